@@ -41,8 +41,8 @@ def sentence(t: Tuned) -> str:
             return f"Ended by Ctrl-C before anything was found to pay: {t.script} stays as it is."
         if any(row.fate is Fate.UNCONFIRMED for row in found.decisions):
             return f"Nothing pays for sure: no gain was confirmed, {t.script} stays as it is."
-        short = all(row.fate is Fate.UNMEASURED for row in found.decisions)
-        why = "the time was too short to tell what pays" if short else "nothing pays here"
+        short = any(row.fate is Fate.UNMEASURED for row in found.decisions)
+        why = "the time was too short to tell all that pays" if short else "nothing pays here"
         return f"{why[:1].upper()}{why[1:]}: {t.script} stays as it is."
     names = ", ".join(kept)
     if found.claim is None:

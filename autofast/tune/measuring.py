@@ -19,11 +19,12 @@ from autofast.verify.estimates import median
 from autofast.verify.record import Detail, Run
 from autofast.verify.result import Ratio, Sameness, SpeedVerdict, Verification
 from autofast.verify.runs import OutOfTime, Program, Runner
-from autofast.verify.series import BUSY_REPEATS, BY_USER, LIGHT, REWRITTEN, Series, Wanted
+from autofast.verify.series import BY_USER, LIGHT, REWRITTEN, Series, Wanted
 from autofast.verify.series import ORIGINAL as OF_ORIGINAL
 
 RESERVED = 0.25  # of the budget, for the confirmation
 CONFIRMING = 2 * speed.FIRST + 2  # runs that it takes at the least, and some more
+REPEATS = 2  # rounds that are made again, because something else kept the machine busy
 LONGEST, FACTOR, PARTS = (
     30.0,
     3.0,
@@ -89,7 +90,7 @@ class Measuring:
             run = self._run(setting, LIGHT, str(setting))
             if run is not None:
                 made.setdefault(setting, {})[place] = run
-        if self.dropped < BUSY_REPEATS and any(
+        if self.dropped < REPEATS and any(
             self._busy(run) for runs in made.values() for run in runs.values()
         ):
             self.dropped += 1
