@@ -8,7 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-WORDS = "the quick brown fox jumps over a lazy dog while seven wizards pack my box with jugs".split()
+WORDS = (
+    "the quick brown fox jumps over a lazy dog while seven wizards pack my box with jugs".split()
+)
 
 
 class Attention(nn.Module):
