@@ -26,7 +26,9 @@ from autofast.options import (
     configured,
     entry_of,
     input_options,
+    output_options,
     root_of,
+    run_options,
 )
 
 if TYPE_CHECKING:
@@ -77,22 +79,7 @@ def cli() -> None:
 
 @cli.command("rewrite", cls=ProjectCommand)
 @click.argument("entry", shell_complete=complete_files)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    help="Write the rewritten ENTRY to FILE (`-`: standard output).",
-)
-@click.option("--output-dir", metavar="DIR", help="Write all files of the script below DIR.")
-@click.option("--in-place", is_flag=True, help="Rewrite the files themselves.")
-@click.option(
-    "--diff", is_flag=True, help="Show the changes; this is also what happens without any of these."
-)
-@click.option(
-    "--patch",
-    metavar="FILE",
-    help="Write the changes to FILE for `git apply` (`-`: standard output).",
-)
+@output_options
 @click.option(
     "--split-patches",
     metavar="DIR",
@@ -454,33 +441,9 @@ class _WithScriptArguments(ProjectCommand):
 )
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("rewritten", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--steps",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Optimizer steps of a run (0: all).  [default: a few seconds of them]",
-)
-@click.option(
-    "--time-budget",
-    "budget",
-    type=click.FloatRange(0),
-    default=900.0,
-    metavar="S",
-    help="Seconds for everything (0: no limit).  [default: 900]",
-)
+@run_options
 @click.option("--by-rule", is_flag=True, help="Also measure what each rule contributes.")
-@click.option(
-    "--json", "json_file", metavar="FILE", help="Write all figures to FILE (`-`: standard output)."
-)
-@click.option("--report", "html_file", metavar="FILE", help="Write a page with plots to FILE.")
 @click.option("--github", is_flag=True, help="Print Markdown for a pull request in place of text.")
-@click.option("--force", is_flag=True, help="Replace files that exist.")
-@click.option(
-    "--launch",
-    default="",
-    metavar="COMMAND",
-    help='Start the scripts with it: "torchrun --nproc-per-node=2", "srun --gres=gpu:1".',
-)
 @click.option(
     "--launch-rewritten",
     default="",
@@ -488,64 +451,10 @@ class _WithScriptArguments(ProjectCommand):
     help="The same for the rewritten script alone, as after --ddp.",
 )
 @click.option(
-    "--python",
-    default=sys.executable,
-    metavar="EXE",
-    help="The interpreter that has your packages.  [default: this one]",
-)
-@click.option(
     "--cwd",
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="Run in DIR itself, not in copies.",
-)
-@click.option(
-    "--link",
-    "links",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="PATH",
-    help="Do not copy PATH: the scripts only read it.",
-)
-@click.option(
-    "--scratch",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Make the copies here.  [default: the temporary folder]",
-)
-@click.option(
-    "--threads",
-    type=click.IntRange(1),
-    metavar="N",
-    help="CPU threads of torch.  [default: half the cores without a GPU]",
-)
-@click.option(
-    "--limit",
-    type=click.FloatRange(0),
-    default=0.0,
-    metavar="S",
-    help="End a run after S seconds.  [default: never]",
-)
-@click.option(
-    "--seed",
-    type=int,
-    default=0,
-    metavar="N",
-    help="Random generators start from it.  [default: 0]",
-)
-@click.option(
-    "--seeds",
-    type=click.IntRange(4),
-    default=12,
-    metavar="N",
-    help="Most seeds that are tried.  [default: 12]",
-)
-@click.option(
-    "--margin",
-    type=click.FloatRange(0, min_open=True),
-    default=0.02,
-    metavar="X",
-    help="Share of the loss that counts as no difference.  [default: 0.02]",
 )
 @input_options
 def verify_command(
@@ -642,6 +551,92 @@ def server_command(delay: float) -> None:
             raise
         raise Fault(f"the server needs pygls: pip install '{DISTRIBUTION}[server]'") from None
     serve(delay)
+
+
+@cli.command(
+    "tune",
+    cls=_WithScriptArguments,
+    options_metavar="[OPTIONS]",
+    epilog="Arguments of the script stand behind `--`.",
+)
+@click.argument("script", type=click.Path(path_type=Path))
+@output_options
+@run_options
+@click.option("-q", "--quiet", is_flag=True, help="Only what is asked for, warnings and errors.")
+@input_options
+def tune_command(
+    script: Path,
+    output: str | None,
+    output_dir: str | None,
+    in_place: bool,
+    diff: bool,
+    patch: str | None,
+    json_file: str | None,
+    html_file: str | None,
+    force: bool,
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """Keep what pays on this machine.
+
+    Rewrites SCRIPT, measures rule by rule and in combination, in copies of the project, and keeps what makes it faster here and trains the
+    same. Where nothing pays, the script stays as it is.
+
+    Exit code: 0 done, 2 no run could be made or nothing could be written, 130 ended by Ctrl-C: the best so far was written.
+    """
+    from autofast.commands.output import Destination
+    from autofast.report import tune_output
+    from autofast.report.verify_output import Wish
+    from autofast.tune.command import tune
+    from autofast.verify.command import Request, explain
+    from autofast.verify.progress import progress
+    from autofast.verify.series import NoRun
+
+    mode, path = _chosen(output, output_dir, in_place, diff, patch)
+    to = Destination(mode, path, force)
+    wish = Wish(json_file, html_file, False, force, (script,))
+    tune_output.check(to, wish)
+    given.pop("stdin_filename")
+    root = root_of(given["root"], script)
+    config = configured(root, given)
+    options = {
+        name: given[name] for name in given if name not in ("root", "select", "ignore", *PLAIN)
+    }
+    request = Request(script=script, rewritten=None, root=root, config=config, **options)
+    with progress(request.budget) as tell:
+        try:
+            tuned, kept = tune(request, tell, alone=to.alone)
+        except NoRun as error:
+            if error.run.stderr.strip():
+                click.echo(error.run.stderr.rstrip(), err=True)
+            raise Fault(f"{script}: {explain(error)}") from None
+    product, said, written = tune_output.deliver(tuned, kept, to, wish, sys.stdout, sys.stderr)
+    if not quiet:
+        click.echo(said, err=True, nl=False, color=True)
+    _say([], tuned.warnings)
+    for line in written:
+        click.echo(line, err=True)
+    _out(product)
+    raise click.exceptions.Exit(130 if tuned.found.by_user else 0)
+
+
+def _chosen(
+    output: str | None, output_dir: str | None, in_place: bool, diff: bool, patch: str | None
+) -> tuple[Mode, str]:
+    """Where the script goes: the one of these options that is given, else the changes are shown."""
+    modes: dict[str, tuple[Mode, str | bool | None]] = {
+        "-o": ("file", output),
+        "--output-dir": ("folder", output_dir),
+        "--in-place": ("in-place", in_place),
+        "--diff": ("diff", diff),
+        "--patch": ("patch", patch),
+    }
+    given = [(option, mode, value) for option, (mode, value) in modes.items() if value]
+    if len(given) > 1:
+        raise click.UsageError(f"{given[0][0]} and {given[1][0]} exclude each other: choose one.")
+    default: tuple[str, Mode, str | bool] = ("", "diff", "-")
+    _, mode, value = given[0] if given else default
+    return mode, value if isinstance(value, str) else "-"
 
 
 def _out(product: bytes) -> None:

@@ -31,7 +31,8 @@ LAYERS: dict[str, set[str]] = {
     "registry": {"rule", "model", "nearest", "faults"},
     "config": {"rule", "model", "registry", "nearest"},
     "verify": {"model", "config", "commands", "edit", "rule", "report", "registry"},
-    "report": {"model", "config", "commands", "edit", "rule", "registry", "verify"},
+    "tune": {"model", "config", "commands", "edit", "rule", "report", "registry", "verify"},
+    "report": {"model", "config", "commands", "edit", "rule", "registry", "verify", "tune"},
     "commands": {
         "depth",
         "faults",
@@ -56,6 +57,7 @@ LAYERS: dict[str, set[str]] = {
         "report",
         "explain",
         "server",
+        "tune",
         "verify",
     },
     "explain": {

@@ -110,7 +110,9 @@ def test_what_rules_do_and_why_not(project: Path) -> None:
 
 
 def test_where_nothing_runs(project: Path) -> None:
-    (project / "train.py").write_text(SCRIPT.replace("        print(epoch", "        continue\n        print(epoch"))
+    (project / "train.py").write_text(
+        SCRIPT.replace("        print(epoch", "        continue\n        print(epoch")
+    )
     blank = autofast("explain", "train.py:4")
     assert blank.code == 0 and "nothing runs here" in blank.text
     assert not explained("print(epoch")["reached"]
