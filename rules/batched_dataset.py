@@ -33,7 +33,7 @@ BY_HAND = "with rows of tensors as items, or with a __getitems__, batches could 
     groups=("loader",),
     relieves={"data": 2, "evaluation": 3},
     asks=gains.usual(0.3, "waits for data, item by item"),
-    uses=("gpu-data", "ddp", "dataparallel-to-ddp"),
+    uses=("gpu-data", "gpu-augmentation", "ddp", "dataparallel-to-ddp"),
     torch=(2, 0),
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:

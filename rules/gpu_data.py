@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.loading.resident import Kept, edits, plans
+from autofast.techniques.loading.resident import Augmented, Kept, edits, plans, random_images
 
 MESSAGE = (
     "batches of data in memory are made item by item and copied to the device, in every epoch again"
@@ -19,7 +19,7 @@ MESSAGE = (
     Effect.EXACT,
     groups=("loader", "transfer"),
     decides=Kept,
-    uses=("ddp", "dataparallel-to-ddp"),
+    uses=("gpu-augmentation", "ddp", "dataparallel-to-ddp"),
     relieves={"data": 6, "transfer": 5},
     asks=gains.usual(0.4, "no items to fetch and no batches to copy"),
     torch=(1, 11),  # torch.cuda.mem_get_info
@@ -27,7 +27,11 @@ MESSAGE = (
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Keep data that lie in memory on the device, and take whole batches there."""
     for loader, plan in plans(script, options):
+        if random_images(loader) and options.decides(Augmented):
+            continue
         if isinstance(plan, str):
             yield Finding(loader.node, MESSAGE, refusal=plan)
         else:
-            yield Finding(loader.node, MESSAGE, edits=edits(script, plan), effect=plan.effect)
+            needs = (Augmented,) if plan.made is not None else ()
+            made = edits(script, plan)
+            yield Finding(loader.node, MESSAGE, edits=made, effect=plan.effect, needs=needs)

@@ -18,7 +18,7 @@ from autofast.techniques.transfers.redundant import is_placed, taken_out
     Effect.EXACT,
     groups=("transfer",),
     relieves={"transfer": 2},
-    uses=("gpu-data", "ddp", "dataparallel-to-ddp"),
+    uses=("gpu-data", "gpu-augmentation", "ddp", "dataparallel-to-ddp"),
     asks=gains.copies,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:

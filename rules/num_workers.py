@@ -21,7 +21,7 @@ from autofast.write.worker_helper import Helped
     groups=("loader",),
     decides=Helped,
     relieves={"data": 1, "evaluation": 2},
-    uses=("gpu-data", "ddp", "dataparallel-to-ddp"),
+    uses=("gpu-data", "gpu-augmentation", "ddp", "dataparallel-to-ddp"),
     asks=gains.fetching,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ MESSAGE = "the worker processes are stopped and started again at every epoch"
     Effect.SAMPLING,
     groups=("loader",),
     relieves={"data": 3},
-    uses=("num-workers", "gpu-data", "ddp", "dataparallel-to-ddp"),
+    uses=("num-workers", "gpu-data", "gpu-augmentation", "ddp", "dataparallel-to-ddp"),
     asks=gains.usual(0.02, "workers start once, not in every epoch"),
     torch=SINCE,
 )

@@ -25,7 +25,7 @@ MESSAGE = "batches are in pageable memory, which a GPU can only fetch by way of 
     Effect.EXACT,
     groups=("loader", "transfer"),
     relieves={"data": 5, "transfer": 1},
-    uses=("gpu-data", "ddp", "dataparallel-to-ddp"),
+    uses=("gpu-data", "gpu-augmentation", "ddp", "dataparallel-to-ddp"),
     asks=gains.copies,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:

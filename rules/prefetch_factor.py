@@ -18,7 +18,7 @@ ADVICE = "if training still waits for data, try prefetch_factor=4; it costs that
     Effect.EXACT,
     groups=("loader",),
     relieves={"data": 4},
-    uses=("gpu-data", "ddp", "dataparallel-to-ddp"),
+    uses=("gpu-data", "gpu-augmentation", "ddp", "dataparallel-to-ddp"),
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Point out where a deeper queue of batches may smooth out slow files."""

@@ -23,7 +23,10 @@ from tests.test_cards import sections
 pytestmark = pytest.mark.skipif(not HAVE_TORCH, reason="the scripts are executed")
 
 SCRIPTS = Path(__file__).with_name("card_examples")
-PRETEND = {"apex_o1.py": str(Path(__file__).with_name("pretend") / "apex.py")}
+PRETEND = {
+    script: str(Path(__file__).with_name("pretend") / name)
+    for script, name in {"apex_o1.py": "apex.py", "images.py": "torchvision.py"}.items()
+}
 SHOWN = {  # script -> the rules whose cards show parts of it
     "amp.py": "legacy-amp-api unscale-before-clip",
     "apex_o1.py": "apex-amp",
@@ -31,6 +34,7 @@ SHOWN = {  # script -> the rules whose cards show parts of it
     "blocks.py": "bias-before-norm",
     "bytes_of_images.py": "cast-on-device",
     "image.py": "autocast channels-last compile cudnn-benchmark fused-optimizer grad-scaler non-blocking num-workers pin-memory tf32",
+    "images.py": "gpu-augmentation",
     "leftovers.py": "anomaly-mode device-creation empty-cache no-grad-eval set-to-none",
     "parallel.py": "dataparallel-to-ddp",
     "resume.py": "checkpoint-state",
@@ -175,9 +179,14 @@ def test_example(name: str, tmp_path: Path) -> None:
         check(example, made.before, text)
     (tmp_path / "train.py").write_text(made.before, "utf-8")
     original = Job(tmp_path, before=PRETEND.get(SCRIPT[name], ""))
-    before, after = HARNESS.run_many([original, Job(tmp_path, files={"train.py": text.encode()})])
+    stays = original.before if name == "gpu-augmentation" else ""  # apex has to be gone
+    changed = Job(tmp_path, files={"train.py": text.encode()}, before=stays)
+    before, after = HARNESS.run_many([original, changed])
     assert before.ok and before.losses, before.traceback
-    assert list(differences(before, after, allowed)) == []
+    found = list(differences(before, after, allowed))
+    if name == "gpu-augmentation":  # crops that are drawn otherwise hold other pixels
+        found = [line for line in found if "gave other samples" not in line]
+    assert found == []
 
 
 BEFORE = "import a\n\ndef f():\n    x = a.b()\n    y = 2\n    z = 3\n"

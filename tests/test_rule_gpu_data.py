@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from tests.onerule import Applied, apply, same_runs
+from tests.pretend.torchvision import modules
 
 torch = pytest.importorskip("torch")
 RULE = "gpu-data"
@@ -193,73 +193,11 @@ def test_on_a_cpu_it_has_nothing_to_do() -> None:
 
 
 # ------------------------------------------------------------------------------------------------ images
-class Compose:
-    def __init__(self, transforms: list[Any]) -> None:
-        self.transforms = transforms
-
-    def __call__(self, image: Any) -> Any:
-        for transform in self.transforms:
-            image = transform(image)
-        return image
-
-
-class ToTensor:
-    """What torchvision does with an image of bytes, (height, width, channels)."""
-
-    def __call__(self, image: Any) -> Any:
-        return image.permute(2, 0, 1).contiguous().to(torch.float32).div(255)
-
-
-class Normalize:
-    """What torchvision does, with the operations that it does it by, in their order."""
-
-    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
-        self.mean, self.std = torch.tensor(mean).view(-1, 1, 1), torch.tensor(std).view(-1, 1, 1)
-
-    def __call__(self, tensor: Any) -> Any:
-        return tensor.clone().sub_(self.mean).div_(self.std)
-
-
-class Images:
-    """Images in memory as torchvision keeps them."""
-
-    def __init__(self, root: str, train: bool = True, transform: Any = None) -> None:
-        random = torch.Generator().manual_seed(int(train))
-        self.transform = transform
-        shape = (30, 28, 28) if type(self) is MNIST else (30, 32, 32, 3)
-        data = torch.randint(0, 256, shape, generator=random, dtype=torch.uint8)
-        targets = torch.randint(0, 2, (30,), generator=random)
-        self.data = data if type(self) is MNIST else data.numpy()
-        self.targets = targets if type(self) is MNIST else targets.tolist()
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def __getitem__(self, index: int) -> tuple[Any, int]:
-        image = torch.as_tensor(self.data[index])
-        image = image.unsqueeze(2) if image.dim() == 2 else image
-        return self.transform(image), int(self.targets[index])
-
-
-class MNIST(Images):
-    pass
-
-
-class CIFAR10(Images):
-    pass
-
-
 @pytest.fixture
 def torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for as much of torchvision as the scripts need."""
-    whole, datasets, transforms = (
-        ModuleType(f"torchvision{n}") for n in ("", ".datasets", ".transforms")
-    )
-    vars(datasets).update(MNIST=MNIST, CIFAR10=CIFAR10)
-    vars(transforms).update(Compose=Compose, ToTensor=ToTensor, Normalize=Normalize)
-    vars(whole).update(datasets=datasets, transforms=transforms)
-    for module in (whole, datasets, transforms):
-        monkeypatch.setitem(sys.modules, module.__name__, module)
+    for name, module in modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
 
 
 IMPORTS = "from torchvision import datasets, transforms\n"

@@ -33,6 +33,34 @@ class {name}({base}):
             yield [t[rows] for t in self.tensors]
 '''
 
+# The same for images that are cropped and flipped: with black borders, which are normalized like the rest.
+IMAGES_CLASS = '''\
+class {name}({base}):
+    """Keeps all images on the device, if they fit, and takes whole batches there."""
+
+    def __init__(self, *args, device, {padding}augment=None, **options):
+        super().__init__(*args, **options)
+{items}
+        device = {torch}.device(device)
+        size = 5 * sum(t.numel() * t.element_size() for t in tensors)
+        if device.type == "cuda" and size > {torch}.cuda.mem_get_info(device.index)[0]:
+            tensors = []  # too large: batches come as from any DataLoader
+        self.tensors = [t.to(device).contiguous() for t in tensors]
+        self.augment = augment
+
+    def __iter__(self):
+        if not self.tensors:
+            return super().__iter__()
+        {torch}.empty((), dtype={torch}.int64).random_()  # which a DataLoader draws, too
+        return self.batches()
+
+    def batches(self):
+        order = {torch}.tensor(list(self.sampler), device=self.tensors[0].device)
+        for rows in order.split(self.batch_size)[: len(self)]:
+            images, targets = [t[rows] for t in self.tensors]
+            yield [self.augment(images) if self.augment else images, targets]
+'''
+
 
 def is_device_loader(node: ast.ClassDef) -> bool:
     """Whether a class gives its batches as the one that is written here does; where its tensors come from is its own affair."""
@@ -46,15 +74,18 @@ def is_device_loader(node: ast.ClassDef) -> bool:
         ),
         "torch",
     )
-    return _giving(node) == _written(torch)
+    return _giving(node) in _written(torch)
 
 
 @cache
-def _written(torch: str) -> list[str]:
-    code = CLASS.format(name="_", base="_", torch=torch, items="")
-    (node,) = ast.parse(code).body
-    assert isinstance(node, ast.ClassDef)
-    return _giving(node)
+def _written(torch: str) -> list[list[str]]:
+    found = []
+    for form in (CLASS, IMAGES_CLASS):
+        code = form.format(name="_", base="_", torch=torch, items="", padding="")
+        (node,) = ast.parse(code).body
+        assert isinstance(node, ast.ClassDef)
+        found.append(_giving(node))
+    return found
 
 
 def _giving(node: ast.ClassDef) -> list[str]:

@@ -5,63 +5,77 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from autofast.model.values import Arguments, Func, Given, Thing, Values
 
 
 @dataclass(frozen=True, eq=False)
-class CallFrame:
+class _Frame:
+    node: ast.AST
+
+    @cached_property
+    def way(self) -> Hashable:
+        """What tells two passes through the frame apart."""
+        return id(self.node)
+
+
+@dataclass(frozen=True, eq=False)
+class CallFrame(_Frame):
     """A call of a project function; ``given`` maps its parameters to the arguments at ``node``."""
 
-    node: ast.AST
     func: Func
     given: dict[str, Given]
 
 
 @dataclass(frozen=True, eq=False)
-class LoopFrame:
+class LoopFrame(_Frame):
     """A loop (``for``, ``while`` or comprehension); ``over`` is what it iterates, ``loaders`` the loaders in that.
 
     ``turn`` tells passes apart: the number of the value in a loop over a few known ones, else 0 for the first pass and 1 for all others.
     """
 
-    node: ast.AST
     over: Values
     loaders: frozenset[Any] = frozenset()
     turn: int = 0
     unrolled: bool = False
 
+    @cached_property
+    def way(self) -> Hashable:
+        turn = self.turn if self.unrolled else 0
+        return id(self.node), frozenset(map(id, self.loaders)), turn
+
 
 @dataclass(frozen=True, eq=False)
-class BranchFrame:
+class BranchFrame(_Frame):
     """One arm of an ``if``; ``arm`` is the value of the test, ``known`` where that is certain in this way there."""
 
-    node: ast.AST
     arm: bool
     known: bool = False
 
+    @cached_property
+    def way(self) -> Hashable:
+        return id(self.node), self.arm
+
 
 @dataclass(frozen=True, eq=False)
-class WithFrame:
+class WithFrame(_Frame):
     """A ``with`` block (or a decorator that acts like one, then ``node`` is the function) and its contexts."""
 
-    node: ast.AST
     contexts: tuple[tuple[ast.expr, Values], ...]
 
 
 @dataclass(frozen=True, eq=False)
-class GuardFrame:
+class GuardFrame(_Frame):
     """Below ``if __name__ == "__main__"``: not run again when a worker process imports the script."""
-
-    node: ast.AST
 
 
 @dataclass(frozen=True, eq=False)
-class TryFrame:
+class TryFrame(_Frame):
     """Part of a ``try``: ``body``, ``handler``, ``else`` or ``finally``."""
 
-    node: ast.AST
     part: str
 
 
@@ -100,26 +114,12 @@ class Site:
 Way = tuple[Hashable, ...]
 
 
+_each = attrgetter("way")
+
+
 def way_of(stack: Stack) -> Way:
     """What tells one way of the script to a place from others."""
-    return tuple(map(_way, stack))
-
-
-def _way(frame: Frame) -> Hashable:
-    """What tells two passes through one frame apart."""
-    known: Hashable = frame.__dict__.get("_way")
-    if known is None:
-        known = id(frame.node)
-        if isinstance(frame, BranchFrame):
-            known = id(frame.node), frame.arm
-        elif isinstance(frame, LoopFrame):
-            known = (
-                id(frame.node),
-                frozenset(map(id, frame.loaders)),
-                frame.turn if frame.unrolled else 0,
-            )
-        frame.__dict__["_way"] = known
-    return known
+    return tuple(map(_each, stack))
 
 
 class Log:

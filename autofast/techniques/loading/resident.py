@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autofast.edit.edits import Edit, Helper, Keyword, Rewrite
-from autofast.facts.datasets import (
-    is_imported,
-)
+from autofast.facts.augmentations import Augmentation
+from autofast.facts.datasets import is_imported
 from autofast.facts.host_batches import needs_host, shared_copies
 from autofast.facts.loader_uses import ITERATING, Uses
 from autofast.facts.loaders import DEVICE_DEFAULTS, counts, given
 from autofast.facts.several_processes import several_processes
-from autofast.model.device_loader import CLASS, NAME
+from autofast.model.device_loader import CLASS, IMAGES_CLASS, NAME
 from autofast.model.events import LoopFrame
 from autofast.model.script import Loader, Script
 from autofast.model.source import Source, source_of
 from autofast.model.values import Const, Ext, Ref, Thing, const
 from autofast.rule import Effect, Options, Refusal, at
 from autofast.techniques.loading.batched import is_batched
-from autofast.techniques.loading.resident_items import ITEMS, all_items, may_vary
+from autofast.techniques.loading.image_batches import code_of, name_of
+from autofast.techniques.loading.resident_items import (
+    ITEMS,
+    PADDED,
+    all_items,
+    augmented,
+    may_vary,
+)
 from autofast.write.device_at import device_at
 from autofast.write.spelling import chooses_devices_late, torch_in, uses_gpu
 
@@ -38,28 +44,47 @@ class Kept:
     """Data are kept on the device: other rules on loaders have nothing to do there."""
 
 
+class Augmented:
+    """The decision that images which are cropped and flipped at random are kept on the device as well, and cropped and flipped there."""
+
+
 @dataclass(frozen=True)
 class Plan:
-    """A loader that can be one of the class: how all its items are made, and where its batches go."""
+    """A loader that can be one of the class: how all its items are made, and where its batches go.
+
+    ``made``: of images of a file in which some are cropped or flipped, how; ``padded``: some of them have a border.
+    """
 
     loader: Loader
     items: str
     device: str
     imports: tuple[Edit, ...]
     effect: Effect
+    made: Augmentation | None = None
+    padded: bool = False
+
+    @property
+    def draws(self) -> bool:
+        """Whether its images are cropped or flipped at random."""
+        return self.made is not None and self.made.draws
 
 
 def plans(script: Script, options: Options) -> list[tuple[Loader, Plan | str]]:
     """The loaders whose data lie in memory and could be kept on the device, each with a plan or the reason against it."""
     if options.target == "cpu" or not uses_gpu(script):
         return []
-    found = script.analysis(_Plans).found
+    found = script.analysis(_drawn if options.decides(Augmented) else _Plans).found
     if several_processes(options):
         return [(x, p if isinstance(p, str) else SEVERAL) for x, p in found]
     return found
 
 
 SEVERAL = "several processes are to train, and each would keep all the data"
+
+
+def random_images(loader: Loader) -> bool:
+    """Whether it loads images of a library's that are made with random numbers."""
+    return any(d.kind == "library" and d.random for d in loader.datasets)
 
 
 def left(script: Script, options: Options) -> list[Loader]:
@@ -70,9 +95,12 @@ def left(script: Script, options: Options) -> list[Loader]:
 
 
 def made_resident(script: Script, options: Options) -> list[tuple[Loader, Plan]]:
-    """The loaders that become one of the class, where the rule that decides :class:`Kept` is on."""
-    found = plans(script, options) if options.decides(Kept) else []
-    return [(x, plan) for x, plan in found if isinstance(plan, Plan)]
+    """The loaders that become one of the class, as far as the rules are on that decide :class:`Kept` and :class:`Augmented`."""
+    return [
+        (x, plan)
+        for x, plan in plans(script, options)
+        if isinstance(plan, Plan) and options.decides(Augmented if plan.draws else Kept)
+    ]
 
 
 def is_left(script: Script, options: Options, things: list[Thing]) -> bool:
@@ -82,7 +110,9 @@ def is_left(script: Script, options: Options, things: list[Thing]) -> bool:
 
 
 class _Plans:
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, drawn: bool = False) -> None:
+        """``drawn``: also for images that are cropped and flipped at random."""
+        self.script = script
         self.found: list[tuple[Loader, Plan | str]] = []
         for loader in script.loaders:
             if not counts(script, loader) or loader.kept or not _lie_in_memory(loader):
@@ -90,7 +120,7 @@ class _Plans:
             if is_batched(loader):
                 continue  # single items, or batches that the data make themselves
             try:
-                self.found.append((loader, _plan(script, loader)))
+                self.found.append((loader, _plan(script, loader, drawn)))
             except Refusal as why:
                 self.found.append((loader, str(why)))
         self._only_beside_training()
@@ -103,29 +133,59 @@ class _Plans:
 
     def _one_class_a_file(self) -> None:
         """All loaders of a file get one class: the ways to make items are joined to the one that does it for all."""
-        files: dict[Source, set[str]] = {}
+        files: dict[Source, list[Plan]] = {}
         for loader, plan in self.found:
             if isinstance(plan, Plan):
-                files.setdefault(source_of(loader.node), set()).add(plan.items)
+                files.setdefault(source_of(loader.node), []).append(plan)
         for n, (loader, plan) in enumerate(self.found):
-            if isinstance(plan, Plan) and len(files[source_of(loader.node)]) > 1:
-                self.found[n] = loader, Plan(loader, ITEMS, plan.device, plan.imports, plan.effect)
+            if isinstance(plan, Plan):
+                together = files[source_of(loader.node)]
+                if drawing := [p for p in together if p.draws]:
+                    self.found[n] = loader, self._of_images(plan, drawing[0], together)
+                elif len({p.items for p in together}) > 1:
+                    self.found[n] = loader, replace(plan, items=ITEMS)
+
+    def _of_images(self, plan: Plan, drawing: Plan, together: list[Plan]) -> Plan | str:
+        """A plan for the class that crops and flips; or why it cannot be of that class."""
+        items, made = plan.items, plan.made
+        if made is None:
+            try:
+                items, made = augmented(self.script, plan.loader)
+            except Refusal as why:
+                return str(why)
+        if items != drawing.items:
+            return "its images are made in another way than those that are cropped and flipped beside it"
+        if made.draws and made != drawing.made:
+            return "images of another loader of the file are cropped and flipped in another way"
+        padded = any(p.made is not None and p.made.padding for p in together)
+        return replace(plan, items=items, made=made, padded=padded)
+
+
+def _drawn(script: Script) -> _Plans:
+    return _Plans(script, drawn=True)
 
 
 def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
     """The class, and the call that makes one of it."""
     call, source = plan.loader.node, source_of(plan.loader.node)
     torch, imports = torch_in(source)
-    base = source.segment(call.func)
     name = source.fresh(NAME)
-    code = CLASS.format(name=name, base=base, torch=torch, items=plan.items.format(torch=torch))
-    return (
-        *imports,
-        *plan.imports,
-        Helper(source, name, code),
-        Rewrite(call.func, name),
-        Keyword(call, "device", plan.device),
+    code = (IMAGES_CLASS if plan.made is not None else CLASS).format(
+        name=name,
+        base=source.segment(call.func),
+        torch=torch,
+        padding="padding=0, " if plan.padded else "",
+        items=plan.items.format(torch=torch, padded=PADDED.format(torch=torch) * plan.padded),
     )
+    own = [Keyword(call, "device", plan.device)]
+    helpers = [Helper(source, name, code)]
+    if plan.made is not None and plan.draws:
+        function = source.fresh(name_of(plan.made))
+        helpers.append(Helper(source, function, code_of(plan.made, function, torch)))
+        if plan.made.padding:
+            own.append(Keyword(call, "padding", str(plan.made.padding)))
+        own.append(Keyword(call, "augment", function))
+    return (*imports, *plan.imports, *helpers, Rewrite(call.func, name), *own)
 
 
 # ------------------------------------------------------------------------------------------------ which
@@ -138,20 +198,25 @@ def _lie_in_memory(loader: Loader) -> bool:
     )
 
 
-def _plan(script: Script, loader: Loader) -> Plan:
+def _plan(script: Script, loader: Loader, drawn: bool) -> Plan:
     for why in (
         _of_script(script, loader),
         _of_loader(loader),
         _of_uses(script, loader),
-        may_vary(script, loader),
+        may_vary(script, loader, drawn),
     ):
         if why:
             raise Refusal(why)
-    items = all_items(script, loader)
+    made = None
+    if any(d.random for d in loader.datasets):
+        items, made = augmented(script, loader)
+    else:
+        items = all_items(script, loader)
     device, imports = device_at(script, loader)
     if why := needs_host(script, loader) or shared_copies(script, loader):
         raise Refusal(why)
-    return Plan(loader, items, device, imports, _effect(loader))
+    effect = Effect.SAMPLING if made is not None else _effect(loader)
+    return Plan(loader, items, device, imports, effect, made)
 
 
 def _of_script(script: Script, loader: Loader) -> str:

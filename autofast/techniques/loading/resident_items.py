@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.aliases import learned, written_after
+from autofast.facts.augmentations import Augmentation, augmentation
 from autofast.facts.datasets import (
     COLOUR,
     GREY,
@@ -35,12 +36,16 @@ SVHN_IMAGES = "        images = {torch}.from_numpy(self.dataset.data).float() / 
 COMPOSED = """
         for transform in self.dataset.transform.transforms[1:]:  # after ToTensor
             images = transform(images)"""
+PADDED = "\n        images = {torch}.nn.functional.pad(images, [padding] * 4)  # black"
+NORMALIZED = """
+        for transform in self.dataset.transform.transforms[-{n}:]:  # after ToTensor
+            images = transform(images)"""
 TARGETS = "\n        tensors = [images, {torch}.as_tensor(self.dataset.{targets})]"
 
 
-def may_vary(script: Script, loader: Loader) -> str:
-    """Why items may be others in another epoch."""
-    if why := next((w for d in loader.datasets if (w := _of_dataset(script, d))), ""):
+def may_vary(script: Script, loader: Loader, drawn: bool) -> str:
+    """Why items may be others in another epoch; ``drawn``: but for random numbers that images are made with, as those may be drawn for batches."""
+    if why := next((w for d in loader.datasets if (w := _of_dataset(script, d, drawn))), ""):
         return why
     # What a library's images are made of has to be what the library read.
     changed = changed_ever if _images(loader) else changed_since_made
@@ -49,10 +54,10 @@ def may_vary(script: Script, loader: Loader) -> str:
     return ""
 
 
-def _of_dataset(script: Script, dataset: Dataset) -> str:
+def _of_dataset(script: Script, dataset: Dataset, drawn: bool) -> str:
     if dataset.unknown:
         return f"{dataset.name} is not known: {dataset.unknown}"
-    if dataset.random:
+    if dataset.random and not (drawn and dataset.kind == "library"):
         return f"{dataset.name} draws random numbers for each item: a batch would need its own for each sample"
     if dataset.writes:
         return f"fetching an item changes `{dataset.writes[0]}` of {dataset.name}"
@@ -103,14 +108,38 @@ def _is_part(thing: Thing, datasets: list[Dataset]) -> bool:
     return any(thing is d.thing for d in datasets)
 
 
+def augmented(script: Script, loader: Loader) -> tuple[str, Augmentation]:
+    """How the images of a loader are made before they are cropped and flipped, and how that is done; raises Refusal."""
+    found = set()
+    for dataset in loader.datasets:
+        images, targets = _arrays(dataset)
+        side = 28 if images is GREY_IMAGES else 32
+        made = augmentation(dataset, side)
+        if isinstance(made, str):
+            raise Refusal(made)
+        rest = NORMALIZED.replace("{n}", str(made.normalized)) if made.normalized else ""
+        found.add((images + "{padded}" + rest + targets, made))
+    given = loader.args.get(0, "dataset")
+    if len(found) > 1 or not all(any(t is d.thing for d in loader.datasets) for t in given):
+        raise Refusal("its dataset may be one of several, or is a part of one")
+    return found.pop()
+
+
 def _image_form(script: Script, dataset: Dataset) -> str:
+    images, targets = _arrays(dataset)
+    assert isinstance(dataset.thing, Ext)
+    composed = to_tensor(dataset.thing)
+    if composed is None:
+        raise Refusal(f"the transforms of {dataset.name} are not just ToTensor and Normalize")
+    return images + (COMPOSED if composed else "") + targets
+
+
+def _arrays(dataset: Dataset) -> tuple[str, str]:
+    """How all images of a set of torchvision's become floats, and how the tensors are called; raises Refusal."""
     thing = dataset.thing
     short = thing.name.rsplit(".", 1)[-1] if isinstance(thing, Ext) else ""
     if not isinstance(thing, Ext) or short not in (*GREY, *COLOUR, "SVHN"):
         raise Refusal(f"items of {dataset.name} are made in a way that is not known")
-    composed = to_tensor(thing)
-    if composed is None:
-        raise Refusal(f"the transforms of {dataset.name} are not just ToTensor and Normalize")
     if thing.args.open or any(
         const(thing.args.get(n, name)) is not None
         for n, name in ((3, "target_transform"), (-1, "transforms"))
@@ -121,4 +150,4 @@ def _image_form(script: Script, dataset: Dataset) -> str:
         raise Refusal(f"the extra images of {dataset.name} are too many")
     images = COLOUR_IMAGES if short in COLOUR else GREY_IMAGES if short in GREY else SVHN_IMAGES
     targets = "labels" if short == "SVHN" else "targets"
-    return images + (COMPOSED if composed else "") + TARGETS.replace("{targets}", targets)
+    return images, TARGETS.replace("{targets}", targets)

@@ -1,0 +1,199 @@
+"""gpu-augmentation: every image of a batch is cropped and flipped by draws of its own, with the distribution that it had; and what is left alone."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.onerule import Applied, apply, run, same
+from tests.pretend.torchvision import CIFAR10, Compose, Normalize, RandomHorizontalFlip, ToTensor
+from tests.test_rule_gpu_data import COLOUR, GREY, IMPORTS, PLAIN, torchvision
+from tests.test_rule_gpu_data import text_of as plain_text
+
+torch = pytest.importorskip("torch")
+__all__ = ["torchvision"]  # a fixture
+RULE = "gpu-augmentation"
+CROP, FLIP = "transforms.RandomCrop(32, padding=4)", "transforms.RandomHorizontalFlip()"
+TEST_SET = f"test = datasets.CIFAR10('d', train=False, transform=transforms.Compose([transforms.ToTensor(), {COLOUR}]))"
+TESTED = f"{TEST_SET}\ntests = DataLoader(test, batch_size=10)"
+
+
+def text_of(*drawn: str, name: str = "CIFAR10", after: str = COLOUR, more: str = "") -> str:
+    parts = ", ".join([*drawn, "transforms.ToTensor()", *([after] if after else [])])
+    data = f"data = datasets.{name}('d', transform=transforms.Compose([{parts}]))"
+    return plain_text("\n".join(filter(None, [data, PLAIN, more])), IMPORTS)
+
+
+def written(text: str, rules: str = "gpu-data") -> Applied:
+    found = apply(f"{RULE} {rules}", text)
+    assert any(f.rule == RULE for f in found.fixes), (found.refusals, found.advice)
+    return found
+
+
+def middle(image: Any) -> tuple[float, ...]:
+    """A part of an image (channels, height, width) of noise, by which it is known."""
+    n = image.shape[1] // 2
+    return tuple(image[:, n - 1 : n + 1, n - 1 : n + 1].flatten().tolist())
+
+
+def crops(image: Any, size: int, flips: tuple[int, ...]) -> list[tuple[float, ...]]:
+    """The middles of all that may become of a padded image, by what was drawn: place, then flip."""
+    places = range(image.shape[1] - size + 1)
+    each = [image[:, y : y + size, x : x + size] for y in places for x in places]
+    return [middle(v) for one in each for v in (one, one.flip(flips))[: 1 + bool(flips)]]
+
+
+# ------------------------------------------------------------------------------------------------ what is drawn
+@pytest.mark.parametrize(
+    ("drawn", "size", "padding", "flips"),
+    [
+        ((CROP, FLIP), 32, 4, (2,)),
+        ((FLIP, CROP), 32, 4, (2,)),
+        (("transforms.Pad(2)", FLIP, "transforms.RandomCrop((32, 32))"), 32, 2, (2,)),
+        (("transforms.RandomCrop(24)", "transforms.RandomVerticalFlip()"), 24, 0, (1,)),
+        ((FLIP,), 32, 0, (2,)),
+        ((CROP,), 32, 4, ()),
+    ],
+)
+@pytest.mark.usefixtures("torchvision")
+def test_every_image_has_draws_of_its_own(
+    drawn: tuple[str, ...], size: int, padding: int, flips: tuple[int, ...]
+) -> None:
+    """Each image of a batch is one of the crops that it may become, and all of them are equally frequent."""
+    scope = run(written(text_of(*drawn)).text.replace("range(3)", "range(60)"))
+    data = CIFAR10("d")
+    whole = torch.from_numpy(data.data).permute(0, 3, 1, 2).float() / 255
+    whole = torch.nn.functional.pad(whole, [padding] * 4)
+    mean, std = (torch.tensor(v).view(3, 1, 1) for v in ((0.5, 0.4, 0.3), (0.2, 0.3, 0.4)))
+    each = [crops(image, size, flips) for image in (whole - mean) / std]
+    known = {made: which for image in each for which, made in enumerate(image)}
+    counts = torch.zeros(len(each[0]))
+    for x, *_ in scope["seen"]:
+        batch = []
+        assert x.is_contiguous()
+        for image in x:
+            batch.append(known[middle(image)])
+            counts[batch[-1]] += 1
+        assert len(set(batch)) > 1 or len(counts) == 2
+    assert counts.sum() == 60 * 30
+    expected = counts.sum() / len(counts)
+    spread = ((counts - expected) ** 2 / expected).sum()
+    assert spread < len(counts) + 4 * (2 * len(counts)) ** 0.5  # chi squared, four deviations
+
+
+@pytest.mark.usefixtures("torchvision")
+def test_draws_within_a_batch_are_independent() -> None:
+    """Whether an image is flipped says nothing of the one beside it."""
+    scope = run(written(text_of(FLIP)).text.replace("range(3)", "range(200)"))
+    data = CIFAR10("d")
+    mean, std = (torch.tensor(v).view(3, 1, 1) for v in ((0.5, 0.4, 0.3), (0.2, 0.3, 0.4)))
+    whole = torch.from_numpy(data.data).permute(0, 3, 1, 2).float() / 255
+    plain = set(map(middle, (whole - mean) / std))
+    pairs = []
+    for x, *_ in scope["seen"]:
+        unflipped = [middle(image) in plain for image in x]
+        pairs += [*zip(unflipped, unflipped[1:], strict=False)]
+    alike = sum(a == b for a, b in pairs) / len(pairs)
+    assert abs(alike - 0.5) < 4 * 0.5 / len(pairs) ** 0.5
+
+
+@pytest.mark.usefixtures("torchvision")
+def test_other_data_and_transforms() -> None:
+    grey = written(text_of("transforms.RandomCrop(28, padding=2)", name="MNIST", after=GREY))
+    assert run(grey.text)["seen"][0][0].shape == (8, 1, 28, 28)
+    bare = written(text_of(FLIP, after=""))
+    assert "transforms[-" not in bare.text and "padding" not in bare.text
+    batch = run(bare.text)["seen"][0][0]
+    assert batch.min() >= 0 and batch.max() <= 1
+
+
+# ------------------------------------------------------------------------------------------------ what stays
+@pytest.mark.usefixtures("torchvision")
+def test_images_for_evaluation_are_the_same_to_the_last_bit() -> None:
+    more = f"{TESTED}\nglobal shown\nshown = []\nfor u, v in tests:\n    u = u.to(device)\n    shown.append(u)"
+    text = text_of(CROP, FLIP, more=more)
+    both = written(text)
+    assert both.text.count("class DeviceLoader") == 1
+    assert "tests = DeviceLoader(test, batch_size=10, device=device)" in both.text
+    same(run(text)["shown"], run(both.text)["shown"])
+
+
+@pytest.mark.usefixtures("torchvision")
+def test_where_memory_is_short_the_loader_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = text_of(CROP, FLIP)
+    scope = run(written(text).text.replace('__name__ == "__main__"', "False"))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (0, 0))
+    rgb = CIFAR10("d")
+    rgb.transform = Compose([RandomHorizontalFlip(), ToTensor(), Normalize((0.5,), (0.2,))])
+    batches = []
+    for cls, given in (
+        (scope["DeviceLoader"], {"device": "cuda", "augment": lambda images: images * 0}),
+        (torch.utils.data.DataLoader, {}),
+    ):
+        torch.manual_seed(3)
+        batches.append(list(cls(rgb, batch_size=8, shuffle=True, **given)))
+    same(*batches)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "reason"),
+    [
+        ("transforms.RandomRotation(15)", "RandomRotation has no form for batches"),
+        ("transforms.ColorJitter(0.1)", "ColorJitter has no form for batches"),
+        ("transforms.RandomCrop(32, padding=4, fill=128)", "RandomCrop has no form for batches"),
+        ("transforms.RandomCrop(32, 4, padding_mode='reflect')", "RandomCrop has no form for batches"),
+        ("transforms.RandomCrop((32, 24), padding=4)", "what the transforms of CIFAR10 are given is not known"),
+        ("transforms.RandomCrop(64)", "RandomCrop(64) is larger than the images"),
+        (f"{FLIP}, {FLIP}", "RandomHorizontalFlip has no form for batches"),
+        ("transforms.RandomHorizontalFlip(p=rate)", "what the transforms of CIFAR10 are given is not known"),
+        (f"transforms.Pad(4), {FLIP}", "what the transforms of CIFAR10 are given is not known"),
+        ("Cutout(), transforms.RandomHorizontalFlip()", "one of its transforms has no form for batches"),
+        (f"{FLIP}, transforms.ToTensor(), transforms.RandomErasing()", "RandomErasing comes after ToTensor"),
+    ],
+)  # fmt: skip
+def test_images_that_stay(drawn: str, reason: str) -> None:
+    text = text_of(drawn).replace(
+        "def main",
+        "import os\nclass Cutout:\n    def __call__(self, x):\n        return x\n\ndef main",
+    )
+    found = apply(
+        f"{RULE} gpu-data",
+        text.replace("main():\n", "main():\n    rate = float(os.environ['RATE'])\n", 1),
+    )
+    assert not found.fixes and reason in found.refusals, found.refusals
+
+
+def test_parts_and_two_ways_stay() -> None:
+    part = text_of(FLIP).replace("DataLoader(data,", "DataLoader(Subset(data, range(20)),")
+    assert "is a part of one" in apply(RULE, part).refusals
+    other = TEST_SET.replace("[", f"[{CROP}, ")
+    more = f"{other}\ntests = DataLoader(test, batch_size=10)\nfor u, v in tests:\n    u = u.to(device)"
+    found = apply(RULE, text_of(FLIP, more=more))
+    assert (
+        "are cropped and flipped in another way" in found.refusals
+        or "in another way than" in found.refusals
+    )
+    assert len(found.fixes) == 1
+
+
+def test_without_the_rule_the_others_go_on() -> None:
+    others = "num-workers persistent-workers pin-memory non-blocking prefetch-factor gpu-data"
+    text = text_of(CROP, FLIP)
+    alone, both = apply(others, text), apply(f"{others} {RULE}", text)
+    assert {"num-workers", "pin-memory"} <= {f.rule for f in alone.fixes}
+    assert {f.rule for f in both.findings} == {RULE}
+    assert "draws random numbers for each item" in alone.refusals
+
+
+def test_on_a_cpu_it_has_nothing_to_do() -> None:
+    assert not apply(RULE, text_of(CROP, FLIP), target="cpu").findings
+
+
+def test_draws_come_from_the_seed_of_torch(torchvision: None) -> None:
+    text = written(text_of(CROP, FLIP)).text
+    random.seed(1)
+    one = run(text)
+    random.seed(2)
+    same(one["seen"], run(text)["seen"])
