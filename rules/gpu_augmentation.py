@@ -15,6 +15,7 @@ MESSAGE = "images in memory are cropped and flipped one by one on the host, in e
 @rule(
     "gpu-augmentation",
     Effect.SAMPLING,
+    default=False,  # until it has been measured on GPUs
     groups=("loader", "transfer"),
     decides=Augmented,
     uses=("gpu-data", "ddp", "dataparallel-to-ddp"),

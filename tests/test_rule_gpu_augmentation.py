@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from autofast.commands import rewriting
+from autofast.config import Config
+from autofast.rule import Effect
 from tests.onerule import Applied, apply, run, same
 from tests.pretend.torchvision import CIFAR10, Compose, Normalize, RandomHorizontalFlip, ToTensor
 from tests.test_rule_gpu_data import COLOUR, GREY, IMPORTS, PLAIN, torchvision
@@ -197,3 +201,14 @@ def test_draws_come_from_the_seed_of_torch(torchvision: None) -> None:
     one = run(text)
     random.seed(2)
     same(one["seen"], run(text)["seen"])
+
+
+def test_it_is_offered_on_request(tmp_path: Path) -> None:
+    """Also where one process on one GPU is not all that may be asked for."""
+    (tmp_path / "train.py").write_text(text_of(CROP, FLIP))
+    config = Config(effect=Effect.RECIPE)
+    script = rewriting.read(tmp_path / "train.py", tmp_path, None, config)
+    offered, warnings = rewriting.on_request(script, rewriting.plan(script, config), config)
+    said = {record.rule: record.message for record in offered}
+    assert "(on request: --select gpu-augmentation)" in said[RULE] and "ddp" in said
+    assert not warnings

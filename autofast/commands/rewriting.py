@@ -15,6 +15,7 @@ from autofast.edit.edits import Edit
 from autofast.edit.passes import Passes, fixed_point
 from autofast.edit.plan import Plan
 from autofast.edit.recovery import stand
+from autofast.edit.running import run
 from autofast.model.script import Script
 from autofast.model.source import Source, source_of
 from autofast.read import read_script
@@ -81,19 +82,36 @@ def plan(script: Script, config: Config) -> Plan:
 def on_request(script: Script, plan: Plan, config: Config) -> tuple[list[Record], list[str]]:
     """What options that are not given would do besides, each with the option, and warnings about them; nothing is applied.
 
-    Rules without an option of their own are left out: they change the training without making a step faster.
+    Rules that have no option of their own and relieve nothing are left out: they change the training without making a step faster.
     """
-    every = [rule for rule in select([ALL], config.ignore) if rule.default or rule.option]
+    every = [
+        rule
+        for rule in select([ALL], config.ignore)
+        if rule.default or rule.option or rule.relieves
+    ]
     rules = {rule.name: rule for rule in every if rule not in plan.rules}
     if not rules:
         return [], []
-    whole = _plan(script, config, every)
-    records = (Record.of(f, rules[f.rule].effect) for f in whole.fixes if f.rule in rules)
-    warnings = [x.warning for x in whole.left_out if x.rule in rules]
+    plans = [_plan(script, config, every)]
+    done = {f.rule for f in plans[0].fixes}
+    # What has nothing to do where another is asked for as well (images on one GPU, and several processes) is asked alone.
+    alone = [x for x in rules.values() if x.name not in done and _would_do(x, script, config)]
+    if alone:
+        plans.append(_plan(script, config, [r for r in every if r.default] + alone))
+    records = (
+        Record.of(f, rules[f.rule].effect) for p in plans for f in p.fixes if f.rule in rules
+    )
+    warnings = [x.warning for p in plans for x in p.left_out if x.rule in rules]
     return merged(
         replace(record, message=f"{record.message} (on request: {rules[record.rule].request})")
         for record in records
-    ), warnings
+    ), list(dict.fromkeys(warnings))
+
+
+def _would_do(rule: Rule, script: Script, config: Config) -> bool:
+    """Whether a rule would change anything if it were the only one."""
+    found, _ = run([rule], script, options_of(config, [rule]))
+    return any(finding.edits for _, finding in found)
 
 
 def findings(plan: Plan | Passes) -> list[Record]:
