@@ -90,6 +90,16 @@ def test_what_may_share_memory(script: Script):
         ("t", False),
         ("t[0]", False),
         ("use(t)", False),
+        ("t.clamp(-1, 1)", True),
+        ("torch.clip(t, 0, 1)", True),
+        ("t > 0", True),
+        ("(t[0] > 0).long()", True),
+        ("-t", True),
+        ("+t", False),
+        ("t.float()", False),
+        ("torch.dropout(t, 0.0, False)", False),
+        ("F.dropout(t, training=False)", False),
+        ("F.relu(t, inplace=True)", False),
     ],
 )
 def test_what_is_memory_of_its_own(tmp_path: Path, code: str, fresh: bool):

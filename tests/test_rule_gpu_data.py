@@ -91,6 +91,27 @@ def test_tensors(loader: str) -> None:
     assert found.text.count("device=device") == 1
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        "a = torch.randn(30, 4).clamp(-1, 1)\nb = (a[:, 0] > 0).long()",
+        "raw = torch.randn(30, 4)\na = (raw - raw.mean(0)) / raw.std(0)\nb = raw.sum(1).round().long().clamp(0, 1)",
+    ],
+)
+def test_computed_data_beside_writes_to_other_tensors(data: str) -> None:
+    body = f"{BODY}\nmask = torch.zeros(len(x))\nfor i in range(len(x)):\n    mask[i] = 1"
+    checked(f"{data}\ndata = TensorDataset(a, b)\n{PLAIN}", body=body)
+
+
+@pytest.mark.parametrize("write", ["a.mul_(2)", "a[0] = 1", "view = a.view(-1)\nview[0] = 1"])
+def test_computed_data_that_are_written_to(write: str) -> None:
+    data = (
+        "a = torch.randn(30, 4).clamp(-1, 1)\nb = (a[:, 0] > 0).long()\ndata = TensorDataset(a, b)"
+    )
+    found = apply(RULE, text_of(f"{data}\n{PLAIN}\n{write}"))
+    assert not found.fixes and "may write to it" in found.refusals
+
+
 def test_a_dataset_without_a_name_and_dict_of_arguments() -> None:
     setup = "options = {'batch_size': 8, 'shuffle': True}\nx = torch.randn(30, 4)\n"
     setup += "loader = DataLoader(TensorDataset(x, (x.sum(1) > 0).long()), **options)"

@@ -215,7 +215,21 @@ def may_be(script: Script, target: Values, expr: ast.expr, arrays: bool = False)
         id(t.made) if isinstance(t, Tensor) and t.made is not None else 0
         for t in script.values(expr)
     }
+    if 0 in made and not script.analysis(_hands_memory_on):
+        if (own := script.analysis(Memory).made_by(expr)) is not None:
+            made = made - {0} | own  # computed, and so in memory that no factory made
     return any(_may_share(script, t, made, arrays) for t in target)
+
+
+def _hands_memory_on(script: Script) -> bool:
+    """Whether some tensor gets the memory of another: ``x.data = y``, ``x.set_(y)``."""
+    return any(
+        isinstance(n, ast.Attribute)
+        and (n.attr == "set_" or (n.attr == "data" and isinstance(n.ctx, ast.Store)))
+        and not all(isinstance(t, Tensor) and t.param for t in script.values(n.value))
+        for source in script.sources
+        for n in source.nodes
+    )
 
 
 def _may_share(script: Script, thing: Thing, made: set[int], arrays: bool) -> bool:

@@ -16,7 +16,7 @@ from autofast.flow.scopes import own_nodes
 from autofast.model.script import Script
 from autofast.model.source import parent_of
 from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Values, const
-from autofast.ops import is_in_place, is_view, op
+from autofast.ops import is_in_place, is_view, may_share, op
 
 FACTORIES = frozenset(
     f"torch.{n}"
@@ -35,9 +35,6 @@ FACTORIES = frozenset(
 )
 # Functions that give memory of its own.
 NEW = FACTORIES | {"torch.tensor", "torch.stack", "torch.cat"}
-NEW_METHODS = frozenset(
-    {"clone", "mean", "sum", "cos", "sin", "exp", "sqrt", "abs", "neg", "round"}
-)
 # Where the flag stands.
 INPLACE_LAYERS = {"ReLU": 0, "ReLU6": 0, "SiLU": 0, "Dropout": 1, "LeakyReLU": 1, "ELU": 1}
 
@@ -105,19 +102,27 @@ class Memory:
         """Memory that nothing else holds: just made by a factory, by arithmetic, or a view of such."""
         values = self.script.values
         match expr:
-            case ast.Call(keywords=keywords) if any(k.arg in (None, "out") for k in keywords):
+            case ast.Call(keywords=keywords) if any(
+                k.arg in (None, "out", "inplace") for k in keywords
+            ):
                 return False
             case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if all(
                 isinstance(t, Method) for t in values(expr.func)
             ):
                 return bool(values(inner)) and (
-                    attr in NEW_METHODS or (is_view(attr) and self.is_fresh(inner))
+                    _computes(f"torch.{attr}") or (is_view(attr) and self.is_fresh(inner))
                 )
             case ast.Call(func=func):
                 return bool(values(func)) and all(
-                    isinstance(t, Ref) and t.name in NEW for t in values(func)
+                    isinstance(t, Ref)
+                    and (t.name in NEW or (t.name.startswith("torch.") and _computes(t.name)))
+                    for t in values(func)
                 )
-            case ast.BinOp(left=left, right=right):
+            case (
+                ast.BinOp(left=left, right=right)
+                | ast.Compare(left=left, comparators=[right])
+                | ast.UnaryOp(op=ast.USub() | ast.Invert(), operand=left as right)
+            ):
                 return all(
                     isinstance(t, (Tensor, Num, Const))
                     for side in (left, right)
@@ -128,6 +133,33 @@ class Memory:
             case ast.Subscript(value=inner):
                 return self.is_fresh(inner)
         return False
+
+    def made_by(self, expr: ast.expr) -> frozenset[int] | None:
+        """The ids of the expressions that made the memory of what ``expr`` holds, all of them new memory; None where these are not known."""
+        found: set[int] = set()
+        todo, seen = [expr], set[int]()
+        while todo:
+            node = todo.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            if self.is_fresh(node):
+                found.add(id(node))
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                made = [bound_to(d.node) for d in self.flow.reaching(node) if not d.is_augmented]
+                if not made or len(made) < len(self.flow.reaching(node)):
+                    return None
+                for value, whole in made:
+                    if value is None or not whole:
+                        return None
+                    todo.append(value)
+            elif isinstance(node, ast.IfExp):
+                todo += (node.body, node.orelse)
+            elif (inner := view_of(node)) is not None:
+                todo.append(inner)
+            else:
+                return None
+        return frozenset(found)
 
     # ------------------------------------------------------------------------------------------ what is written to
     def written(self, node: ast.AST) -> list[ast.expr]:
@@ -268,6 +300,11 @@ def is_false(expr: ast.expr) -> bool:
 
 
 CLIPS = frozenset({"clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"})
+
+
+def _computes(name: str) -> bool:
+    """Whether it is an operation of torch whose result is always in memory of its own."""
+    return op(name) is not None and not may_share(name) and not is_in_place(name)
 
 
 def _writes_first(name: str, call: ast.Call) -> bool:
