@@ -116,6 +116,25 @@ def test_masks_may_differ_in_another_layout_only() -> None:
     assert alike.agreeing_steps(gather("unknown", [plain, plain, same])) == 4
 
 
+def test_items_in_other_places_of_their_batch() -> None:
+    """A collate function that sorts: the place no longer tells which item it is; another item does not belong to the batch."""
+
+    def items(*values: float) -> parity_items.Items:
+        found = parity_items.Items()
+        for number in range(2):
+            for place, value in enumerate(values if number else sorted(values)):
+                found.values.setdefault(place, []).append(value)
+                found.placed[number, 0, place] = (place, value)
+        found.finish()
+        return found
+
+    plain, turned, other = items(1.0, 2.0, 4.0), items(2.0, 1.0, 4.0), items(2.0, 1.0, 5.0)
+    assert not plain.scale and turned.scale
+    assert parity_items._reordered([plain], [turned])
+    assert not parity_items._reordered([plain], [other])
+    assert not parity_items._reordered([turned], [turned]), "random items"
+
+
 def test_masks_meet_other_samples_in_another_order() -> None:
     drawn, turned = (
         tuple(
@@ -136,6 +155,14 @@ def test_an_average_that_is_no_longer_called() -> None:
     plain, other = made(model=weights), made("rewritten", model={"0/w": tensor(1.0)})
     check = invariants.tensors(gather("unknown", [plain, plain, other]))
     assert check is not None and check.passed is None
+    steps = [replace(step, modes=(0.0, 1.0)) for step in plain.record.steps]
+    plain = replace(plain, records=(replace(plain.record, steps=tuple(steps)),))
+    steps = [replace(step, modes=(1.0,)) for step in plain.record.steps]
+    for model, passed in (({"0/w": tensor(1.0)}, None), (weights, False)):
+        other = made("rewritten", model=model)
+        other = replace(other, records=(replace(other.record, steps=tuple(steps)),))
+        check = invariants.training_mode(gather("unknown", [plain, plain, other]))
+        assert (check and check.passed) is passed, "only what is not called any more"
     less = made("rewritten", model={"1/w": replace(tensor(1.0), shape=(3,))})
     check = invariants.tensors(gather("unknown", [plain, plain, less]))
     assert check is not None and check.passed is False

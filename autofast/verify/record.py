@@ -205,7 +205,7 @@ class Record:
         saves: every call of torch.save by value. calls: what the models were given in training. modules: settings of their modules, in
             words, by name. precision: what was computed in ("autocast cpu bfloat16", "forward float32", "gradient float32", "TF32
             matmul"). lines: by file, relative to the script's folder. written: texts that were opened for writing in the working
-            folder. dropouts: modules of dropout that were called in training mode, by name; masked: the largest size
+            folder. dropouts: modules of dropout that were called in training mode, by name; masked: the smallest size
             of each dimension that they were given. scalars: what TensorBoard was given: name, step
             (None: none was given), value. All of these only with ``Detail.state``.
     """

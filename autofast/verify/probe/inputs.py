@@ -36,10 +36,16 @@ def ordered(tensor: torch.Tensor) -> float:
         return 0.0
 
 
+def packed(arguments: Any) -> bool:
+    """Sequences of several lengths are given, each read to its own end and not to that of the padding."""
+    sizes = getattr(arguments[0], "batch_sizes", None) if arguments else None
+    return sizes is not None and len(sizes) > 1 and bool(sizes[0] != sizes[-1])
+
+
 class Inputs:
     """``calls``: number of the model, samples, a checksum for each tensor (loaders.value: whatever the order in the batch), optimizer
     steps made before, and in the first step a digest of the random states and a checksum of the order in the batch. ``dropped``: names of the
-    dropout modules that were called, and the largest size of every dimension that they were given (empty: of no constant number).
+    dropout modules that were called, and the smallest size of every dimension that they were given (empty: of no constant number).
     """
 
     def __init__(self, probe: Probe) -> None:
@@ -47,6 +53,7 @@ class Inputs:
         self.calls: list[tuple[int, int, dict[str, float], int, str, float]] = []
         self.modules: dict[str, str] = {}
         self.dropouts: dict[int, str] = {}
+        self.both_ways: dict[int, str] = {}  # recurrent modules that begin at either end
         self.dropped: dict[str, tuple[int, ...]] = {}
         modules.register_module_forward_hook(self.hook())
 
@@ -56,12 +63,16 @@ class Inputs:
         def after(module: Any, arguments: Any, output: Any) -> None:
             if compiling():  # traced as it stands: it must fold to nothing there
                 return
+            name = self.both_ways.get(id(module))
+            if name is not None and packed(arguments):
+                del self.both_ways[id(module)]
+                self.modules[name] = self.modules[name].removesuffix(")") + ", packed=True)"
             name = self.dropouts.get(id(module))
             if name is not None and module.training:
                 shape = tuple(getattr(output, "shape", ()))
                 known = self.dropped.setdefault(name, shape)
                 same = len(known) == len(shape)
-                self.dropped[name] = tuple(map(max, known, shape)) if same else ()
+                self.dropped[name] = tuple(map(min, known, shape)) if same else ()
 
         return after
 
@@ -88,3 +99,5 @@ class Inputs:
                 self.dropouts[id(module)] = f"{number}/{name}"
             if module.extra_repr():
                 self.modules[f"{number}/{name}"] = text[:200]
+                if getattr(module, "bidirectional", False):
+                    self.both_ways[id(module)] = f"{number}/{name}"
