@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from autofast import __version__
+from autofast import DISTRIBUTION, __version__
 from autofast.edit.postcheck import PostConditionError
 from autofast.faults import REPORT, internal
 from autofast.model.source import BadInput
@@ -21,10 +21,14 @@ from autofast.options import (
     PLAIN,
     STDIN,
     ProjectCommand,
+    complete_files,
+    complete_rules,
     configured,
     entry_of,
     input_options,
+    output_options,
     root_of,
+    run_options,
 )
 
 if TYPE_CHECKING:
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from autofast.commands.checking import Request as CheckRequest
     from autofast.commands.output import Mode
     from autofast.commands.picking import Picker
+    from autofast.commands.rewriting import Rewritten
 
 FORMATS = ("text", "concise", "json", "sarif", "github", "gitlab", "markdown")
 
@@ -73,33 +78,26 @@ def cli() -> None:
 
 
 @cli.command("rewrite", cls=ProjectCommand)
-@click.argument("entry")
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    help="Write the rewritten ENTRY to FILE (`-`: standard output).",
-)
-@click.option("--output-dir", metavar="DIR", help="Write all files of the script below DIR.")
-@click.option("--in-place", is_flag=True, help="Rewrite the files themselves.")
-@click.option(
-    "--diff", is_flag=True, help="Show the changes; this is also what happens without any of these."
-)
-@click.option(
-    "--patch",
-    metavar="FILE",
-    help="Write the changes to FILE for `git apply` (`-`: standard output).",
-)
+@click.argument("entry", shell_complete=complete_files)
+@output_options
 @click.option(
     "--split-patches",
     metavar="DIR",
     help="Write one patch for each rule below DIR, each to be applied on top of the one before.",
 )
 @click.option(
+    "--commit", is_flag=True, help="Rewrite the files, with one git commit for each rule."
+)
+@click.option(
     "-i",
     "--interactive",
     is_flag=True,
     help="Ask about each fix; without another option, those that are wanted are written in place.",
+)
+@click.option(
+    "--report",
+    metavar="FILE",
+    help="Also write a page for reviewers to FILE: old and new side by side, with all reasons.",
 )
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @click.option("-q", "--quiet", is_flag=True, help="Only what is asked for, warnings and errors.")
@@ -112,6 +110,7 @@ def rewrite_command(
     diff: bool,
     patch: str | None,
     split_patches: str | None,
+    commit: bool,
     force: bool,
     **given: Any,
 ) -> None:
@@ -127,11 +126,12 @@ def rewrite_command(
         "--diff": ("diff", diff),
         "--patch": ("patch", patch),
         "--split-patches": ("patches", split_patches),
+        "--commit": ("commits", commit),
     }
     chosen = [(option, mode, value) for option, (mode, value) in modes.items() if value]
     if len(chosen) > 1:
         raise click.UsageError(f"{chosen[0][0]} and {chosen[1][0]} exclude each other: choose one.")
-    if entry == STDIN and (in_place or output_dir or split_patches):
+    if entry == STDIN and (in_place or output_dir or split_patches or commit):
         raise click.UsageError(
             f"standard input cannot be rewritten with {chosen[0][0]}: leave it out, or use -o, --diff or --patch."
         )
@@ -160,6 +160,8 @@ def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, An
         raise
     except Exception as error:
         raise Fault(f"{entry}: {internal(error)}") from None
+    if given["report"]:
+        _report(result, Path(given["report"]), force)
     delivery = deliver(result, to, for_stream(sys.stdout))
     _out(delivery.product)
     if given["quiet"]:
@@ -171,6 +173,25 @@ def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, An
         nl=False,
         color=True,
     )
+    if given["report"]:
+        click.echo(f"Page for reviewers: {given['report']}", err=True)
+
+
+def _report(result: Rewritten, path: Path, force: bool) -> None:
+    """Write the page of ``--report``: before anything else, as that may already be what it speaks of."""
+    from autofast.commands.files import Output, write_all
+
+    try:
+        from autofast.report.review import page
+
+        text = page(result)
+    except ModuleNotFoundError as error:
+        if error.name != "jinja2":
+            raise
+        raise Fault(f"--report: needs jinja2; pip install '{DISTRIBUTION}[report]'") from None
+    if any(path.resolve() == source.path for source in result.script.sources):
+        raise BadInput(f"{path}: is a file of the script; name another one for the page")
+    write_all([Output(path, text.encode())], force=force)
 
 
 def _picker() -> Picker:
@@ -191,7 +212,7 @@ def _picker() -> Picker:
 
 
 @cli.command("check", cls=ProjectCommand)
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.argument("paths", nargs=-1, metavar="[PATH]...", shell_complete=complete_files)
 @click.option("--diff", is_flag=True, help="Show the fixes as a diff; nothing is written.")
 @click.option("--fix", is_flag=True, help="Write the fixes: all files or none.")
 @click.option(
@@ -222,6 +243,7 @@ def _picker() -> Picker:
     default=None,
     help="Leave out what `exclude` names even where a PATH names it.",
 )
+@click.option("--watch", is_flag=True, help="Look again whenever a file changes, until Ctrl-C.")
 @click.option("-q", "--quiet", is_flag=True, help="Only findings and errors.")
 @input_options
 def check_command(paths: tuple[str, ...], **given: Any) -> None:
@@ -231,21 +253,63 @@ def check_command(paths: tuple[str, ...], **given: Any) -> None:
 
     Exit code: 0 nothing found, 1 something found, 2 something could not be read.
     """
-    from autofast.commands.checking import Request, check
-
     paths = paths or (".",)
     if given["fix"] and (given["diff"] or STDIN in paths):
         other = "--diff" if given["diff"] else "standard input"
         raise click.UsageError(f"--fix and {other} exclude each other: choose one.")
+    if given["watch"]:
+        _watch(paths, given)
+        return
+    request = _requested(paths, given)
+    raise click.exceptions.Exit(_check(request, given)[0])
+
+
+def _requested(paths: tuple[str, ...], given: dict[str, Any]) -> CheckRequest:
+    from autofast.commands.checking import Request
+
     stdin = [entry_of(path, given["stdin_filename"]) for path in paths if path == STDIN][:1]
     named = [Path(path) for path in paths if path != STDIN]
     near = [*named, *(path for path, _ in stdin)]
     root = root_of(given["root"], near[0], *near[1:])
     # Who names the project means all of it.
     imported = given["imported"] or given["root"] is not None
-    request = Request(named, root, configured(root, given), dict(stdin), imported)
+    return Request(named, root, configured(root, given), dict(stdin), imported)
+
+
+def _watch(paths: tuple[str, ...], given: dict[str, Any]) -> None:
+    """Check again and again. What cannot be read now may be mended by the next change."""
+    from autofast.commands.watching import watch, watched
+
+    if given["fix"] or STDIN in paths:
+        other = "--fix" if given["fix"] else "standard input"
+        raise click.UsageError(f"--watch and {other} exclude each other: choose one.")
+    last: list[CheckRequest] = [_requested(paths, given)]
+    if missing := next((path for path in last[0].paths if not path.exists()), None):
+        raise BadInput(f"{missing}: no such file or folder; give one that is there")
+
+    def look() -> list[Path]:
+        if sys.stdout.isatty():
+            click.clear()
+        result = None
+        try:
+            last[0] = _requested(paths, given)
+            result = _check(last[0], given)[1]
+        except BadInput as error:
+            _say([str(error)], [])
+        if not given["quiet"]:
+            click.echo("Watching for changes; Ctrl-C ends it.", err=True)
+        sys.stdout.flush()
+        return watched(last[0], result)
+
+    watch(look)
+
+
+def _check(request: CheckRequest, given: dict[str, Any]) -> tuple[int, Checked | None]:
+    """The exit code of ``check``, and what was found where that was asked."""
+    from autofast.commands.checking import check
+
     if given["diff"]:
-        raise click.exceptions.Exit(_show_fixes(request, given))
+        return _show_fixes(request, given), None
     fixed = _write_fixes(request, given) if given["fix"] else 0
     result = check(request)
     _say(result.errors, [] if fixed else result.warnings, [] if given["quiet"] else result.notes)
@@ -254,7 +318,7 @@ def check_command(paths: tuple[str, ...], **given: Any) -> None:
         click.echo(f"Fixed {fixed}.", err=True)
     found = result.found and not given["exit_zero"]
     found = found or bool(fixed and given["exit_non_zero_on_fix"])
-    raise click.exceptions.Exit(2 if result.errors else int(found))
+    return (2 if result.errors else int(found)), result
 
 
 def _presented(request: CheckRequest, result: Checked, given: dict[str, Any]) -> str:
@@ -311,7 +375,7 @@ def _say(errors: Iterable[str], warnings: Iterable[str], notes: Iterable[str] = 
 
 
 @cli.command("config", cls=ProjectCommand)
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.argument("paths", nargs=-1, metavar="[PATH]...", shell_complete=complete_files)
 @input_options
 def config_command(paths: tuple[str, ...], **given: Any) -> None:
     """Show the configuration that is in force, and where it comes from.
@@ -349,7 +413,7 @@ def rules_command(markdown: bool, as_json: bool) -> None:
 
 
 @cli.command("rule")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_rules)
 def rule_command(name: str) -> None:
     """Show the card of the rule NAME."""
     from autofast.report import rules
@@ -377,33 +441,9 @@ class _WithScriptArguments(ProjectCommand):
 )
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("rewritten", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--steps",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Optimizer steps of a run (0: all).  [default: a few seconds of them]",
-)
-@click.option(
-    "--time-budget",
-    "budget",
-    type=click.FloatRange(0),
-    default=900.0,
-    metavar="S",
-    help="Seconds for everything (0: no limit).  [default: 900]",
-)
+@run_options
 @click.option("--by-rule", is_flag=True, help="Also measure what each rule contributes.")
-@click.option(
-    "--json", "json_file", metavar="FILE", help="Write all figures to FILE (`-`: standard output)."
-)
-@click.option("--report", "html_file", metavar="FILE", help="Write a page with plots to FILE.")
 @click.option("--github", is_flag=True, help="Print Markdown for a pull request in place of text.")
-@click.option("--force", is_flag=True, help="Replace files that exist.")
-@click.option(
-    "--launch",
-    default="",
-    metavar="COMMAND",
-    help='Start the scripts with it: "torchrun --nproc-per-node=2", "srun --gres=gpu:1".',
-)
 @click.option(
     "--launch-rewritten",
     default="",
@@ -411,64 +451,10 @@ class _WithScriptArguments(ProjectCommand):
     help="The same for the rewritten script alone, as after --ddp.",
 )
 @click.option(
-    "--python",
-    default=sys.executable,
-    metavar="EXE",
-    help="The interpreter that has your packages.  [default: this one]",
-)
-@click.option(
     "--cwd",
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="Run in DIR itself, not in copies.",
-)
-@click.option(
-    "--link",
-    "links",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="PATH",
-    help="Do not copy PATH: the scripts only read it.",
-)
-@click.option(
-    "--scratch",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Make the copies here.  [default: the temporary folder]",
-)
-@click.option(
-    "--threads",
-    type=click.IntRange(1),
-    metavar="N",
-    help="CPU threads of torch.  [default: half the cores without a GPU]",
-)
-@click.option(
-    "--limit",
-    type=click.FloatRange(0),
-    default=0.0,
-    metavar="S",
-    help="End a run after S seconds.  [default: never]",
-)
-@click.option(
-    "--seed",
-    type=int,
-    default=0,
-    metavar="N",
-    help="Random generators start from it.  [default: 0]",
-)
-@click.option(
-    "--seeds",
-    type=click.IntRange(4),
-    default=12,
-    metavar="N",
-    help="Most seeds that are tried.  [default: 12]",
-)
-@click.option(
-    "--margin",
-    type=click.FloatRange(0, min_open=True),
-    default=0.02,
-    metavar="X",
-    help="Share of the loss that counts as no difference.  [default: 0.02]",
 )
 @input_options
 def verify_command(
@@ -520,6 +506,137 @@ def verify_command(
     for line in notes:
         click.echo(line, err=True)
     raise click.exceptions.Exit(0 if result.passed else 1)
+
+
+@cli.command("explain", cls=ProjectCommand)
+@click.argument("place", metavar="FILE:LINE", shell_complete=complete_files)
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@input_options
+def explain_command(place: str, as_json: bool, **given: Any) -> None:
+    """Tell what is known of one place of a script, and what rules do about it.
+
+    How often it runs, which loader, model, optimizer or tensor it is, where its values come from, which rules change it or leave it alone, and why.
+    """
+    from autofast.explain.explanation import explain, parsed
+    from autofast.explain.shown import shown
+    from autofast.report.style import for_stream
+
+    root = root_of(given["root"], parsed(place)[0])
+    found = explain(place, root, configured(root, given))
+    if as_json:
+        from json import dumps
+
+        _out((dumps(found.data(), indent=2) + "\n").encode())
+    else:
+        _out(shown(found, for_stream(sys.stdout)).encode())
+
+
+@cli.command("server")
+@click.option(
+    "--delay",
+    type=click.FloatRange(0),
+    default=0.3,
+    metavar="S",
+    help="Seconds without a change after which a text is read.  [default: 0.3]",
+)
+def server_command(delay: float) -> None:
+    """Speak the Language Server Protocol, for editors, over standard input and output.
+
+    Options stand in [tool.autofast] of each project.
+    """
+    try:
+        from autofast.server.protocol import serve
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
+            raise
+        raise Fault(f"the server needs pygls: pip install '{DISTRIBUTION}[server]'") from None
+    serve(delay)
+
+
+@cli.command(
+    "tune",
+    cls=_WithScriptArguments,
+    options_metavar="[OPTIONS]",
+    epilog="Arguments of the script stand behind `--`.",
+)
+@click.argument("script", type=click.Path(path_type=Path))
+@output_options
+@run_options
+@click.option("-q", "--quiet", is_flag=True, help="Only what is asked for, warnings and errors.")
+@input_options
+def tune_command(
+    script: Path,
+    output: str | None,
+    output_dir: str | None,
+    in_place: bool,
+    diff: bool,
+    patch: str | None,
+    json_file: str | None,
+    html_file: str | None,
+    force: bool,
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """Keep what pays on this machine.
+
+    Rewrites SCRIPT, measures rule by rule and in combination, in copies of the project, and keeps what makes it faster here and trains the
+    same. Where nothing pays, the script stays as it is.
+
+    Exit code: 0 done, 2 no run could be made or nothing could be written, 130 ended by Ctrl-C: the best so far was written.
+    """
+    from autofast.commands.output import Destination
+    from autofast.report import tune_output
+    from autofast.report.verify_output import Wish
+    from autofast.tune.command import tune
+    from autofast.verify.command import Request, explain
+    from autofast.verify.progress import progress
+    from autofast.verify.series import NoRun
+
+    mode, path = _chosen(output, output_dir, in_place, diff, patch)
+    to = Destination(mode, path, force)
+    wish = Wish(json_file, html_file, False, force, (script,))
+    tune_output.check(to, wish)
+    given.pop("stdin_filename")
+    root = root_of(given["root"], script)
+    config = configured(root, given)
+    options = {
+        name: given[name] for name in given if name not in ("root", "select", "ignore", *PLAIN)
+    }
+    request = Request(script=script, rewritten=None, root=root, config=config, **options)
+    with progress(request.budget) as tell:
+        try:
+            tuned, kept = tune(request, tell, alone=to.alone)
+        except NoRun as error:
+            if error.run.stderr.strip():
+                click.echo(error.run.stderr.rstrip(), err=True)
+            raise Fault(f"{script}: {explain(error)}") from None
+    product, said, written = tune_output.deliver(tuned, kept, to, wish, sys.stdout, sys.stderr)
+    if not quiet:
+        click.echo(said, err=True, nl=False, color=True)
+    _say([], tuned.warnings)
+    for line in written:
+        click.echo(line, err=True)
+    _out(product)
+    raise click.exceptions.Exit(130 if tuned.found.by_user else 0)
+
+
+def _chosen(
+    output: str | None, output_dir: str | None, in_place: bool, diff: bool, patch: str | None
+) -> tuple[Mode, str]:
+    """Where the script goes: the one of these options that is given, else the changes are shown."""
+    modes: dict[str, tuple[Mode, str | bool | None]] = {
+        "-o": ("file", output),
+        "--output-dir": ("folder", output_dir),
+        "--in-place": ("in-place", in_place),
+        "--diff": ("diff", diff),
+        "--patch": ("patch", patch),
+    }
+    given = [(option, mode, value) for option, (mode, value) in modes.items() if value]
+    if len(given) > 1:
+        raise click.UsageError(f"{given[0][0]} and {given[1][0]} exclude each other: choose one.")
+    default: tuple[str, Mode, str | bool] = ("", "diff", "-")
+    _, mode, value = given[0] if given else default
+    return mode, value if isinstance(value, str) else "-"
 
 
 def _out(product: bytes) -> None:

@@ -70,7 +70,12 @@ def find_root(path: Path) -> Path:
     )
 
 
-COMMANDS = ("check", "rewrite", "verify")  # [tool.autofast.check]: options of that command alone
+COMMANDS = (
+    "check",
+    "rewrite",
+    "tune",
+    "verify",
+)  # [tool.autofast.check]: options of that command alone
 
 
 @dataclass(frozen=True)

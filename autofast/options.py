@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +16,8 @@ from autofast.model.source import BadInput
 from autofast.nearest import hint
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from autofast.config import Config
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -84,6 +86,37 @@ def _debug(ctx: click.Context, param: click.Parameter, on: bool) -> None:
     debug(on)
 
 
+def complete_files(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The shell completes names of files by itself."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_rules(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Names of rules, and of groups where an option takes them, behind the last comma."""
+    from click.shell_completion import CompletionItem
+
+    from autofast.registry import ALL, all_rules, groups
+
+    known = {rule.name: rule.summary for rule in all_rules().values()}
+    before, comma, last = incomplete.rpartition(",")
+    if isinstance(param, click.Option):
+        known |= {name: f"group: {', '.join(rules)}" for name, rules in groups().items()}
+        known[ALL] = "also what is off by default"
+    else:
+        before, comma, last = "", "", incomplete
+    return [
+        CompletionItem(f"{before}{comma}{name}", help=told)
+        for name, told in sorted(known.items())
+        if name.startswith(last)
+    ]
+
+
 def input_options(command: F) -> F:
     """What is read, which rules take part and what they may do. All but the first two have their key in ``[tool.autofast]``."""
     options = [
@@ -104,6 +137,7 @@ def input_options(command: F) -> F:
             multiple=True,
             callback=_comma_separated,
             metavar="RULES",
+            shell_complete=complete_rules,
             help="Only these rules and groups.",
         ),
         click.option(
@@ -111,6 +145,7 @@ def input_options(command: F) -> F:
             multiple=True,
             callback=_comma_separated,
             metavar="RULES",
+            shell_complete=complete_rules,
             help="None of these rules and groups.",
         ),
         click.option(
@@ -179,6 +214,130 @@ def input_options(command: F) -> F:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def _adding(options: Sequence[Callable[[F], F]], command: F) -> F:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def output_options(command: F) -> F:
+    """Where a rewritten script goes."""
+    options = [
+        click.option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Write the rewritten script to FILE (`-`: standard output).",
+        ),
+        click.option(
+            "--output-dir", metavar="DIR", help="Write all files of the script below DIR."
+        ),
+        click.option("--in-place", is_flag=True, help="Rewrite the files themselves."),
+        click.option(
+            "--diff",
+            is_flag=True,
+            help="Show the changes; this is also what happens without any of these.",
+        ),
+        click.option(
+            "--patch",
+            metavar="FILE",
+            help="Write the changes to FILE for `git apply` (`-`: standard output).",
+        ),
+    ]
+    return _adding(options, command)
+
+
+def run_options(command: F) -> F:
+    """How scripts are run and measured."""
+    options = [
+        click.option(
+            "--steps",
+            type=click.IntRange(0),
+            metavar="N",
+            help="Optimizer steps of a run (0: all).  [default: a few seconds of them]",
+        ),
+        click.option(
+            "--time-budget",
+            "budget",
+            type=click.FloatRange(0),
+            default=900.0,
+            metavar="S",
+            help="Seconds for everything (0: no limit).  [default: 900]",
+        ),
+        click.option(
+            "--json",
+            "json_file",
+            metavar="FILE",
+            help="Write all figures to FILE (`-`: standard output).",
+        ),
+        click.option(
+            "--report", "html_file", metavar="FILE", help="Write a page with plots to FILE."
+        ),
+        click.option("--force", is_flag=True, help="Replace files that exist."),
+        click.option(
+            "--launch",
+            default="",
+            metavar="COMMAND",
+            help='Start the scripts with it: "torchrun --nproc-per-node=2", "srun --gres=gpu:1".',
+        ),
+        click.option(
+            "--python",
+            default=sys.executable,
+            metavar="EXE",
+            help="The interpreter that has your packages.  [default: this one]",
+        ),
+        click.option(
+            "--link",
+            "links",
+            multiple=True,
+            type=click.Path(path_type=Path),
+            metavar="PATH",
+            help="Do not copy PATH: the scripts only read it.",
+        ),
+        click.option(
+            "--scratch",
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="Make the copies here.  [default: the temporary folder]",
+        ),
+        click.option(
+            "--threads",
+            type=click.IntRange(1),
+            metavar="N",
+            help="CPU threads of torch.  [default: half the cores without a GPU]",
+        ),
+        click.option(
+            "--limit",
+            type=click.FloatRange(0),
+            default=0.0,
+            metavar="S",
+            help="End a run after S seconds.",
+        ),
+        click.option(
+            "--seed",
+            type=int,
+            default=0,
+            metavar="N",
+            help="Random generators start from it.  [default: 0]",
+        ),
+        click.option(
+            "--seeds",
+            type=click.IntRange(4),
+            default=12,
+            metavar="N",
+            help="Most seeds that are tried.  [default: 12]",
+        ),
+        click.option(
+            "--margin",
+            type=click.FloatRange(0, min_open=True),
+            default=0.02,
+            metavar="X",
+            help="Share of the loss that counts as no difference.  [default: 0.02]",
+        ),
+    ]
+    return _adding(options, command)
 
 
 # ------------------------------------------------------------------------------------------------ what is made of them

@@ -4,23 +4,103 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Iterable
 from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
+from autofast.faults import described
 from autofast.model.source import BadInput
 from autofast.nearest import hint
 from autofast.rule import REGISTRY, Rule
 
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+GROUP = "autofast.rules"  # of entry points: modules with rules of other packages
 ALL = "all"  # as a group: also the rules that are off unless asked for
 
 
 @cache
 def all_rules() -> dict[str, Rule]:
-    """Every rule by name, in alphabetical order."""
+    """Every rule by name, in alphabetical order; raises :class:`BadInput` for a package whose rules cannot be taken."""
     for module in _modules():
         importlib.import_module(f"autofast.rules.{module}")
+    for point in sorted(_entry_points(), key=lambda p: (p.name, p.value)):
+        _take(point)
     return dict(sorted(REGISTRY.items()))
+
+
+def _entry_points() -> Iterable[EntryPoint]:
+    """What other packages declare."""
+    return entry_points(group=GROUP)
+
+
+def _take(point: EntryPoint) -> None:
+    """Import the rules of another package: a module of rules, or a package with a module for each.
+
+    All of them or none: what went wrong is one line that names the package.
+    """
+    before = dict(REGISTRY)
+    try:
+        _import_all(point)
+        _check_new(point, before)
+    except BadInput:
+        _forget(point, before)
+        raise
+    except Exception as error:
+        _forget(point, before)
+        raise BadInput(
+            f"{_who(point)}: its rules cannot be loaded ({described(error)}); mend or uninstall it"
+        ) from None
+
+
+def _import_all(point: EntryPoint) -> None:
+    module = importlib.import_module(point.module)
+    for found in pkgutil.iter_modules(getattr(module, "__path__", ())):
+        if not found.name.startswith("_"):
+            importlib.import_module(f"{point.module}.{found.name}")
+
+
+def _check_new(point: EntryPoint, before: dict[str, Rule]) -> None:
+    who = _who(point)
+    own = [name for name, rule in REGISTRY.items() if before.get(name) is not rule]
+    if not own:
+        raise BadInput(f"{who}: has no rule; mark one with @autofast.rule.rule, or uninstall it")
+    for name in own:
+        if other := before.get(name):
+            whose = package_of(other)
+            raise BadInput(
+                f"{who}: its rule '{name}' has the name of a rule of {whose}; rename or uninstall it"
+            )
+        known = {group for rule in before.values() for group in rule.groups}
+        if name in known or name == ALL:
+            raise BadInput(
+                f"{who}: its rule '{name}' has the name of a group; rename or uninstall it"
+            )
+        if clash := (set(before) | {ALL}).intersection(REGISTRY[name].groups):
+            raise BadInput(
+                f"{who}: the group '{min(clash)}' of its rule '{name}' has the name of a rule; rename or uninstall it"
+            )
+        if not _card_file(REGISTRY[name]).is_file():
+            raise BadInput(
+                f"{who}: its rule '{name}' has no card; put {_card_file(REGISTRY[name]).name} beside its module"
+            )
+
+
+def _forget(point: EntryPoint, before: dict[str, Rule]) -> None:
+    """As if the package had not been imported, so that another try says the same again."""
+    REGISTRY.clear()
+    REGISTRY.update(before)
+    for name in [n for n in sys.modules if f"{n}.".startswith(f"{point.module}.")]:
+        del sys.modules[name]
+
+
+def _who(point: EntryPoint) -> str:
+    """The package that declares an entry point, as pip calls it."""
+    return point.dist.name if point.dist is not None else point.value
 
 
 def groups() -> dict[str, tuple[str, ...]]:
@@ -56,8 +136,24 @@ def card(name: str) -> str:
     rule = all_rules().get(name)
     if rule is None:
         raise BadInput(_unknown(name, known=list(all_rules())))
-    stem = rule.find.__module__.rpartition(".")[2]
-    return files("autofast.rules").joinpath(f"{stem}.md").read_text(encoding="utf-8")
+    return _card_file(rule).read_text(encoding="utf-8")
+
+
+def _card_file(rule: Rule) -> Traversable:
+    """The Markdown file with the name of the rule's module, beside it."""
+    package, _, stem = rule.find.__module__.rpartition(".")
+    return files(package).joinpath(f"{stem}.md")
+
+
+def package_of(rule: Rule) -> str:
+    """The package that a rule comes from: ``autofast``, or another one."""
+    return rule.find.__module__.partition(".")[0]
+
+
+def card_section(name: str) -> str:
+    """The first section of a card, without its heading: what the rule does."""
+    _, _, rest = card(name).partition("\n## ")
+    return rest.partition("\n## ")[0].partition("\n")[2].strip()
 
 
 def _modules() -> list[str]:

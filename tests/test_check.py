@@ -498,7 +498,15 @@ def test_suggestions_only_where_near(project: Path) -> None:
 def test_rules_for_programs() -> None:
     rules = json.loads(autofast("rules", "--json").text)
     by_name = {rule["name"]: rule for rule in rules}
-    assert set(by_name["tf32"]) == {"name", "effect", "groups", "summary", "default", "on_request"}
+    assert set(by_name["tf32"]) == {
+        "name",
+        "effect",
+        "groups",
+        "summary",
+        "package",
+        "default",
+        "on_request",
+    }
     assert by_name["compile"]["on_request"] == "--compile" and not by_name["compile"]["default"]
 
 

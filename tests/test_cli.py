@@ -774,7 +774,7 @@ def test_torch_is_never_imported_nor_the_script_run(project: Path, arguments: li
 
 
 def test_start_imports_little() -> None:
-    code = "import sys, autofast.cli; print([m for m in ('libcst', 'black', 'rich', 'torch', 'pathspec') if m in sys.modules])"
+    code = "import sys, autofast.cli; print([m for m in ('libcst', 'black', 'rich', 'torch', 'pathspec', 'pygls', 'lsprotocol', 'jinja2') if m in sys.modules])"
     assert (
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

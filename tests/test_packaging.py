@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from autofast import DISTRIBUTION
+from autofast import DISTRIBUTION, __version__
+from tests.test_cli import SCRIPT
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -18,6 +19,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
+TEMPLATES = ROOT / "autofast" / "report" / "templates"
 
 
 def modules(folder: str) -> set[str]:
@@ -45,15 +47,17 @@ def test_the_name_of_the_distribution() -> None:
     assert not any(
         "torch" in line.split()[0] for line in project["optional-dependencies"]["verify"]
     )
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "autofast").rglob("*.py")]
+    docs = [p for p in (ROOT / "docs").glob("*.md") if p.name != "releasing.md"]  # with other tools
+    pages = [ROOT / "README.md", *docs, *(ROOT / "autofast").rglob("*.py")]
     told = "".join(page.read_text("utf-8") for page in pages)
     hints = re.findall(r"pip install '?([\w{}-]+)", told)
     assert hints and set(hints) <= {DISTRIBUTION, "{DISTRIBUTION}"}, hints
 
 
-@pytest.mark.slow
-def test_wheel(tmp_path: Path) -> None:
-    copy = tmp_path / "autofast"  # building leaves its traces in the tree
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of this work tree: building leaves its traces."""
+    copy = tmp_path / "autofast"
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -66,27 +70,54 @@ def test_wheel(tmp_path: Path) -> None:
         if (ROOT / name).is_file() and not name.startswith(("fixtures/", "tests/")):
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             (copy / name).write_bytes((ROOT / name).read_bytes())
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--wheel-dir",
-        tmp_path,
-        copy,
-    ]
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
-    if "No matching distribution" in done.stderr:
-        pytest.skip("no package index: the build backend cannot be installed")
-    assert done.returncode == 0, done.stderr
-    (wheel,) = tmp_path.glob("*.whl")
+    return copy
+
+
+def run(*command: object, cwd: Path) -> str:
+    done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True)
+    said = done.stdout + done.stderr
+    if any(word in said for word in ("No matching distribution", "Could not find a version")):
+        pytest.skip("no package index: what building or installing needs cannot be had")
+    assert done.returncode == 0, said
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_built_and_installed(tmp_path: Path, tree: Path) -> None:
+    """What docs/releasing.md says: an sdist, a wheel made of it, installed into a new environment, and used there."""
+    pytest.importorskip("build", reason="needs the package build")
+    dist = tmp_path / "dist"
+    run(sys.executable, "-m", "build", "--outdir", dist, tree, cwd=tmp_path)
+    (wheel,), (sdist,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
+    stem = f"{DISTRIBUTION.replace('-', '_')}-{__version__}"
+    assert sdist.name == f"{stem}.tar.gz" and wheel.name.startswith(f"{stem}-py3")
     inside = set(zipfile.ZipFile(wheel).namelist())
     assert modules("autofast") | {f"autofast/{name}" for name in modules("rules")} <= inside
-    assert {f"autofast/rules/{p.name}" for p in (ROOT / "rules").glob("*.md")} | {
-        "autofast/py.typed"
-    } <= inside
-    assert not any(
-        name.startswith(("tests", "benchmarks", "fixtures", "rules", "scripts")) for name in inside
-    )
+    data = {f"autofast/rules/{p.name}" for p in (ROOT / "rules").glob("*.md")}
+    templates = {f"autofast/report/templates/{p.name}" for p in TEMPLATES.iterdir()}
+    assert data | templates | {"autofast/py.typed"} <= inside
+    tops = ("tests", "benchmarks", "fixtures", "rules", "scripts")
+    assert not any(name.startswith(tops) for name in inside)
+
+    run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+    folder = tmp_path / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
+    run(folder / "python", "-m", "pip", "install", "-q", f"{wheel}[report]", cwd=tmp_path)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    autofast = folder / "autofast"
+    assert run(autofast, "--version", cwd=tmp_path) == f"autofast {__version__}\n"
+    command = ["rewrite", "train.py", "-o", "-", "--root", ".", "--report", "page.html"]
+    assert "fused=True" in run(autofast, *command, cwd=tmp_path)
+    assert (tmp_path / "page.html").stat().st_size > 10_000
+    assert run(autofast, "rule", "tf32", cwd=tmp_path).startswith("# tf32\n")
+
+
+def test_the_version_stands_in_one_place() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "autofast.__version__"}
+    said = [
+        p for p in (ROOT / "autofast").rglob("*.py") if f'"{__version__}"' in p.read_text("utf-8")
+    ]
+    assert said == [ROOT / "autofast" / "__init__.py"]
+    log = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert re.search(rf"^## (Unreleased|\[?{re.escape(__version__)}\b)", log, re.MULTILINE)

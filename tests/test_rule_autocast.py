@@ -1032,6 +1032,44 @@ for epoch in range(2):
     assert not done.fixes and "would not start at 1" in done.refusals
 
 
+def test_a_ratio_of_what_a_buffer_has_gathered():
+    text = (
+        HEAD
+        + """
+from torch.distributions import Categorical
+
+
+class Policy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.actor = model
+
+    def evaluate(self, x, act):
+        dist = Categorical(logits=self.actor(x))
+        return dist.log_prob(act), dist.entropy()
+
+
+policy, kept, acts = Policy(), [], []
+for epoch in range(2):
+    x = X[epoch].to(device)
+    with torch.no_grad():
+        dist = Categorical(logits=policy.actor(x))
+        act = dist.sample()
+        kept.append(dist.log_prob(act).detach())
+    old = torch.squeeze(torch.stack(kept[-1:], dim=0)).detach().to(device)
+    for _ in range(2):
+        new, entropy = policy.evaluate(x, act)
+        loss = -torch.exp(new - old.detach()).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+"""
+    )
+    done = amp(text)
+    assert not done.fixes and "would not start at 1" in done.refusals
+
+
 @pytest.mark.parametrize(
     "prepares",
     [

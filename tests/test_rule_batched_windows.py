@@ -103,6 +103,12 @@ def test_windows_of_a_tensor(high: str) -> None:
     check(found)
 
 
+def test_windows_of_rows_that_are_set_together() -> None:
+    found = applied(TUPLE, CHOICE.replace("{high}", "len(data) - block_size"))
+    assert len(found.fixes) == 2 and not found.refusals
+    check(found)
+
+
 def test_windows_of_a_file() -> None:
     found = applied(FILE, MEMMAP)
     view = "np.lib.stride_tricks.sliding_window_view(data, block_size)"

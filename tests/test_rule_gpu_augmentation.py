@@ -169,6 +169,35 @@ def test_images_that_stay(drawn: str, reason: str) -> None:
     assert not found.fixes and reason in found.refusals, found.refusals
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "parts.transforms.append(Cutout())",
+        "if os.environ:\n    parts.transforms.insert(0, Cutout())",
+        "parts.transforms += [Cutout()]",
+        "parts.transforms[0].p = 0.9",
+        "data.transform.transforms.append(Cutout())",
+        "loader.dataset.transform = Cutout()",
+        "data.targets[0] = 1",
+    ],
+)
+def test_transforms_that_are_changed_stay(change: str) -> None:
+    """``transform.transforms.append(Cutout(16))`` is how many scripts put their own in."""
+    text = text_of(FLIP, more=change).replace(
+        "data = datasets", "parts = transform\n    data = datasets"
+    )
+    text = text.replace("transform=transforms.Compose", "transform=parts")
+    made = f"parts = transforms.Compose([{FLIP}, transforms.ToTensor(), {COLOUR}])"
+    head, tail = text.split("    parts = transform\n")
+    tail = f"    data = datasets.CIFAR10('d', transform=parts)\n{tail.split(chr(10), 1)[1]}"
+    text = head.replace(
+        "def main",
+        "import os\nclass Cutout:\n    p = 1\n    def __call__(self, x):\n        return x\n\ndef main",
+    )
+    found = apply(f"{RULE} gpu-data", f"{text}    {made}\n{tail}")
+    assert not found.fixes and "of which items are made" in found.refusals, found.refusals
+
+
 def test_parts_and_two_ways_stay() -> None:
     part = text_of(FLIP).replace("DataLoader(data,", "DataLoader(Subset(data, range(20)),")
     assert "is a part of one" in apply(RULE, part).refusals

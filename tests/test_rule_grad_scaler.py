@@ -42,6 +42,26 @@ def test_beside_the_optimizer():
     assert wanted == [line for line in done.lines if line[:7] == "scaler."]
 
 
+def test_a_method_of_the_project_that_is_called_like_a_hook_of_torchs():
+    text = (
+        script()
+        + """
+
+class Runner:
+    def __init__(self):
+        self.hooks = []
+
+    def register_hook(self, hook):
+        self.hooks.append(hook)
+
+
+runner = Runner()
+runner.register_hook(print)
+"""
+    )
+    same(text)
+
+
 def test_through_parameters():
     loop = """
 def one(model, optimizer, x, y):

@@ -65,6 +65,12 @@ def made(body: str, rule: str = RULE) -> Applied:
             STEP + "total += loss\nif i % 4 == 3:\n    print(total / 4)\n    total = 0",
             "total += loss.detach()",
         ),
+        (
+            "loss = 0\nfor scale in (1, 2):\n    loss += (model(x) - y).pow(2).mean() / scale\n"
+            + STEP
+            + "total += loss",
+            "total += loss.detach()",
+        ),
     ],
 )
 def test_what_is_detached(body: str, line: str) -> None:

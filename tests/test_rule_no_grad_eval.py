@@ -344,6 +344,18 @@ def test_changed_in_place_afterwards() -> None:
     assert not scope
 
 
+SUM = EVALUATE.replace("total = 0", "total, n = torch.zeros(1), torch.zeros(1)").replace(
+    ".item()\n    return total / len(loader.dataset)",
+    "\n            n += y.numel()\n    total /= n\n    return (total / n).item()",
+)
+
+
+def test_sums_that_were_tensors_before_stay_such() -> None:
+    check(HEAD + SUM + TRAIN + CALL, "with torch.inference_mode():")
+    bound = SUM.replace("n += y.numel()\n", "total = total * 1.0\n            n += y.numel()\n")
+    refused(HEAD + bound + TRAIN + CALL, "changed in place")
+
+
 def test_the_next_turn_of_a_loop_uses_it() -> None:
     text = TRAIN.replace(
         "    model.train()\n",

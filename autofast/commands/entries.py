@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -18,10 +18,14 @@ _GUARD = re.compile(rb"__name__\s*==\s*[\"']__main__[\"']")
 
 
 class Entries:
-    """The imports of a project, by its text alone: nothing is parsed. Files are compared by their real paths."""
+    """The imports of a project, by its text alone: nothing is parsed. Files are compared by their real paths.
 
-    def __init__(self, root: Path):
+    ``overlay`` has other texts for some files, as an editor has before they are saved.
+    """
+
+    def __init__(self, root: Path, overlay: Mapping[Path, bytes] | None = None):
         self.root = root.resolve()
+        self._overlay = overlay or {}
 
     def of(self, file: Path) -> Path:
         """The script that is started to run ``file``: itself where it is one, or where nothing is known of others.
@@ -29,15 +33,22 @@ class Entries:
         Of several, one that trains is best (by its text, then by its name), then the nearest. Reading them all would take too long.
         """
         real = file.resolve()
-        if file.suffix != ".py" or self.root not in real.parents or _is_started(_raw(real)):
+        if file.suffix != ".py" or self.root not in real.parents or _is_started(self._raw(real)):
             return file
         found = filter(self._may_be_started, self._above(real))
-        return min(found, key=_preference, default=file)
+        return min(found, key=self._preference, default=file)
+
+    def _raw(self, path: Path) -> bytes:
+        return self._overlay[path] if path in self._overlay else _raw(path)
+
+    def _preference(self, path: Path) -> tuple[bool, bool]:
+        named = any(word in path.stem for word in ("train", "main"))
+        return not looks_like_training(self._raw(path)), not named
 
     def _may_be_started(self, file: Path) -> bool:
         """Whether it says so, or nobody imports it; a package by its `__init__.py` is imported, if only by its users."""
         top = file.name != "__init__.py" and not self._importers.get(file)
-        return _is_started(_raw(file)) or top
+        return _is_started(self._raw(file)) or top
 
     def _above(self, file: Path) -> Iterator[Path]:
         """The files that import ``file``, directly or not, but for tests; the nearest first."""
@@ -60,7 +71,7 @@ class Entries:
 
     def _imported(self, file: Path, files: set[Path]) -> Iterator[Path]:
         folders = [p for p in file.parents if p == self.root or self.root in p.parents]
-        for dots, module, names, plain in _IMPORT.findall(_raw(file)):
+        for dots, module, names, plain in _IMPORT.findall(self._raw(file)):
             bases = [*folders, self.root / "src", self.root / "lib"]
             if dots:
                 bases = folders[len(dots) - 1 : len(dots)]
@@ -92,11 +103,6 @@ def _raw(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
-
-
-def _preference(path: Path) -> tuple[bool, bool]:
-    named = any(word in path.stem for word in ("train", "main"))
-    return not looks_like_training(_raw(path)), not named
 
 
 def _is_started(raw: bytes) -> bool:

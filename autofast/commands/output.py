@@ -16,7 +16,7 @@ from autofast.report import diff
 from autofast.report.style import Style
 
 STDOUT = "-"
-Mode = Literal["diff", "file", "folder", "in-place", "patch", "patches"]
+Mode = Literal["diff", "file", "folder", "in-place", "patch", "patches", "commits"]
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,16 @@ class Destination:
 
 @dataclass(frozen=True)
 class Delivery:
-    """``product`` is for standard output; ``written`` are the files; ``kept`` is the folder with the script as it was."""
+    """``product`` is for standard output; ``written`` are the files; ``kept`` is the folder with the script as it was.
+
+    ``commits`` were made on top of the commit ``start``.
+    """
 
     product: bytes = b""
     written: Sequence[Path] = ()
     kept: Path | None = None
+    commits: Sequence[str] = ()
+    start: str = ""
 
 
 def deliver(result: Rewritten, to: Destination, style: Style) -> Delivery:
@@ -57,6 +62,11 @@ def deliver(result: Rewritten, to: Destination, style: Style) -> Delivery:
         from autofast.commands.splitting import write_patches
 
         return Delivery(written=write_patches(result, Path(to.path), force=to.force))
+    if to.mode == "commits":
+        from autofast.commands.committing import commit
+
+        made, start = commit(result)
+        return Delivery(commits=made, start=start)
     kept = _kept(result) if result.texts and to.keep else None
     write_all(
         [Output(source.path, result.bytes_of(source), was=source.raw) for source in result.texts]

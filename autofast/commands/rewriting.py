@@ -25,6 +25,7 @@ from autofast.report.record import Record, merged
 from autofast.rule import Find, Finding, Options, Rule
 
 _DEFAULT = Config()
+Overlay = Mapping[Path, bytes]  # unsaved texts, by the real paths of their files
 _FRAMEWORKS = {
     "accelerate": "Accelerate",
     "hf-trainer": "the Hugging Face Trainer",
@@ -68,10 +69,21 @@ class Rewritten:
         return [FileDiff(source, self.texts[source], found) for source, found in changes.items()]
 
 
-def read(entry: Path, root: Path, raw: bytes | None = None, config: Config = _DEFAULT) -> Script:
-    """The script at ``entry``; ``raw`` is its text where that does not come from the file."""
-    overlay = None if raw is None else {entry.resolve(): raw}
-    return spare(read_script(entry, root, overlay=overlay), config)
+def read(
+    entry: Path,
+    root: Path,
+    raw: bytes | None = None,
+    config: Config = _DEFAULT,
+    overlay: Overlay | None = None,
+) -> Script:
+    """The script at ``entry``; ``raw`` is its text where that does not come from the file, ``overlay`` that of any file."""
+    texts = _texts(entry, raw, overlay)
+    return spare(read_script(entry, root, overlay=texts), config)
+
+
+def _texts(entry: Path, raw: bytes | None, overlay: Overlay | None) -> dict[Path, bytes]:
+    """What stands in files in the place of what is on the disk."""
+    return {**(overlay or {}), **({} if raw is None else {entry.resolve(): raw})}
 
 
 def plan(script: Script, config: Config) -> Plan:
@@ -136,6 +148,7 @@ def rewrite(
     config: Config,
     *,
     raw: bytes | None = None,
+    overlay: Overlay | None = None,
     alone: bool = False,
     within: Callable[[Path], bool] | None = None,
     unwanted: Callable[[Iterable[Finding]], Iterable[Key]] | None = None,
@@ -146,7 +159,7 @@ def rewrite(
     A rule that raises, or whose changes do not stand up to being read again, is left out, and the others are composed without it. Raises
     ``BadInput`` for what the user must mend and ``PostConditionError`` where that helps nothing.
     """
-    script = read(entry, root, raw, config)
+    script = read(entry, root, raw, config, overlay)
     rules = select(config.select, config.ignore, config.given)
     whole = chosen = _plan(script, config, rules)
     if alone:
@@ -158,9 +171,9 @@ def rewrite(
         chosen = _plan(script, config, kept)
 
     def reread(new: Mapping[Source, str]) -> Script:
-        overlay = {entry.resolve(): raw} if raw is not None else {}
-        overlay |= {source.path: source.encode(text) for source, text in new.items()}
-        return spare(read_script(entry, root, overlay=overlay), config)
+        texts = _texts(entry, raw, overlay)
+        texts |= {source.path: source.encode(text) for source, text in new.items()}
+        return spare(read_script(entry, root, overlay=texts), config)
 
     passes = fixed_point(chosen, reread)
     if unwanted is not None:

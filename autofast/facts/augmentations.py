@@ -46,7 +46,7 @@ def augmentation(dataset: Dataset, side: int) -> Augmentation | str:
     composed = one(thing.args.get(2, "transform")) if isinstance(thing, Ext) else None
     parts = _parts(composed)
     names = [_name(part) for part in parts]
-    if not isinstance(composed, Ext) or "ToTensor" not in names:
+    if not isinstance(composed, Ext) or composed.node is None or "ToTensor" not in names:
         return f"the transforms of {dataset.name} are not known"
     border = names.index("ToTensor")
     if other := next((n for n in names[border + 1 :] if n != "Normalize"), None):

@@ -114,6 +114,12 @@ def _has_backward(script: Script, node: ast.ClassDef) -> bool:
     )
 
 
+def _is_own_method(script: Script, node: ast.Attribute) -> bool:
+    """A method of the project that is only called like one of torch's: a runner's ``register_hook``."""
+    found = script.values(node)
+    return bool(found) and all(isinstance(t, Bound) for t in found)
+
+
 def against_scaler(script: Script) -> str:
     """A way in which gradients are computed, seen, changed or used that does not go with a scaler; empty where there is none."""
     if sites := script.calls("builtins.exec"):
@@ -123,7 +129,7 @@ def against_scaler(script: Script) -> str:
             return f"line {getattr(site.node, 'lineno', 1)} makes gradients that overflow an error, and a scaler finds its scale by overflows"
     for node in _nodes(script):
         if isinstance(node, ast.Attribute):
-            if node.attr in HOOKS:
+            if node.attr in HOOKS and not _is_own_method(script, node):
                 return f"{node.attr}() on {at(node)} would get scaled gradients"
             if node.attr == "watch" and any(_is_of(t, "wandb") for t in script.values(node)):
                 return f"wandb.watch() on {at(node)} records gradients, which would be scaled"

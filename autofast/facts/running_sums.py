@@ -13,7 +13,7 @@ from autofast.flow.scopes import FUNCTIONS, own_nodes, variables_of
 from autofast.flow.slices import Slice, Slices
 from autofast.model.script import Script
 from autofast.model.source import function_of, statement_of, within
-from autofast.model.values import Method, Tensor, Unknown
+from autofast.model.values import Const, Method, Num, Tensor, Unknown
 
 BACKWARDS = frozenset({"backward", "manual_backward", "grad"})
 HARMLESS = frozenset(  # methods of something unknown that only show or keep what they are given
@@ -43,7 +43,7 @@ def kept_graphs(script: Script) -> Iterator[Kept]:
         functions = script.analysis(CallGraph).run_in(loop)
         for node in (n for code in (loop, *functions) for n in _statements(code)):
             kept = _added(node)
-            if kept is None or not _has_graph(script, kept.value):
+            if kept is None or not _has_graph(script, kept):
                 continue
             if not _outlives(script, kept, loop, functions):
                 continue
@@ -82,10 +82,30 @@ def _added(node: ast.stmt) -> Kept | None:
     return None
 
 
-def _has_graph(script: Script, value: ast.expr) -> bool:
+def _has_graph(script: Script, kept: Kept) -> bool:
     """Certainly a tensor, with a graph in every way the script comes there."""
-    found = script.values(value)
+    found = script.values(kept.value)
+    if _is_gone_through_before(script, kept):
+        found = frozenset(t for t in found if not isinstance(t, (Const, Num)))
     return bool(found) and all(isinstance(t, Tensor) and t.grad and t.passes for t in found)
+
+
+def _is_gone_through_before(script: Script, kept: Kept) -> bool:
+    """``loss = 0``, to which each output adds: where ``loss.backward()`` was called, it is no number any more."""
+    if not isinstance(kept.value, ast.Name):
+        return False
+    flow, scope = script.analysis(Flow), function_of(kept.value)
+    made = {id(d.node) for d in flow.reaching(kept.value)}
+    return any(
+        isinstance(n, ast.Call)
+        and isinstance(n.func, ast.Attribute)
+        and n.func.attr == "backward"
+        and isinstance(n.func.value, ast.Name)
+        and n.func.value.id == kept.value.id
+        and {id(d.node) for d in flow.reaching(n.func.value)} == made
+        and flow.graph(kept.value).dominates(n, kept.value)
+        for n in own_nodes(scope)
+    )
 
 
 def _outlives(

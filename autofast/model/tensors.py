@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -52,17 +53,25 @@ def mixed(tensors: list[Tensor], **changes: Any) -> Tensor:
 
 def tensors_in(*sets: Values) -> list[Tensor]:
     """Every tensor in these values, also inside tuples, lists and dicts."""
-    found: dict[Tensor, None] = {}
+    return list(dict.fromkeys(t for t in _inside(sets) if isinstance(t, Tensor)))
+
+
+def is_unknown_in(*sets: Values) -> bool:
+    """Whether there is something unknown in these values, also inside tuples, lists and dicts."""
+    return any(isinstance(t, Unknown) for t in _inside(sets))
+
+
+def _inside(sets: Iterable[Values]) -> Iterator[Thing]:
     todo = list(sets)
     seen: set[int] = set()
     while todo:
         for thing in todo.pop():
-            if isinstance(thing, Tensor):
-                found[thing] = None
-            elif isinstance(thing, (Seq, Dict)) and id(thing) not in seen:
-                seen.add(id(thing))
-                todo.append(thing.any())
-    return list(found)
+            if isinstance(thing, (Seq, Dict)):
+                if id(thing) not in seen:
+                    seen.add(id(thing))
+                    todo.append(thing.any())
+            else:
+                yield thing
 
 
 def binary(left: Values, right: Values, op: str) -> Values:

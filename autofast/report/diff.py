@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from autofast.model.source import BadInput, Source
@@ -42,8 +42,8 @@ class _Line:
     first: bool = False  # of its file: where a byte order mark stands
 
 
-def shown(files: Iterable[FileDiff], style: Style) -> str:
-    """The diff as text."""
+def shown(files: Iterable[FileDiff], style: Style, said: Mapping[str, str] | None = None) -> str:
+    """The diff as text; ``said`` is what stands behind the name of a rule at each hunk."""
     colour = {"-": ("red",), "+": ("green",), "\\": ("dim",), " ": ()}
     out: list[str] = []
     for file in files:
@@ -52,6 +52,8 @@ def shown(files: Iterable[FileDiff], style: Style) -> str:
         for line in _lines(file):
             if line.kind == "@":
                 ranges, _, rules = line.text.rpartition("  ")
+                if said:
+                    rules = ", ".join(f"{r} {said.get(r, '')}".strip() for r in rules.split(", "))
                 out.append(f"{style(ranges, 'cyan')}  {style(rules, 'yellow')}")
             else:
                 text = line.text if line.kind == "\\" else line.kind + line.text

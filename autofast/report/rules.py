@@ -29,7 +29,7 @@ def table(stream: IO[Any]) -> str:
             rule.name,
             rule.effect.name.lower(),
             ", ".join(rule.groups),
-            rule.summary + asked_by(rule),
+            rule.summary + asked_by(rule) + _origin(rule),
         )
     out = io.StringIO()
     Console(
@@ -44,6 +44,12 @@ def table(stream: IO[Any]) -> str:
 def asked_by(rule: Rule, quote: str = "") -> str:
     """How to ask for a rule that is off by default."""
     return "" if rule.default else f" (on request: {quote}{rule.request}{quote})"
+
+
+def _origin(rule: Rule) -> str:
+    """Whose it is, where it is none of ours."""
+    package = registry.package_of(rule)
+    return "" if package == "autofast" else f" (of {package})"
 
 
 def card(name: str, stream: IO[Any]) -> str:
@@ -79,6 +85,7 @@ def json() -> str:
             "effect": rule.effect.name.lower(),
             "groups": list(rule.groups),
             "summary": rule.summary,
+            "package": registry.package_of(rule),
             "default": rule.default,
             "on_request": None if rule.default else rule.request,
         }

@@ -45,6 +45,8 @@ def _lines(result: Rewritten, to: Destination, delivery: Delivery, style: Style)
         yield f"{style('Note:', 'bold')} {note}"
     if delivery.written:
         yield f"Wrote {', '.join(_typed(path) for path in delivery.written)}"
+    for made in delivery.commits:
+        yield f"Commit {made}"
     if applied:
         yield from _next(result, to, delivery, name)
 
@@ -77,6 +79,10 @@ def _next(result: Rewritten, to: Destination, delivery: Delivery, name: str) -> 
         entry += f" {shlex.quote(to.path)}"
     elif to.mode == "folder":
         entry += f" {shlex.quote(str(Path(to.path) / result.script.entry.rel))}"
+    elif to.mode == "commits":
+        yield f"As it was: git worktree add ../before {delivery.start[:10]} (in {_typed(result.root)})"
+        before = result.root.resolve().parent / "before" / result.script.entry.rel
+        entry = f"{shlex.quote(shown_path(before))} {entry}"
     elif to.mode == "in-place":
         if delivery.kept is None:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autofast import __version__
 from autofast.report import verify_facts as facts
@@ -12,6 +12,9 @@ from autofast.report import verify_words as words
 from autofast.report.verify_diff import File, parsed
 from autofast.verify.record import PHASES
 from autofast.verify.result import Verification
+
+if TYPE_CHECKING:
+    import jinja2
 
 FOLD = 120  # lines of a file's diff; a longer one is folded
 
@@ -28,12 +31,50 @@ class Tile:
 
 def page(v: Verification, *, date: str = "") -> str:
     """The page; ``date`` is shown as it is given."""
-    import jinja2
     from markupsafe import Markup
 
     from autofast.report.verify_plots import plots
 
-    environment = jinja2.Environment(
+    drawn = {name: Markup(svg) for name, svg in plots(v).items()}
+    html = (
+        environment()
+        .get_template("verify.html.j2")
+        .render(
+            v=v,
+            date=date,
+            version=__version__,
+            sentence=words.sentence(v),
+            badges=words.badges(v),
+            tiles=_tiles(v),
+            plots=drawn,
+            comparisons=[(r.label, r.before, r.after, r.change) for r in facts.comparisons(v)],
+            evidence=facts.evidence(v),
+            floor=words.floor_of(v.speed.noise) if v.speed else None,
+            checks=[(c, facts.outcome(c)) for c in v.parity.checks] if v.parity else [],
+            sameness=words.SAMENESS_WORDS[v.parity.verdict] if v.parity else "",
+            shares=facts.shares(v),
+            answers=facts.answers(v),
+            contributions=[
+                (c, words.interval(c.alone), words.interval(c.left_out), facts.finding(v, c))
+                for c in v.contributions
+            ],
+            captions=_captions(v, drawn),
+            errors=facts.errors(v),
+            measured=facts.measured(v),
+            files=[(f, f.length > FOLD) for f in _files(v)],
+            reasons=_reasons(v),
+            phases=PHASES,
+        )
+    )
+    return "\n".join(line.rstrip() for line in html.splitlines()) + "\n"
+
+
+def environment() -> jinja2.Environment:
+    """The templates, with every text cleaned of what a page must not show."""
+    import jinja2
+    from markupsafe import Markup
+
+    made = jinja2.Environment(
         loader=jinja2.PackageLoader("autofast.report", "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -43,35 +84,8 @@ def page(v: Verification, *, date: str = "") -> str:
             words.clean(x) if isinstance(x, str) and not isinstance(x, Markup) else x
         ),
     )
-    environment.filters["unbroken"] = _unbroken
-    drawn = {name: Markup(svg) for name, svg in plots(v).items()}
-    html = environment.get_template("verify.html.j2").render(
-        v=v,
-        date=date,
-        version=__version__,
-        sentence=words.sentence(v),
-        badges=words.badges(v),
-        tiles=_tiles(v),
-        plots=drawn,
-        comparisons=[(r.label, r.before, r.after, r.change) for r in facts.comparisons(v)],
-        evidence=facts.evidence(v),
-        floor=words.floor_of(v.speed.noise) if v.speed else None,
-        checks=[(c, facts.outcome(c)) for c in v.parity.checks] if v.parity else [],
-        sameness=words.SAMENESS_WORDS[v.parity.verdict] if v.parity else "",
-        shares=facts.shares(v),
-        answers=facts.answers(v),
-        contributions=[
-            (c, words.interval(c.alone), words.interval(c.left_out), facts.finding(v, c))
-            for c in v.contributions
-        ],
-        captions=_captions(v, drawn),
-        errors=facts.errors(v),
-        measured=facts.measured(v),
-        files=[(f, f.length > FOLD) for f in _files(v)],
-        reasons=_reasons(v),
-        phases=PHASES,
-    )
-    return "\n".join(line.rstrip() for line in html.splitlines()) + "\n"
+    made.filters["unbroken"] = _unbroken
+    return made
 
 
 def _unbroken(text: str) -> str:

@@ -36,7 +36,7 @@ _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 def report(v: Verification) -> dict[str, Any]:
     """The document as plain lists and dictionaries; all of it is valid JSON."""
-    document = {"version": VERSION, "sentence": sentence(v), "passed": v.passed, **_written(v)}
+    document = {"version": VERSION, "sentence": sentence(v), "passed": v.passed, **plain(v)}
     return {**{k: x for k, x in document.items() if k != "runs"}, "runs": document["runs"]}
 
 
@@ -89,7 +89,8 @@ def _bare(thing: Any) -> Any:
     return replace(thing, **empty)
 
 
-def _written(thing: Any) -> Any:
+def plain(thing: Any) -> Any:
+    """What JSON can write, in the place of enumerations, dataclasses and numbers that it has not."""
     if isinstance(thing, Enum):
         return thing.value
     if isinstance(thing, float):
@@ -105,17 +106,13 @@ def _written(thing: Any) -> Any:
     if is_dataclass(thing):
         left_out = _LEFT_OUT.get(type(thing), frozenset())
         return {
-            f.name: _written(getattr(thing, f.name))
-            for f in fields(thing)
-            if f.name not in left_out
+            f.name: plain(getattr(thing, f.name)) for f in fields(thing) if f.name not in left_out
         }
     if isinstance(thing, Mapping):
-        return {str(key): _written(value) for key, value in thing.items()}
+        return {str(key): plain(value) for key, value in thing.items()}
     if isinstance(thing, tuple | list):
         return (
-            _columns(thing)
-            if thing and isinstance(thing[0], Step)
-            else [_written(x) for x in thing]
+            _columns(thing) if thing and isinstance(thing[0], Step) else [plain(x) for x in thing]
         )
     return thing
 
@@ -124,13 +121,13 @@ def _columns(steps: tuple[Step, ...] | list[Step]) -> dict[str, Any]:
     """One list for each field of a step, one for each phase."""
     names = dict.fromkeys(name for step in steps for name in step.phases)
     columns = {
-        f.name: [_written(getattr(step, f.name)) for step in steps]
+        f.name: [plain(getattr(step, f.name)) for step in steps]
         for f in fields(Step)
         if f.name != "phases"
     }
     return {
         **columns,
-        "phases": {name: [_written(step.phases.get(name)) for step in steps] for name in names},
+        "phases": {name: [plain(step.phases.get(name)) for step in steps] for name in names},
     }
 
 

@@ -18,7 +18,7 @@ from autofast.report.verify_curves import Curves, curves
 from autofast.report.verify_svg import INK, STYLE, inline
 from autofast.report.verify_words import ORIGINAL
 from autofast.verify.record import PHASES, Run
-from autofast.verify.result import Ratio, Verification
+from autofast.verify.result import Contribution, Ratio, Verification
 
 WIDTH = 960
 _ARM = {True: INK["original"], False: INK["rewritten"]}
@@ -252,18 +252,29 @@ def _bar(axes: Axes, row: int, shares: Mapping[str, float], length: float, longe
 
 
 # ---------------------------------------------------------------------------------------------------- rules
+def contributions(made: Sequence[Contribution], noise: Ratio | None) -> str:
+    """What each rule does, as SVG; empty where nothing was measured."""
+    with matplotlib.rc_context(dict(STYLE)):  # type: ignore[arg-type]
+        found = _drawn(made, noise)
+        return inline(found[0], "rules", found[1]) if found is not None else ""
+
+
 def _rules(v: Verification) -> tuple[Figure, str] | None:
+    return _drawn(v.contributions, v.speed.noise if v.speed is not None else None)
+
+
+def _drawn(made: Sequence[Contribution], noise: Ratio | None) -> tuple[Figure, str] | None:
     """The interval of each rule's ratio, alone and among all, over the noise floor."""
     rows = [
         c
-        for c in v.contributions
+        for c in made
         if any(r is not None and math.isfinite(r.value) for r in (c.alone, c.left_out))
     ]
     if not rows:
         return None
     figure = _figure(64 + 30 * len(rows))
     axes = figure.subplots()
-    if v.speed is not None and (floor := words.floor_of(v.speed.noise)) is not None:
+    if noise is not None and (floor := words.floor_of(noise)) is not None:
         axes.axvspan(1 / (1 + floor), 1 + floor, color=INK["original"], alpha=0.28, lw=0)
     axes.axvline(1, color=INK["muted"], lw=1)
     for n, c in enumerate(rows):

@@ -23,7 +23,7 @@ def text(v: Verification, style: Style) -> str:
     """The whole report."""
     tones = [tone for _, tone in words.badges(v)]
     worst = next((t for t in ("bad", "open", "good", "even") if t in tones), "none")
-    blocks = [_wrapped(sentence(v), style, "bold", _TONES[worst])]
+    blocks = [wrapped(sentence(v), style, "bold", _TONES[worst])]
     for title, body in _sections(v, style):
         blocks.append(f"{style(title, 'bold')}\n{body}")
     return "\n".join(blocks)
@@ -34,12 +34,12 @@ def _sections(v: Verification, style: Style) -> Iterator[tuple[str, str]]:
     if rows:
         yield (
             "Speed and memory",
-            _table(("", "original", "rewritten", "change"), rows, style, right=(1, 2)),
+            table(("", "original", "rewritten", "change"), rows, style, right=(1, 2)),
         )
     if v.speed is None:
         yield "Speed", "  not measured\n"
     else:
-        yield "How sure", _table((), facts.evidence(v), style)
+        yield "How sure", table((), facts.evidence(v), style)
     if v.parity is None:
         yield "Sameness", "  not tested\n"
     else:
@@ -47,21 +47,19 @@ def _sections(v: Verification, style: Style) -> Iterator[tuple[str, str]]:
         title = f"Sameness: {words.SAMENESS_WORDS[v.parity.verdict]} (strongest effect of the rules: {v.parity.effect})"
         yield (
             title,
-            _table(("check", "outcome", "figures"), checks, style, colours=_OUTCOMES)
+            table(("check", "outcome", "figures"), checks, style, colours=_OUTCOMES)
             if checks
             else "  no check was made\n",
         )
     if v.diagnosis is not None:
         shares = [(r.label, r.before, r.after) for r in facts.shares(v)]
-        table = (
-            _table(("phase", "original", "rewritten"), shares, style, right=(1, 2))
-            if shares
-            else ""
+        found = (
+            table(("phase", "original", "rewritten"), shares, style, right=(1, 2)) if shares else ""
         )
-        answers = _table((), facts.answers(v), style) if facts.answers(v) else ""
+        answers = table((), facts.answers(v), style) if facts.answers(v) else ""
         yield (
             "Where the time of a step goes",
-            table + _wrapped(v.diagnosis.sentence, style, indent=2) + answers,
+            found + wrapped(v.diagnosis.sentence, style, indent=2) + answers,
         )
     if v.contributions:
         rules = [
@@ -77,23 +75,23 @@ def _sections(v: Verification, style: Style) -> Iterator[tuple[str, str]]:
         columns = ("rule", "alone", "among all", "finding", "note")
         yield (
             "By rule: time without the rule ÷ time with it (95 % interval)",
-            _table(columns, rules, style, right=(1, 2), colours=_FINDINGS),
+            table(columns, rules, style, right=(1, 2), colours=_FINDINGS),
         )
     for what, trace in facts.errors(v):
         yield f"Failed run ({what})", "".join(f"  {line}\n" for line in trace.splitlines()[-12:])
     if v.warnings:
-        yield "Warnings", "".join(_wrapped(w, style, "yellow", indent=2) for w in v.warnings)
-    yield "How it was measured", _table((), facts.measured(v), style)
+        yield "Warnings", "".join(wrapped(w, style, "yellow", indent=2) for w in v.warnings)
+    yield "How it was measured", table((), facts.measured(v), style)
     if v.environment:
         yield (
             "Environment",
-            _wrapped(
+            wrapped(
                 ", ".join(f"{k} {value}" for k, value in v.environment.items()), style, indent=2
             ),
         )
 
 
-def _table(
+def table(
     columns: Sequence[str],
     rows: Iterable[Sequence[str]],
     style: Style,
@@ -126,7 +124,7 @@ def _table(
     return _printed(table, style, indent=2)
 
 
-def _wrapped(line: str, style: Style, *names: str, indent: int = 0) -> str:
+def wrapped(line: str, style: Style, *names: str, indent: int = 0) -> str:
     from rich.text import Text
 
     return _printed(

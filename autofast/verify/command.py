@@ -88,7 +88,7 @@ def ended_in_order() -> Iterator[None]:
 
 
 @dataclass
-class _Pair:
+class Pair:
     """The two programs and what is known of the difference."""
 
     original: Program
@@ -107,11 +107,30 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
     began = time.monotonic()
     tell("looking at the interpreter and the GPU")
     machine = ask(request.python)
-    target = request.target or ("cuda" if machine["device"] == "cuda" else "cpu")
+    target = target_of(request, machine)
     pair = _pair(request, replace(request.config, target=target))
     pair.rewritten = replace(
         pair.rewritten, launch=_words(request.launch_rewritten, "--launch-rewritten")
     )
+    setup = setup_of(request, machine)
+    wanted = Wanted(
+        pair.effect,
+        pair.rules or None,
+        request.steps,
+        request.budget,
+        request.seed,
+        request.seeds,
+        request.margin,
+    )
+    with ended_in_order(), scratch_of(request, setup, pair.rewritten) as scratch:
+        runner = Runner(setup, scratch)
+        series = Series(runner, pair.original, pair.rewritten, wanted, tell, began=began)
+        series.make(list(_variants(pair)) if request.by_rule else ())
+    return amounted(series, pair, machine, target)
+
+
+def setup_of(request: Request, machine: Mapping[str, str]) -> Setup:
+    """What all runs have in common; raises ``BadInput`` for a folder or a launcher that cannot be meant."""
     threads = request.threads or (
         max(1, (os.cpu_count() or 2) // 2)
         if machine["device"] == "cpu" and "OMP_NUM_THREADS" not in os.environ
@@ -124,33 +143,30 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
         launch=_words(request.launch, "--launch"),
         threads=threads,
         limit=request.limit,
+        cached=bool(machine.get("cached")),
     )
     if not setup.cwd.is_dir():
         raise BadInput(
             f"{request.cwd}: is no folder; --cwd names the folder in which the scripts run"
         )
-    wanted = Wanted(
-        pair.effect,
-        pair.rules or None,
-        request.steps,
-        request.budget,
-        request.seed,
-        request.seeds,
-        request.margin,
-    )
-    with ended_in_order(), _scratch(request, setup, pair) as scratch:
-        runner = Runner(setup, scratch)
-        series = Series(runner, pair.original, pair.rewritten, wanted, tell, began=began)
-        series.make(list(_variants(pair)) if request.by_rule else ())
-        commands = [runner.shown(program) for program in (pair.original, pair.rewritten)]
+    return setup
+
+
+def target_of(request: Request, machine: Mapping[str, str]) -> str:
+    """The hardware to rewrite for, where the user does not name it: what is there."""
+    return request.target or ("cuda" if machine["device"] == "cuda" else "cpu")
+
+
+def amounted(series: Series, pair: Pair, machine: Mapping[str, str], target: str) -> Verification:
+    """What the runs of ``series`` amount to."""
+    commands = [series.runner.shown(program) for program in (pair.original, pair.rewritten)]
     timed = [
         [run for run in series.runs if run.arm == arm and run.detail == LIGHT and run.ok]
         for arm in (ORIGINAL, REWRITTEN)
     ]
-    warnings = [*pair.warnings, *_warnings(machine, target, series.runs)]
     return Verification(
-        original=Arm(ORIGINAL, _shown(pair.original.path), commands[0]),
-        rewritten=Arm(REWRITTEN, _shown(pair.rewritten.path), commands[1]),
+        original=Arm(ORIGINAL, shown(pair.original.path), commands[0]),
+        rewritten=Arm(REWRITTEN, shown(pair.rewritten.path), commands[1]),
         speed=series.speed,
         parity=series.parity,
         diagnosis=diagnosis.diagnose(timed[0], timed[1], pair.found, pair.rules)
@@ -164,8 +180,8 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
         dropped=series.dropped,
         steps=series.steps,
         interrupted=series.interrupted,
-        warnings=tuple(warnings),
-        environment=_environment(machine, series.runs, threads),
+        warnings=(*pair.warnings, *warnings_of(machine, target, series.runs)),
+        environment=environment_of(machine, series.runs, series.runner.setup.threads),
     )
 
 
@@ -177,7 +193,7 @@ def _words(launch: str, option: str) -> tuple[str, ...]:
 
 
 # ------------------------------------------------------------------------------------------------ the two programs
-def _pair(request: Request, config: Config) -> _Pair:
+def _pair(request: Request, config: Config) -> Pair:
     script = request.script.resolve()
     for path in (request.script, request.rewritten):
         if path is not None and path.is_dir():
@@ -200,7 +216,7 @@ def _pair(request: Request, config: Config) -> _Pair:
             f"{request.rewritten}: no such file; write it with: autofast rewrite {request.script} -o {request.rewritten}"
         )
     texts = {request.rewritten.name: _difference(script, other)}
-    pair = _Pair(
+    pair = Pair(
         Program(ORIGINAL, script), Program(REWRITTEN, other), request.effect or "unknown", (), texts
     )
     if other == script:
@@ -210,13 +226,13 @@ def _pair(request: Request, config: Config) -> _Pair:
         for ours in _written(request, config):
             pair.found = pair.found or ours.records
             if request.effect is None and ours.bytes_of(ours.script.entry) == other.read_bytes():
-                pair.effect, pair.rules = _strongest(ours), tuple(sorted(ours.plan.applied))
-                pair.diff, pair.found = _diffs(ours), ours.records
+                pair.effect, pair.rules = strongest(ours), tuple(sorted(ours.plan.applied))
+                pair.diff, pair.found = diffs(ours), ours.records
                 break
     return pair
 
 
-def _rewritten_now(request: Request, config: Config) -> _Pair:
+def _rewritten_now(request: Request, config: Config) -> Pair:
     result = rewrite(request.script, request.root, config)
     if not result.texts:
         raise BadInput(
@@ -224,12 +240,12 @@ def _rewritten_now(request: Request, config: Config) -> _Pair:
         )
     script = request.script.resolve()
     overlay = {source.path: result.bytes_of(source) for source in result.texts}
-    return _Pair(
+    return Pair(
         Program(ORIGINAL, script),
         Program(REWRITTEN, script, overlay),
-        _strongest(result),
+        strongest(result),
         tuple(sorted(result.plan.applied)),
-        _diffs(result),
+        diffs(result),
         plan=result.plan,
         found=result.records,
         warnings=[*result.warnings, *result.notes],
@@ -243,12 +259,12 @@ def _written(request: Request, config: Config) -> Iterator[Rewritten]:
             yield rewrite(request.script, request.root, replace(config, target=target), alone=True)
 
 
-def _strongest(result: Rewritten) -> str:
+def strongest(result: Rewritten) -> str:
     found = {record.effect for record in result.records if record.status == "fix"}
     return max(found, key=EFFECTS.index, default="exact")
 
 
-def _diffs(result: Rewritten) -> dict[str, str]:
+def diffs(result: Rewritten) -> dict[str, str]:
     return {file.source.rel: diff.shown([file], Style()) for file in result.diffs()}
 
 
@@ -259,7 +275,7 @@ def _difference(before: Path, after: Path) -> str:
     return "\n".join(difflib.unified_diff(old, new, before.name, after.name, lineterm="")) + "\n"
 
 
-def _variants(pair: _Pair) -> Iterator[tuple[str, Program | None, Program | None]]:
+def _variants(pair: Pair) -> Iterator[tuple[str, Program | None, Program | None]]:
     """For each rule: the script with this rule alone, and with all but it."""
     if pair.plan is None:
         return
@@ -273,7 +289,7 @@ def _variants(pair: _Pair) -> Iterator[tuple[str, Program | None, Program | None
         )
 
 
-def _program(pair: _Pair, plan: Passes, name: str) -> Program | None:
+def _program(pair: Pair, plan: Passes, name: str) -> Program | None:
     """None where the subset changes nothing, as the rule has nothing to do without another one."""
     texts = plan.texts()
     if not texts:
@@ -287,14 +303,15 @@ def _program(pair: _Pair, plan: Passes, name: str) -> Program | None:
 
 # ------------------------------------------------------------------------------------------------ where and what else
 @contextlib.contextmanager
-def _scratch(request: Request, setup: Setup, pair: _Pair) -> Iterator[Scratch]:
+def scratch_of(request: Request, setup: Setup, rewritten: Program) -> Iterator[Scratch]:
+    """The folder in which the runs are made, until they are."""
     parent = request.scratch
     if parent is not None and not parent.is_dir():
         raise BadInput(
             f"{parent}: is no folder; --scratch names the folder in which the copies are made"
         )
     if request.cwd is not None:
-        if pair.rewritten.overlay:
+        if rewritten.overlay:
             raise BadInput(
                 "--cwd runs the scripts where they are, so both must be files: write the second one with `autofast rewrite -o`"
             )
@@ -302,8 +319,8 @@ def _scratch(request: Request, setup: Setup, pair: _Pair) -> Iterator[Scratch]:
     else:
         links = tuple(link.absolute() for link in request.links)
         folders = [request.root.resolve(), setup.cwd]
-        if all(request.root.resolve() not in path.parents for path in [pair.rewritten.path]):
-            folders.append(pair.rewritten.path.parent)
+        if all(request.root.resolve() not in path.parents for path in [rewritten.path]):
+            folders.append(rewritten.path.parent)
         scratch = make(folders, links, parent)
     try:
         yield scratch
@@ -311,7 +328,7 @@ def _scratch(request: Request, setup: Setup, pair: _Pair) -> Iterator[Scratch]:
         scratch.close()
 
 
-def _warnings(machine: Mapping[str, str], target: str, runs: list[Run]) -> Iterator[str]:
+def warnings_of(machine: Mapping[str, str], target: str, runs: list[Run]) -> Iterator[str]:
     if machine["device"] == "cpu":
         yield "no GPU was found: the scripts ran on the CPU, and the figures say nothing about a GPU"
     elif target == "cpu":
@@ -343,13 +360,17 @@ def _warnings(machine: Mapping[str, str], target: str, runs: list[Run]) -> Itera
     )
 
 
-def _environment(machine: Mapping[str, str], runs: list[Run], threads: int) -> dict[str, str]:
+def environment_of(machine: Mapping[str, str], runs: list[Run], threads: int) -> dict[str, str]:
     recorded = next((dict(run.record.environment) for run in runs if run.records), {})
-    kept = {name: value for name, value in machine.items() if value and name != "executable"}
+    kept = {
+        name: value
+        for name, value in machine.items()
+        if value and name not in ("executable", "cached")
+    }
     return {**kept, **recorded, **({"threads": str(threads)} if threads else {})}
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative
 

@@ -11,13 +11,13 @@ EVERY = 15.0  # seconds between lines of one stage, where there is no terminal
 
 
 @contextlib.contextmanager
-def progress() -> Iterator[Callable[[str], None]]:
-    """Gives a function that shows a line in place of the one before, with a spinner and the time.
+def progress(budget: float = 0.0) -> Iterator[Callable[[str], None]]:
+    """Gives a function that shows a line in place of the one before, with a spinner and the time, and a bar of the ``budget``, where one is given.
 
     In pipes and logs the first line of each stage (what stands before the colon) is written, and further ones every ``EVERY`` seconds.
     """
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -26,12 +26,19 @@ def progress() -> Iterator[Callable[[str], None]]:
     with Progress(
         SpinnerColumn(),
         TimeElapsedColumn(),
+        *([BarColumn(bar_width=24)] if budget else []),
         TextColumn("{task.description}"),
         console=console,
         transient=True,
     ) as shown:
-        task = shown.add_task("")
-        yield lambda line: shown.update(task, description=line)
+        began = time.monotonic()
+        task = shown.add_task("", total=budget or None)
+
+        def tell(line: str) -> None:
+            done = min(time.monotonic() - began, budget) if budget else None
+            shown.update(task, description=line, completed=done)
+
+        yield tell
 
 
 def _lines() -> Callable[[str], None]:

@@ -71,6 +71,7 @@ class Setup:
         arguments: of the script. cwd: its working folder, where the user has it.
         launch: words of the launcher's command, empty for none.
         limit: seconds after which a run is ended; 0 for no limit.
+        cached: the interpreter's packages lie there with their byte code.
     """
 
     python: str = sys.executable
@@ -80,6 +81,7 @@ class Setup:
     threads: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
     limit: float = 0.0
+    cached: bool = False
 
 
 class OutOfTime(Exception):
@@ -258,9 +260,17 @@ class Runner:
             "PYTHONHASHSEED": "0",
             "MPLBACKEND": "Agg",
             "WANDB_MODE": "offline",
-            "PYTHONPYCACHEPREFIX": str(self.scratch.folder / "pyc"),
+            # None is written beside the sources; where that of torch is there, it is used, else it is kept for the runs that follow.
+            **(
+                {"PYTHONDONTWRITEBYTECODE": "1"}
+                if self.setup.cached
+                else {"PYTHONPYCACHEPREFIX": str(self.scratch.folder / "pyc")}
+            ),
         }
         fixed = {name: value for name, value in given.items() if name not in os.environ}
+        if "PYTHONPYCACHEPREFIX" in fixed:
+            # Images of containers often set this; then every run would compile all of torch's Python again.
+            fixed["PYTHONDONTWRITEBYTECODE"] = ""
         fixed["TMPDIR"] = str(self.scratch.temporary)
         if self.setup.threads:
             fixed.update(
@@ -383,11 +393,13 @@ def _share(before: float | None, after: float | None, elapsed: float) -> float |
 
 
 _ASK = """
-import json, platform, sys
+import importlib.util, json, os, platform, sys
 import torch
+cached = importlib.util.cache_from_source(os.path.join(os.path.dirname(torch.__file__), "_dynamo", "__init__.py"))
 kind = "cuda" if torch.cuda.is_available() else "mps" if getattr(torch.backends, "mps", None) and torch.backends.mps.is_available() else "cpu"
 print(json.dumps({"python": platform.python_version(), "torch": torch.__version__, "device": kind,
-                  "gpu": torch.cuda.get_device_name(0) if kind == "cuda" else "", "executable": sys.executable}))
+                  "gpu": torch.cuda.get_device_name(0) if kind == "cuda" else "", "executable": sys.executable,
+                  "cached": "yes" if os.path.exists(cached) else ""}))
 """
 
 

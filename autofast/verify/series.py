@@ -9,10 +9,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from autofast.verify import parity, speed
@@ -30,6 +31,7 @@ GRACE = 15.0  # seconds, or half the budget, after which a run that is still goi
 BUSY_REPEATS = 6  # so many pairs are repeated at most, because something else kept the machine busy
 LIGHT = Detail()
 ORIGINAL, REWRITTEN = "original", "rewritten"
+BY_USER = "ended by Ctrl-C"
 
 
 class NoRun(Exception):
@@ -54,6 +56,7 @@ class Wanted:
         budget: seconds for everything; 0 for no limit.
         seed: random generators of the scripts start from it.
         seeds: how many seeds are tried at most. margin: see ``parity``.
+        share: of the budget that the steps of one run may take, where their number is not given.
     """
 
     effect: str
@@ -63,6 +66,7 @@ class Wanted:
     seed: int = 0
     seeds: int = 12
     margin: float = 0.02
+    share: float = 0.05
 
 
 @dataclass
@@ -91,17 +95,35 @@ class Series:
     # ------------------------------------------------------------------------------------------------ stages
     def make(self, variants: Sequence[tuple[str, Program | None, Program | None]] = ()) -> None:
         """All stages; ``variants`` are (rule, this rule alone, all without it). Raises ``NoRun``. Ctrl-C ends it with what is known."""
-        try:
-            self._pilot()
+        with self._ending():
+            self.begin()
             self._sameness()
             if self.parity is not None and not _crashed(self.runs):
                 self._speed()
                 if variants:
                     self._by_rule(variants)
+
+    def confirm(
+        self, pilot: Run, steps: int, close: Sequence[Run], noise: Sequence[tuple[Run, Run]]
+    ) -> None:
+        """Pairs of runs for a rewritten script whose sameness the runs in ``close`` have told, beside pairs of the original with itself that
+        were made just before; Ctrl-C ends it with what is known."""
+        with self._ending():
+            self.pilot, self.steps = pilot, steps
+            self.runs += close
+            self._aa += noise
+            self._judge()
+            self._speed()
+
+    @contextlib.contextmanager
+    def _ending(self) -> Iterator[None]:
+        """Ctrl-C, and the end of the time, leave a judgement of the runs there are."""
+        try:
+            yield
         except KeyboardInterrupt:
             if self.pilot is None:
                 raise
-            self.interrupted = "ended by Ctrl-C"
+            self.interrupted = BY_USER
             self._judge()
         except OutOfTime as late:
             if self.pilot is None:
@@ -114,10 +136,11 @@ class Series:
 
     def measure(self) -> None:
         """The pilot and the speed alone."""
-        self._pilot()
+        self.begin()
         self._speed()
 
-    def _pilot(self) -> None:
+    def begin(self) -> None:
+        """The pilot, which decides how many steps a run takes. Raises ``NoRun``."""
         self.tell("pilot: the original alone")
         steps = self.wanted.steps
         limited = steps is None
@@ -141,7 +164,7 @@ class Series:
     def _pilot_seconds(self) -> float:
         """Of steps: a few, and less where little time is given."""
         budget = self.wanted.budget
-        return min(PILOT_SECONDS, budget / 20) if budget else PILOT_SECONDS
+        return min(PILOT_SECONDS, budget * self.wanted.share) if budget else PILOT_SECONDS
 
     def _deadline(self) -> float:
         """When a run is ended whatever it does: half as much again as the budget, and ``GRACE`` at the least. Where the user says how

@@ -12,7 +12,7 @@ from autofast.flow.program import holder_of
 from autofast.flow.scopes import FUNCTIONS
 from autofast.model.script import Script
 from autofast.model.source import parent_of
-from autofast.model.values import Dict, Ext, Inst, Ref, Seq, Tensor, Thing, Unknown
+from autofast.model.values import Dict, Ext, Inst, Method, Ref, Seq, Tensor, Thing, Unknown, Values
 from autofast.ops import is_view
 
 OPTIONS = (
@@ -53,11 +53,12 @@ class Shared:
                 if not is_attribute and isinstance(thing, (Seq, Dict, Ext)):
                     return True
         if is_attribute:
-            known = change.name in self.names_of_objects()
-            return known and (
+            if change.name in self.names_of_objects() and (
                 any(isinstance(t, Unknown) for t in found)
                 or (not found and bool(self.script.unread))
-            )
+            ):
+                return True
+            return is_open(found) and self.is_part(base)
         if (
             change.node is base
             and isinstance(base, ast.Name)
@@ -110,11 +111,10 @@ class Shared:
                     self.is_part(v, depth + 1) for v in _stored(self.script, thing, expr.attr)
                 ):
                     return True
-            return (
-                self.is_part(expr.value, depth + 1)
-                if expr.attr in ("data", "T", "values", "loc", "iloc", "at", "iat", "flat")
-                else False
-            )
+            inner = expr.attr in ("data", "T", "values", "loc", "iloc", "at", "iat", "flat")
+            if inner or is_open(self.script.values(expr.value)):
+                return self.is_part(expr.value, depth + 1)
+            return False
         if isinstance(expr, ast.Subscript):
             if any(
                 id(t) in self.code.objects and isinstance(t, (Seq, Dict))
@@ -135,6 +135,11 @@ class Shared:
         ):
             return self.is_part(expr.args[0], depth + 1)
         return False
+
+
+def is_open(found: Values) -> bool:
+    """Whether nothing is known of it, or no more than of which library object it is an attribute."""
+    return all(isinstance(t, (Unknown, Method)) for t in found)
 
 
 def is_options(thing: Thing) -> bool:

@@ -37,6 +37,7 @@ from autofast.model.tensors import (
     dtype_of,
     is_device,
     is_dtype,
+    is_unknown_in,
     mixed,
     target_of,
     tensors_in,
@@ -461,11 +462,7 @@ def torch_function(
         return make(interp, name, args, node)
     if short.startswith(("is_", "get_", "device_")) or short.endswith(("_count", "_available")):
         return values(Num())
-    return (
-        values(result_of(name))
-        if any(isinstance(t, Unknown) for v in given for t in v)
-        else values(Num())
-    )
+    return values(result_of(name)) if is_unknown_in(*given) else values(Num())
 
 
 def _default_dtype(short: str, args: Arguments) -> str:

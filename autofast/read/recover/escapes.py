@@ -266,6 +266,7 @@ class _Leaks:
                 isinstance(part, ast.Name)
                 and isinstance(part.ctx, ast.Store)
                 and function_of(part) is region.scope
+                and not self.adds_to_one_from_outside(part)
             ):
                 yield from self.bound(part)
         for site, occurrence in region.sites(
@@ -280,6 +281,20 @@ class _Leaks:
         """The places that read what is bound to ``target``, a name or a parameter."""
         name = target.arg if isinstance(target, ast.arg) else target.id  # type: ignore[attr-defined]
         return self.flow.definitions(target).uses(Definition(name, target))
+
+    def adds_to_one_from_outside(self, name: ast.Name) -> bool:
+        """``hits += ...`` in place, of a tensor that was made before the region: it stays one that autograd takes."""
+        statement = parent_of(name)
+        if not isinstance(statement, ast.AugAssign):
+            return False
+        site = self.script.log.at("augment", statement)
+        old = [t for o in site for t in o.data["old"]] if site is not None else []
+        origins = self.flow.definitions(name).origins(name)
+        return (
+            bool(old)
+            and all(isinstance(t, Tensor) for t in old)
+            and not any(self.region.holds(d.node) for d in origins if not d.is_augmented)
+        )
 
     def filled(self, name: ast.Name, at: ast.AST) -> list[ast.Name]:
         """The places that read the object of a variable after ``at`` has put something into it."""

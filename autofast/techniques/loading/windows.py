@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from autofast.edit.edits import Edit, Rewrite
 from autofast.flow.cfg import Graph, loop_of
+from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
 from autofast.flow.provenance import assigned, only_value
 from autofast.flow.scopes import mentions
@@ -423,7 +424,7 @@ def _values(name: ast.Name, stack: Stack) -> Iterator[tuple[ast.expr | None, Sta
     scope = function_of(name)
     stores = [n for n in mentions(scope, name.id) if not isinstance(n.ctx, ast.Load)]
     if stores:
-        yield from ((assigned(n) if function_of(n) is scope else None, stack) for n in stores)
+        yield from ((_bound(n) if function_of(n) is scope else None, stack) for n in stores)
         return
     for n in reversed(range(len(stack))):
         frame = stack[n]
@@ -439,9 +440,14 @@ def _values(name: ast.Name, stack: Stack) -> Iterator[tuple[ast.expr | None, Sta
     stores = [n for n in mentions(source_of(name).tree, name.id) if not isinstance(n.ctx, ast.Load)]
     if name.id in source_of(name).rebound or not stores:
         yield None, ()
-    yield from (
-        (assigned(n) if isinstance(function_of(n), ast.Module) else None, ()) for n in stores
-    )
+    yield from ((_bound(n) if isinstance(function_of(n), ast.Module) else None, ()) for n in stores)
+
+
+def _bound(target: ast.AST) -> ast.expr | None:
+    """What a variable is set to, also as one of several: ``train, val = data[:n], data[n:]``."""
+    statement = statement_of(target)
+    value, whole = bound_to(target)
+    return value if whole and isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
 
 
 def _is(script: Script, func: ast.expr, name: str) -> bool:

@@ -1,0 +1,94 @@
+"""``rewrite --commit``: one commit for each rule, each on top of the one before."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from autofast.commands.files import Output, write_all
+from autofast.commands.rewriting import Rewritten
+from autofast.commands.splitting import Step, steps
+from autofast.model.source import BadInput, shown_path
+from autofast.registry import all_rules
+from autofast.report.record import Record
+from autofast.report.style import expected
+from autofast.rule import Effect
+
+
+def commit(result: Rewritten) -> tuple[list[str], str]:
+    """The new commits, as ``1a2b3c4 tf32``, and the one before them.
+
+    All are made or none; raises ``BadInput``, and then everything is as it was. Commits go through the hooks of the repository.
+    """
+    git = Git(result.root)
+    git.must_be_clean([source.path for source in result.texts])
+    made, start = list(steps(result)), git("rev-parse", "--verify", "HEAD")
+    try:
+        return [_commit(git, step, result.records) for step in made], start
+    except (BadInput, KeyboardInterrupt):
+        git("reset", "--hard", "-q", start)  # it was clean
+        raise
+
+
+def _commit(git: Git, step: Step, records: Sequence[Record]) -> str:
+    outputs = [
+        Output(file.source.path, file.source.encode(file.text), was=file.source.raw)
+        for file in step.diffs
+    ]
+    write_all(outputs)
+    git("add", "--", *(str(output.path) for output in outputs))
+    git("commit", "-q", "-F", "-", stdin="\n".join(_message(step, records)) + "\n")
+    return f"{git('rev-parse', '--short', 'HEAD')} {', '.join(step.rules)}"
+
+
+def _message(step: Step, records: Sequence[Record]) -> Iterator[str]:
+    """A line of what the rules do, then each place with its reason."""
+    rules = all_rules()
+    yield f"{', '.join(step.rules)}: {rules[step.rules[0]].summary.rstrip('.')}"
+    yield ""
+    mine = [r for r in records if r.status == "fix" and r.rule in step.rules]
+    for record in mine:
+        gain = expected(record.gain)
+        yield f"{record.path}:{record.shown}: {record.message}{f' ({gain})' if gain else ''}"
+    effects = [Effect[r.effect.upper()] for r in mine] or [rules[n].effect for n in step.rules]
+    yield ""
+    yield f"Effect: {max(effects).name.lower()}"
+
+
+class Git:
+    """``git("status")`` in a folder: what it prints; raises ``BadInput`` with its first words where it fails."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def __call__(self, *arguments: str, stdin: str | None = None) -> str:
+        try:
+            done = subprocess.run(
+                ["git", *arguments],
+                cwd=self.folder,
+                input=stdin,
+                capture_output=True,
+                text=True,
+                errors="replace",
+            )
+        except OSError as error:
+            raise BadInput(f"--commit: git cannot be run ({error.strerror})") from None
+        if done.returncode:
+            said = " ".join((done.stderr.strip() or done.stdout.strip()).split())[:300]
+            raise BadInput(f"--commit: git {arguments[0]} failed ({said}); nothing was changed")
+        return done.stdout.strip()
+
+    def must_be_clean(self, files: Sequence[Path]) -> None:
+        """Raises ``BadInput`` unless the folder is in a repository without changes, in which all of ``files`` are known."""
+        changed = self("status", "--porcelain", "--untracked-files=no").splitlines()
+        if changed:
+            more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+            raise BadInput(
+                f"--commit: {changed[0].split(maxsplit=1)[-1]}{more} has changes that are not committed; commit or stash them first"
+            )
+        for file in files:
+            if not self("ls-files", "--", str(file)):
+                raise BadInput(
+                    f"--commit: {shown_path(file)} is not in git; add and commit it first"
+                )
