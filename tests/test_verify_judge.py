@@ -14,6 +14,7 @@ import pytest
 from autofast.verify import (
     alike,
     coverage,
+    invariants,
     outputs,
     parity_data,
     parity_exact,
@@ -113,6 +114,58 @@ def test_masks_may_differ_in_another_layout_only() -> None:
     assert alike.agreeing_steps(gather("unknown", [plain, plain, other])) == 0
     same = made("rewritten", calls=drawn)
     assert alike.agreeing_steps(gather("unknown", [plain, plain, same])) == 4
+
+
+def test_items_in_other_places_of_their_batch() -> None:
+    """A collate function that sorts: the place no longer tells which item it is; another item does not belong to the batch."""
+
+    def items(*values: float) -> parity_items.Items:
+        found = parity_items.Items()
+        for number in range(2):
+            for place, value in enumerate(values if number else sorted(values)):
+                found.values.setdefault(place, []).append(value)
+                found.placed[number, 0, place] = (place, value)
+        found.finish()
+        return found
+
+    plain, turned, other = items(1.0, 2.0, 4.0), items(2.0, 1.0, 4.0), items(2.0, 1.0, 5.0)
+    assert not plain.scale and turned.scale
+    assert parity_items._reordered([plain], [turned])
+    assert not parity_items._reordered([plain], [other])
+    assert not parity_items._reordered([turned], [turned]), "random items"
+
+
+def test_masks_meet_other_samples_in_another_order() -> None:
+    drawn, turned = (
+        tuple(
+            Call(0, 8, {"0": float(i)}, i, "" if i else "before", 0.0 if i else order)
+            for i in range(4)
+        )
+        for order in (3.0, 5.0)
+    )
+    plain, other = made(calls=drawn), made("rewritten", calls=turned)
+    ev = gather("unknown", [plain, plain, other])
+    assert alike.throughout(ev) and not alike.determined(ev) and alike.agreeing_steps(ev) == 0
+    same = gather("unknown", [plain, plain, made("rewritten", calls=drawn)])
+    assert alike.determined(same)
+
+
+def test_an_average_that_is_no_longer_called() -> None:
+    weights = {"0/w": tensor(1.0), "1/w": tensor(1.0)}
+    plain, other = made(model=weights), made("rewritten", model={"0/w": tensor(1.0)})
+    check = invariants.tensors(gather("unknown", [plain, plain, other]))
+    assert check is not None and check.passed is None
+    steps = [replace(step, modes=(0.0, 1.0)) for step in plain.record.steps]
+    plain = replace(plain, records=(replace(plain.record, steps=tuple(steps)),))
+    steps = [replace(step, modes=(1.0,)) for step in plain.record.steps]
+    for model, passed in (({"0/w": tensor(1.0)}, None), (weights, False)):
+        other = made("rewritten", model=model)
+        other = replace(other, records=(replace(other.record, steps=tuple(steps)),))
+        check = invariants.training_mode(gather("unknown", [plain, plain, other]))
+        assert (check and check.passed) is passed, "only what is not called any more"
+    less = made("rewritten", model={"1/w": replace(tensor(1.0), shape=(3,))})
+    check = invariants.tensors(gather("unknown", [plain, plain, less]))
+    assert check is not None and check.passed is False
 
 
 def test_with_the_same_draws_rounding_decides_and_not_the_seeds() -> None:
@@ -728,10 +781,17 @@ def test_arguments_of_modules(before: str, after: str, same: bool) -> None:
         ({"modules": {"0/d": "Dropout(p=0.2, inplace=True)"}}, ""),
         ({"modules": {"0/d": "Dropout(p=0.0, inplace=False)"}}, "in the original"),
         ({"dropouts": ()}, "no longer called"),
+        ({"masked": {"0/d": (8, 5, 3)}}, ""),
+        ({"masked": {"0/d": (1, 6, 3)}}, "masks of 1 x 6 x 3, of 8 x 6 x 3"),
+        ({"masked": {"0/d": (40, 3)}}, ""),
     ],
 )
 def test_settings_of_modules(change: dict[str, Any], words: str) -> None:
-    known = {"modules": {"0/d": "Dropout(p=0.2, inplace=False)"}, "dropouts": ("0/d",)}
+    known = {
+        "modules": {"0/d": "Dropout(p=0.2, inplace=False)"},
+        "dropouts": ("0/d",),
+        "masked": {"0/d": (8, 6, 3)},
+    }
     plain, other = made(**known), made("rewritten", **{**known, **change})
     check = parity_inputs.modules(gather("unknown", [plain, plain, other]))
     assert check is not None and check.passed is (not words) and words in check.text

@@ -325,3 +325,12 @@ def test_the_package_that_torch_has(tmp_path: Path) -> None:
     path = f"import torch.utils\ntorch.utils.__path__.insert(0, {str(folder)!r})\n"
     body = "SummaryWriter().add_scalar('a', 1, 2)\nstep(model(torch.ones(4, 2)).mean())\n"
     assert ran(tmp_path, path + text + body).record.scalars == (("a", 2, 1.0),)
+
+
+def test_a_recurrent_module_that_is_given_packed_sequences() -> None:
+    """Both ways, padding is read before the sequence: whether it is there is a setting."""
+    rows = [torch.ones(3, 2), torch.ones(1, 2)]
+    both = torch.nn.utils.rnn.pack_sequence(rows)
+    assert inputs.packed((both,)) and not inputs.packed((torch.ones(2, 3, 2),))
+    assert not inputs.packed((torch.nn.utils.rnn.pack_sequence(rows[:1] * 2),)), "of one length"
+    assert not inputs.packed(())

@@ -82,7 +82,18 @@ def masks(ev: Evidence) -> bool:
     calls: Sequence[Call] = [call for call in ev.a.record.calls if call.random]
     first = ev.a.record.steps[0].random if ev.a.record.steps else ""
     quiet = bool(calls) and all(call.random == first for call in calls)
-    return quiet or set(ev.a.record.precision) == set(ev.b.record.precision)
+    return quiet or set(ev.a.record.precision) == set(ev.b.record.precision) and in_order(ev)
+
+
+def in_order(ev: Evidence) -> bool:
+    """Samples stand in the same places of the first step's batches: else masks drawn by place meet other samples."""
+    both = zip(ev.a.record.calls, ev.b.record.calls, strict=False)
+    return all(_close(x.order, y.order, SAME) for x, y in both if not x.step and not y.step)
+
+
+def determined(ev: Evidence) -> bool:
+    """Over the whole run whatever differs has to be rounding."""
+    return 0 < len(ev.a.record.steps) <= agreeing_steps(ev)
 
 
 def agreeing_steps(ev: Evidence) -> int:

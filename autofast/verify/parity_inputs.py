@@ -15,7 +15,7 @@ from autofast.verify import parity_rounding
 from autofast.verify.estimates import fmean, spread
 from autofast.verify.evidence import Evidence
 from autofast.verify.invariants import plain
-from autofast.verify.record import Run
+from autofast.verify.record import Record, Run
 from autofast.verify.result import Check, Sameness
 
 MOST_CALLS = 4000  # that the probe keeps
@@ -224,7 +224,23 @@ def modules(ev: Evidence) -> Check | None:
     lost = {k for k in lost if all(k in map(plain, o.record.dropouts) for o in ev.originals)}
     if lost:
         return Check(name, False, f"{min(lost)} is no longer called in training")
+    shared = _shared_masks(a, b)
+    if shared:
+        return Check(name, False, shared)
     return Check(name, True, f"{len(a.modules)} modules")
+
+
+def _shared_masks(a: Record, b: Record) -> str:
+    """A module of dropout draws once along a dimension in which the original draws for every entry: one mask for the whole batch."""
+    if max((c.samples for c in a.calls), default=0) != max((c.samples for c in b.calls), default=0):
+        return ""  # other parts of a batch at a time
+    after = {plain(key): shape for key, shape in b.masked.items()}
+    for key, shape in a.masked.items():
+        now = after.get(plain(key), ())
+        if len(now) == len(shape) and any(y == 1 < x for x, y in zip(shape, now, strict=True)):
+            sizes = [" x ".join(map(str, one)) for one in (now, shape)]
+            return f"{key} draws masks of {sizes[0]}, of {sizes[1]} in the original"
+    return ""
 
 
 IMPLEMENTATION = ("inplace", "device", "dtype", "batch_first")

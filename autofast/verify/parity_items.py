@@ -150,6 +150,22 @@ def _amount(before: Sequence[Items], after: Sequence[Items]) -> str:
     return ""
 
 
+def _reordered(before: Sequence[Items], after: Sequence[Items]) -> bool:
+    """Batches of constant items hold the same items in other places: which is which cannot be told by the place then."""
+    for a, b in zip(before, after, strict=True):
+        batches: dict[tuple[int, int], list[tuple[int, float]]] = {}
+        for (number, batch, _), entry in b.placed.items():
+            batches.setdefault((number, batch), []).append(entry)
+        for entries in batches.values():
+            if a.scale or any(index not in a.values for index, _ in entries):
+                return False
+            known = sorted(a.values[index][0] for index, _ in entries)
+            found = sorted(value for _, value in entries)
+            if not all(math.isclose(x, y, rel_tol=1e-6) for x, y in zip(known, found, strict=True)):
+                return False
+    return any(b.scale for b in after)
+
+
 def _correlated(before: float, n: int, after: float, m: int, wide: float) -> bool:
     error = math.sqrt(wide / max(1, n) + wide / max(1, m))
     return min(n, m) >= 50 and abs(after - before) > max(CRITICAL * error, LEAST)
@@ -212,6 +228,8 @@ def _repeated(some: Sequence[Items], ahead: tuple[int, int]) -> tuple[float, int
 def _different(key: Key, before: Sequence[Items], after: Sequence[Items]) -> str:
     if any(x.odd for x in after) and not any(x.odd for x in before):
         return "items hold what is no number; in the original none does"
+    if _reordered(before, after):
+        return ""
     for text in (_level(before, after), _amount(before, after)):
         if text:
             return text

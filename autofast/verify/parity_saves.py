@@ -136,7 +136,7 @@ def values(ev: Evidence) -> Check | None:
     exactly = reproducible(ev) and equal(ev.a, ev.b)
     if exactly and (text := _exact(ev, pairs) or _otherwise(ev)):
         return Check(name, False, text)
-    if not exactly and alike.throughout(ev) and ev.perturbed is not None and single(ev):
+    if not exactly and alike.determined(ev) and ev.perturbed is not None and single(ev):
         if text := _rounded(ev, pairs):
             return Check(name, False, text)
         steady = all(_times(run.record) == _times(ev.a.record) for run in yardsticks(ev))

@@ -185,7 +185,7 @@ def rounded(ev: Evidence) -> Check | None:
     """In float32, from the same random numbers and data: most values of a quantity lie as near as those of runs that rounding has moved."""
     name = "printed numbers up to rounding"
     rulers = [r for r in (ev.perturbed, ev.double) if r is not None]
-    if alike.known_low(ev) or ev.perturbed is None or not alike.throughout(ev):
+    if alike.known_low(ev) or ev.perturbed is None or not alike.determined(ev):
         return None
     a, b = printed(said(ev.a)), printed(said(ev.b))
     others, measured, looked = [printed(said(r)) for r in rulers], _measured(ev), 0

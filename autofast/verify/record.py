@@ -140,13 +140,14 @@ class Saved:
 @dataclass(frozen=True)
 class Call:
     """One call of a model with gradients: its number, its samples, a checksum of every tensor it was given, by name, optimizer steps
-    made before, and in the first step a digest of the states of the random generators."""
+    made before, and in the first step a digest of the states of the random generators and a checksum of the order in the batch."""
 
     model: int
     samples: int
     sums: Mapping[str, float]
     step: int = 0
     random: str = ""
+    order: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,8 @@ class Record:
         saves: every call of torch.save by value. calls: what the models were given in training. modules: settings of their modules, in
             words, by name. precision: what was computed in ("autocast cpu bfloat16", "forward float32", "gradient float32", "TF32
             matmul"). lines: by file, relative to the script's folder. written: texts that were opened for writing in the working
-            folder. dropouts: modules of dropout that were called in training mode, by name. scalars: what TensorBoard was given: name, step
+            folder. dropouts: modules of dropout that were called in training mode, by name; masked: the smallest size
+            of each dimension that they were given. scalars: what TensorBoard was given: name, step
             (None: none was given), value. All of these only with ``Detail.state``.
     """
 
@@ -242,6 +244,7 @@ class Record:
     lines: Mapping[str, Lines] = field(default_factory=dict)
     written: tuple[str, ...] = ()
     dropouts: tuple[str, ...] = ()
+    masked: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     scalars: tuple[tuple[str, int | None, float], ...] = ()
 
 

@@ -143,6 +143,7 @@ def record(raw: Mapping[str, Any]) -> Record:
         },
         written=tuple(raw.get("written", ())),
         dropouts=tuple(raw.get("dropouts", ())),
+        masked={name: tuple(shape) for name, shape in raw.get("masked", {}).items()},
         scalars=tuple((name, step, value) for name, step, value in raw.get("scalars", ())),
     )
 

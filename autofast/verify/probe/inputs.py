@@ -12,7 +12,7 @@ from torch.nn.modules import module as modules
 
 from . import surroundings
 from .core import Probe
-from .loaders import readable
+from .loaders import readable, weights
 from .walk import walk
 
 MOST_CALLS = 4000
@@ -24,17 +24,37 @@ def named(entry: Any) -> list[tuple[str, Any]]:
     return [(".".join(path), leaf) for path, leaf in walk(entry) if isinstance(leaf, torch.Tensor)]
 
 
+def ordered(tensor: torch.Tensor) -> float:
+    """A checksum in which the order of the samples counts; 0 for what cannot be read."""
+    try:
+        with torch.no_grad():
+            rows = tensor.detach().cpu().double()
+            rows = rows.reshape(len(rows), -1)
+            rows = rows @ weights(rows.shape[1])
+            return float((rows * weights(len(rows))).sum())
+    except Exception:  # no rows, a meta tensor, one inside of torch.func.vmap
+        return 0.0
+
+
+def packed(arguments: Any) -> bool:
+    """Sequences of several lengths are given, each read to its own end and not to that of the padding."""
+    sizes = getattr(arguments[0], "batch_sizes", None) if arguments else None
+    return sizes is not None and len(sizes) > 1 and bool(sizes[0] != sizes[-1])
+
+
 class Inputs:
     """``calls``: number of the model, samples, a checksum for each tensor (loaders.value: whatever the order in the batch), optimizer
-    steps made before, and in the first step a digest of the random states. ``dropped``: names of the dropout modules that were called.
+    steps made before, and in the first step a digest of the random states and a checksum of the order in the batch. ``dropped``: names of the
+    dropout modules that were called, and the smallest size of every dimension that they were given (empty: of no constant number).
     """
 
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
-        self.calls: list[tuple[int, int, dict[str, float], int, str]] = []
+        self.calls: list[tuple[int, int, dict[str, float], int, str, float]] = []
         self.modules: dict[str, str] = {}
         self.dropouts: dict[int, str] = {}
-        self.dropped: dict[str, None] = {}
+        self.both_ways: dict[int, str] = {}  # recurrent modules that begin at either end
+        self.dropped: dict[str, tuple[int, ...]] = {}
         modules.register_module_forward_hook(self.hook())
 
     def hook(self) -> Any:
@@ -43,9 +63,16 @@ class Inputs:
         def after(module: Any, arguments: Any, output: Any) -> None:
             if compiling():  # traced as it stands: it must fold to nothing there
                 return
+            name = self.both_ways.get(id(module))
+            if name is not None and packed(arguments):
+                del self.both_ways[id(module)]
+                self.modules[name] = self.modules[name].removesuffix(")") + ", packed=True)"
             name = self.dropouts.get(id(module))
             if name is not None and module.training:
-                self.dropped[name] = None
+                shape = tuple(getattr(output, "shape", ()))
+                known = self.dropped.setdefault(name, shape)
+                same = len(known) == len(shape)
+                self.dropped[name] = tuple(map(min, known, shape)) if same else ()
 
         return after
 
@@ -58,7 +85,8 @@ class Inputs:
         size = next((int(t.shape[0]) for _, t in found if t.dim()), 1)
         steps = self.probe.steps
         random = surroundings.random_digest() if not steps else ""
-        self.calls.append((number, size, sums, steps, random))
+        order = sum(ordered(tensor) for _, tensor in found) if not steps else 0.0
+        self.calls.append((number, size, sums, steps, random, order))
 
     def known(self, number: int, model: Any) -> None:
         """Settings of the modules in words: ``Dropout(p=0.2)``."""
@@ -71,3 +99,5 @@ class Inputs:
                 self.dropouts[id(module)] = f"{number}/{name}"
             if module.extra_repr():
                 self.modules[f"{number}/{name}"] = text[:200]
+                if getattr(module, "bidirectional", False):
+                    self.both_ways[id(module)] = f"{number}/{name}"

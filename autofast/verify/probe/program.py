@@ -125,6 +125,7 @@ def torch_arrived(
                 "inputs": given.calls,
                 "modules": given.modules,
                 "dropouts": list(given.dropped),
+                "masked": given.dropped,
             }
         )
     if fetches is not None:
