@@ -28,7 +28,7 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
     ),
     Pass: frozenset({"items", "sketches"}),
     Saved: frozenset({"path", "step", "tensors", "plain"}),
-    Call: frozenset({"model", "samples", "sums", "step", "random"}),
+    Call: frozenset({"model", "samples", "sums", "step", "random", "order"}),
     Lines: frozenset({"code", "ran"}),
 }
 _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
