@@ -24,7 +24,18 @@ VERSION = 1  # of the format below; additions do not change it
 _LEFT_OUT: dict[type, frozenset[str]] = {
     Run: frozenset({"stdout", "log", "files", "script", "changed"}),
     Record: frozenset(
-        {"model", "start", "saves", "calls", "modules", "lines", "written", "dropouts", "scalars"}
+        {
+            "model",
+            "start",
+            "saves",
+            "calls",
+            "modules",
+            "lines",
+            "written",
+            "dropouts",
+            "masked",
+            "scalars",
+        }
     ),
     Pass: frozenset({"items", "sketches"}),
     Saved: frozenset({"path", "step", "tensors", "plain"}),
