@@ -42,6 +42,7 @@ from autofast.read.interpreter.containers import (
     shuffle,
 )
 from autofast.read.library import loaded_settings, module_parts, options
+from autofast.read.library import torch_library as torchlib
 from autofast.read.search_paths import folder
 
 if TYPE_CHECKING:
@@ -66,8 +67,6 @@ def join(*sets: Values) -> Values:
 
 def _transposed(interp: Core, rows: Values, node: ast.AST | None) -> Values:
     """``zip(*samples)``: all that stands first in them, all that stands second, ..."""
-    from autofast.read.library import torch_library as torchlib
-
     exact = [t.exact for t in rows if isinstance(t, Seq)]
     lengths = {len(items) for items in exact if items is not None}
     if len(exact) == len(rows) and None not in exact and len(lengths) == 1:
@@ -91,8 +90,6 @@ def _transposed(interp: Core, rows: Values, node: ast.AST | None) -> Values:
 
 def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
     """The result of calling a function of Python's library; None where it is not one of them."""
-    from autofast.read.library import torch_library as torchlib
-
     first = args.positional[0].values if args.positional else NOTHING
     if name in loaded_settings.NAMES and (done := loaded_settings.call(interp, name, args, node)):
         return done
@@ -308,8 +305,6 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
 
 def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     """``sum(...)``, ``max(...)``, ``min(...)``: a tensor, a number, or one of the things that are compared."""
-    from autofast.read.library import torch_library as torchlib
-
     given = [g.values for g in args.positional]
     if tensors := torchlib.tensors_in(*given):
         return values(torchlib.mixed(tensors))
@@ -404,8 +399,6 @@ def method(
         return options.parser_method(interp, this, name, args, node)
     if isinstance(this, Ext):
         if "over" in this.attrs and name in ("__next__", "next"):
-            from autofast.read.library import torch_library as torchlib
-
             loaders = torchlib.loaders_in(values(this))
             if loaders:
                 interp.emit("next", node, None, args, values(this), loaders=loaders)
