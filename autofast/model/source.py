@@ -18,6 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeGuard
 
+from autofast.model import disk
+
 IGNORE = re.compile(r"#\s*autofast:\s*ignore(-file)?(?![\w-])(?:\[([^\]]*)\])?")
 
 
@@ -63,7 +65,7 @@ class Source:
         if path.is_dir():
             raise BadInput(f"{rel}: is a directory; give the training script in it")
         try:
-            raw = path.read_bytes()
+            raw = disk.read(path)
         except FileNotFoundError:
             raise BadInput(f"{rel}: no such file") from None
         except OSError as error:
