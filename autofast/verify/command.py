@@ -221,7 +221,11 @@ def _pair(request: Request, config: Config) -> Pair:
         )
     texts = {request.rewritten.name: _difference(script, other)}
     pair = Pair(
-        Program.of(ORIGINAL, script), Program.of(REWRITTEN, other), request.effect or "unknown", (), texts
+        Program.of(ORIGINAL, script),
+        Program.of(REWRITTEN, other),
+        request.effect or "unknown",
+        (),
+        texts,
     )
     if other == script:
         pair.warnings.append("both scripts are the same file: this measures the noise")

@@ -18,7 +18,7 @@ from autofast.flow.frequency import is_rare
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, inside
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import line_of
+from autofast.model.source import at
 from autofast.model.values import Ext, Inst
 from autofast.rule import Finding, Gain, Options, Question
 
@@ -155,8 +155,7 @@ def reads(
     loop = next(loops_around(finding.node), None)
     stays = [f.node for f in beside if not f.edits or f.asks in (read_once, read_at_once)]
     if loop is not None and (node := _in_every_turn(script, loop, stays)) is not None:
-        line = line_of(node)
-        return Gain(0.0, f"line {line} waits for the device in the same step, and stays")
+        return Gain(0.0, f"{at(node)} waits for the device in the same step, and stays")
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(0.03, f"one read a step{often}", known=False)
