@@ -276,7 +276,7 @@ def test_a_read_beside_one_that_stays_is_left() -> None:
     done = apply("loss-item-sync", text, min_gain=0.01)
     assert not done.fixes
     assert [f.gain.reason for f in done.findings if f.gain] == [
-        "line 20 waits for the device in the same step, and stays"
+        "line 20 of train.py waits for the device in the same step, and stays"
     ]
     seldom = ROWS.replace(
         "total += loss.item()",

@@ -21,6 +21,7 @@ from autofast.model.events import Occurrence, Site
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import (
     Source,
+    at,
     is_switched,
     live,
     live_block,
@@ -105,14 +106,14 @@ def _indexing(thing: Inst, getitem: ast.FunctionDef) -> str:
             or name in ("", *params)
             or not _rows(stmt.value, thing, params, known)
         ):
-            return f"line {stmt.lineno} does more than to index tensors"
+            return f"{at(stmt)} does more than to index tensors"
         known[name] = True
     last = body[-1]
     if isinstance(last, ast.Return) and all(
         _rows(part, thing, params, known) for part in _parts_of(last.value)
     ):
         return ""
-    return f"line {last.lineno} does more than to index tensors"
+    return f"{at(last)} does more than to index tensors"
 
 
 def _running(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -353,16 +354,16 @@ def _images(
     if source_of(call).path.suffix == ".ipynb":
         return "workers could not import a class that is defined in a cell"
     if sites := script.calls(*DEVICE_DEFAULTS, "torch.set_default_dtype"):
-        return f"line {getattr(sites[0].node, 'lineno', 0)} changes what new tensors are"
+        return f"{at(sites[0].node)} changes what new tensors are"
     for site in script.log.of("set_attribute"):
         if any(o.this is thing for o in site for thing in things):
-            return f"line {getattr(site.node, 'lineno', 0)} changes the dataset"
+            return f"{at(site.node)} changes the dataset"
     for loader in loaders:
         for argument in ("collate_fn", "batch_sampler"):
             if (value := given(loader, argument)) is not None and const(value.values) is not None:
-                return f"the loader of line {loader.node.lineno} has a {argument} of its own"
+                return f"the loader of {at(loader.node)} has a {argument} of its own"
         if not all(_leads_to(t, things) for t in loader.args.get(0, "dataset")):
-            return f"the loader of line {loader.node.lineno} reads it through something else"
+            return f"the loader of {at(loader.node)} reads it through something else"
     return Images(call, name, composed, loaders)
 
 

@@ -14,11 +14,12 @@ from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.shapes import Shape, Unsized, Work
 from autofast.facts.parts import trained_models
-from autofast.flow.cfg import LOOPS, Frequency
+from autofast.flow.frequency import Frequency, frequency
+from autofast.flow.loops import LOOPS
 from autofast.flow.program import Flow
 from autofast.model.events import LoopFrame, Occurrence, Site, Stack, below, loops
 from autofast.model.script import Loader, Script, Step
-from autofast.model.source import Source, statement_of
+from autofast.model.source import Source, at, statement_of
 from autofast.model.values import Tensor, Thing
 
 ROWS = 64  # of an item whose shape is not known, for a network of nothing but dense layers
@@ -162,18 +163,18 @@ class Cost:
         if not isinstance(loop, LOOPS):
             return False
         graph = self.script.analysis(Flow).graph(loop)
-        return graph.frequency(node, loop) is Frequency.RARE
+        return frequency(graph, node, loop) is Frequency.RARE
 
     @cached_property
     def _elsewhere(self) -> str:
         """Work that is not in the layers of the models; wherever it is, as what is called again is not followed again."""
         for (kind, _), site in self.script.log.each():
             if kind.rsplit(".", 1)[-1] in HEAVY or kind == "call_object":
-                return f"what line {getattr(site.node, 'lineno', 0)} computes is not known"
+                return f"what {at(site.node)} computes is not known"
         for source in self.script.sources:
             for node in _products(source):
                 if any(isinstance(t, Tensor) for t in self.script.values(node)):
-                    return f"what line {node.lineno} computes is not known"
+                    return f"what {at(node)} computes is not known"
         return ""
 
     # -------------------------------------------------------------------------------------------- passes through models
