@@ -101,7 +101,7 @@ class OneCall(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, device: Device, func: Any, form: Any, *given: Any) -> Any:
         ctx.device = device
-        with torch.enable_grad():
+        with torch.enable_grad(), torch.backends.mkldnn.flags(enabled=False):
             ctx.given = [
                 x.detach().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x
                 for x in given
