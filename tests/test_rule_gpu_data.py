@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from autofast.rule import Effect
 from tests.onerule import Applied, apply, same_runs
 from tests.pretend.torchvision import modules
 
@@ -180,6 +181,15 @@ def test_ways_to_the_device(body: str) -> None:
     checked(f"{TENSORS}\n{PLAIN}", body=body)
 
 
+@pytest.mark.parametrize(
+    "body", [f"x = x / 3\n{BODY}", "x, y = (2 * x - 1).to(device), y.to(device)"]
+)
+def test_arithmetic_with_numbers(body: str) -> None:
+    """It is done where the batches are; a GPU divides by way of the reciprocal."""
+    found = checked(f"{TENSORS}\n{PLAIN}", body=body)
+    assert [f.effect for f in found.fixes] == [Effect.ROUNDING]
+
+
 def test_a_single_batch_by_hand() -> None:
     checked(
         f"{TENSORS}\n{PLAIN}", loop="for _ in range(2):", body=f"x, y = next(iter(loader))\n{BODY}"
@@ -337,7 +347,8 @@ def test_loaders_that_stay(setup: str, reason: str) -> None:
     [
         (f"z = y.numpy()\n{BODY}", "uses `y` in host memory"),
         (f"x = x + torch.randn(x.shape)\n{BODY}", "computes with `x`"),
-        (f"x = x / 3\n{BODY}", "computes with `x`"),
+        (f"x = x / x.sum()\n{BODY}", "computes with `x`"),
+        (f"x = x ** 2\n{BODY}", "computes with `x`"),
         (f"z = torch.rand_like(x)\n{BODY}", "hands on `x`"),
         (f"x.sub_(1)\n{BODY}", "uses `x`"),
         (f"x[0] = 1\n{BODY}", "writes to `x`"),
