@@ -147,6 +147,40 @@ class Rows(Dataset):
     assert "tensors = self.dataset[:]" in found.text
 
 
+SHAPED = """
+class Rows(Dataset):
+    def __init__(self, count):
+        self.x = (torch.rand(count, 4) * 255).byte()
+        self.y = torch.randint(0, 2, (count,))
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, index):
+        x = self.x[index].float().div(255)
+        x = (x - 0.5) / 0.3
+        return x.view(2, 2).unsqueeze(0), self.y[index].item()
+
+"""
+
+
+def test_a_dataset_that_shapes_its_rows() -> None:
+    """All at once they would be shaped along another dimension: each is made for itself, once."""
+    found = checked(f"data = Rows(30)\n{PLAIN}", SHAPED)
+    assert "[self.dataset[i] for i in range(len(self.dataset))]" in found.text
+    assert [f.effect for f in found.fixes] == [Effect.EXACT]
+
+
+@pytest.mark.parametrize(
+    "item",
+    ["x.expand(9, 2, 4)", "x.repeat(99, 1)", "x[:index]", "x.view(index)", "torch.rand(4) + x"],
+)
+def test_items_that_may_be_large_or_unlike(item: str) -> None:
+    before = SHAPED.replace("x.view(2, 2).unsqueeze(0)", item)
+    found = apply(RULE, text_of(f"data = Rows(30)\n{PLAIN}", before))
+    assert not found.fixes and found.refusals
+
+
 def test_batches_can_be_changed_in_place() -> None:
     loader = "loader = DataLoader(data, batch_size=8)"
     checked(f"{TENSORS}\n{loader}", body=f"{BODY}\nx -= 1")
