@@ -25,7 +25,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
+from torch.multiprocessing import reductions
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -39,6 +39,8 @@ ALLOCATIONS = frozenset(
 )
 READS = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "is_nonzero", "equal"}
 ONE_CALL = {"scaled_dot_product_attention", "lstm", "gru"}
+weak: Any = reductions.StorageWeakRef  # torch has no types for these
+Mode: Any = TorchDispatchMode
 MEMORY = 80 * 2**30
 
 
@@ -51,9 +53,8 @@ class Counts:
 
     def __init__(self) -> None:
         self.now = dict.fromkeys(KINDS, 0)
-        self._memory: dict[
-            int, StorageWeakRef
-        ] = {}  # a weak reference keeps the address from being used again
+        # By address; a weak reference keeps it from being used again.
+        self._memory: dict[int, Any] = {}
 
     def holds(self, tensor: torch.Tensor) -> bool:
         return tensor.untyped_storage()._cdata in self._memory
@@ -62,12 +63,12 @@ class Counts:
         for tensor in tree_iter(made):
             if isinstance(tensor, torch.Tensor) and not self.holds(tensor):
                 storage = tensor.untyped_storage()
-                self._memory[storage._cdata] = StorageWeakRef(storage)
+                self._memory[storage._cdata] = weak(storage)
         if len(self._memory) > 20_000:
             self._memory = {k: ref for k, ref in self._memory.items() if not ref.expired()}
 
 
-class Operators(TorchDispatchMode):
+class Operators(Mode):  # type: ignore[misc]
     """Counts what is computed on the device."""
 
     def __init__(self, counts: Counts) -> None:
@@ -122,10 +123,13 @@ class OneCall(torch.autograd.Function):
                     [m for m, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True
                 )
             )
-            grads = [next(found) if any(x is w for w in wanted) else None for x in ctx.given]
-        ctx.device.counts.hold(grads)
+            back = [next(found) if any(x is w for w in wanted) else None for x in ctx.given]
+        ctx.device.counts.hold(back)
         ctx.device.counts.now["operators"] += 1
-        return None, None, None, *grads
+        return None, None, None, *back
+
+
+one_call: Any = OneCall.apply
 
 
 class Device(TorchFunctionMode):
@@ -144,7 +148,7 @@ class Device(TorchFunctionMode):
         if name in ONE_CALL and tensor is not None and self.counts.holds(tensor):
             given, form = tree_flatten((args, kwargs))
             with self.copies():
-                made = OneCall.apply(self, func, form, *given)
+                made = one_call(self, func, form, *given)
             self.counts.hold(made)
             return made
         if name == "__get__" and tensor is not None:
@@ -257,7 +261,7 @@ def pretend(counts: Counts) -> None:
         ours = {k: next(x for x in v[0][0] if x is not None) for k, v in found.items()}
         return {(GPU if counts.holds(ours[k]) else k[0], k[1]): v for k, v in found.items()}
 
-    torch._C._group_tensors_by_device_and_dtype = grouped
+    vars(torch._C)["_group_tensors_by_device_and_dtype"] = grouped
     init: Callable[..., None] = torch.autocast.__init__
 
     def autocast(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
@@ -270,7 +274,7 @@ def pretend(counts: Counts) -> None:
         return model if model is not None else lambda function: function
 
     torch.compile = as_it_is
-    torch.nn.Module.compile = lambda self, *_, **__: None  # type: ignore[method-assign,assignment]
+    torch.nn.Module.compile = lambda self, *_, **__: None  # type: ignore[method-assign]
 
 
 def count(steps: int, script: str, arguments: list[str]) -> dict[str, float]:

@@ -13,9 +13,12 @@ import runpy
 import sys
 import time
 from contextlib import suppress
+from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
+
+cuda: Any = torch.cuda  # most of it has no types
 
 
 class Enough(SystemExit):
@@ -32,8 +35,8 @@ def pace(warm_up: int, steps: int, script: str, arguments: list[str]) -> dict[st
         first.append(optimizer)
         if optimizer is not first[0]:
             return
-        if torch.cuda.is_initialized() and len(moments) in (warm_up - 1, warm_up + steps - 1):
-            torch.cuda.synchronize()
+        if cuda.is_initialized() and len(moments) in (warm_up - 1, warm_up + steps - 1):
+            cuda.synchronize()
         moments.append(time.time())
         if len(moments) == warm_up + steps:
             raise Enough
@@ -43,8 +46,8 @@ def pace(warm_up: int, steps: int, script: str, arguments: list[str]) -> dict[st
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
     with suppress(Enough):
         runpy.run_path(script, run_name="__main__")
-    if torch.cuda.is_initialized():
-        memory = torch.cuda.max_memory_allocated() / 2**20
+    if cuda.is_initialized():
+        memory = cuda.max_memory_allocated() / 2**20
     else:
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
     done = len(moments) - warm_up
