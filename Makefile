@@ -3,6 +3,7 @@
 #   make test   all tests; AUTOFAST_TESTS=all tries every fixture in every way, PARITY_SEEDS=30 more seeds
 #   make bench  ten training scripts as written, rewritten and tuned by hand: what a step asks of a GPU, and its time here
 #   make lint   ruff and mypy
+#   make docs   the documentation as a site, in site/
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -13,7 +14,11 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print(max(2, min(8, os.cpu_count() or 2
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+<<<<<<< HEAD
 .PHONY: demo test bench lint venv clean
+=======
+.PHONY: demo test lint docs venv clean
+>>>>>>> main
 
 demo: $(READY)
 	@$(BIN)/python benchmarks/demo.py
@@ -28,6 +33,9 @@ bench: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 venv: $(READY)
 
@@ -44,4 +52,4 @@ $(READY): pyproject.toml Makefile
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) build dist site *.egg-info

@@ -25,14 +25,15 @@ from autofast.facts.batch.samples import (
     words,
 )
 from autofast.flow.callgraph import Callee, CallGraph, code_of
-from autofast.flow.cfg import Function, loops_around
 from autofast.flow.defuse import Definition
+from autofast.flow.graph import Function
+from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import defaults, owner
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import ONE_TENSOR
 from autofast.model.script import Script
-from autofast.model.source import function_of, line_of, parent_of, statement_of
+from autofast.model.source import at, function_of, line_of, parent_of, statement_of
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Bound,
@@ -47,7 +48,7 @@ from autofast.model.values import (
     Thing,
     const,
 )
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 
 
 class Losses(TorchCalls):
