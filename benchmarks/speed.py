@@ -141,7 +141,7 @@ def counts_table(counts: dict[str, dict[str, Figures]]) -> list[str]:
 
 # ------------------------------------------------------------------------------------------------ times
 def measure(name: str, folder: Path, args: argparse.Namespace) -> dict[str, Figures]:
-    """Medians over the rounds; the order of the scripts turns from round to round."""
+    """The fastest run of each script, which other load disturbed least; the order turns from round to round."""
     scripts = list(laid_out(name, folder, args.target, args.compile).items())
     warm_up, steps = (4, args.steps or 12) if args.tiny else (20, args.steps or 100)
     runs: dict[str, list[Figures]] = {arm: [] for arm, _ in scripts}
@@ -151,10 +151,7 @@ def measure(name: str, folder: Path, args: argparse.Namespace) -> dict[str, Figu
             _say(f"{name}: round {number + 1} of {args.rounds}, {arm}")
             words = [HERE / "pace.py", warm_up, steps, script, *["--tiny"] * args.tiny]
             runs[arm].append(_child(words, folder / name))
-    return {
-        arm: {figure: statistics.median(r[figure] for r in found) for figure in found[0]}
-        for arm, found in runs.items()
-    }
+    return {arm: min(found, key=lambda run: run["step"]) for arm, found in runs.items()}
 
 
 def times_table(times: dict[str, dict[str, Figures]], machine: Figures, args: Any) -> list[str]:
@@ -166,7 +163,7 @@ def times_table(times: dict[str, dict[str, Figures]], machine: Figures, args: An
     device = machine["gpu"] if args.target == "cuda" else machine["cpu"]
     lines = [
         f"{date.today().isoformat()}, {device}, torch {machine['torch']}, `--target {args.target}`{', `--tiny`' * args.tiny}, "
-        f"medians of {args.rounds} runs each.",
+        f"the fastest of {args.rounds} runs each.",
         "",
         f"| workload | {' | '.join(heads)} | start, s | memory, MB |",
         "| --- |" + " --- |" * (len(heads) + 2),
