@@ -522,6 +522,32 @@ def test_what_a_model_returns_as_a_tuple_becomes_fp32():
 # ------------------------------------------------------------------------------------------------ refusals
 
 
+def test_a_training_whose_forward_is_not_seen_keeps_the_rest_in_fp32():
+    """What is trained in fp32 (here by meta-learning) is not adapted in 16 bits."""
+    text = HEAD + """
+from torch.func import functional_call
+import copy
+for x, y in zip(X, Y):
+    fast = dict(model.named_parameters())
+    loss = criterion(functional_call(model, fast, (x.to(device),)), y.to(device))
+    grads = torch.autograd.grad(loss, fast.values(), create_graph=True)
+    fast = {k: p - 0.1 * g for (k, p), g in zip(fast.items(), grads)}
+    optimizer.zero_grad()
+    loss = criterion(functional_call(model, fast, (x.to(device),)), y.to(device))
+    loss.backward()
+    optimizer.step()
+clone = copy.deepcopy(model)
+inner = torch.optim.SGD(clone.parameters(), lr=0.1)
+for x, y in zip(X, Y):
+    inner.zero_grad()
+    l = criterion(clone(x.to(device)), y.to(device))
+    l.backward()
+    inner.step()
+"""
+    found = apply("autocast", text)
+    assert not found.fixes and "differentiates gradients" in found.refusals
+
+
 PENALTY = """loss = criterion(model(x), y)
     (g,) = torch.autograd.grad(loss, [model.a.weight], create_graph=True)
     loss = loss + g.pow(2).sum()"""
