@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from autofast.facts.cost import gains
 from autofast.facts.optimizers import SINCE, unreached
+from autofast.model.names import OPTIMIZERS
 from autofast.model.script import Script
+from autofast.model.values import Ext
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.optimizer.fused import against, edits, home, is_decided, is_exact
 from autofast.techniques.optimizer.momentum import against_momentum
@@ -50,6 +52,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             f"as the script stands, `{ast.unparse(test)}` leads past it: pass fused=True here, too"
         )
         yield Finding(call, SMALL.format(name), advice=todo)
+    for optimizer in script.optimizers:
+        if all(isinstance(t, Ext) and t.name in OPTIMIZERS for t in optimizer.things):
+            todo = "torch.optim.AdamW(..., fused=True) does the same in a few kernels; its defaults of eps and weight_decay are others"
+            if optimizer.name == "AdamW":
+                yield Finding(optimizer.node, SMALL.format(optimizer.name), advice=todo)
     for optimizer in able:
         message = SMALL.format(optimizer.name)
         if why := against(script, optimizer, apex_goes=apex_goes(script, options)):

@@ -524,7 +524,9 @@ def test_what_a_model_returns_as_a_tuple_becomes_fp32():
 
 def test_a_training_whose_forward_is_not_seen_keeps_the_rest_in_fp32():
     """What is trained in fp32 (here by meta-learning) is not adapted in 16 bits."""
-    text = HEAD + """
+    text = (
+        HEAD
+        + """
 from torch.func import functional_call
 import copy
 for x, y in zip(X, Y):
@@ -544,6 +546,7 @@ for x, y in zip(X, Y):
     l.backward()
     inner.step()
 """
+    )
     found = apply("autocast", text)
     assert not found.fixes and "differentiates gradients" in found.refusals
 

@@ -210,9 +210,22 @@ def makes_module(name: str) -> bool:
         "torch.jit.script",
         "torch.optim.swa_utils.AveragedModel",
     ) or (
-        name.startswith("transformers.")
-        and last in ("from_pretrained", "from_config")
-        and ("Model" in name or "For" in name)
+        name.startswith(("transformers.", "pytorch_transformers."))
+        and (
+            last in ("from_pretrained", "from_config")
+            and ("Model" in name or "For" in name)
+            or _is_model_class(last)
+        )
+    )
+
+
+def _is_model_class(name: str) -> bool:
+    """``GPT2LMHeadModel``, ``BertForMaskedLM``; no ``DataCollatorForLanguageModeling``"""
+    return name[:1].isupper() and (
+        name.endswith("Model")
+        or re.match(r"[A-Z][A-Za-z0-9]*For[A-Z][A-Za-z]+$", name) is not None
+        and not name.startswith("DataCollator")
+        and not name.endswith(("Config", "Output", "Pipeline", "Processor", "Tokenizer"))
     )
 
 
@@ -225,10 +238,15 @@ def gives_one_tensor(name: str) -> bool:
 
 
 ANY_OPTIMIZER = "torch.optim.*"  # getattr(torch.optim, name)
+# of other libraries, with the interface of torch's
+OPTIMIZERS = frozenset(
+    """transformers.AdamW transformers.Adafactor transformers.optimization.AdamW
+    transformers.optimization.Adafactor pytorch_transformers.AdamW""".split()
+)
 
 
 def is_optimizer(name: str) -> bool:
-    return name == ANY_OPTIMIZER or (
+    return name in (ANY_OPTIMIZER, *OPTIMIZERS) or (
         name.startswith("torch.optim.")
         and name.count(".") == 2
         and name.rsplit(".", 1)[-1][:1].isupper()
@@ -236,7 +254,11 @@ def is_optimizer(name: str) -> bool:
 
 
 def is_scheduler(name: str) -> bool:
-    return name.startswith("torch.optim.lr_scheduler.") and name.rsplit(".", 1)[-1][:1].isupper()
+    last = name.rsplit(".", 1)[-1]
+    if name.startswith(("transformers.", "pytorch_transformers.", "diffusers.")):
+        # functions that make a LambdaLR of torch, and classes of old versions
+        return (last.startswith("get_") and "schedule" in last) or last.endswith("Schedule")
+    return name.startswith("torch.optim.lr_scheduler.") and last[:1].isupper()
 
 
 def is_loss(name: str) -> bool:

@@ -557,6 +557,11 @@ class Binding(Core):
                 return module_parts.sliced(self, thing, node)
             if isinstance(key, str):
                 return module_parts.part(thing, key) or values(Unknown("a submodule"))
+        if isinstance(thing, Tensor) and thing.loss_first:
+            if key == "loss":
+                key = 0
+            elif isinstance(node, ast.Subscript) and _is_beginning(node.slice):
+                return values(thing)
         return torchlib.element(self, thing, key if isinstance(key, int) else None)
 
     def spread(self, into: Dict, thing: Thing, sure: bool) -> None:
@@ -588,6 +593,14 @@ class Binding(Core):
             into.open = into.open or thing.open
         else:
             into.widen("it is extended by something that is not known")
+
+
+def _is_beginning(index: ast.expr) -> bool:
+    """``[:2]``, ``[0:2]``"""
+    lower = index.lower if isinstance(index, ast.Slice) else index
+    return isinstance(index, ast.Slice) and (
+        lower is None or isinstance(lower, ast.Constant) and lower.value == 0
+    )
 
 
 def catches(node: ast.AST) -> bool:

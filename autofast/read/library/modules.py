@@ -234,9 +234,16 @@ def _forward(
                 prob=False,
                 dtype=base.dtype if kept else "f32",  # an embedding of integers
                 rank="" if names.gives_one_tensor(thing.name) else "?",
+                loss_first=thing.name.startswith("transformers.") and _has_labels(args),
             )
         )
     return values(base)
+
+
+def _has_labels(args: Arguments) -> bool:
+    """Models of transformers that are given labels compute the loss, and give it first."""
+    labels = args.named.get("labels")
+    return labels is not None and bool(labels.values) and Const(None) not in labels.values
 
 
 def _pass_key(interp: Core, thing: Inst, args: Arguments) -> Hashable:

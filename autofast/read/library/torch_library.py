@@ -81,6 +81,7 @@ from autofast.read.interpreter.iteration import (
     element,
     iterate,
     loaders_in,
+    loss_of,
     sample_of,
     submodules,
 )
@@ -142,6 +143,8 @@ if TYPE_CHECKING:
 
 def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Values:
     if isinstance(thing, Tensor):
+        if name == "loss" and thing.loss_first:
+            return values(loss_of(thing))
         if name in ("data", "T", "mT", "real", "imag", "H"):
             return values(replace(thing, grad=thing.grad and name != "data"))
         if name == "grad":
@@ -354,6 +357,7 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     if (
         short[:1].isupper()
         or name in ("torchvision.datasets.*", names.ANY_OPTIMIZER)
+        or names.is_scheduler(name)
         or name in ("torch.device", "torch.autocast", *AUTOCAST, *NO_GRAD, "torch.set_grad_enabled")
     ):
         if name == "torch.set_grad_enabled" and node is not None and not _in_with(node):
