@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, WithFrame, inside
@@ -332,6 +333,14 @@ def _in_place(call: ast.AST) -> bool:
     )
 
 
+# Models of transformers that compute all they need anew in each pass: no tables of positions that grow.
+_KEEPS_NOTHING = re.compile(
+    r"transformers\.(models\.\w+\.\w+\.)?"
+    r"(Bert|Roberta|XLMRoberta|Camembert|DistilBert|Albert|Electra|GPT2|OpenAIGPT|T5|Bart|MBart|ViT|DeiT)"
+    r"(Model|PreTrainedModel|LMHeadModel|DoubleHeadsModel|For[A-Z])"
+)
+
+
 def _foreign_model(evaluation: Evaluation) -> str:
     """A model of a library that keeps tables which it computes when they are first needed, or one that is not known."""
     for site in evaluation.forwards:
@@ -339,15 +348,18 @@ def _foreign_model(evaluation: Evaluation) -> str:
             for thing in _inner(occurrence.this):
                 if isinstance(thing, Ext) and not thing.name.startswith(
                     ("torch.nn.", "torchvision.", "timm.", *WRAPPERS)
-                ):
+                ) and not _KEEPS_NOTHING.match(thing.name):
                     return f"{thing.name} may keep tensors that it computes here (line {line_of(site.node)})"
                 if not isinstance(thing, (Ext, Inst)):
                     return f"the model of line {line_of(site.node)} is not known"
     return ""
 
 
+AVERAGED = "torch.optim.swa_utils.AveragedModel"  # calls a copy of the model
+
+
 def _inner(thing: Thing | None) -> list[Thing]:
-    if isinstance(thing, Ext) and thing.name in WRAPPERS:
+    if isinstance(thing, Ext) and thing.name in (*WRAPPERS, AVERAGED):
         return [
             x for t in thing.args.get(0, "module") | thing.args.get(0, "model") for x in _inner(t)
         ]
