@@ -346,9 +346,11 @@ def _foreign_model(evaluation: Evaluation) -> str:
     for site in evaluation.forwards:
         for occurrence in site:
             for thing in _inner(occurrence.this):
-                if isinstance(thing, Ext) and not thing.name.startswith(
-                    ("torch.nn.", "torchvision.", "timm.", *WRAPPERS)
-                ) and not _KEEPS_NOTHING.match(thing.name):
+                if (
+                    isinstance(thing, Ext)
+                    and not thing.name.startswith(("torch.nn.", "torchvision.", "timm.", *WRAPPERS))
+                    and not _KEEPS_NOTHING.match(thing.name)
+                ):
                     return f"{thing.name} may keep tensors that it computes here (line {line_of(site.node)})"
                 if not isinstance(thing, (Ext, Inst)):
                     return f"the model of line {line_of(site.node)} is not known"
