@@ -522,6 +522,27 @@ def test_what_a_model_returns_as_a_tuple_becomes_fp32():
 # ------------------------------------------------------------------------------------------------ refusals
 
 
+SWISH = """class Swish(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        s = torch.sigmoid(x)
+        return grad * (s * (1 + x * (1 - s)))
+
+
+class Net"""
+
+
+def test_a_function_of_elementwise_operations_needs_no_mark():
+    text = changed("class Net", SWISH).replace("torch.relu(", "Swish.apply(")
+    assert same(text).fixes
+
+
 def test_a_training_whose_forward_is_not_seen_keeps_the_rest_in_fp32():
     """What is trained in fp32 (here by meta-learning) is not adapted in 16 bits."""
     text = (
@@ -564,7 +585,7 @@ FUNCTION = """class Clamp(torch.autograd.Function):
     @staticmethod
     {mark}
     def forward(ctx, x):
-        return x.clamp(0)
+        return x.masked_scatter(x < 0, torch.zeros_like(x))
 
     @staticmethod
     def backward(ctx, g):

@@ -53,6 +53,7 @@ FILES = (
     "soundfile. librosa.load imageio. skimage.io scipy.misc.imread scipy.ndimage.imread scipy.io. matplotlib.pyplot.imread matplotlib.image.imread "
     "tifffile. SimpleITK.ReadImage pydicom. decord. "
     "blobfile. fsspec. smart_open. zarr. netCDF4. av. turbojpeg. accimage. trimesh. plyfile. laspy. "
+    "h5py.File lmdb. tables.open_file zipfile. tarfile. gzip.open cv2.VideoCapture "
     "builtins.open pickle.load nibabel.load rasterio.open pandas.read_ json.load torchvision.datasets.folder"
 ).split()
 GENERATORS = names.GENERATORS
