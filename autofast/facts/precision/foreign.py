@@ -103,10 +103,10 @@ def _elementwise(cls: Cls) -> bool:
     for node in (n for m in methods for s in m.body for n in ast.walk(s)):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             return False
-        if isinstance(node, ast.Call) and not (
-            isinstance(node.func, ast.Attribute) and node.func.attr in ELEMENTWISE
-        ):
-            return False
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "attr", "") or getattr(node.func, "id", "")
+            if name not in ELEMENTWISE:
+                return False
     return True
 
 
