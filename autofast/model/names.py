@@ -204,19 +204,35 @@ def makes_module(name: str) -> bool:
         return (
             last == "*" or last[:1].islower() or last[:1].isupper() and not last.endswith("Weights")
         )
-    return name in (
-        "timm.create_model",
-        "torch.compile",
-        "torch.jit.script",
-        "torch.optim.swa_utils.AveragedModel",
-    ) or (
-        name.startswith(("transformers.", "pytorch_transformers."))
-        and (
-            last in ("from_pretrained", "from_config")
-            and ("Model" in name or "For" in name)
-            or _is_model_class(last)
+    return (
+        is_of_model_library(name)
+        or name
+        in (
+            "torch.compile",
+            "torch.jit.script",
+            "torch.optim.swa_utils.AveragedModel",
+        )
+        or (
+            name.startswith(("transformers.", "pytorch_transformers."))
+            and (
+                last in ("from_pretrained", "from_config")
+                and ("Model" in name or "For" in name)
+                or _is_model_class(last)
+            )
         )
     )
+
+
+# Libraries of image models, all of layers of torch.
+_MODELS = re.compile(
+    r"(timm\.create_model|segmentation_models_pytorch\.(create_model|[A-Z]\w+)|geffnet\.(create_model|[a-z]\w+)"
+    r"|efficientnet_pytorch\.EfficientNet(\.from_name|\.from_pretrained)?|pretrainedmodels\.[a-z]\w+|resnest\.torch\.resnest\w+)$"
+)
+
+
+def is_of_model_library(name: str) -> bool:
+    """Whether calling ``name`` gives an image model of another library than torchvision."""
+    return _MODELS.match(name) is not None
 
 
 def _is_model_class(name: str) -> bool:

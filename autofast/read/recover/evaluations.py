@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, WithFrame, inside
 from autofast.model.kinds import is_autocast, is_optimizer
-from autofast.model.names import WRAPPERS
+from autofast.model.names import WRAPPERS, is_of_model_library
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import ancestors, function_of, line_of, statement_of
 from autofast.model.tensors import tensors_in
@@ -349,6 +349,7 @@ def _foreign_model(evaluation: Evaluation) -> str:
                 if (
                     isinstance(thing, Ext)
                     and not thing.name.startswith(("torch.nn.", "torchvision.", "timm.", *WRAPPERS))
+                    and not is_of_model_library(thing.name)
                     and not _KEEPS_NOTHING.match(thing.name)
                 ):
                     return f"{thing.name} may keep tensors that it computes here (line {line_of(site.node)})"
