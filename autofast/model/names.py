@@ -55,6 +55,12 @@ def canonical(name: str) -> str:
 
 NAMED_TUPLE = "typing.NamedTuple"
 LOADER = "torch.utils.data.DataLoader"
+# of torch_geometric: DataLoaders of torch whose batches are objects that hold tensors
+GRAPH_LOADERS = frozenset(
+    f"torch_geometric.{n}"
+    for n in ("loader.DataLoader", "data.DataLoader", "loader.dataloader.DataLoader")
+)
+GRAPHS = "torch_geometric.data.Batch.from_data_list"  # what puts such a batch together
 DDP = "torch.nn.parallel.DistributedDataParallel"
 WRAPPERS = frozenset(
     {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from autofast.model.changes import CLOCK
 from autofast.model.kinds import is_dataset, is_loader, is_module, library_dataset
-from autofast.model.names import NAMED_TUPLE
+from autofast.model.names import GRAPHS, NAMED_TUPLE
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     NOTHING,
@@ -198,7 +198,9 @@ def batch_of(interp: Core, loader: Thing) -> Values:
     try:
         sample = sample_of(interp, *args.get(0, "dataset"))
         collate = [t for t in args.get(6, "collate_fn") if t != Const(None)]
-        if collate:
+        if any(isinstance(t, Unknown) and t.name == GRAPHS for t in collate):
+            made = values(Tensor(rank="?"))
+        elif collate:
             made = interp.call_values(
                 frozenset(collate),
                 Arguments(None, [Given(values(Seq(None, None, sample)), None)]),

@@ -137,6 +137,9 @@ __all__ = [
     "torch_function",
 ]
 
+# Attributes of tensors that are not called.
+OF_TENSORS = frozenset("grad_fn is_leaf itemsize nbytes is_sparse is_quantized is_meta".split())
+
 if TYPE_CHECKING:
     from autofast.read.interpreter.state import Core
 
@@ -173,6 +176,10 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
         # Of `x.max(1)`, which is read as `x`.
         if name in ("values", "indices") and not (isinstance(call, ast.Call) and call.func is node):
             return values(thing if name == "values" else replace(thing, grad=False, dtype="int"))
+        if thing.rank == "?" and _is_part(name, node):
+            if name.startswith("num_"):
+                return values(Num())
+            return values(replace(thing, rank="", fresh="", loss_first=False))
     if isinstance(thing, Ext):
         if thing.name == "builtins.super":
             return _super_attribute(interp, thing, name, node)
@@ -219,6 +226,13 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
                 )
             )
     return values(Method(thing, name))
+
+
+def _is_part(name: str, node: ast.AST | None) -> bool:
+    """``outputs.logits``: an attribute that is read and not called, and that no tensor has."""
+    call = parent_of(node) if node is not None else None
+    called = isinstance(call, ast.Call) and call.func is node
+    return not called and not name.startswith("_") and name not in OF_TENSORS
 
 
 def _super_attribute(interp: Core, thing: Ext, name: str, node: ast.AST | None) -> Values:
@@ -280,6 +294,10 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     interp.emit(name, node, Ref(name), args)
     if name in names.GENERATORS:
         return make(interp, name, args, node)
+    if name in names.GRAPH_LOADERS:
+        collate = Given(values(result_of(names.GRAPHS)), None)
+        named = {**args.named, "collate_fn": collate}
+        return make(interp, names.LOADER, replace(args, named=named), node)
     if (done := pylib.call(interp, name, args, node)) is not None:
         return done
     if name.startswith("apex.amp.") and (done := apex.call(interp, name, args, node)) is not None:
