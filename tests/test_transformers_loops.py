@@ -87,3 +87,50 @@ def test_without_labels_the_first_part_are_logits() -> None:
 def test_its_optimizer_is_named_as_the_slower_one() -> None:
     found = apply("fused-optimizer", SCRIPT)
     assert not found.fixes and "torch.optim.AdamW" in found.advice
+
+
+TUTORIAL = """
+import torch
+from datasets import load_dataset
+from torch.utils.data import DataLoader
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+tokenizer = AutoTokenizer.from_pretrained("bert-base-uncased")
+data = load_dataset("glue", "mrpc").map(lambda e: tokenizer(e["sentence1"]), batched=True)
+data = data.remove_columns(["sentence1", "idx"])
+data.set_format("torch")
+collator = DataCollatorWithPadding(tokenizer=tokenizer)
+loader = DataLoader(data["train"], shuffle=True, batch_size=8, collate_fn=collator)
+model = AutoModelForSequenceClassification.from_pretrained("bert-base-uncased").to(device)
+optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5)
+for epoch in range(3):
+    for batch in loader:
+        batch = {k: v.to(device) for k, v in batch.items()}
+        loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.eval()
+    for batch in DataLoader(data["validation"], batch_size=8, collate_fn=collator):
+        with torch.no_grad():
+            print(model(**{k: v.to(device) for k, v in batch.items()}).logits.argmax(-1).sum())
+"""
+
+
+def test_workers_for_a_dataset_of_hugging_face() -> None:
+    found = apply("num-workers persistent-workers", TUTORIAL)
+    assert {f.rule for f in found.fixes} == {"num-workers", "persistent-workers"}
+    streamed = TUTORIAL.replace('"mrpc")', '"mrpc", streaming=True)')
+    assert not apply("num-workers", streamed).fixes
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"), [("bert-base-uncased", True), ("EleutherAI/gpt-neox-20b", False)]
+)
+def test_a_checkpoint_names_the_model(name: str, fits: bool) -> None:
+    found = apply(
+        "no-grad-eval",
+        TUTORIAL.replace('pretrained("bert-base-uncased").to', f'pretrained("{name}").to'),
+    )
+    assert bool(found.fixes) is fits

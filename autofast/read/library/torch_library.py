@@ -85,7 +85,7 @@ from autofast.read.interpreter.iteration import (
     sample_of,
     submodules,
 )
-from autofast.read.library import apex, module_parts
+from autofast.read.library import apex, hugging_face_data, module_parts
 from autofast.read.library import python_library as pylib
 from autofast.read.library.methods import call_method, moved, super_method, tensor_method
 from autofast.read.library.modules import forward, loss, module_method
@@ -146,7 +146,7 @@ if TYPE_CHECKING:
 
 def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Values:
     if isinstance(thing, Tensor):
-        if name == "loss" and thing.loss_first:
+        if name == "loss" and (thing.loss_first or thing.rank == "?" and thing.models):
             return values(loss_of(thing))
         if name in ("data", "T", "mT", "real", "imag", "H"):
             return values(replace(thing, grad=thing.grad and name != "data"))
@@ -293,6 +293,8 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
 def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     interp.emit(name, node, Ref(name), args)
     if name in names.GENERATORS:
+        return make(interp, name, args, node)
+    if hugging_face_data.is_made(name):
         return make(interp, name, args, node)
     if name in names.GRAPH_LOADERS:
         collate = Given(values(result_of(names.GRAPHS)), None)

@@ -12,7 +12,17 @@ from autofast.model.names import WRAPPERS, is_of_model_library
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import ancestors, at, function_of, statement_of
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Arguments, Ext, Inst, Ref, Tensor, Thing, Unknown, Values
+from autofast.model.values import (
+    Arguments,
+    Ext,
+    Inst,
+    Ref,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    const,
+)
 from autofast.read.library import torch_library as torchlib
 from autofast.read.recover.escapes import YIELDS, carries, ends_with_call, leak
 from autofast.read.recover.eval_mode import switching_functions
@@ -341,6 +351,19 @@ _KEEPS_NOTHING = re.compile(
 )
 
 
+# Checkpoints of such models, which an AutoModel is made of.
+_CHECKPOINTS = re.compile(
+    r"([\w-]+/)?(bert-|roberta-|xlm-roberta|camembert|distilbert|distilroberta|albert-|electra-|gpt2|distilgpt2|t5-|bart-|vit-|deit-)"
+)
+
+
+def _keeps_nothing(thing: Ext) -> bool:
+    if thing.name.startswith("transformers.AutoModel"):
+        checkpoint = const(thing.args.get(0, "pretrained_model_name_or_path"))
+        return isinstance(checkpoint, str) and _CHECKPOINTS.match(checkpoint) is not None
+    return _KEEPS_NOTHING.match(thing.name) is not None
+
+
 def _foreign_model(evaluation: Evaluation) -> str:
     """A model of a library that keeps tables which it computes when they are first needed, or one that is not known."""
     for site in evaluation.forwards:
@@ -350,7 +373,7 @@ def _foreign_model(evaluation: Evaluation) -> str:
                     isinstance(thing, Ext)
                     and not thing.name.startswith(("torch.nn.", "torchvision.", "timm.", *WRAPPERS))
                     and not is_of_model_library(thing.name)
-                    and not _KEEPS_NOTHING.match(thing.name)
+                    and not _keeps_nothing(thing)
                 ):
                     return f"{thing.name} may keep tensors that it computes here ({at(site.node)})"
                 if not isinstance(thing, (Ext, Inst)):
