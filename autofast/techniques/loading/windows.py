@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Edit, Rewrite
-from autofast.flow.cfg import Graph, loop_of
+from autofast.flow.cfg import Graph
 from autofast.flow.defuse import bound_to
+from autofast.flow.loops import loop_of
 from autofast.flow.program import Flow
 from autofast.flow.provenance import assigned, only_value
 from autofast.flow.scopes import mentions
