@@ -303,7 +303,7 @@ def test_what_living_workers_would_not_see(text: str) -> None:
     found = apply(RULE, text)
     assert not found.fixes
     assert re.search(
-        r"line \d+ changes .*would not see it|fetching an item changes .*line \d+|generator of its own|that is trained",
+        r"line \d+(?: of \S+)? changes .*would not see it|fetching an item changes .*line \d+|generator of its own|that is trained",
         found.refusals,
     )
 
