@@ -94,9 +94,9 @@ def custom_function(code: Code) -> str:
     return ""
 
 
-# Number by number, in the dtype that is given: autocast casts nothing for them.
+# Number by number, in the dtype that is given: autocast casts nothing for them. Not what jumps (round, sign).
 ELEMENTWISE = frozenset(
-    """sigmoid tanh relu sign round floor ceil clamp clamp_min clamp_max abs neg mul add sub div where gt ge lt le eq ne
+    """sigmoid tanh relu clamp clamp_min clamp_max abs neg mul add sub div where gt ge lt le eq ne
     zeros_like ones_like view_as reshape clone detach masked_fill masked_fill_ expand expand_as size contiguous
     save_for_backward mark_non_differentiable set_materialize_grads numel dim""".split()
 )
