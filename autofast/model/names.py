@@ -71,6 +71,12 @@ WRAPPERS = frozenset(
         "torch.jit.script",
     }
 )
+# Layers of torch.nn that only compute: no parameters, no state, no random numbers.
+ACTIVATIONS = frozenset(
+    f"torch.nn.{name}"
+    for name in """CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish ReLU ReLU6 SELU SiLU
+    Sigmoid Softmax Softmax2d Softmin Softplus Softshrink Softsign Tanh Tanhshrink Threshold CosineSimilarity PairwiseDistance""".split()
+)
 CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"})
 MODULE_BASES = frozenset(
     {"torch.nn.Module", "lightning.LightningModule", "lightning.core.LightningModule"}
