@@ -61,12 +61,23 @@ class Plainness:
         )
 
     def _is_only_for(self, binding: ast.AST, use: ast.Name) -> bool:
-        """A name that gets what a loader gives, or what is new, and of which nothing but sizes is asked before ``use``."""
+        """A name that gets what a loader gives, or what is new, of which nothing before ``use`` keeps the tensor object."""
         if not isinstance(binding, ast.Name) or not (
             self._is_of_a_batch(binding) or self._is_given_new(binding)
         ):
             return False
-        return all(n is use or _is_size(n) for n in self._uses(binding))
+        return all(n is use or self._keeps_nothing(n) for n in self._uses(binding))
+
+    def _keeps_nothing(self, use: ast.Name) -> bool:
+        """``x.size()``, ``x[0].size()``, ``x + y`` of tensors without a graph, ``x[0] = y``: the object ``x`` is not held by it."""
+        whole = parent_of(use)
+        if isinstance(whole, ast.Subscript) and whole.value is use:
+            if isinstance(whole.ctx, ast.Store):
+                return not self._stored_has_graph(whole)
+            return _is_size(whole)
+        if isinstance(whole, ast.BinOp):
+            return self._are_tensors(whole) and self.is_new(whole)
+        return _is_size(use)
 
     def _uses(self, binding: ast.Name) -> list[ast.Name]:
         known = self.script.analysis(Flow).definitions(binding)
@@ -118,7 +129,8 @@ class Plainness:
             parts = [
                 p for p in (expr.left, expr.right) if not self._is_plain(self.script.values(p))
             ]
-            return bool(parts) and all(self._has_no_graph(p) for p in parts)
+            known = bool(parts) or self._are_tensors(expr)
+            return known and all(self._has_no_graph(p) for p in parts)
         return False
 
     def _has_no_graph(self, expr: ast.expr) -> bool:
@@ -343,7 +355,7 @@ def _is_unbatched(loader: Loader) -> bool:
     return size is not None and NONE in size.values
 
 
-def _is_size(use: ast.Name) -> bool:
+def _is_size(use: ast.expr) -> bool:
     """``x.size()``, ``x.shape``: what keeps no tensor."""
     attribute = parent_of(use)
     return isinstance(attribute, ast.Attribute) and attribute.attr in SIZES
