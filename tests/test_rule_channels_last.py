@@ -146,7 +146,8 @@ def test_only_the_first_argument_is_an_image():
 
 def test_no_image_where_it_gets_another_shape_before_the_network():
     rows = changed("torch.randn(24, 3, 8, 8)", "torch.randn(24, 192)").replace(
-        "        optimizer.zero_grad()", "        x = x.view(-1, 3, 8, 8)\n        optimizer.zero_grad()"
+        "        optimizer.zero_grad()",
+        "        x = x.view(-1, 3, 8, 8)\n        optimizer.zero_grad()",
     )
     found = same(rows)
     assert MODEL in found.text and "x, y = x.to(device), y.to(device)" in found.text

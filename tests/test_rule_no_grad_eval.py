@@ -1202,3 +1202,38 @@ def test_models_of_transformers_that_keep_nothing(name: str, known: bool) -> Non
     done = apply("no-grad-eval", text + EVALUATE + TRAIN + CALL)
     assert bool(done.fixes) is known
     assert known or "may keep tensors" in done.refusals
+
+
+SOFTMAX = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(32, 4), torch.randint(0, 3, (32,)))
+loader, test_loader = DataLoader(data, batch_size=8), DataLoader(data, batch_size=8)
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    right = 0
+    for x, y in test_loader:
+        with torch.no_grad():
+            out = model(x)
+        probs = nn.Softmax(dim=1)(out)
+        right += (torch.max(probs, 1)[1] == y).sum().item()
+    losses.append(right)
+"""
+
+
+def test_a_softmax_is_no_model() -> None:
+    """Below the context of the model it records nothing, and takes what the model gives there."""
+    done = apply("no-grad-eval", SOFTMAX)
+    assert done.lines == ["with torch.inference_mode():"]
+    assert run(SOFTMAX)["losses"] == run(done.text)["losses"]

@@ -411,3 +411,23 @@ def test_a_sum_of_numbers_is_read_later() -> None:
     assert old.status == "fix", "it is gone, whichever rule has taken the statement away"
     assert at_once == apply("loss-item-sync", first).text == apply("loss-item-sync", text).text
     assert run(at_once)["total"] == run(first)["total"]
+
+
+def test_a_batch_to_which_noise_is_added() -> None:
+    """What computes with a tensor, or writes numbers into it, keeps no second name of it."""
+    body = (
+        "noise = torch.zeros(inputs.size())\n"
+        "noise[0, :] = torch.FloatTensor(noise[0, :].size()).normal_(mean=0, std=0.1)\n"
+        "noisy = inputs + noise\n"
+        "count = np.psnr(noisy) if len(losses) > 99 else 0\ncount += np.abs(len(noisy))\n"
+        "inputs, noisy = Variable(inputs.cpu()), Variable(noisy.cpu())\n"
+        "noise = Variable(noise.cpu())\n"
+        "model(noisy)\nF.mse_loss(noise, noisy)"
+    )
+    done = both(script(body))
+    assert done.lines == ["inputs, noisy = inputs.cpu(), noisy.cpu()", "noise = noise.cpu()"]
+
+
+def test_a_batch_that_something_else_holds_stays_apart() -> None:
+    body = "kept = [inputs]\ninputs = Variable(inputs.cpu())\ninputs.unsqueeze_(1).squeeze_(1)"
+    assert "inputs.cpu().detach()" in both(script(body)).text

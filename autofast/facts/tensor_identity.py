@@ -12,7 +12,18 @@ from autofast.flow.program import Flow
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, parent_of, statement_of
-from autofast.model.values import Const, Reason, Ref, Seq, Tensor, Unknown, Values, const
+from autofast.model.values import (
+    Const,
+    Ext,
+    Reason,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    const,
+)
 from autofast.ops import is_in_place, may_share, op, reshapes
 
 # fmt: off
@@ -30,6 +41,7 @@ ASKING = frozenset({"requires_grad_", "retain_grad", "register_hook", "detach_"}
 # fmt: on
 
 NONE = Const(None)
+VARIABLE = "torch.autograd.Variable"
 
 
 class Plainness:
@@ -61,23 +73,31 @@ class Plainness:
         )
 
     def _is_only_for(self, binding: ast.AST, use: ast.Name) -> bool:
-        """A name that gets what a loader gives, or what is new, of which nothing before ``use`` keeps the tensor object."""
+        """A name that gets what a loader gives, or what is new, and of which nothing but sizes is asked before ``use``."""
         if not isinstance(binding, ast.Name) or not (
             self._is_of_a_batch(binding) or self._is_given_new(binding)
         ):
             return False
-        return all(n is use or self._keeps_nothing(n) for n in self._uses(binding))
+        return all(n is use or _is_size(n) or self._is_passing_by(n) for n in self._uses(binding))
 
-    def _keeps_nothing(self, use: ast.Name) -> bool:
-        """``x.size()``, ``x[0].size()``, ``x + y`` of tensors without a graph, ``x[0] = y``: the object ``x`` is not held by it."""
-        whole = parent_of(use)
-        if isinstance(whole, ast.Subscript) and whole.value is use:
-            if isinstance(whole.ctx, ast.Store):
-                return not self._stored_has_graph(whole)
-            return _is_size(whole)
-        if isinstance(whole, ast.BinOp):
-            return self._are_tensors(whole) and self.is_new(whole)
-        return _is_size(use)
+    def _is_passing_by(self, use: ast.Name) -> bool:
+        """``x + y``, ``x[0]``, ``x[0] = 1``, ``torch.exp(x)``: what comes of it is another object, and nothing keeps this one."""
+        match parent_of(use):
+            case ast.BinOp() | ast.UnaryOp():
+                return True
+            case ast.Subscript(value=value):
+                return value is use
+            case ast.Call(func=func, args=args) if any(a is use for a in args):
+                called = self.script.values(func)
+                return bool(called) and all(self._keeps_nothing(t) for t in called)
+        return False
+
+    def _keeps_nothing(self, called: Thing) -> bool:
+        """A function of torch that gives something new, or a loss of torch."""
+        if isinstance(called, Ext):
+            return called.name.startswith("torch.nn.") and called.name.endswith("Loss")
+        known = op(called.name) if isinstance(called, Ref) else None
+        return known is not None and not may_share(known.name)
 
     def _uses(self, binding: ast.Name) -> list[ast.Name]:
         known = self.script.analysis(Flow).definitions(binding)
@@ -105,7 +125,11 @@ class Plainness:
 
     def _is_given_new(self, name: ast.Name) -> bool:
         statement = parent_of(name)
-        return isinstance(statement, ast.Assign) and self.is_new(statement.value)
+        if not isinstance(statement, ast.Assign):
+            return False
+        value = statement.value
+        called = self.script.values(value.func) if isinstance(value, ast.Call) else frozenset()
+        return self.is_new(value) or called == {Ref(VARIABLE)}
 
     # ------------------------------------------------------------------------------------------------ one expression
     def is_new(self, expr: ast.expr) -> bool:
@@ -126,11 +150,11 @@ class Plainness:
         if isinstance(expr, ast.UnaryOp) and isinstance(expr.op, ast.USub):
             return self._has_no_graph(expr.operand)
         if isinstance(expr, ast.BinOp):
-            parts = [
-                p for p in (expr.left, expr.right) if not self._is_plain(self.script.values(p))
-            ]
-            known = bool(parts) or self._are_tensors(expr)
-            return known and all(self._has_no_graph(p) for p in parts)
+            sides = (expr.left, expr.right)
+            return any(self._are_tensors(side) for side in sides) and all(
+                self._is_plain(self.script.values(side)) or self._has_no_graph(side)
+                for side in sides
+            )
         return False
 
     def _has_no_graph(self, expr: ast.expr) -> bool:
@@ -355,7 +379,7 @@ def _is_unbatched(loader: Loader) -> bool:
     return size is not None and NONE in size.values
 
 
-def _is_size(use: ast.expr) -> bool:
+def _is_size(use: ast.Name) -> bool:
     """``x.size()``, ``x.shape``: what keeps no tensor."""
     attribute = parent_of(use)
     return isinstance(attribute, ast.Attribute) and attribute.attr in SIZES

@@ -71,6 +71,12 @@ WRAPPERS = frozenset(
         "torch.jit.script",
     }
 )
+# Layers of torch.nn that only compute: no parameters, no state, no random numbers.
+ACTIVATIONS = frozenset(
+    f"torch.nn.{name}"
+    for name in """CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish ReLU ReLU6 SELU SiLU
+    Sigmoid Softmax Softmax2d Softmin Softplus Softshrink Softsign Tanh Tanhshrink Threshold CosineSimilarity PairwiseDistance""".split()
+)
 CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"})
 MODULE_BASES = frozenset(
     {"torch.nn.Module", "lightning.LightningModule", "lightning.core.LightningModule"}
@@ -176,7 +182,8 @@ KNOWN_BASES = frozenset(sys.stdlib_module_names) | frozenset(
 )  # where the bases of a class come from that are what their names say
 NO_BUILTINS = frozenset(
     "torch.nn torch.nn.functional torch.nn.init torch.optim torch.optim.lr_scheduler torch.utils.data torch.autograd torchvision "
-    "torchvision.transforms torchvision.models torchvision.datasets tqdm matplotlib.pyplot transformers".split()
+    "torchvision.transforms torchvision.models torchvision.datasets torchvision.utils tqdm matplotlib.pyplot transformers "
+    "sklearn.metrics sklearn.model_selection sklearn.preprocessing sklearn.datasets sklearn.utils".split()
 )
 PACKAGES = frozenset(
     "torch torch.nn torch.nn.functional torch.nn.init torch.nn.utils torch.optim torch.utils torch.utils.data torch.autograd".split()

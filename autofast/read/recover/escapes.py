@@ -24,6 +24,7 @@ from autofast.flow.scopes import (
     parameters,
     variables_of,
 )
+from autofast.model import names
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
@@ -477,10 +478,12 @@ class _Leaks:
             )
         if is_loss(thing):
             return self.operand(call, others)
+        if isinstance(thing, Ext) and thing.name in names.ACTIVATIONS:
+            return self.operand(call, others) or self.use(call)
         if isinstance(thing, Unknown):
             return f"`{text}` gets it on {at(expr)}, and is not known: {thing.why}"
-        kind = "class" if isinstance(thing, (Cls, Partial)) else "object"
-        return f"`{text}` (a {kind}) gets it on {at(expr)}"
+        kind = "a class" if isinstance(thing, (Cls, Partial)) else "an object"
+        return f"`{text}` ({kind}) gets it on {at(expr)}"
 
     def stored(self, call: ast.Call) -> str:
         """It is put into a container."""

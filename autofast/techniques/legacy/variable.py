@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import DropKeyword, Edit, Keyword, Remove, Replace, Rewrite
 from autofast.edit.ignores import is_spared
-from autofast.facts.tensor_identity import Plainness
+from autofast.facts.tensor_identity import VARIABLE, Plainness
 from autofast.flow.scopes import is_parameter
 from autofast.model.names import FUNCTIONAL_LOSSES, is_loss
 from autofast.model.script import Script
@@ -18,9 +18,6 @@ from autofast.rule import Finding
 from autofast.write.spelling import torch_name
 
 NAME = "variable-api"
-
-
-VARIABLE = "torch.autograd.Variable"
 
 
 MODULES = ("torch.autograd", "torch.autograd.variable")
