@@ -11,6 +11,7 @@ from autofast.facts.cost import gains
 from autofast.facts.forwards import is_measured, is_worth
 from autofast.facts.replicas import trained_replicas
 from autofast.facts.whole_functions import whole_function
+from autofast.model.events import loops
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import source_of
 from autofast.model.values import Ext, Ref
@@ -23,6 +24,7 @@ SINCE = (1, 9)  # inference_mode
 OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
 # One evaluation at the end gains nothing that shows by inference_mode; without any mode it may not even fit in memory.
 ASKS = gains.usual(0.01, "no versions and views of tensors to count", code=True)
+ONE_PASS = gains.nothing("one pass, outside of all loops")
 
 
 @rule(
@@ -92,10 +94,11 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     if evaluation.unknown:
         yield Finding(node, message, refusal=evaluation.unknown)
         return
-    if evaluation.kind == "statement" and not (
-        is_worth(evaluation) or is_measured(script, evaluation)
-    ):
-        return
+    asks = None
+    if evaluation.kind == "statement" and not is_measured(script, evaluation):
+        if not is_worth(evaluation):
+            return
+        asks = ONE_PASS if _is_one_pass(evaluation) else None
     torch, imports = torch_in(source_of(node))
     old = bool(script.torch.rules_out(SINCE))
     only = old or bool(evaluation.escapes or trained_replicas(script, evaluation))
@@ -108,7 +111,12 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     else:
         assert isinstance(node, ast.stmt)
         edit = Around(node, node, f"with {mode}:", rank=Rank.GRAD_MODE)
-    yield Finding(node, message, edits=(*imports, edit), torch=None if only else SINCE)
+    yield Finding(node, message, edits=(*imports, edit), asks=asks, torch=None if only else SINCE)
+
+
+def _is_one_pass(evaluation: Evaluation) -> bool:
+    """A look at what a layer gives, outside of all loops."""
+    return not any(loops(o.stack) for site in evaluation.forwards for o in site)
 
 
 def inference_mode(

@@ -63,6 +63,14 @@ def both(text: str, **given: object) -> Applied:
             ["x = torch.zeros(4, 4).fill_(2.0)"],
         ),
         ("if True:\n    inputs = Variable(inputs)", ["pass"]),
+        (  # sums, sizes of parts and rows that are set hold no tensor object
+            "noise = torch.zeros(inputs.size())\nfor n in range(noise.size()[0]):\n"
+            "    noise[n, :] = torch.zeros(noise[0, :].size()).fill_(0.5)\n"
+            "noisy = inputs + noise\nnoise = Variable(noise.cpu())\n"
+            "inputs, noisy = Variable(inputs.cpu()), Variable(noisy.cpu())\n"
+            "noisy.unsqueeze_(0)\ninputs = noisy[0] - noise",
+            ["noise = noise.cpu()", "inputs, noisy = inputs.cpu(), noisy.cpu()"],
+        ),
     ],
 )
 def test_a_variable_of_a_batch_is_the_batch(body: str, lines: list[str]) -> None:
@@ -92,6 +100,14 @@ def test_asking_for_gradients_makes_a_leaf_of_its_own() -> None:
     body = "x = Variable(inputs, requires_grad=True)\nmodel(x).sum().backward()\ninputs = inputs + x.grad\nassert not inputs.requires_grad"
     done = both(script(body))
     assert "x = inputs.detach().requires_grad_()" in done.text
+
+
+def test_what_a_parameter_asks_stays_for_others_who_call() -> None:
+    helper = "def to_var(x, grad=False):\n    return Variable(x.cpu(), requires_grad=grad)\n\n\nlosses = []"
+    text = script("inputs = to_var(inputs)").replace("losses = []", helper)
+    done = both(text)
+    assert "return x.cpu().detach().requires_grad_(grad)" in done.text
+    done = run(done.text + "assert to_var(inputs, True).requires_grad\n")
 
 
 def test_a_new_tensor_is_asked_itself() -> None:
@@ -153,6 +169,7 @@ def test_what_nothing_else_holds_needs_no_second_object(body: str, line: str) ->
     "body",
     [
         "kept = inputs\ninputs = Variable(inputs.cpu())\nkept.unsqueeze_(0)",
+        "kept = inputs[:]\nkept, inputs = inputs, Variable(inputs.cpu())\nkept.unsqueeze_(0)",
         "pair = [inputs, targets]\ninputs = Variable(inputs.cpu())\npair[0].unsqueeze_(0)",
         "y = Variable(inputs.cpu())\nassert y.unsqueeze_(0).dim() > inputs.dim()",
     ],

@@ -395,3 +395,25 @@ def test_what_goes_with_a_fix_goes_with_it(tmp_path: Path) -> None:
 def test_data_that_fit_on_the_device_are_worth_a_class(tmp_path: Path) -> None:
     result = rewritten(tmp_path, DIGITS, Config())
     assert "gpu-data" in result.plan.applied and not {"pin-memory"} & result.plan.applied
+
+
+LOOK = """
+out = model(torch.zeros(1, 64, device=device))
+print(out.shape)
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "worth"),
+    [
+        (LOOK, False),
+        ("model.eval()" + LOOK, True),  # a test of the model: may be all of the test data
+        ("for _ in range(3):" + LOOK.replace("\n", "\n    "), True),
+    ],
+)
+def test_one_pass_that_is_looked_at_is_not_worth_a_block(
+    tmp_path: Path, more: str, worth: bool
+) -> None:
+    result = rewritten(tmp_path, ROWS + more)
+    assert ("no-grad-eval" in result.plan.applied) == worth
+    assert ("no-grad-eval" in small(result)) != worth

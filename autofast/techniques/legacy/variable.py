@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from autofast.edit.edits import DropKeyword, Edit, Keyword, Remove, Replace, Rewrite
 from autofast.edit.ignores import is_spared
 from autofast.facts.tensor_identity import VARIABLE, Plainness
+from autofast.flow.scopes import is_parameter
 from autofast.model.names import FUNCTIONAL_LOSSES, is_loss
 from autofast.model.script import Script
-from autofast.model.source import Source, parent_of, source_of, statement_of
+from autofast.model.source import Source, function_of, parent_of, source_of, statement_of
 from autofast.model.values import Ref, const
 from autofast.rule import Finding
 from autofast.write.spelling import torch_name
@@ -179,7 +180,7 @@ def _edits(
     script: Script, call: ast.Call, data: ast.expr, asks: ast.expr | None, plain: Plainness
 ) -> tuple[Edit, ...]:
     """``x`` where nothing tells it from ``Variable(x)``, else ``x.detach()``, which is what a Variable of a tensor is."""
-    wanted = False if asks is None else const(script.values(asks))
+    wanted = False if asks is None else _decided(script, asks)
     if wanted is False and plain.same(data):
         statement = statement_of(call)
         if isinstance(statement, ast.Assign) and _says_nothing(script, statement, plain):
@@ -193,6 +194,13 @@ def _edits(
         return (Rewrite(call, f"{kept}.requires_grad_()", {"data": data}),)
     assert asks is not None
     return (Rewrite(call, f"{kept}.requires_grad_({{asks}})", {"data": data, "asks": asks}),)
+
+
+def _decided(script: Script, asks: ast.expr) -> object:
+    """What is asked for; not known of a parameter, which others may give: ``def to_var(x, grad=False)``."""
+    if isinstance(asks, ast.Name) and is_parameter(function_of(asks), asks.id):
+        return None
+    return const(script.values(asks))
 
 
 def _is_detached(call: ast.Call) -> bool:
@@ -231,7 +239,7 @@ def _says_nothing(script: Script, statement: ast.Assign, plain: Plainness) -> bo
             or given[0].id != name.id
         ):
             return False
-        if (given[1] is not None and const(script.values(given[1])) is not False) or not plain.same(
+        if (given[1] is not None and _decided(script, given[1]) is not False) or not plain.same(
             given[0]
         ):
             return False
