@@ -111,6 +111,8 @@ def changes(ev: Evidence) -> Check | None:
 
 def words(ev: Evidence) -> str:
     """What was seen of the original, in a few words for the first sentence of the report."""
+    uneven = ev.uncut
+    ev = ev.uncut or ev
     record = ev.a.record
     training = [p for p in record.passes if p.training and p.complete]
     evaluations = [p for p in record.passes if not p.training and p.complete]
@@ -142,6 +144,8 @@ def words(ev: Evidence) -> str:
         text = f"of the first {text}{'; ' if lacking else ''}{', '.join(lacking)}{' was seen' if lacking else ''}"
     else:
         text = f"{text}, to the end"
+    if uneven is not None:
+        text += f"; it stops by its own numbers, the other after {count(len(ev.b.record.steps), 'step')}"
     missed = unreached(ev)[0] if record.lines and ev.b.record.lines else []
     if missed:
         more = f" and {count(len(missed) - 1, 'further place')}" if len(missed) > 1 else ""

@@ -99,6 +99,7 @@ class Pass:
         items: for each batch the indices of its samples, and for every tensor of more than one dimension three rows of numbers, one for each sample
             (weighted sum, sum of squares, sum); empty for what is no map-style data set, and beyond a number of samples.
         sketches: for the same batches and tensors a random projection of each sample.
+        begun, ended: optimizer steps made before its start and before its end.
     """
 
     loader: int
@@ -111,6 +112,8 @@ class Pass:
     leaves: tuple[tuple[float, ...], ...] = ()
     items: tuple[tuple[tuple[int, ...], tuple[tuple[float, ...], ...]], ...] = ()
     sketches: tuple[tuple[tuple[tuple[float, ...], ...], ...], ...] = ()
+    begun: int = 0
+    ended: int = 0
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,7 @@ def record(raw: Mapping[str, Any]) -> Record:
     iterations = passes(events)
     started = moments.get("script_started", 0.0)
     steps = rows(events, iterations, started, raw.get("walls") or [])
+    ends = [step.end for step in steps]
     sums, leaves = raw.get("checksums", {}), raw.get("leaves", {})
     items = raw.get("items", {})
     return Record(
@@ -109,6 +110,8 @@ def record(raw: Mapping[str, Any]) -> Record:
                     tuple(tuple(map(tuple, one)) for one in shown)
                     for _, _, shown in items.get(str(number), ())
                 ),
+                bisect.bisect_left(ends, one.start),
+                bisect.bisect_left(ends, one.end),
             )
             for number, one in iterations.items()
         ),
