@@ -195,6 +195,8 @@ def samples(ev: Evidence) -> Check | None:
         ("evaluation_samples", "samples for evaluation"),
     ):
         one, two = summed(a, kind), summed(b, kind)
+        if kind == "samples" and bool(sum(one)) != bool(sum(two)):
+            return _without_loader(ev, name)
         if any(summed(o, kind) != one for o in ev.originals[1:] if o.records):
             return Check(name, None, f"the {words} vary between two runs of the original")
         place = _first(one, two)
@@ -209,6 +211,25 @@ def samples(ev: Evidence) -> Check | None:
     if not total:
         return None
     return Check(name, True, f"{total:.0f} samples for training, equal at every step")
+
+
+def _without_loader(ev: Evidence, name: str) -> Check:
+    """One of the two takes its samples from memory, not from a DataLoader: what the models are given in each step tells how many."""
+    counts = []
+    for run in (ev.a, ev.b):
+        found = Counter[int]()
+        for call in run.record.calls:
+            found[call.step] += call.samples
+        counts.append([found[i] for i in range(course.made(run))])
+    text = "from a DataLoader in one of the two, from memory in the other"
+    if not all(map(any, counts)):
+        text += "; what the models are given was not seen"
+        return Check(name, None, text, verdict=Sameness.UNCLEAR)
+    place = _first(*counts)
+    if place is None:
+        return Check(name, True, f"{sum(counts[1])} for training, {text}, equal at every step")
+    words = f"the models are given {counts[1][place]} samples in step {place + 1}, {counts[0][place]} in the original"
+    return Check(name, None, f"{words}, {text}", verdict=Sameness.UNCLEAR)
 
 
 def _same_lr(x: tuple[float, ...], y: tuple[float, ...]) -> bool:

@@ -209,7 +209,8 @@ class Record:
             words, by name. precision: what was computed in ("autocast cpu bfloat16", "forward float32", "gradient float32", "TF32
             matmul"). lines: by file, relative to the script's folder. written: texts that were opened for writing in the working
             folder. dropouts: modules of dropout that were called in training mode, by name; masked: the smallest size
-            of each dimension that they were given. scalars: what TensorBoard was given: name, step
+            of each dimension that they were given. masks: sizes of the masks of dropout, of modules and functions, that were drawn with
+            gradients in the first steps (None: not recorded); idle_masks: how many were drawn without. scalars: what TensorBoard was given: name, step
             (None: none was given), value. All of these only with ``Detail.state``.
     """
 
@@ -249,6 +250,8 @@ class Record:
     dropouts: tuple[str, ...] = ()
     masked: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     scalars: tuple[tuple[str, int | None, float], ...] = ()
+    masks: tuple[int, ...] | None = None
+    idle_masks: int = 0
 
 
 @dataclass(frozen=True)

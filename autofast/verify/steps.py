@@ -147,6 +147,8 @@ def record(raw: Mapping[str, Any]) -> Record:
         written=tuple(raw.get("written", ())),
         dropouts=tuple(raw.get("dropouts", ())),
         masked={name: tuple(shape) for name, shape in raw.get("masked", {}).items()},
+        masks=tuple(raw["masks"]) if "masks" in raw else None,
+        idle_masks=raw.get("idle_masks", 0),
         scalars=tuple((name, step, value) for name, step, value in raw.get("scalars", ())),
     )
 

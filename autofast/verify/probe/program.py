@@ -112,12 +112,15 @@ def torch_arrived(
 
         steps.watch = Watch()
     if steps is not None and wanted.state:
-        from . import inputs, precision
+        from . import inputs, masks, precision
 
         kinds = attempt("precision", precision.Precision)
         if kinds is not None:
             steps.kinds = kinds.gradients
             writer.parts.append(lambda: {"precision": kinds.found()})
+        drawn = attempt("masks of dropout", lambda: masks.Masks(probe))
+        if drawn is not None:
+            writer.parts.append(lambda: {"masks": drawn.sizes, "idle_masks": drawn.idle})
         steps.random = surroundings.random_digest
         given = inputs.Inputs(probe)
         writer.parts.append(
