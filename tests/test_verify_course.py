@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from autofast.verify import course, invariants, parity, parity_inputs
 from autofast.verify.evidence import Evidence, gather
 from autofast.verify.record import FULL, Call, Pass, Record, Run, Saved, Step
 from autofast.verify.result import Check, Sameness
+from autofast.verify.series import Series, Wanted
 from autofast.verify.shared import shared
 from tests import probing
 from tests.verify_runs import record, run
@@ -128,6 +130,39 @@ def test_more_seeds_where_one_run_is_the_same_to_the_bit() -> None:
     assert not parity.wanted("unknown", runs)
     judged = parity.judge("unknown", runs)
     assert judged.verdict is Sameness.BROKEN and "(seed 1)" in judged.summary
+
+
+# ------------------------------------------------------------------------------------------------ passes that are cut
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_passes_are_cut_to_a_number_of_samples(tmp_path: Path, workers: str) -> None:
+    pytest.importorskip("torch")
+    more = ("--workers", workers, "--persistent", "--context", "fork") if workers != "0" else ()
+    made = probing.run(tmp_path, "train.py", "--epochs", "3", *more, samples=20).record
+    passes = [(one.training, one.batches, one.samples, one.complete) for one in made.passes]
+    assert passes == [(True, 2, 20, True), (False, 3, 20, True)] * 3
+    assert [(one.begun, one.ended) for one in made.passes][:3] == [(0, 2), (2, 2), (2, 4)]
+
+
+def timed(steps: int, *passes: Pass) -> Run:
+    made = trained("original", steps)
+    return replace(made, records=(replace(made.record, passes=passes, ending="steps"),))
+
+
+@pytest.mark.parametrize(
+    ("run_", "steps", "samples"),
+    [
+        (timed(60, Pass(0, True, 60, 960, False)), 60, 320),
+        (timed(60, Pass(0, True, 60, 960, False)), 0, 0),  # to the script's own end
+        (timed(60, *[Pass(0, True, 20, 320, True)] * 3), 60, 0),
+        (timed(60), 60, 0),  # no loader
+        (timed(12, Pass(0, True, 8, 32, False), Pass(1, False, 9, 9, True)), 12, 16),
+    ],
+)
+def test_how_far_passes_are_cut(run_: Run, steps: int, samples: int) -> None:
+    series: Any = SimpleNamespace(wanted=Wanted("exact"), steps=steps, pilot=run_)
+    assert Series._shortened(series) == samples
+    series.wanted = Wanted("exact", steps=steps)
+    assert Series._shortened(series) == 0
 
 
 # ----------------------------------------------------------------------------------------------- masks of dropout

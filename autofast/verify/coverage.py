@@ -119,6 +119,7 @@ def words(ev: Evidence) -> str:
     rates = [s.lr for s in record.steps]
     changed = sum(x != y for x, y in zip(rates, rates[1:], strict=False))
     parts = [count(len(record.steps), "step")]
+    cut = f" cut to {count(ev.a.samples, 'sample')}" if ev.a.samples else ""
     for number, one, many in (
         (len(training), "pass", "passes"),
         (len(evaluations), "evaluation", "evaluations"),
@@ -126,7 +127,7 @@ def words(ev: Evidence) -> str:
         (changed, "change of the learning rate", "changes of the learning rate"),
     ):
         if number:
-            parts.append(f"{number} {one if number == 1 else many}")
+            parts.append(f"{number} {one if number == 1 else many}{cut if one == 'pass' else ''}")
     text = ", ".join(parts)
     if truncated(ev):
         lacking = [
@@ -143,7 +144,7 @@ def words(ev: Evidence) -> str:
         ]
         text = f"of the first {text}{'; ' if lacking else ''}{', '.join(lacking)}{' was seen' if lacking else ''}"
     else:
-        text = f"{text}, to the end"
+        text = f"{text}, to the end{' of the script with passes that are cut' if cut else ''}"
     if uneven is not None:
         text += f"; it stops by its own numbers, the other after {count(len(ev.b.record.steps), 'step')}"
     missed = unreached(ev)[0] if record.lines and ev.b.record.lines else []

@@ -251,7 +251,11 @@ def _masks(ev: Evidence) -> str | bool | None:
         other = "none is" if b.idle_masks else "some are"
         return f"{words} drawn without gradients, as in an evaluation; in the original {other}"
     one, two = sum(a.masks), sum(b.masks)
-    if 2 * two <= one:
+    if two and not one:
+        return (
+            f"masks of dropout have {two} entries in the first steps; in the original none is drawn"
+        )
+    if one and 2 * two <= one:
         return f"the masks of dropout have {two} entries in the first steps, {one} in the original: lost, or shared by samples or steps"
     if len(a.masks) == len(b.masks):
         both = zip(sorted(a.masks), sorted(b.masks), strict=True)

@@ -282,6 +282,7 @@ class Run:
     """One run of one arm: what each of its processes recorded, and what was seen from outside.
 
     Attributes:
+        samples: to which passes over DataLoaders were shortened; 0: they were not.
         arm: "original", "rewritten", or the name of a subset of rules.
         seed: seeds set from outside, and shift added to the seeds that the script sets itself (0: none).
         records: by rank; empty when the script died before its first line.
@@ -304,6 +305,7 @@ class Run:
     files: Mapping[str, str] = field(default_factory=dict)
     script: tuple[str, str] = ("", "")
     changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    samples: int = 0
 
     @property
     def record(self) -> Record:

@@ -25,7 +25,7 @@ MOST_ITEMS = 100_000  # numbers of single items that are kept
 PROJECTIONS = 12  # of an item, from which its distance to itself in another batch is estimated
 LONGEST = 1 << 17  # values of an item that are projected
 MOST_LEAVES = 16  # of a batch's structure whose checksums are kept one by one
-PASS, SIZES = "_autofast_pass", "_autofast_sizes"
+PASS, SIZES, GIVEN = "_autofast_pass", "_autofast_sizes", "_autofast_given"
 
 
 def first_size(batch: Any, depth: int = 0) -> int:
@@ -133,6 +133,8 @@ class Loaders:
         self.wrap_iter(dataloader.DataLoader)
         self.wrap_next(base)
         self.wrap_index(base)
+        if probe.settings.samples:
+            self.shorten(probe.settings.samples)
 
     def wrap_iter(self, cls: Any) -> None:
         original, probe = cls.__iter__, self.probe
@@ -243,11 +245,38 @@ class Loaders:
 
     def wrap_index(self, base: Any) -> None:
         original, mapped = base._next_index, dataloader._DatasetKind.Map
+        most = self.probe.settings.samples
 
         def next_index(iterator: Any) -> Any:
             index = original(iterator)
+            if most:
+                index = self.part(iterator, index, most)
             known = isinstance(index, (list, tuple)) and iterator._dataset_kind == mapped
             iterator.__dict__.setdefault(SIZES, deque()).append(list(index) if known else None)
             return index
 
         base._next_index = opaque(next_index)
+
+    def part(self, iterator: Any, index: Any, most: int) -> Any:
+        """What is left of ``most`` samples of this pass; its end where nothing is."""
+        sampler, given = iterator.__dict__.get(GIVEN, (None, 0))
+        if sampler is not iterator._sampler_iter:  # persistent workers: another pass
+            given = 0
+        if given >= most:
+            raise StopIteration
+        if isinstance(index, (list, tuple)):
+            index = index[: most - given]
+        size = len(index) if isinstance(index, (list, tuple)) else 1
+        iterator.__dict__[GIVEN] = (iterator._sampler_iter, given + size)
+        return index
+
+    def shorten(self, most: int) -> None:
+        """Loaders say how long their passes are now: what is averaged or planned by that goes on."""
+        original = dataloader.DataLoader.__len__
+
+        def length_of(loader: Any) -> int:
+            whole = original(loader)
+            size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1
+            return min(whole, -(-most // size)) if isinstance(size, int) else whole
+
+        dataloader.DataLoader.__len__ = length_of  # type: ignore[method-assign]
