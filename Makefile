@@ -2,6 +2,7 @@
 #   make demo   rewrite a training script, show the diff, run both for a few steps
 #   make test   all tests; AUTOFAST_TESTS=all tries every fixture in every way, PARITY_SEEDS=30 more seeds
 #   make lint   ruff and mypy
+#   make docs   the documentation as a site, in site/
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -12,7 +13,7 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print(max(2, min(8, os.cpu_count() or 2
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint venv clean
+.PHONY: demo test lint docs venv clean
 
 demo: $(READY)
 	@$(BIN)/python benchmarks/demo.py
@@ -23,6 +24,9 @@ test: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 venv: $(READY)
 
@@ -39,4 +43,4 @@ $(READY): pyproject.toml Makefile
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) build dist site *.egg-info

@@ -9,7 +9,6 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from autofast.edit.edits import Edit
-from autofast.model.source import line_of, source_of
 
 if TYPE_CHECKING:
     from autofast.model.script import Script
@@ -119,11 +118,6 @@ class Finding:
 
 class Refusal(Exception):
     """A place stays as it is. ``str()`` says why, in words for the user."""
-
-
-def at(node: ast.AST) -> str:
-    """A place in words."""
-    return f"line {line_of(node)} of {source_of(node).rel}"
 
 
 Find = Callable[["Script", Options], Iterator[Finding]]

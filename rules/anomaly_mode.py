@@ -10,7 +10,7 @@ from autofast.facts.cost import gains
 from autofast.facts.switches import whole_statement, with_every_step
 from autofast.model.events import Site, TryFrame
 from autofast.model.script import Script
-from autofast.model.source import ancestors, line_of, parent_of, source_of
+from autofast.model.source import ancestors, at, line_of, parent_of, source_of
 from autofast.model.values import Ref, const
 from autofast.rule import Effect, Finding, Options, rule
 
@@ -109,7 +109,7 @@ def _caught(script: Script) -> str:
                         and isinstance(frame.node, ast.Try)
                         and _catches(frame.node)
                     ):
-                        return f"the error it raises at a NaN may be what line {line_of(frame.node)} catches"
+                        return f"the error it raises at a NaN may be what {at(frame.node)} catches"
     return ""
 
 
@@ -139,11 +139,11 @@ def _launches(script: Script) -> Iterator[Finding]:
     message = "makes the host wait for every kernel"
     for stmt in _settings(script):
         if script.deterministic:
-            where = line_of(script.deterministic[0])
+            where = at(script.deterministic[0])
             yield Finding(
                 stmt,
                 message,
-                refusal=f"determinism is asked for on line {where}, and for RNNs this was once part of it",
+                refusal=f"determinism is asked for on {where}, and for RNNs this was once part of it",
             )
         elif clocks := script.calls(*CLOCKS):
             place = f"{source_of(clocks[0].node).rel}:{line_of(clocks[0].node)}"

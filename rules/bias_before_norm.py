@@ -10,7 +10,7 @@ from autofast.facts.normalised import in_other_ways, normalised, reads_bias
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame
 from autofast.model.script import Script
-from autofast.model.source import line_of
+from autofast.model.source import at
 from autofast.model.values import Ext
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.write.arguments import room
@@ -49,11 +49,11 @@ def _against(script: Script, layers: list[Ext]) -> str:
         for site in script.log.of(name):
             sure = any(not any(isinstance(f, BranchFrame) for f in o.stack) for o in site)
             if sure and not _of_this_run(script, site.node):
-                return f"line {line_of(site.node)} loads weights, which may have been saved with biases"
+                return f"{at(site.node)} loads weights, which may have been saved with biases"
     if why := in_other_ways(script):
         return why
-    if line := reads_bias(script, layers):
-        return f"line {line} uses biases, and does not ask whether there are any"
+    if place := reads_bias(script, layers):
+        return f"{place} uses biases, and does not ask whether there are any"
     return ""
 
 

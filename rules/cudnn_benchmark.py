@@ -11,9 +11,9 @@ from autofast.facts.input_shapes import CONVOLUTIONS, FLAG, varying
 from autofast.facts.parts import not_known, trained_models
 from autofast.model.events import BranchFrame, Site, Stack, inside
 from autofast.model.script import Script
-from autofast.model.source import block_of, parent_of, source_of, statement_of
+from autofast.model.source import at, block_of, parent_of, source_of, statement_of
 from autofast.model.values import Const
-from autofast.rule import Effect, Finding, Options, at, rule
+from autofast.rule import Effect, Finding, Options, rule
 from autofast.write.placement import setup_place
 from autofast.write.spelling import torch_in, uses_gpu
 
@@ -40,11 +40,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     torch, imports = torch_in(source_of(place))
     value = _value(script, place, torch)
     if value is None:
-        line = getattr(script.deterministic[0], "lineno", 0)
         yield Finding(
             place,
             message,
-            refusal=f"determinism is asked for on line {line}: measured choices differ from run to run",
+            refusal=f"determinism is asked for on {at(script.deterministic[0])}: measured choices differ from run to run",
         )
     elif "lightning" in script.frameworks or "hf-trainer" in script.frameworks:
         yield Finding(place, message, refusal="the Trainer sets this: see trainer-args")

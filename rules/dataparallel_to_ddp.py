@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from autofast.edit.edits import Edit, Keyword, Wrap
 from autofast.facts.several_processes import Replaced
 from autofast.model.script import Script
-from autofast.rule import Effect, Finding, Options, Refusal, at, rule
+from autofast.model.source import at
+from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.accumulation.exchange import quiet
 from autofast.techniques.ddp.names import Ranks
 from autofast.techniques.ddp.planned import edits_for

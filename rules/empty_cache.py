@@ -11,7 +11,7 @@ from autofast.facts.switches import in_every_epoch, in_every_iteration, whole_st
 from autofast.flow.slices import is_unused
 from autofast.model.events import Site, inside
 from autofast.model.script import Script
-from autofast.model.source import block_of, line_of, statement_of
+from autofast.model.source import at, block_of, statement_of
 from autofast.model.values import Const, const
 from autofast.rule import Effect, Finding, Options, Question, rule
 
@@ -119,20 +119,20 @@ def _needed(script: Script, site: Site) -> str:
         if found is None or (isinstance(clock.node, ast.Call) and is_unused(script, clock.node)):
             continue
         if any(inside(o.stack, found[0]) for o in clock):
-            return f"the time is taken in the same loop (line {line_of(clock.node)}): without waiting it would be that of launching only"
+            return f"the time is taken in the same loop ({at(clock.node)}): without waiting it would be that of launching only"
     for other in script.calls(*OWN_ORDER):
-        return f"line {line_of(other.node)} works with streams of its own, which this may keep in order"
+        return f"{at(other.node)} works with streams of its own, which this may keep in order"
     for transfer in script.transfers:
         if (
             "cpu" in transfer.kinds
             and transfer.kinds <= {"cpu"}
             and "non_blocking" in transfer.args.named
         ):
-            return f"line {transfer.node.lineno} copies to the host without waiting: the values are read after this"
+            return f"{at(transfer.node)} copies to the host without waiting: the values are read after this"
     for other in script.log.of(
         ".isend", ".irecv", "torch.distributed.isend", "torch.distributed.irecv"
     ):
-        return f"line {line_of(other.node)} communicates in the background"
+        return f"{at(other.node)} communicates in the background"
     for _, other in script.log.each():
         if any(
             o.args is not None
@@ -140,7 +140,7 @@ def _needed(script: Script, site: Site) -> str:
             and const(o.args.named["async_op"].values) is not False
             for o in other
         ):
-            return f"line {line_of(other.node)} communicates in the background"
+            return f"{at(other.node)} communicates in the background"
     return ""
 
 

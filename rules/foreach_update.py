@@ -15,7 +15,7 @@ from autofast.facts.parameter_loops import (
     parameter_loops,
 )
 from autofast.model.script import Script
-from autofast.model.source import line_of, parent_of, source_of
+from autofast.model.source import at, parent_of, source_of
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.optimizer.foreach import Op, is_symmetric, operations
@@ -101,9 +101,7 @@ def _clipping(script: Script, loop: ParameterLoop, clamp: Op) -> tuple[str, dict
 def _update(script: Script, loop: ParameterLoop, done: list[Op]) -> tuple[str, dict[str, ast.expr]]:
     """The statements in the place of the loop, and the expressions that they quote."""
     for site in script.calls(*SHARDED):
-        raise Refusal(
-            f"line {line_of(site.node)} keeps parameters in parts, in processes of their own"
-        )
+        raise Refusal(f"{at(site.node)} keeps parameters in parts, in processes of their own")
     calls = list(loop.lists.values())
     if not any(has_parameters(script, call) for call in calls):
         raise Refusal("nothing shows that there is a parameter, and a list must not be empty")
@@ -113,25 +111,25 @@ def _update(script: Script, loop: ParameterLoop, done: list[Op]) -> tuple[str, d
     if any(op.name == "lerp_" and not op.exact for op in done):
         if script.unread:
             raise Refusal(f"the models may be cast to another dtype where {script.unread}")
-        if line := _cast(script, loop):
-            raise Refusal(f"line {line} casts a model, and both must have the same dtype here")
-    if any(op.new for op in done) and (line := _kept(script)):
-        raise Refusal(f"the loop gives parameters new memory, and line {line} may keep the old one")
+        if place := _cast(script, loop):
+            raise Refusal(f"{place} casts a model, and both must have the same dtype here")
+    if any(op.new for op in done) and (place := _kept(script)):
+        raise Refusal(f"the loop gives parameters new memory, and {place} may keep the old one")
     return Writer(script, loop, done).text()
 
 
-def _cast(script: Script, loop: ParameterLoop) -> int:
+def _cast(script: Script, loop: ParameterLoop) -> str:
     """The line that changes the dtype of one of the models."""
     mine = {id(t) for call in loop.lists.values() for t in modules(script, call)}
     for site in script.log.of("move_model", ".half", ".bfloat16", ".double", ".float"):
         for o in site:
             cast = site.kind != "move_model" or o.data.get("dtype")
             if cast and o.this is not None and any(id(t) in mine for t in unwrapped(o.this)):
-                return line_of(site.node)
-    return 0
+                return at(site.node)
+    return ""
 
 
-def _kept(script: Script) -> int:
+def _kept(script: Script) -> str:
     """The line after which something else may hold the memory of parameters: a ``state_dict()`` that is not used up at once, ``p.data = q.data``."""
     for site in script.methods("state_dict"):
         outer = parent_of(site.node)
@@ -139,9 +137,9 @@ def _kept(script: Script) -> int:
             outer = parent_of(outer)
         user = outer.func if isinstance(outer, ast.Call) else None
         if not isinstance(user, ast.Attribute) or user.attr not in TAKES:
-            return line_of(site.node)
+            return at(site.node)
     for site in script.log.of("tensor_write"):
         stmt = parent_of(site.node)
         if isinstance(stmt, ast.Assign) and isinstance(stmt.value, (ast.Name, ast.Attribute)):
-            return line_of(site.node)
-    return 0
+            return at(site.node)
+    return ""

@@ -8,6 +8,7 @@ from autofast.facts.cost import gains
 from autofast.facts.loaders import again, counts, given
 from autofast.facts.settings import beside
 from autofast.model.script import Loader, Script
+from autofast.model.source import at
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.persistent import (
     NAME,
@@ -71,7 +72,7 @@ def _beside(script: Script, homes: Iterable[tuple[Home, list[Loader]]]) -> Itera
         others = [call for call in home.calls if all(call is not x.node for x in members)]
         others = [call for call in others if not may_keep(script, call, home, members)]
         if others:
-            why = f"the dict also feeds the loader of line {others[0].lineno}, which is not to keep its workers"
+            why = f"the dict also feeds the loader of {at(others[0])}, which is not to keep its workers"
             yield Finding(home.node, MESSAGE, refusal=why)
         elif home.expr is not None:
             yield Finding(home.node, MESSAGE, edits=(home.set(NAME, positive(home.expr)),))

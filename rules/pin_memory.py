@@ -10,6 +10,7 @@ from autofast.facts.loaders import DEVICE_DEFAULTS, counts, given, is_spelled_ou
 from autofast.facts.settings import place, setting
 from autofast.facts.workers.legality import on_device
 from autofast.model.script import Loader, Script
+from autofast.model.source import at
 from autofast.model.values import Tensor
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.resident import left
@@ -66,7 +67,7 @@ def against(script: Script, loader: Loader) -> str:
     if is_spelled_out(given(loader, "pin_memory"), False):
         return "pin_memory=False is written out"
     if sites := script.calls(*DEVICE_DEFAULTS):
-        return f"line {sites[0].node.lineno} puts new tensors on another device: batches that are on it cannot be pinned"  # type: ignore[attr-defined]
+        return f"{at(sites[0].node)} puts new tensors on another device: batches that are on it cannot be pinned"
     for dataset in loader.datasets:
         if dataset.on_device:
             return f"items of {dataset.name} are on the device already ({dataset.on_device}): they cannot be pinned"

@@ -12,8 +12,8 @@ from autofast.facts.updates.rates import by_hand, check_rates, counted_wrong, lo
 from autofast.flow.positions import block, index
 from autofast.model.events import LoopFrame
 from autofast.model.script import Scheduler, Script, Tick
-from autofast.model.source import ancestors, function_of, source_of, statement_of
-from autofast.rule import Effect, Finding, Options, Refusal, at, rule
+from autofast.model.source import ancestors, at, function_of, source_of, statement_of
+from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.accumulation.accumulated import planned
 from autofast.techniques.accumulation.window import Window
 from autofast.techniques.schedule.lengths import Conversion, changed, check, every_part

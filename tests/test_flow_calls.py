@@ -249,7 +249,7 @@ def test_calls_of_what_is_not_known(tmp_path: Path):
     script = read(tmp_path, code)
     graph = script.analysis(CallGraph)
     assert graph.complete(function(script, "walk")) == ""
-    assert graph.complete(function(script, "run")) == "line 10 may call run()"
+    assert graph.complete(function(script, "run")) == "line 10 of train.py may call run()"
 
 
 def test_results(tmp_path: Path):

@@ -83,9 +83,7 @@ def test_a_dataset_without_a_name_gets_one() -> None:
     found = checked(
         "x = torch.randn(30, 4)\nloader = DataLoader(TensorDataset(x), batch_size=8, shuffle=True)"
     )
-    assert (
-        "    dataset = TensorDataset(x.contiguous())\n" in found.text
-    )  # `x` is another thing in the loop
+    assert "    dataset = TensorDataset(x)\n" in found.text
     assert (
         "sampler=BatchSampler(RandomSampler(dataset), batch_size=8, drop_last=False)" in found.text
     )
@@ -115,6 +113,25 @@ def test_permuted_tensors_give_contiguous_batches_as_before(made: str) -> None:
 
 def test_tensors_in_order_need_no_copy() -> None:
     assert "contiguous" not in checked(f"{TENSORS}\nloader = DataLoader(data, batch_size=8)").text
+
+
+@pytest.mark.parametrize(
+    ("made", "copied"),
+    [
+        ("torch.sin(x[:, 0]) + 0.5 * x[:, 1] * x[:, 2]", False),
+        ("torch.where(x > 0, x, 0.1 * torch.exp(x))", False),
+        ("x.clamp(0, 1).log1p()", False),
+        ("torch.sin(x.t()).t().sum(1).expand(30)", True),
+        ("torch.exp(torch.randn(4, 30).t())", True),
+        ("torch.maximum(x, torch.randn(4, 30).t())", True),
+    ],
+)
+def test_pointwise_functions_keep_the_order(made: str, copied: bool) -> None:
+    found = checked(
+        f"x = torch.randn(30, 4)\ny = {made}\ndata = TensorDataset(x, y)"
+        "\nloader = DataLoader(data, batch_size=8)"
+    )
+    assert ("TensorDataset(x, y)" in found.text) is not copied
 
 
 PROJECT = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -264,3 +265,25 @@ def test_an_interpreter_without_torch_is_one_line(tmp_path: Path):
     empty.chmod(0o755)
     with pytest.raises(BadInput, match="cannot import torch .*--python"):
         runs.ask(str(empty))
+
+
+def test_a_notebook_runs_as_the_script_of_its_cells(tmp_path: Path) -> None:
+    cells = [["%matplotlib inline\n", "x = 1"], ["x += 1\n", "x"]]
+    book = tmp_path / "train.ipynb"
+    code = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
+    text = {
+        "cells": [{**code, "source": c} for c in cells],
+        "metadata": {},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    book.write_text(json.dumps(text, indent=1), encoding="utf-8")
+    program = Program.of("original", book)
+    assert program.path == tmp_path / "train.py"
+    found: dict[str, object] = {}
+    exec(program.overlay[program.path].decode(), found)
+    assert found["x"] == 2
+    (tmp_path / "train.py").touch()  # a script of the user's stays what it is
+    rewritten = Program.of("rewritten", book, {book: book.read_bytes().replace(b"x = 1", b"x = 5")})
+    assert rewritten.path == tmp_path / "train_notebook.py" and book not in rewritten.overlay
+    assert b"x = 5" in rewritten.overlay[rewritten.path]

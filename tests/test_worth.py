@@ -202,6 +202,21 @@ def test_a_network_bound_by_launches_is_not_made_to_compute_faster(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
+    ("layers", "worth"),
+    [
+        ("nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 1)", False),  # the casts take longer
+        ("nn.Linear(64, 8192), nn.ReLU(), nn.Linear(8192, 1024), nn.Linear(1024, 1)", True),
+    ],
+)
+def test_on_a_cpu_16_bits_have_to_outweigh_their_casts(
+    tmp_path: Path, layers: str, worth: bool
+) -> None:
+    text = ROWS.replace("nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 1)", layers)
+    result = rewritten(tmp_path, text, Config(target="cpu"))
+    assert ("autocast" in "".join(result.texts.values())) is worth
+
+
+@pytest.mark.parametrize(
     "config",
     [Config(exhaustive=True), Config(min_gain=0), Config(select=("autocast", "grad-scaler"))],
 )
@@ -261,7 +276,7 @@ def test_a_read_beside_one_that_stays_is_left() -> None:
     done = apply("loss-item-sync", text, min_gain=0.01)
     assert not done.fixes
     assert [f.gain.reason for f in done.findings if f.gain] == [
-        "line 20 waits for the device in the same step, and stays"
+        "line 20 of train.py waits for the device in the same step, and stays"
     ]
     seldom = ROWS.replace(
         "total += loss.item()",

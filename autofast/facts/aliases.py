@@ -15,7 +15,14 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import variables_of
 from autofast.model.events import CallFrame, LoopFrame, Occurrence
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of
+from autofast.model.source import (
+    ancestors,
+    at,
+    function_of,
+    parent_of,
+    source_of,
+    statement_of,
+)
 from autofast.model.values import (
     Const,
     Dict,
@@ -75,28 +82,28 @@ def learned(script: Script, expr: ast.expr) -> str:
                         isinstance(t, Ref) and t.name.endswith(".Parameter")
                         for t in script.values(func)
                     ):
-                        return f"may need a gradient (line {node.lineno})"
+                        return f"may need a gradient ({at(node)})"
                 case ast.Attribute(value=target, attr="requires_grad_") if may_be(
                     script, script.values(target), expr
                 ):
-                    return f"may need a gradient (line {node.lineno})"
+                    return f"may need a gradient ({at(node)})"
                 case ast.Attribute(value=target, attr="requires_grad", ctx=ast.Store()) if may_be(
                     script, script.values(target), expr
                 ):
-                    return f"may need a gradient (line {node.lineno})"
+                    return f"may need a gradient ({at(node)})"
                 case ast.Call(func=func, args=[data, *_]) if any(
                     _is_parameter(t) for t in script.values(func)
                 ):
                     if not script.analysis(Memory).is_fresh(data) and may_be(
                         script, script.values(data), expr
                     ):
-                        return f"may be a parameter (line {node.lineno})"
+                        return f"may be a parameter ({at(node)})"
                 case ast.Attribute(value=target, attr=attr) if (
                     is_view(attr) and attr not in ("to", "detach") and _is_data(script, target)
                 ):
-                    return f"may be a view of a parameter (line {node.lineno})"
+                    return f"may be a view of a parameter ({at(node)})"
                 case ast.Subscript(value=target, ctx=ast.Load()) if _is_data(script, target):
-                    return f"may be a view of a parameter (line {node.lineno})"
+                    return f"may be a view of a parameter ({at(node)})"
     return ""
 
 
@@ -113,7 +120,7 @@ def written_after(script: Script, expr: ast.expr, made: Sequence[Occurrence]) ->
     )
     for node, target in _writes(script, shared):
         if may_be(script, target, expr, arrays=shared) and not _is_before(script, node, expr, made):
-            return f"line {getattr(node, 'lineno', 0)} of {source_of(node).rel} may write to it"
+            return f"{at(node)} may write to it"
     return ""
 
 

@@ -6,8 +6,8 @@ import ast
 
 from autofast.flow.memory import Memory
 from autofast.model.script import Script, Transfer
+from autofast.model.source import at
 from autofast.model.values import Tensor
-from autofast.rule import at
 
 # Of Tensor.to and Tensor.cuda: they leave the values alone.
 PLAIN = frozenset({"device", "non_blocking", "memory_format"})

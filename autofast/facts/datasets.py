@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from autofast.facts.loaders import DEVICE_DEFAULTS, again, given
 from autofast.flow.imports import bindings
 from autofast.flow.memory import FACTORIES
-from autofast.flow.provenance import assigned, only_value
+from autofast.flow.program import Flow
+from autofast.flow.provenance import assigned
 from autofast.model.events import Occurrence, Site
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import (
     Source,
-    function_of,
+    at,
     is_switched,
     live,
     live_block,
-    parent_of,
     source_of,
 )
 from autofast.model.values import (
@@ -40,7 +40,7 @@ from autofast.model.values import (
     library_name,
     one,
 )
-from autofast.ops import reshapes
+from autofast.ops import is_pointwise, reshapes
 
 # `data` is a tensor (n, 28, 28) of bytes, `targets` a tensor.
 GREY = frozenset({"MNIST", "FashionMNIST", "KMNIST"})
@@ -55,21 +55,9 @@ EXACT_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 IN_ORDER = FACTORIES  # new tensors lie in memory row by row
 JOINS = frozenset({"torch.stack", "torch.cat"})
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
-KEEP_ORDER = EXACT_METHODS | {
-    "to",
-    "detach",
-    "sum",
-    "mean",
-    "argmax",
-    "round",
-    "cos",
-    "sin",
-    "exp",
-    "view",
-    "reshape",
-    "flatten",
-}
-KEEP_ORDER |= {"unsqueeze", "squeeze", "repeat"}
+KEEP_ORDER = EXACT_METHODS | frozenset(
+    "to detach sum mean argmax view reshape flatten unsqueeze squeeze repeat".split()
+)  # besides what is pointwise
 
 
 # ------------------------------------------------------------------------------------------------ tensors, indexed
@@ -118,14 +106,14 @@ def _indexing(thing: Inst, getitem: ast.FunctionDef) -> str:
             or name in ("", *params)
             or not _rows(stmt.value, thing, params, known)
         ):
-            return f"line {stmt.lineno} does more than to index tensors"
+            return f"{at(stmt)} does more than to index tensors"
         known[name] = True
     last = body[-1]
     if isinstance(last, ast.Return) and all(
         _rows(part, thing, params, known) for part in _parts_of(last.value)
     ):
         return ""
-    return f"line {last.lineno} does more than to index tensors"
+    return f"{at(last)} does more than to index tensors"
 
 
 def _running(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -185,6 +173,8 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
                 return in_order(script, args[0], depth)
             if name == "torch.tensor" and args and isinstance(args[0], (ast.List, ast.ListComp)):
                 return True  # made from numbers
+            if is_pointwise(name):
+                return bool(args) and all(_keeps_order(script, a, depth) for a in args)
             parts = (
                 args[0].elts
                 if name in JOINS and args and isinstance(args[0], (ast.List, ast.Tuple))
@@ -193,25 +183,28 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
             return name in IN_ORDER or (
                 bool(parts) and all(in_order(script, part, depth) for part in parts)
             )
-        case ast.Call(func=ast.Attribute(value=inner, attr=attr)):
+        case ast.Call(func=ast.Attribute(value=inner, attr=attr), args=args):
+            if is_pointwise(f".{attr}"):
+                return all(_keeps_order(script, a, depth) for a in (inner, *args))
             return attr in KEEP_ORDER and in_order(script, inner, depth)
         case ast.BinOp(left=left, right=right):
-            return all(
-                _is_number(script, side) or in_order(script, side, depth) for side in (left, right)
-            )
+            return all(_keeps_order(script, side, depth) for side in (left, right))
         case ast.Compare(left=left, comparators=[right]):
-            return in_order(script, left, depth) and (
-                _is_number(script, right) or in_order(script, right, depth)
-            )
+            return in_order(script, left, depth) and _keeps_order(script, right, depth)
         case ast.UnaryOp(operand=inner) | ast.Subscript(value=inner):
             return in_order(script, inner, depth)
         case ast.Name():
-            value = only_value(expr) or _first_value(expr)
+            # `x += 1` leaves the strides of x as they are
+            made = [
+                d
+                for d in script.analysis(Flow).definitions(expr).origins(expr)
+                if not d.is_augmented
+            ]
             return (
-                value is not None
+                bool(made)
                 and depth < 8
                 and not _is_laid_out_anew(script)
-                and in_order(script, value, depth + 1)
+                and all(d.value is not None and in_order(script, d.value, depth + 1) for d in made)
             )
         case ast.Attribute(value=owner, attr=attr) if attr not in ("T", "mT", "H", "mH"):
             sites = [
@@ -231,26 +224,9 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
     return False
 
 
-def _first_value(name: ast.Name) -> ast.expr | None:
-    """What a variable is set to, where all other changes of it are in place (``x += 1``)."""
-    scope = function_of(name)
-    stores = [
-        n
-        for n in ast.walk(scope)
-        if isinstance(n, ast.Name) and n.id == name.id and not isinstance(n.ctx, ast.Load)
-    ]
-    plain = [n for n in stores if not isinstance(parent_of(n), ast.AugAssign)]
-    if (
-        len(plain) != 1
-        or any(function_of(n) is not scope for n in stores)
-        or name.id in source_of(name).rebound
-    ):
-        return None
-    return (
-        assigned(plain[0])
-        if any(plain[0] is t for t in getattr(parent_of(plain[0]), "targets", ()))
-        else None
-    )
+def _keeps_order(script: Script, expr: ast.expr, depth: int) -> bool:
+    """An operand that leaves the result of a pointwise operation in order."""
+    return _is_number(script, expr) or in_order(script, expr, depth)
 
 
 def _is_laid_out_anew(script: Script) -> bool:
@@ -378,16 +354,16 @@ def _images(
     if source_of(call).path.suffix == ".ipynb":
         return "workers could not import a class that is defined in a cell"
     if sites := script.calls(*DEVICE_DEFAULTS, "torch.set_default_dtype"):
-        return f"line {getattr(sites[0].node, 'lineno', 0)} changes what new tensors are"
+        return f"{at(sites[0].node)} changes what new tensors are"
     for site in script.log.of("set_attribute"):
         if any(o.this is thing for o in site for thing in things):
-            return f"line {getattr(site.node, 'lineno', 0)} changes the dataset"
+            return f"{at(site.node)} changes the dataset"
     for loader in loaders:
         for argument in ("collate_fn", "batch_sampler"):
             if (value := given(loader, argument)) is not None and const(value.values) is not None:
-                return f"the loader of line {loader.node.lineno} has a {argument} of its own"
+                return f"the loader of {at(loader.node)} has a {argument} of its own"
         if not all(_leads_to(t, things) for t in loader.args.get(0, "dataset")):
-            return f"the loader of line {loader.node.lineno} reads it through something else"
+            return f"the loader of {at(loader.node)} reads it through something else"
     return Images(call, name, composed, loaders)
 
 

@@ -15,7 +15,7 @@ from autofast.flow.scopes import mentions, scope_of
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, parent_of
+from autofast.model.source import ancestors, at, function_of, parent_of
 from autofast.model.values import (
     Bound,
     Cls,
@@ -34,7 +34,7 @@ from autofast.model.values import (
     const,
 )
 from autofast.read.recover.build import unwrapped
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 
 HOOKS = frozenset(
     [
@@ -126,7 +126,7 @@ def against_scaler(script: Script) -> str:
         return f"exec() on {at(sites[0].node)} may run steps that are not seen here"
     for site in script.calls("torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly"):
         if any(o.args is None or const(o.args.get(0, "mode")) is not False for o in site):
-            return f"line {getattr(site.node, 'lineno', 1)} makes gradients that overflow an error, and a scaler finds its scale by overflows"
+            return f"{at(site.node)} makes gradients that overflow an error, and a scaler finds its scale by overflows"
     for node in _nodes(script):
         if isinstance(node, ast.Attribute):
             if node.attr in HOOKS and not _is_own_method(script, node):

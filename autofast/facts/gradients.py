@@ -24,6 +24,7 @@ from autofast.model.events import (
 )
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Backward, Script, Step
+from autofast.model.source import at
 from autofast.model.values import Cls, Dict, Ext, Func, Inst, Ref, Seq, Tensor, Thing, Unknown
 from autofast.read.library.module_parts import MORE
 from autofast.read.recover.build import unwrapped
@@ -109,7 +110,7 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
                     f"{short} runs in two directions, of which the loss need not use both"
                 )
             if short in HOLDERS:
-                yield (id(part), ""), f"{short} of line {getattr(part.node, 'lineno', 0)}"
+                yield (id(part), ""), f"{short} of {at(part.node)}"
 
 
 def _held(container: Ext) -> list[Thing]:
@@ -119,7 +120,7 @@ def _held(container: Ext) -> list[Thing]:
     held += [t for t in added if is_module(t) or isinstance(t, Unknown)]
     if container.args.open or any(isinstance(t, Unknown) for t in held):
         raise Refusal(
-            f"what {container.name.rsplit('.', 1)[-1]} of line {getattr(container.node, 'lineno', 0)} holds is not known"
+            f"what {container.name.rsplit('.', 1)[-1]} of {at(container.node)} holds is not known"
         )
     return held
 
@@ -175,10 +176,10 @@ class Slice:
             n for n in ast.walk(function) if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom))
         ]
         if not isinstance(body[-1], ast.Return) or len(returns) != 1 or body[-1].value is None:
-            raise Refusal(f"{function.name}() (line {function.lineno}) does not end in one place")
+            raise Refusal(f"{function.name}() ({at(function)}) does not end in one place")
         if isinstance(body[-1].value, (ast.Tuple, ast.List, ast.Dict)):
             raise Refusal(
-                f"{function.name}() (line {function.lineno}) returns several values, and the loss need not use all of them"
+                f"{function.name}() ({at(function)}) returns several values, and the loss need not use all of them"
             )
         self.take(body[-1].value)
         self.block(body[:-1])
@@ -210,7 +211,7 @@ class Slice:
             case ast.If() if not self.has_layers(stmt):
                 pass
             case _:
-                raise Refusal(f"line {stmt.lineno} may leave a layer out")
+                raise Refusal(f"{at(stmt)} may leave a layer out")
 
     def has_layers(self, node: ast.AST) -> bool:
         return any(
@@ -309,9 +310,8 @@ def _switched(script: Script, step: Step) -> str:
         for o in site:
             if not inside(o.stack, step.loop):
                 continue
-            line = getattr(site.node, "lineno", 0)
             if o.data.get("name") == "requires_grad" or site.kind == ".requires_grad_":
-                return f"line {line} switches gradients on and off"
+                return f"{at(site.node)} switches gradients on and off"
             if (
                 site.kind.startswith(".detach")
                 and isinstance(o.this, Tensor)
@@ -319,7 +319,9 @@ def _switched(script: Script, step: Step) -> str:
                 and o.this.grad
                 and not o.this.loss
             ):
-                return f"line {line} detaches a result, so that what made it may get no gradient"
+                return (
+                    f"{at(site.node)} detaches a result, so that what made it may get no gradient"
+                )
     return ""
 
 
@@ -338,8 +340,8 @@ def comes_late(script: Script, models: Iterable[Thing]) -> str:
         if model.unknown or _is_foreign(model.layers):
             return f"whether all of {model.name} gets gradients from the first step on is not known"
         for cls in model.classes:
-            if line := _varies(script, cls):
-                return f"a layer of {cls.name} may be left out (line {line}), and get its first gradient later than others"
+            if place := _varies(script, cls):
+                return f"a layer of {cls.name} may be left out ({place}), and get its first gradient later than others"
     return _later_in_steps(script, set(wanted))
 
 
@@ -351,7 +353,7 @@ def _is_foreign(layers: Iterable[str]) -> bool:
     )
 
 
-def _varies(script: Script, cls: ast.ClassDef) -> int:
+def _varies(script: Script, cls: ast.ClassDef) -> str:
     """The line of a layer that is used under a condition which may change from step to step."""
     for method in (n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name != "__init__"):
         calls = [
@@ -367,11 +369,11 @@ def _varies(script: Script, cls: ast.ClassDef) -> int:
                     isinstance(n, (ast.Return, ast.Continue, ast.Break)) for n in ast.walk(node)
                 )
                 if any(id(c) in inside_it or (leaves and graph.may_follow(c, node)) for c in calls):
-                    return node.lineno
+                    return at(node)
         for call in calls:
             if isinstance(call.func, ast.Subscript) and not _is_counted(method, call.func.slice):
-                return call.lineno
-    return 0
+                return at(call)
+    return ""
 
 
 def _is_layer(script: Script, func: ast.expr) -> bool:
@@ -436,7 +438,7 @@ def _later_in_steps(script: Script, wanted: set[int]) -> str:
                 o.data.get("name") == "requires_grad" for o in site
             )
             if switches and any(id(f.node) in around for o in site for f in o.stack):
-                return f"line {getattr(site.node, 'lineno', 0)} switches gradients on or off while training"
+                return f"{at(site.node)} switches gradients on or off while training"
         for site in step.forwards:
             for o in site:
                 mine = o.this is not None and any(id(x) in wanted for x in unwrapped(o.this))
@@ -445,7 +447,7 @@ def _later_in_steps(script: Script, wanted: set[int]) -> str:
                     and inside(o.stack, step.loop)
                     and not _is_unconditional(step.forwards, o.this, step)
                 ):
-                    return f"not every step calls what is called on line {getattr(site.node, 'lineno', 0)}"
+                    return f"not every step calls what is called on {at(site.node)}"
     return ""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from autofast.flow.program import Flow
 from autofast.model.script import Loader, Script
-from autofast.model.source import parent_of, source_of
+from autofast.model.source import at, parent_of, source_of
 from autofast.model.tensors import is_dtype
 from autofast.model.values import (
     Bound,
@@ -27,7 +27,6 @@ from autofast.model.values import (
     Thing,
     Values,
 )
-from autofast.rule import at
 
 MOVES = frozenset({"to", "cuda"})
 # What is said of a tensor, wherever it is.

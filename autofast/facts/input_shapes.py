@@ -9,7 +9,7 @@ from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
 from autofast.model.events import CallFrame, inside
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import source_of
+from autofast.model.source import at
 from autofast.model.values import (
     Arg,
     Const,
@@ -76,7 +76,7 @@ def varying(script: Script) -> str:
             if "forward" not in inner and any(
                 inside(occurrence.stack, step.loop) for step in script.steps
             ):
-                return f"batches are resized on line {getattr(site.node, 'lineno', 0)} of {source_of(site.node).rel}"
+                return f"batches are resized on {at(site.node)}"
     return ""
 
 
@@ -93,9 +93,9 @@ def varies(script: Script, loader: Loader) -> str:
                 continue
             if given == "batch_sampler" and loader.datasets and all(map(one_size, loader.datasets)):
                 continue  # it says which images a batch holds, and all have one size
-            return f"the loader on line {loader.node.lineno} has its own {given}, which may pad batches to different sizes"
+            return f"the loader on {at(loader.node)} has its own {given}, which may pad batches to different sizes"
     if not loader.datasets:
-        return f"the dataset of the loader on line {loader.node.lineno} is not known"
+        return f"the dataset of the loader on {at(loader.node)} is not known"
     for dataset in loader.datasets:
         if not one_size(dataset) and not _stacks(loader, dataset):
             return f"nothing shows that all images of {dataset.name} get one size"

@@ -10,7 +10,7 @@ from autofast.facts.precision.code import Code
 from autofast.facts.precision.foreign import custom_function
 from autofast.model import names
 from autofast.model.script import Model, Script
-from autofast.model.source import ancestors, line_of, source_of
+from autofast.model.source import ancestors, at
 from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, const
 
 CONVOLUTIONS = frozenset({"Conv2d", "ConvTranspose2d", "LazyConv2d"})
@@ -97,22 +97,22 @@ def against(script: Script, model: Model, code: Code) -> str:
     if any(w.name.startswith("torch.jit") for w in model.wraps):
         return f"{model.name} is a TorchScript module"
     if sites := script.methods("share_memory"):
-        return f"line {line_of(sites[0].node)} puts the weights into shared memory: a new layout would be a copy outside it"
+        return f"{at(sites[0].node)} puts the weights into shared memory: a new layout would be a copy outside it"
     if sites := script.calls("torch.nn.utils.parameters_to_vector"):
-        return f"line {line_of(sites[0].node)} flattens the weights with .view(), which raises in this layout"
+        return f"{at(sites[0].node)} flattens the weights with .view(), which raises in this layout"
     closures = script.log.of("closure")
     if any(o.name == "LBFGS" or (o.name == "Optimizer" and closures) for o in script.optimizers):
         return "LBFGS flattens the gradients with .view(), which raises in this layout"
     for site, occurrence in code.events(*LAYOUT_READS):
         if isinstance(occurrence.this, Tensor) and is_activation(frozenset({occurrence.this})):
-            return f"line {line_of(site.node)} of {source_of(site.node).rel} looks at how values are laid out in memory"
+            return f"{at(site.node)} looks at how values are laid out in memory"
     for site, occurrence in code.events("call_unknown"):
         if (
             isinstance(occurrence.this, Unknown)
             and occurrence.args is not None
             and any(is_activation(g.values) for g in occurrence.args.positional)
         ):
-            return f"line {line_of(site.node)} gives values to something that is not known: {occurrence.this.why}"
+            return f"{at(site.node)} gives values to something that is not known: {occurrence.this.why}"
     if why := custom_function(code):
         return why
     for site in model.forwards:
@@ -123,7 +123,7 @@ def against(script: Script, model: Model, code: Code) -> str:
                 else frozenset()
             )
             if any(isinstance(t, Inst) for t in given):
-                return f"its input on line {line_of(site.node)} is no plain tensor"
+                return f"its input on {at(site.node)} is no plain tensor"
     return ""
 
 

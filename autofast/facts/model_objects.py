@@ -9,7 +9,7 @@ from autofast.facts.parts import held
 from autofast.facts.precision.code import Code
 from autofast.model.events import Site
 from autofast.model.script import Model, Script
-from autofast.model.source import line_of
+from autofast.model.source import at
 from autofast.model.values import Inst, Thing, Values
 from autofast.read.recover.build import unwrapped
 
@@ -31,9 +31,9 @@ def against_replaced_forward(script: Script, things: Iterable[Thing]) -> str:
     """Where the object itself is written or copied: its new ``forward`` cannot be pickled, and a copy would call the original's."""
     for site in passed_on(script, {id(t) for t in things}):
         does = "copies" if site.kind.startswith("copy.") else "writes"
-        return f"line {line_of(site.node)} {does} the module itself, and a compiled torch.nn container cannot be pickled or copied"
+        return f"{at(site.node)} {does} the module itself, and a compiled torch.nn container cannot be pickled or copied"
     for site in script.calls("torch.optim.swa_utils.AveragedModel"):
-        return f"the AveragedModel copies the module (line {line_of(site.node)}), and a copy would call the forward of the original"
+        return f"the AveragedModel copies the module ({at(site.node)}), and a copy would call the forward of the original"
     return ""
 
 
@@ -44,7 +44,7 @@ def own_state(script: Script, model: Model, code: Code) -> str:
     cls = model.thing.cls
     own = next((name for name in STATE if cls.find(name)), "")
     for site in passed_on(script, {id(model.thing)}) if own else ():
-        return f"line {line_of(site.node)} writes or copies the module itself, and what {cls.node.name}.{own}() gives would hold its compiled call"
+        return f"{at(site.node)} writes or copies the module itself, and what {cls.node.name}.{own}() gives would hold its compiled call"
     return ""
 
 

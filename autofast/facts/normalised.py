@@ -10,7 +10,7 @@ from autofast.facts.parts import parts_of
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, line_of, parent_of, within
+from autofast.model.source import ancestors, at, function_of, parent_of, within
 from autofast.model.values import Const, Ext, Inst, Thing, Unknown, Values
 from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
 
@@ -34,7 +34,7 @@ def normalised(script: Script) -> dict[int, list[Ext]]:
     return {key: made for key, made in found.items() if all(alone.are_normalised(t) for t in made)}
 
 
-def reads_bias(script: Script, layers: Iterable[Ext]) -> int:
+def reads_bias(script: Script, layers: Iterable[Ext]) -> str:
     """The line that needs the bias of one of these layers, without asking whether there is one; 0 where none does."""
     mine = {id(t) for t in layers}
     for source in script.sources:
@@ -47,8 +47,8 @@ def reads_bias(script: Script, layers: Iterable[Ext]) -> int:
                 and any(id(t) in mine or isinstance(t, Unknown) for t in script.values(node.value))
                 and not _is_asked_for(node)
             ):
-                return line_of(node)
-    return 0
+                return at(node)
+    return ""
 
 
 def in_other_ways(script: Script) -> str:
@@ -59,23 +59,23 @@ def in_other_ways(script: Script) -> str:
                 o.args is not None and o.args.get(0, "mode") <= {Const(False)} != set()
             )
             if isinstance(o.this, Ext) and o.this.name in NORMS and kept:
-                return f"line {line_of(site.node)} keeps a normalisation from taking the mean of a batch"
+                return f"{at(site.node)} keeps a normalisation from taking the mean of a batch"
     for site in script.methods("register_forward_hook", "register_forward_pre_hook"):
-        return f"line {line_of(site.node)} sets a hook, which may look at what a layer gives"
+        return f"{at(site.node)} sets a hook, which may look at what a layer gives"
     for site in script.methods("parameters"):
         if _is_counted(site.node):
-            return f"line {line_of(site.node)} counts parameters"
+            return f"{at(site.node)} counts parameters"
     for source in script.sources:
         for node in source.nodes:
             if isinstance(node, ast.Constant) and str(node.value).endswith("bias"):
                 if not _only_asks(parent_of(node)):
-                    return f"line {line_of(node)} names a bias"
+                    return f"{at(node)} names a bias"
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
                 if any(
                     isinstance(t, (Inst, Ext)) and is_container(t)
                     for t in script.values(node.value)
                 ):
-                    return f"line {line_of(node)} puts another layer into a container"
+                    return f"{at(node)} puts another layer into a container"
     return ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Optimizer, Script
-from autofast.model.source import ancestors, line_of
+from autofast.model.source import ancestors, at
 from autofast.model.values import Const, const, consts
 
 # Fused SGD on CUDA since 2.3, on the CPU since 2.4; before, CPU parameters were an error at construction.
@@ -26,14 +26,14 @@ def sparse(script: Script) -> str:
     for site in script.log.of("new", *SPARSE):
         for occurrence in site:
             name = getattr(occurrence.this, "name", "")
-            at = 7 if name.endswith(".embedding_bag") else 6
+            place = 7 if name.endswith(".embedding_bag") else 6
             flag = (
-                occurrence.args.given(at, "sparse")
+                occurrence.args.given(place, "sparse")
                 if occurrence.args is not None and name in SPARSE
                 else None
             )
             if flag is not None and const(flag.values) is not False:
-                return f"the embedding of line {line_of(site.node)} may have sparse gradients, which no fused kernel takes"
+                return f"the embedding of {at(site.node)} may have sparse gradients, which no fused kernel takes"
     for node in (n for source in script.sources for n in source.nodes):
         if isinstance(node, ast.Call):
             pretrained = (
@@ -42,9 +42,7 @@ def sparse(script: Script) -> str:
             for keyword in node.keywords:
                 asked = keyword.arg == "sparse_grad" or (pretrained and keyword.arg == "sparse")
                 if asked and const(script.values(keyword.value)) is not False:
-                    return (
-                        f"line {node.lineno} may give sparse gradients, which no fused kernel takes"
-                    )
+                    return f"{at(node)} may give sparse gradients, which no fused kernel takes"
     return ""
 
 
@@ -103,7 +101,7 @@ def fused_with_momentum(script: Script) -> str:
             and consts(fused.values) not in ({None}, {False})
             and has_momentum(script, optimizer)
         ):
-            return f"the fused SGD of line {line_of(optimizer.node)} spoils its momentum in steps that a scaler skips"
+            return f"the fused SGD of {at(optimizer.node)} spoils its momentum in steps that a scaler skips"
     return ""
 
 

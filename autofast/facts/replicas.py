@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autofast.facts.model_mode import trains_at
 from autofast.model.script import Evaluation, Script
-from autofast.model.source import line_of
+from autofast.model.source import at
 
 
 def trained_replicas(script: Script, evaluation: Evaluation) -> str:
@@ -18,4 +18,4 @@ def trained_replicas(script: Script, evaluation: Evaluation) -> str:
         trains_at(script, o) is False for site in evaluation.forwards for o in site
     ):
         return ""
-    return f"threads of DataParallel (line {line_of(sites[0].node)}) may change buffers of models that are not in evaluation mode"
+    return f"threads of DataParallel ({at(sites[0].node)}) may change buffers of models that are not in evaluation mode"

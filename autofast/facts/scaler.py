@@ -20,7 +20,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, parent_of, source_of
+from autofast.model.source import ancestors, at, function_of, parent_of
 from autofast.model.values import const
 
 MOST = 400  # states before one statement: more than any script needed that was tried
@@ -126,7 +126,7 @@ class _Book:
         return self.found
 
     def wrong(self, kind: str, node: ast.AST, words: str) -> None:
-        where = f"what line {getattr(node, 'lineno', 1)} of {source_of(node).rel} does"
+        where = f"what {at(node)} does"
         self.found.setdefault((kind, id(node)), (words.format(where), node))
 
     # ------------------------------------------------------------------------------------------------ what matters

@@ -9,7 +9,7 @@ from autofast.flow.memory import Memory, root, view_of, views_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, own_nodes
 from autofast.model.script import Script
-from autofast.model.source import function_of, parent_of, statement_of
+from autofast.model.source import at, function_of, parent_of, statement_of
 from autofast.model.values import Ext, Ref
 
 METHODS = frozenset({"view", "view_as", "reshape", "reshape_as", "flatten", "ravel", "contiguous"})
@@ -36,13 +36,13 @@ def is_reshaping(script: Script, node: ast.AST) -> ast.expr | None:
     return None
 
 
-def written_through(script: Script, call: ast.Call, base: ast.expr) -> int:
-    """The line of a write to ``base`` or to its reshaped form ``call`` that the other one may see; 0 where there is none."""
+def written_through(script: Script, call: ast.Call, base: ast.expr) -> str:
+    """The line of a write to ``base`` or to its reshaped form ``call`` that the other one may see; empty where there is none."""
     memory, flow = script.analysis(Memory), script.analysis(Flow)
     whole = views_around(call)
     parent = parent_of(whole)
     if _is_written(memory, whole, parent):
-        return whole.lineno if _lives(script, base, call, frozenset()) else 0
+        return at(whole) if _lives(script, base, call, frozenset()) else ""
     if isinstance(parent, ast.Assign) and (
         line := _in_attribute(
             script, [t.attr for t in parent.targets if isinstance(t, ast.Attribute)]
@@ -65,7 +65,7 @@ def written_through(script: Script, call: ast.Call, base: ast.expr) -> int:
             continue
         for sources in map(memory.sources, targets):
             if id(call) in sources and mine and _lives(script, base, call, mine):
-                return getattr(node, "lineno", 0)
+                return at(node)
             if (
                 id(call) not in sources
                 and kept
@@ -73,8 +73,8 @@ def written_through(script: Script, call: ast.Call, base: ast.expr) -> int:
                 and under.id not in mine
             ):
                 if not sources.isdisjoint(memory.sources(under)):
-                    return getattr(node, "lineno", 0)
-    return 0
+                    return at(node)
+    return ""
 
 
 def _is_written(memory: Memory, node: ast.expr, parent: ast.AST | None) -> bool:
@@ -104,15 +104,15 @@ def _bound(parent: ast.AST | None) -> list[str]:
     ]
 
 
-def _in_attribute(script: Script, kept: list[str]) -> int:
+def _in_attribute(script: Script, kept: list[str]) -> str:
     """The line of a write to what is kept under one of these attributes."""
     memory = script.analysis(Memory)
     for node in (n for source in script.sources for n in source.nodes if kept):
         if isinstance(node, ast.Attribute) and node.attr in kept:
             whole = views_around(node)
             if _is_written(memory, whole, parent_of(whole)):
-                return node.lineno
-    return 0
+                return at(node)
+    return ""
 
 
 # ------------------------------------------------------------------------------------------------ who else sees it

@@ -13,7 +13,7 @@ from autofast.flow.scopes import own_nodes
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_static
 from autofast.model.script import Script
-from autofast.model.source import parent_of
+from autofast.model.source import at, parent_of
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -290,9 +290,9 @@ class CallGraph:
             if self.is_decorated(function):
                 return f"{name}() has a decorator that may call it"
         if (place := self._handed.get(id(function))) is not None:
-            return f"{name}{'' if isinstance(function, ast.Lambda) else '()'} is handed around as a value on line {_line(place)}"
+            return f"{name}{'' if isinstance(function, ast.Lambda) else '()'} is handed around as a value on {at(place)}"
         for unknown in self.unknown_calls(function):
-            return f"line {_line(unknown)} may call {name}()"
+            return f"{at(unknown)} may call {name}()"
         return "" if self.sites(function) else f"nothing in this project calls {name}()"
 
     def handed(self, function: Function) -> ast.AST | None:
@@ -393,7 +393,3 @@ def _is_named(node: ast.Lambda) -> bool:
 
 def _is_unknown(thing: Thing) -> bool:
     return isinstance(thing.this if isinstance(thing, Method) else thing, Unknown)
-
-
-def _line(node: ast.AST) -> int:
-    return getattr(node, "lineno", 0)

@@ -11,7 +11,7 @@ from autofast.flow.cfg import Function
 from autofast.flow.positions import block, index, nodes_of
 from autofast.flow.scopes import FUNCTIONS, Variable, is_parameter, variables_of
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, parent_of, statement_of
+from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
 from autofast.model.values import Inst, Thing
 
 
@@ -80,7 +80,7 @@ class _Search:
         elif isinstance(expr, ast.Attribute):
             self._attribute(expr)
         else:
-            self.refusal = f"the {self.what} is `{ast.unparse(expr)}` on line {expr.lineno}: put it into a variable first"
+            self.refusal = f"the {self.what} is `{ast.unparse(expr)}` on {at(expr)}: put it into a variable first"
 
     def _variable(self, name: ast.Name) -> None:
         variables = variables_of(name)
@@ -111,7 +111,7 @@ class _Search:
             self.refusal = f"nothing in this project calls {getattr(function, 'name', 'the lambda')}(), which gets `{name}`"
         for call, expr in given:
             if expr is None:
-                self.refusal = f"line {call.lineno} does not spell out `{name}`"
+                self.refusal = f"{at(call)} does not spell out `{name}`"
                 return
             if any(id(t) in self.wanted for t in self.script.values(expr)):
                 self.follow(expr)
@@ -119,7 +119,7 @@ class _Search:
     def _attribute(self, expr: ast.Attribute) -> None:
         owners = [t for t in self.script.values(expr.value) if isinstance(t, Inst)]
         if not owners or len(owners) != len(self.script.values(expr.value)):
-            self.refusal = f"what `{ast.unparse(expr.value)}` is on line {expr.lineno} is not known"
+            self.refusal = f"what `{ast.unparse(expr.value)}` is on {at(expr)} is not known"
             return
         ids = {id(t) for t in owners}
         stores: list[ast.stmt] = []

@@ -9,6 +9,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
+from autofast.model.source import at
 from autofast.model.values import Arguments, Func, Given, Thing, Values
 
 
@@ -156,10 +157,7 @@ class Log:
             ways[way] = len(site.occurrences)
             site.occurrences.append(Occurrence(stack, self._count, this, args, result, grad, data))
         else:
-            self.full = (
-                self.full
-                or f"the code on line {getattr(node, 'lineno', 0)} is reached in too many ways"
-            )
+            self.full = self.full or f"the code on {at(node)} is reached in too many ways"
 
     def of(self, *kinds: str) -> list[Site]:
         """The sites of these kinds, in the order the script first came to them."""

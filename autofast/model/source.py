@@ -222,6 +222,16 @@ def line_of(node: ast.AST | None) -> int:
     return getattr(node, "lineno", 1)
 
 
+def at(node: ast.AST | None) -> str:
+    """A place in words, as people are told of it from wherever they stand: ``line 12 of data.py``, ``line 5 of cell 3 of train.ipynb``.
+
+    What is said of a place in that file itself leaves the file out (:meth:`autofast.report.record.Record.of`).
+    """
+    source: Source | None = getattr(node, "_af_source", None)
+    line = line_of(node)
+    return f"line {line}" if source is None else f"{source.words(line)} of {source.rel}"
+
+
 def parent_of(node: ast.AST) -> ast.AST | None:
     """The node around ``node``; None for a module."""
     parent: ast.AST | None = node._af_parent  # type: ignore[attr-defined]

@@ -1,5 +1,25 @@
 """What torch's operations do, by name: a table made from torch's own schemas."""
 
-from autofast.ops.ops import Op, autocast, draws, is_in_place, is_view, may_share, op, reshapes
+from autofast.ops.ops import (
+    Op,
+    autocast,
+    draws,
+    is_in_place,
+    is_pointwise,
+    is_view,
+    may_share,
+    op,
+    reshapes,
+)
 
-__all__ = ["Op", "autocast", "draws", "is_in_place", "is_view", "may_share", "op", "reshapes"]
+__all__ = [
+    "Op",
+    "autocast",
+    "draws",
+    "is_in_place",
+    "is_pointwise",
+    "is_view",
+    "may_share",
+    "op",
+    "reshapes",
+]

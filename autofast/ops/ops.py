@@ -105,6 +105,12 @@ def may_share(name: str) -> bool:
     return bool(known.view) or 0 in known.mutates if known is not None else is_in_place(name)
 
 
+def is_pointwise(name: str) -> bool:
+    """Whether a function or method works on each place of its operands for itself, and makes a new tensor; no if not known."""
+    known = op(name)
+    return known is not None and known.pointwise and not may_share(name)
+
+
 def draws(name: str) -> bool:
     """Whether a function or method may draw random numbers: as the table says, no where it does not know it."""
     known = op(name if "." in name else f".{name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autofast.model.source import Source, source_of
@@ -42,6 +42,11 @@ class Record:
         node = finding.node
         source = source_of(node)
         line = getattr(node, "lineno", 1)
+
+        def said(text: str) -> str:
+            return text.replace(f" of {source.rel}", "")  # of a line in the file that it is about
+
+        gain = finding.gain
         return cls(
             path=source.rel,
             line=source.shown(line),
@@ -49,11 +54,11 @@ class Record:
             rule=finding.rule,
             effect=(effect if finding.effect is None else finding.effect).name.lower(),
             end_line=source.shown(getattr(node, "end_lineno", None) or line),
-            message=finding.message,
+            message=said(finding.message),
             status=finding.status,
-            reason=finding.refusal or finding.advice,
+            reason=said(finding.refusal or finding.advice),
             file=source.path,
-            gain=finding.gain,
+            gain=gain and replace(gain, reason=said(gain.reason)),
             end_column=_column(source, node, line, end=True),
             cell=source.cell(line),
             code=source.lines[line - 1] if line <= len(source.lines) else "",

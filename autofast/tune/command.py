@@ -43,7 +43,7 @@ class Programs:
     space: Space
 
     def program(self, setting: Setting, arm: str) -> Program:
-        return Program(arm, self.space.entry, self.space.overlay(setting))
+        return Program.of(arm, self.space.entry, self.space.overlay(setting))
 
     def effect(self, setting: Setting) -> str:
         return self.space.effect(setting)
@@ -63,7 +63,7 @@ def tune(
     target = target_of(request, machine)
     space = Space(entry, request.root, replace(request.config, target=target), alone)
     setup = setup_of(request, machine)
-    original = Program(OF_ORIGINAL, entry)
+    original = Program.of(OF_ORIGINAL, entry)
     whole = space.whole()
     if trains_nothing(whole.script, whole.plan.first):
         raise BadInput(f"{request.script}: no training loop found; give the script that trains")
@@ -80,7 +80,7 @@ def tune(
 
     def amount(series: Series, setting: Setting) -> Verification:
         kept = space.result(setting)
-        rewritten = Program(REWRITTEN, entry, space.overlay(setting))
+        rewritten = Program.of(REWRITTEN, entry, space.overlay(setting))
         rules = tuple(sorted(setting.rules))
         effect = space.effect(setting)
         pair = Pair(original, rewritten, effect, rules, diffs(kept), found=whole.records)

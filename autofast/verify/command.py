@@ -109,6 +109,10 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
     machine = ask(request.python)
     target = target_of(request, machine)
     pair = _pair(request, replace(request.config, target=target))
+    if request.cwd is not None and pair.original.overlay:
+        raise BadInput(
+            f"{request.script}: --cwd runs scripts where they are; make one of the notebook: jupyter nbconvert --to script"
+        )
     pair.rewritten = replace(
         pair.rewritten, launch=_words(request.launch_rewritten, "--launch-rewritten")
     )
@@ -125,7 +129,7 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
     with ended_in_order(), scratch_of(request, setup, pair.rewritten) as scratch:
         runner = Runner(setup, scratch)
         series = Series(runner, pair.original, pair.rewritten, wanted, tell, began=began)
-        series.make(list(_variants(pair)) if request.by_rule else ())
+        series.make(list(_variants(pair, request.script.resolve())) if request.by_rule else ())
     return amounted(series, pair, machine, target)
 
 
@@ -217,7 +221,11 @@ def _pair(request: Request, config: Config) -> Pair:
         )
     texts = {request.rewritten.name: _difference(script, other)}
     pair = Pair(
-        Program(ORIGINAL, script), Program(REWRITTEN, other), request.effect or "unknown", (), texts
+        Program.of(ORIGINAL, script),
+        Program.of(REWRITTEN, other),
+        request.effect or "unknown",
+        (),
+        texts,
     )
     if other == script:
         pair.warnings.append("both scripts are the same file: this measures the noise")
@@ -241,8 +249,8 @@ def _rewritten_now(request: Request, config: Config) -> Pair:
     script = request.script.resolve()
     overlay = {source.path: result.bytes_of(source) for source in result.texts}
     return Pair(
-        Program(ORIGINAL, script),
-        Program(REWRITTEN, script, overlay),
+        Program.of(ORIGINAL, script),
+        Program.of(REWRITTEN, script, overlay),
         strongest(result),
         tuple(sorted(result.plan.applied)),
         diffs(result),
@@ -275,7 +283,7 @@ def _difference(before: Path, after: Path) -> str:
     return "\n".join(difflib.unified_diff(old, new, before.name, after.name, lineterm="")) + "\n"
 
 
-def _variants(pair: Pair) -> Iterator[tuple[str, Program | None, Program | None]]:
+def _variants(pair: Pair, entry: Path) -> Iterator[tuple[str, Program | None, Program | None]]:
     """For each rule: the script with this rule alone, and with all but it."""
     if pair.plan is None:
         return
@@ -284,19 +292,19 @@ def _variants(pair: Pair) -> Iterator[tuple[str, Program | None, Program | None]
         without = pair.plan.subset([other for other in pair.rules if other != rule])
         yield (
             rule,
-            _program(pair, alone, f"{rule} alone"),
-            _program(pair, without, f"without {rule}"),
+            _program(entry, alone, f"{rule} alone"),
+            _program(entry, without, f"without {rule}"),
         )
 
 
-def _program(pair: Pair, plan: Passes, name: str) -> Program | None:
+def _program(entry: Path, plan: Passes, name: str) -> Program | None:
     """None where the subset changes nothing, as the rule has nothing to do without another one."""
     texts = plan.texts()
     if not texts:
         return None
-    return Program(
+    return Program.of(
         name,
-        pair.original.path,
+        entry,
         {source.path: source.encode(text) for source, text in texts.items()},
     )
 

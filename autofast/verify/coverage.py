@@ -50,12 +50,11 @@ def hunks(ev: Evidence) -> list[Hunk]:
 
 
 def _files(a: Run, b: Run) -> Iterator[tuple[str, str, str, str]]:
-    if b.changed:
-        folder = os.path.dirname(b.script[0])
-        for path, (old, new) in b.changed.items():
-            name = os.path.relpath(path, folder)
-            yield name, name, old, new
-    elif a.script[0] != b.script[0]:
+    folder = os.path.dirname(b.script[0])
+    for path, (old, new) in b.changed.items():
+        name = os.path.relpath(path, folder)
+        yield name, name, old, new
+    if a.script != b.script and b.script[0] not in b.changed:
         yield os.path.basename(a.script[0]), os.path.basename(b.script[0]), a.script[1], b.script[1]
 
 

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from autofast.model.source import BadInput
+from autofast.model.source import BadInput, open_source
 from autofast.verify.probe import packages
 from autofast.verify.record import Detail, Record, Run
 from autofast.verify.scratch import Scratch
@@ -61,6 +61,19 @@ class Program:
     path: Path
     overlay: Mapping[Path, bytes] = field(default_factory=dict)
     launch: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, arm: str, path: Path, overlay: Mapping[Path, bytes] | None = None) -> Program:
+        """The program that ``path`` is; of a notebook, a script of its cells from the first to the last, beside it."""
+        new = dict(overlay or {})
+        if path.suffix != ".ipynb":
+            return cls(arm, path, new)
+        raw = new.pop(path) if path in new else path.read_bytes()
+        text = open_source(path, path.name, raw).text
+        script = path.with_suffix(".py")
+        if script.exists():
+            script = path.with_name(f"{path.stem}_notebook.py")
+        return cls(arm, script, {**new, script: text.encode()})
 
 
 @dataclass(frozen=True)
@@ -233,6 +246,7 @@ class Runner:
             changed={
                 str(path): (_source(path), text.decode("utf-8", "replace"))
                 for path, text in program.overlay.items()
+                if path.exists()
             },
         )
         if timed_out and limit == left:

@@ -19,7 +19,7 @@ from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import defaults, variables_of
 from autofast.model.script import Script
-from autofast.model.source import parent_of, source_of, statement_of
+from autofast.model.source import at, parent_of, source_of, statement_of
 from autofast.model.values import Arguments, Bound, Cls, Dict, Func, Given, Ref, const
 
 DICTS = frozenset({"builtins.dict", "collections.OrderedDict"})
@@ -134,10 +134,10 @@ def reach(
         if isinstance(home.func, ast.Attribute) and home.func.attr in ("update", "setdefault"):
             todo = _dicts(script, home.func.value)
         elif not (todo := _spread(script, home, name) or []):
-            return f"it is passed on through `**` by the call of line {home.lineno}"
+            return f"it is passed on through `**` by the call of {at(home)}"
     found: dict[int, ast.Call] = {}
     if not todo:
-        return f"the dict of line {home.lineno} is not known"
+        return f"the dict of {at(home)} is not known"
     uses = script.analysis(_uses)
     seen: set[int] = set()
     while todo:
@@ -148,7 +148,7 @@ def reach(
         for use in uses.get(id(thing), ()):
             next_dicts = _flows(script, use, name, calls, found)
             if next_dicts is None:
-                return f"the dict of line {home.lineno} is also used on line {use.lineno}"
+                return f"the dict of {at(home)} is also used on {at(use)}"
             todo.extend(next_dicts)
     return tuple(found.values())
 

@@ -19,9 +19,9 @@ from autofast.flow.scopes import (
 )
 from autofast.model.events import BranchFrame, CallFrame, Stack, TryFrame
 from autofast.model.script import Loader, Script, Transfer
-from autofast.model.source import function_of, parent_of, source_of
+from autofast.model.source import at, function_of, parent_of, source_of
 from autofast.model.values import Ext, Given, Ref
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 from autofast.write.spelling import requires_cuda, torch_in
 
 CUDA = '"cuda"'
@@ -34,8 +34,8 @@ def device_at(script: Script, loader: Loader) -> tuple[str, tuple[Edit, ...]]:
         raise Refusal("its batches are not moved to a device as they are")
     found = {_of(script, loader, move) for move in moves}
     if len(found) > 1:
-        lines = " and ".join(sorted({str(m.node.lineno) for m in moves}))
-        raise Refusal(f"its batches may go to several devices (lines {lines})")
+        lines = " and ".join(sorted({at(m.node) for m in moves}))
+        raise Refusal(f"its batches may go to several devices ({lines})")
     text, imports = found.pop()
     if _is_cuda_only(moves) and not requires_cuda(script) and not any(map(_is_certain, moves)):
         raise Refusal(f"{at(moves[0].node)} copies to CUDA under a condition")

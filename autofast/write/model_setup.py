@@ -13,7 +13,14 @@ from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.names import DDP, WRAPPERS
 from autofast.model.script import Model, Script
-from autofast.model.source import ancestors, function_of, parent_of, statement_of, within
+from autofast.model.source import (
+    ancestors,
+    at,
+    function_of,
+    parent_of,
+    statement_of,
+    within,
+)
 from autofast.model.values import NOTHING, Ext, Thing, Values
 from autofast.read.recover.build import unwrapped
 
@@ -61,7 +68,7 @@ def place_of(script: Script, model: Model) -> Place | str:
                 if (place := search.place(call, wrappers)) is not None:
                     return place
     if search.traced:
-        return f"line {search.traced[0].lineno} traces the model, perhaps after it is set up, and a compiled one cannot be traced"
+        return f"{at(search.traced[0])} traces the model, perhaps after it is set up, and a compiled one cannot be traced"
     return f"{model.name} is not kept in a variable or attribute of its own where it is made: put it into one"
 
 

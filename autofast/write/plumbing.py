@@ -27,7 +27,7 @@ from autofast.flow.importers import Importers
 from autofast.flow.positions import in_main_guard
 from autofast.flow.scopes import FUNCTIONS, Variable, variables_of
 from autofast.model.script import Script
-from autofast.model.source import Source, ancestors, function_of, parent_of, source_of
+from autofast.model.source import Source, ancestors, at, function_of, parent_of, source_of
 from autofast.model.values import Cls, Inst
 
 Plain = Callable[[Source], tuple[str, tuple[Edit, ...]]]
@@ -161,13 +161,13 @@ class Way:
         if isinstance(scope, ast.Module):
             return f"{source_of(scope).rel} would have to import it"
         if isinstance(scope, ast.Lambda):
-            return f"a lambda needs it (line {scope.lineno})"
-        where = f"{scope.name}() (line {scope.lineno} of {source_of(scope).rel})"
+            return f"a lambda needs it ({at(scope)})"
+        where = f"{scope.name}() ({at(scope)})"
         if why := self.graph.complete(scope):
             return why.replace(f"{scope.name}()", where, 1)
         other = next((c for c in self.graph.sites(scope) if self.graph.may_run_others(c)), None)
         if other is not None:
-            return f"line {other.lineno} may call something else than {where}"
+            return f"{at(other)} may call something else than {where}"
         user = (
             None if self.plain and not self.alone else self.script.analysis(Importers).user(scope)
         )

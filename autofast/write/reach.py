@@ -21,9 +21,9 @@ from autofast.flow.scopes import (
 )
 from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, source_of, statement_of
+from autofast.model.source import ancestors, at, function_of, source_of, statement_of
 from autofast.model.values import NOTHING, Const, Dict, Thing, Values, const
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 from autofast.write.plumbing import Way
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -135,7 +135,7 @@ class Reach:
         stores = self.home.stores
         for stack in made:
             if not any(_done(self.script, s, stores, stack, node, set()) for s in stores):
-                line = f"line {stores[0].lineno}"
+                line = f"{at(stores[0])}"
                 raise Refusal(
                     f"the {self.what} is made on {line}, and whether that is before {at(node)} is not clear: make it first"
                 )

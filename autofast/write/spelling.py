@@ -10,7 +10,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, loaded_in, own_nodes, stored_in
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, TryFrame
 from autofast.model.script import Script
-from autofast.model.source import Source, function_of, parent_of, source_of
+from autofast.model.source import Source, at, function_of, parent_of, source_of
 from autofast.model.tensors import device_kinds, target_of
 from autofast.model.values import Ext, Given, Values, const
 
@@ -138,7 +138,7 @@ def cuda_test(script: Script, place: ast.AST) -> tuple[str, tuple[Import, ...]]:
     return f"{torch}.cuda.is_available()", edits
 
 
-def chooses_devices_late(script: Script, place: ast.stmt) -> int:
+def chooses_devices_late(script: Script, place: ast.stmt) -> str:
     """The line that sets CUDA_VISIBLE_DEVICES, where that is not certainly before ``place``: CUDA reads it when it is first asked."""
     for source in script.sources:
         if VISIBLE not in source.text:
@@ -155,8 +155,8 @@ def chooses_devices_late(script: Script, place: ast.stmt) -> int:
                     if same
                     else not isinstance(function_of(node), ast.Module)
                 ):
-                    return node.lineno
-    return 0
+                    return at(node)
+    return ""
 
 
 def device_before(script: Script, place: ast.AST) -> str | None:

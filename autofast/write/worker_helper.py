@@ -10,9 +10,9 @@ from autofast.facts.loaders import given
 from autofast.facts.parts import held_by
 from autofast.facts.workers.shared_state import unseen
 from autofast.model.script import Loader, Script
-from autofast.model.source import Source, function_of
+from autofast.model.source import Source, at, function_of
 from autofast.model.values import Cls, Func, Inst, Thing
-from autofast.rule import Options, at
+from autofast.rule import Options
 from autofast.write.imports import module_in
 
 NAMES = ("workers", "loader_workers")

@@ -23,8 +23,9 @@ from autofast.facts.batch.samples import (
     weighted,
     words,
 )
+from autofast.model.source import at
 from autofast.model.values import Ext, Tensor, const
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 
 OLD = ("size_average", "reduce")
 

@@ -32,7 +32,7 @@ from autofast.flow.scopes import defaults, owner
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import ONE_TENSOR
 from autofast.model.script import Script
-from autofast.model.source import function_of, line_of, parent_of, statement_of
+from autofast.model.source import at, function_of, line_of, parent_of, statement_of
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Bound,
@@ -47,7 +47,7 @@ from autofast.model.values import (
     Thing,
     const,
 )
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 
 
 class Losses(TorchCalls):

@@ -10,9 +10,9 @@ from enum import Enum
 from autofast.facts.batch.losses_of_torch import LAYERS
 from autofast.flow.cfg import Function
 from autofast.model.script import Script
-from autofast.model.source import function_of, source_of
+from autofast.model.source import at, function_of, source_of
 from autofast.model.values import Arg, Const, Dict, Ext, Num, Seq, Tensor, Thing
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 
 
 class Kind(Enum):

@@ -18,7 +18,7 @@ from autofast.flow.frequency import is_rare
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, inside
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import line_of
+from autofast.model.source import at
 from autofast.model.values import Ext, Inst
 from autofast.rule import Finding, Gain, Options, Question
 
@@ -35,8 +35,12 @@ def _of_arithmetic(
     memory: float = 1,
     casts: int = 0,
 ) -> Gain:
-    """What less work on the device saves of a step; nothing where the host is what a step waits for."""
-    found = script.analysis(Cost).estimate(options.target)
+    """What less work on the device saves of a step; nothing where the host is what a step waits for.
+
+    On a CPU, casts take part of the time that 16 bits save: there they have to outweigh them for certain.
+    """
+    cost = script.analysis(Cost)
+    found = cost.least() if casts and options.target == "cpu" else cost.estimate(options.target)
     if isinstance(found, str):
         return Gain(usual, f"usual where arithmetic takes the time; here {found}", known=False)
     more = casts * found.tensors
@@ -151,8 +155,7 @@ def reads(
     loop = next(loops_around(finding.node), None)
     stays = [f.node for f in beside if not f.edits or f.asks in (read_once, read_at_once)]
     if loop is not None and (node := _in_every_turn(script, loop, stays)) is not None:
-        line = line_of(node)
-        return Gain(0.0, f"line {line} waits for the device in the same step, and stays")
+        return Gain(0.0, f"{at(node)} waits for the device in the same step, and stays")
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(0.03, f"one read a step{often}", known=False)

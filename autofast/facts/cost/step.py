@@ -18,7 +18,7 @@ from autofast.flow.cfg import LOOPS, Frequency
 from autofast.flow.program import Flow
 from autofast.model.events import LoopFrame, Occurrence, Site, Stack, below, loops
 from autofast.model.script import Loader, Script, Step
-from autofast.model.source import Source, statement_of
+from autofast.model.source import Source, at, statement_of
 from autofast.model.values import Tensor, Thing
 
 ROWS = 64  # of an item whose shape is not known, for a network of nothing but dense layers
@@ -104,27 +104,33 @@ class Cost:
 
     def __init__(self, script: Script):
         self.script = script
-        self._estimates: dict[str, Estimate | str] = {}
+        self._estimates: dict[Machine, Estimate | str] = {}
 
     def estimate(self, target: str = "cuda") -> Estimate | str:
         """The step that costs most on the device; why it is not known where one is not."""
-        if target not in self._estimates:
-            on = machine.CPU if target == "cpu" else machine.GPU
-            self._estimates[target] = self._estimate(on)
-        return self._estimates[target]
+        return self._estimate(machine.CPU if target == "cpu" else machine.GPU, ROWS)
 
-    def _estimate(self, on: Machine) -> Estimate | str:
+    def least(self) -> Estimate | str:
+        """The same on a CPU, with arithmetic too short rather than too long."""
+        return self._estimate(machine.FAST_CPU, 1)
+
+    def _estimate(self, on: Machine, rows: int) -> Estimate | str:
+        if on not in self._estimates:
+            self._estimates[on] = self._longest(on, rows)
+        return self._estimates[on]
+
+    def _longest(self, on: Machine, rows: int) -> Estimate | str:
         found: list[Estimate] = []
         if not self.script.steps:
             return "the training loop is not in the script"
         for step in self.script.steps:
             try:
-                found.append(self._step(step, on))
+                found.append(self._step(step, on, rows))
             except Unsized as why:
                 return str(why)
         return max(found, key=lambda e: e.device / e.host)
 
-    def _step(self, step: Step, on: Machine) -> Estimate:
+    def _step(self, step: Step, on: Machine, rows: int) -> Estimate:
         if why := self._elsewhere:
             raise Unsized(why)
         total = Work()
@@ -137,7 +143,7 @@ class Cost:
             raise Unsized("how often a loop in the step turns is not known")
         for _, occurrence in passes:
             assert occurrence.this is not None
-            work, batch = self._pass(occurrence.this, occurrence)
+            work, batch = self._pass(occurrence.this, occurrence, rows)
             total.add(work, batch)
         kernels = total.kernels + UPDATE * max(1, len(step.updates)) + 2 * len(step.losses)
         return Estimate(
@@ -163,16 +169,16 @@ class Cost:
         """Work that is not in the layers of the models; wherever it is, as what is called again is not followed again."""
         for (kind, _), site in self.script.log.each():
             if kind.rsplit(".", 1)[-1] in HEAVY or kind == "call_object":
-                return f"what line {getattr(site.node, 'lineno', 0)} computes is not known"
+                return f"what {at(site.node)} computes is not known"
         for source in self.script.sources:
             for node in _products(source):
                 if any(isinstance(t, Tensor) for t in self.script.values(node)):
-                    return f"what line {node.lineno} computes is not known"
+                    return f"what {at(node)} computes is not known"
         return ""
 
     # -------------------------------------------------------------------------------------------- passes through models
-    def _pass(self, thing: Thing, occurrence: Occurrence) -> tuple[Work, int]:
-        """What a pass costs for each item of a batch, and how many there are."""
+    def _pass(self, thing: Thing, occurrence: Occurrence, rows: int) -> tuple[Work, int]:
+        """What a pass costs for each item of a batch, and how many there are; ``rows`` of an item whose shape is not known."""
         inputs = [t for t in occurrence.data.get("inputs", ()) if isinstance(t, Tensor)]
         found = self._loaders(inputs)
         sizes = {batch_size(x) for x in found}
@@ -186,7 +192,7 @@ class Cost:
             except Unsized:
                 pass  # what comes to it has another shape than what the loader gives
         try:
-            work = self._through(thing, Shape(None, (ROWS if batch else 1,)))
+            work = self._through(thing, Shape(None, (rows if batch else 1,)))
         except Unsized:
             if not batch:
                 raise

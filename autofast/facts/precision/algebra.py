@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autofast.facts.precision.code import Code
-from autofast.model.source import line_of
+from autofast.model.source import at
 from autofast.model.values import Ext, Ref, Tensor, Unknown
 
 SAMPLING = (
@@ -66,7 +66,7 @@ def algebra(code: Code) -> str:
             else isinstance(thing, (Ref, Tensor, Unknown, type(None)))
             and site.kind not in OF_DISTRIBUTIONS
         ):
-            return f"line {line_of(site.node)} does linear algebra or a Fourier transform, which needs fp32"
+            return f"{at(site.node)} does linear algebra or a Fourier transform, which needs fp32"
     for site, _ in code.events(*SAMPLING):
-        return f"line {line_of(site.node)} samples at positions that would be computed in 16 bits: in bf16, up to a pixel off where an image has 224"
+        return f"{at(site.node)} samples at positions that would be computed in 16 bits: in bf16, up to a pixel off where an image has 224"
     return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autofast.model.events import Site
-from autofast.model.source import line_of
+from autofast.model.source import at
 from autofast.model.values import Ext, Inst, Ref, Thing
 
 # An error under CUDA autocast.
@@ -21,4 +21,4 @@ def error_of(name: str, site: Site) -> str:
     """What is wrong with a banned loss, in words."""
     short = name.rsplit(".", 1)[-1]
     better = "BCEWithLogitsLoss" if short == "BCELoss" else f"{short}_with_logits"
-    return f"{short} (line {line_of(site.node)}) is an error under autocast: use {better} and leave out the sigmoid before it"
+    return f"{short} ({at(site.node)}) is an error under autocast: use {better} and leave out the sigmoid before it"

@@ -7,7 +7,7 @@ import ast
 from autofast.facts.precision.code import Code
 from autofast.model.events import Occurrence, WithFrame
 from autofast.model.kinds import grad_mode_of, is_optimizer, is_scaler
-from autofast.model.source import ancestors, line_of
+from autofast.model.source import ancestors, at
 from autofast.model.values import Tensor
 
 
@@ -20,7 +20,7 @@ def _yields(code: Code) -> str:
         if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)) and not _in_function_below(
             node, code.statements
         ):
-            return f"line {node.lineno} leaves the block in the middle (yield)"
+            return f"{at(node)} leaves the block in the middle (yield)"
     return ""
 
 
@@ -34,15 +34,19 @@ def between(code: Code) -> str:
         "closure",
         entered=True,
     ):
-        return f"line {line_of(site.node)} computes gradients between the forward pass and the end of the loss"
+        return (
+            f"{at(site.node)} computes gradients between the forward pass and the end of the loss"
+        )
     for site, occurrence in code.events(".step", entered=True):
         if occurrence.this is not None and (
             is_optimizer(occurrence.this) or is_scaler(occurrence.this)
         ):
-            return f"line {line_of(site.node)} updates weights between the forward pass and the end of the loss"
+            return (
+                f"{at(site.node)} updates weights between the forward pass and the end of the loss"
+            )
     for site, occurrence in code.events("inplace", "tensor_write", "grad_write", entered=True):
         if isinstance(occurrence.this, Tensor) and occurrence.this.param == "param":
-            return f"line {line_of(site.node)} changes weights before the end of the loss: autocast would go on with the old ones"
+            return f"{at(site.node)} changes weights before the end of the loss: autocast would go on with the old ones"
     return ""
 
 

@@ -7,7 +7,7 @@ import ast
 from autofast.facts.parts import not_known
 from autofast.facts.precision.activations import has_tensor
 from autofast.facts.precision.code import Code, applied
-from autofast.model.source import line_of
+from autofast.model.source import at
 from autofast.model.values import Cls, Unknown
 
 KNOWN_LIBRARIES = frozenset(
@@ -66,7 +66,7 @@ def foreign(code: Code) -> str:
         ):
             continue
         if has_tensor(occurrence.args.positional):
-            return f"line {line_of(site.node)} gives tensors to something that is not known: {occurrence.this.why}"
+            return f"{at(site.node)} gives tensors to something that is not known: {occurrence.this.why}"
     for kind in code.kinds():
         root = kind.split(".")[0]
         if "." in kind and root and root not in KNOWN_LIBRARIES:
@@ -74,7 +74,9 @@ def foreign(code: Code) -> str:
                 if occurrence.args is not None and has_tensor(
                     [*occurrence.args.positional, *occurrence.args.named.values()]
                 ):
-                    return f"line {line_of(site.node)} gives tensors to {kind}(), which may not take 16-bit ones"
+                    return (
+                        f"{at(site.node)} gives tensors to {kind}(), which may not take 16-bit ones"
+                    )
     return ""
 
 
@@ -83,7 +85,7 @@ def custom_function(code: Code) -> str:
     names = (n for p in code.parts for n in ast.walk(p) if isinstance(n, (ast.Name, ast.Attribute)))
     for name, thing in ((n, t) for n in names for t in applied(code.script, n)):
         if not _marked(thing):
-            return f"{thing.node.name}, an autograd Function, is not marked with torch.amp.custom_fwd (line {name.lineno})"
+            return f"{thing.node.name}, an autograd Function, is not marked with torch.amp.custom_fwd ({at(name)})"
     return ""
 
 

@@ -9,7 +9,7 @@ from autofast.facts.precision.algebra import FACTORING, LINALG, SAMPLING
 from autofast.facts.precision.quantised import quantised
 from autofast.facts.switches import branches
 from autofast.model.script import Script
-from autofast.model.source import line_of, source_of
+from autofast.model.source import at
 from autofast.model.tensors import dtype_of
 from autofast.model.values import Ref, Tensor, const
 
@@ -43,16 +43,16 @@ def needs_digits(script: Script) -> str:
             if o.args is not None
             for t in o.args.get(0, "d")
         ):
-            return f"float64 is the default dtype (line {getattr(site.node, 'lineno', 0)}), which TF32 has no part in"
+            return f"float64 is the default dtype ({at(site.node)}), which TF32 has no part in"
     if (place := quantised(script)) is not None:
-        return f"line {getattr(place.node, 'lineno', 0)} prepares quantisation, which has to see the numbers that the model computes in fp32"
+        return f"{at(place.node)} prepares quantisation, which has to see the numbers that the model computes in fp32"
     for site in script.calls("torch.cdist"):
         if any(
             not branches(o.stack)
             and (o.args is None or const(o.args.get(2, "p")) not in WITHOUT_PRODUCT)
             for o in site
         ):
-            return f"line {getattr(site.node, 'lineno', 0)} computes distances by way of a matrix product (torch.cdist)"
+            return f"{at(site.node)} computes distances by way of a matrix product (torch.cdist)"
     for model in trained_models(script) or script.models:
         if model.dtype in ("f64", "complex"):
             return f"{model.name} computes in float64, which TF32 has no part in"
@@ -61,14 +61,13 @@ def needs_digits(script: Script) -> str:
             if any(
                 isinstance(t, Tensor) and t.dtype in ("f64", "complex") for t in backward.tensors
             ):
-                return f"the loss is float64 (line {backward.node.lineno}): this script wants its digits"
+                return f"the loss is float64 ({at(backward.node)}): this script wants its digits"
     if positions := script.calls(*SAMPLING):
-        return f"positions are computed for line {line_of(positions[0].node)} (grid_sample): with TF32 they are off by up to a pixel"
+        return f"positions are computed for {at(positions[0].node)} (grid_sample): with TF32 they are off by up to a pixel"
     for (kind, _), site in script.log.each():
         root, _, short = kind.rpartition(".")
         if kind.startswith((*SCIENCE, *FACTORING)) or (root in ("torch", "") and short in ALGEBRA):
-            line = getattr(site.node, "lineno", 0)
-            return f"{kind.lstrip('.')}() on line {line} of {source_of(site.node).rel} is linear algebra, where 10 bits of mantissa may not do"
+            return f"{kind.lstrip('.')}() on {at(site.node)} is linear algebra, where 10 bits of mantissa may not do"
     return ""
 
 

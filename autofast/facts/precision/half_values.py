@@ -16,7 +16,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions, scope_of
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Model, Script
-from autofast.model.source import function_of, parent_of, source_of, statement_of
+from autofast.model.source import at, function_of, parent_of, source_of, statement_of
 from autofast.model.values import (
     Bound,
     Dict,
@@ -275,7 +275,7 @@ class Half:
 
     def _bad(self, node: ast.AST) -> str:
         stmt = statement_of(node)
-        return f"`{_short(node)}` would be a 16-bit number on line {stmt.lineno} of {source_of(stmt).rel}"
+        return f"`{_short(node)}` would be a 16-bit number on {at(stmt)}"
 
     def _attribute(self, node: ast.Attribute, entered: bool) -> str:
         call = parent_of(node)

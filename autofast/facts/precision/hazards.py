@@ -18,7 +18,7 @@ from autofast.flow.positions import happens_in
 from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast
 from autofast.model.script import Script
-from autofast.model.source import line_of, source_of
+from autofast.model.source import at
 from autofast.model.values import Seq, Tensor, Unknown, Values
 
 SAME_DTYPE = frozenset(
@@ -68,13 +68,11 @@ def _dtypes(code: Code) -> str:
             return f"{model.name} is {kind} by choice"
     for part in [*code.parts, *(c for m in code.models for c in m.classes)]:
         if (word := complex_in(code.script, part)) is not None:
-            return f"line {word.lineno} of {source_of(word).rel} computes with complex numbers"
+            return f"{at(word)} computes with complex numbers"
     for site, occurrence in code.events("forward"):
         for tensor in occurrence.data.get("inputs", ()):
             if tensor.dtype in CHOSEN:
-                return (
-                    f"line {line_of(site.node)} computes with {CHOSEN[tensor.dtype]} data by choice"
-                )
+                return f"{at(site.node)} computes with {CHOSEN[tensor.dtype]} data by choice"
     return ""
 
 
@@ -88,7 +86,7 @@ def ratio(code: Code) -> str:
     call = Ratios(code.script, code.parts, code.all, passes & code.all).of_an_earlier_pass
     if call is None:
         return ""
-    return f"line {call.lineno} compares with an earlier pass in fp32: in 16 bits, the ratio of both would not start at 1"
+    return f"{at(call)} compares with an earlier pass in fp32: in 16 bits, the ratio of both would not start at 1"
 
 
 def _writes(code: Code) -> str:
@@ -98,7 +96,7 @@ def _writes(code: Code) -> str:
             and any(is_activation(g.values) for g in occurrence.args.positional[2:])
             and not made_alike(code.script, site.node)
         ):
-            return f"line {line_of(site.node)} writes 16-bit values into a tensor that is fp32"
+            return f"{at(site.node)} writes 16-bit values into a tensor that is fp32"
     for site, occurrence in code.events("tensor_write"):
         node = site.node
         if (
@@ -106,7 +104,7 @@ def _writes(code: Code) -> str:
             and is_activation(occurrence.result)
             and _by_mask(code.script, node.slice)
         ):
-            return f"line {line_of(site.node)} writes 16-bit values into a part of a tensor that is fp32"
+            return f"{at(site.node)} writes 16-bit values into a part of a tensor that is fp32"
     for site, occurrence in code.events("sync"):
         if (
             occurrence.data.get("how") == "numpy"
@@ -114,7 +112,7 @@ def _writes(code: Code) -> str:
             and isinstance(occurrence.this, Tensor)
             and is_activation(frozenset({occurrence.this}))
         ):
-            return f"line {line_of(site.node)} gives a 16-bit tensor to NumPy, which has no bf16"
+            return f"{at(site.node)} gives a 16-bit tensor to NumPy, which has no bf16"
     return ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from autofast.facts.precision.code import Code
 from autofast.model.events import Site
 from autofast.model.script import Model, Script
-from autofast.model.source import ancestors, line_of
+from autofast.model.source import ancestors, at
 from autofast.model.values import Ext, Thing, const
 
 HEAVY = (
@@ -44,7 +44,7 @@ def recurrent(code: Code) -> str:
             return f"autocast runs the {found[0]} of {model.name} in fp16, whatever it is set to"
         for site in code.script.log.of("new"):
             if _belongs(site, model) and any(_may_be_recurrent(o.this) for o in site):
-                return f"line {line_of(site.node)} makes a layer by its name: an LSTM would run in fp16, whatever autocast is set to"
+                return f"{at(site.node)} makes a layer by its name: an LSTM would run in fp16, whatever autocast is set to"
     return ""
 
 

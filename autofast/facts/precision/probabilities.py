@@ -12,7 +12,7 @@ from autofast.facts.parts import held
 from autofast.facts.precision.banned import banned, error_of
 from autofast.facts.precision.code import Code
 from autofast.model.script import Script
-from autofast.model.source import line_of
+from autofast.model.source import at
 from autofast.model.values import Tensor, Values
 
 LOGARITHMS = ("torch.log", ".log", "torch.log1p", ".log1p", "torch.log2", "torch.log10")
@@ -31,7 +31,7 @@ def log_of_rounded(script: Script, code: Code, outputs: list[ast.Call]) -> str:
             of = occurrence.args.get(0, "input") if occurrence.args is not None else frozenset()
             this = frozenset({occurrence.this}) if occurrence.this is not None else frozenset()
             if any(t.models for t in _tensors(of | this)):
-                return f"line {line_of(site.node)} takes the logarithm of a sigmoid, which in 16 bits is 1 for what is nearly 1: compute it from the logits"
+                return f"{at(site.node)} takes the logarithm of a sigmoid, which in 16 bits is 1 for what is nearly 1: compute it from the logits"
     return ""
 
 

@@ -11,8 +11,8 @@ from autofast.flow.provenance import Trail
 from autofast.model.events import Site, Stack, WithFrame, inside
 from autofast.model.kinds import is_autocast
 from autofast.model.script import Script
+from autofast.model.source import at
 from autofast.model.values import Arg, Ext, Unknown, const, one
-from autofast.rule import at
 
 
 def switched_off(script: Script) -> tuple[ast.AST, str] | None:

@@ -9,7 +9,7 @@ from autofast.facts.precision.quantised import quantised
 from autofast.flow.program import Flow
 from autofast.model.events import Site
 from autofast.model.script import Script
-from autofast.model.source import line_of, source_of
+from autofast.model.source import at
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Ref, Values, const
 
@@ -42,7 +42,7 @@ def against_script(script: Script, target: str, gpu: bool, leaves: str = "") -> 
     """Why nothing in this script should be run under autocast; empty where nothing speaks against. ``leaves`` is a framework that goes."""
     if others := {name: node for name, node in script.frameworks.items() if name != leaves}:
         name, node = next(iter(others.items()))
-        return f"{FRAMEWORKS.get(name, name)} decides about precision here (line {getattr(node, 'lineno', 1)})"
+        return f"{FRAMEWORKS.get(name, name)} decides about precision here ({at(node)})"
     if sites := script.calls("torch.set_default_dtype", "torch.set_default_tensor_type"):
         if any(
             _names_f64(o.args.get(0, "d") | o.args.get(0, "t"))
@@ -50,17 +50,19 @@ def against_script(script: Script, target: str, gpu: bool, leaves: str = "") -> 
             for o in s
             if o.args is not None
         ):
-            return f"line {line_of(sites[0].node)} makes float64 the default"
+            return f"{at(sites[0].node)} makes float64 the default"
     if target == "cuda" and not gpu:
         return "nothing in this script goes to a GPU"
     if script.processes and _shares_model(script):
-        return f"several processes train one model in shared memory (line {line_of(script.processes[0].node)})"
+        return (
+            f"several processes train one model in shared memory ({at(script.processes[0].node)})"
+        )
     if (site := quantised(script)) is not None:
-        return f"line {line_of(site.node)} prepares quantisation, which has to see the numbers that the model computes in fp32"
+        return f"{at(site.node)} prepares quantisation, which has to see the numbers that the model computes in fp32"
     if why := _odd_parameter(script):
         return why
     for site in _sparse(script):
-        return f"line {line_of(site.node)} makes sparse tensors, for which autocast has no kernels everywhere"
+        return f"{at(site.node)} makes sparse tensors, for which autocast has no kernels everywhere"
     return ""
 
 
@@ -115,18 +117,22 @@ def _odd_parameter(script: Script) -> str:
         if any(t.dtype == "complex" for t in given) or any(
             complex_in(script, p) is not None for p in parts
         ):
-            return f"the parameter on line {getattr(node, 'lineno', 1)} of {source_of(node).rel} is complex, which autocast and GradScaler do not take"
+            return (
+                f"the parameter on {at(node)} is complex, which autocast and GradScaler do not take"
+            )
         single = words & {"float", "float32"}
         if (
             any(t.dtype == "f64" for t in given)
             or (words & DOUBLE and not single)
             or ("from_numpy" in words and not single)
         ):
-            return f"the parameter on line {getattr(node, 'lineno', 1)} of {source_of(node).rel} is, or may be, float64 by choice"
+            return f"the parameter on {at(node)} is, or may be, float64 by choice"
     for optimizer in script.optimizers:
         for tensor in tensors_in(optimizer.args.get(0, "params")):
             if tensor.dtype in ("complex", "f64"):
-                return f"the optimizer on line {optimizer.node.lineno} gets {CHOSEN[tensor.dtype]} parameters"
+                return (
+                    f"the optimizer on {at(optimizer.node)} gets {CHOSEN[tensor.dtype]} parameters"
+                )
     return ""
 
 

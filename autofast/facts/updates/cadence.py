@@ -26,9 +26,9 @@ from autofast.model.events import (
 )
 from autofast.model.kinds import is_loader, is_scaler
 from autofast.model.script import Loader, Scheduler, Script, Tick, Update
-from autofast.model.source import parent_of, statement_of
+from autofast.model.source import at, parent_of, statement_of
 from autofast.model.values import Const, Dict, Ext, Inst, Thing, Values, const
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 
 BARS = ("tqdm.", "rich.progress.", "fastprogress.", "progressbar.", "builtins.enumerate")
 FRAMEWORKS = (

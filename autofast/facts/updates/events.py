@@ -24,10 +24,10 @@ from autofast.model.events import (
 )
 from autofast.model.kinds import is_module, is_optimizer, is_scaler, is_scheduler
 from autofast.model.script import Backward, Script, Step, Update
-from autofast.model.source import function_of, parent_of, source_of, within
+from autofast.model.source import at, function_of, parent_of, source_of, within
 from autofast.model.values import Const, Dict, Ext, Seq, Tensor, Thing, Values
 from autofast.read.recover.build import unwrapped
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 
 FINE = {
     "optimizer": frozenset("zero_grad step state_dict".split()),

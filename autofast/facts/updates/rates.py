@@ -11,10 +11,10 @@ from autofast.flow.program import Flow
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_loader, is_scheduler
 from autofast.model.script import Scheduler, Script, Tick
-from autofast.model.source import ancestors, parent_of, statement_of, within
+from autofast.model.source import ancestors, at, parent_of, statement_of, within
 from autofast.model.values import Arg, Bound, Cls, Const, Func, Ref, Values
 from autofast.read.recover.steps import LOOPS
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 
 SHOWS = ("get_last_lr", "get_lr", "print_lr")  # the rate of now
 FINE = ("step", "state_dict", *SHOWS)
@@ -64,8 +64,8 @@ def log_between(script: Script, cadence: Cadence) -> str:
     ):
         if not within(node, cadence.loop) and not graph.may_follow(node, tick, epochs):
             if not in_order or graph.may_follow(node, cadence.loop, epochs):
-                lines.append(node.lineno)
-    return f" (the rate that line {lines[0]} shows is then the next epoch's)" if lines else ""
+                lines.append(node)
+    return f" (the rate that {at(lines[0])} shows is then the next epoch's)" if lines else ""
 
 
 def by_hand(script: Script) -> ast.AST | None:

@@ -16,7 +16,7 @@ from autofast.facts.workers.shared_state import (
 )
 from autofast.model.events import inside, loops
 from autofast.model.script import Dataset, Loader, Script, Use
-from autofast.model.source import line_of
+from autofast.model.source import at
 from autofast.model.values import Const, Dict, Ext, Inst, Seq, Tensor, Unknown
 from autofast.rule import Effect
 
@@ -64,15 +64,13 @@ def _only_below(use: Use, epochs: ast.AST) -> bool:
 def against(script: Script, loader: Loader) -> str:
     """Why (more) workers would change or break something, whatever they cost; empty where nothing speaks against."""
     if script.processes:
-        return f"the script starts processes of its own (line {line_of(script.processes[0].node)}): share the cores between them by hand"
+        return f"the script starts processes of its own ({at(script.processes[0].node)}): share the cores between them by hand"
     if loader.loop is not None and not hooks(loader) and not _each_epoch(script, loader):
-        return f"the loader is made again in the loop of line {line_of(loader.loop)}: workers would be started every time"
+        return f"the loader is made again in the loop of {at(loader.loop)}: workers would be started every time"
     if (use := peeks(script, loader)) is not None:
-        return (
-            f"line {line_of(use.node)} starts all workers for one batch: keep one iterator instead"
-        )
+        return f"{at(use.node)} starts all workers for one batch: keep one iterator instead"
     if sites := script.calls(*DEVICE_DEFAULTS):
-        return f"line {line_of(sites[0].node)} puts new tensors on another device: workers would have to use it too"
+        return f"{at(sites[0].node)} puts new tensors on another device: workers would have to use it too"
     for name in ("batch_sampler", "sampler"):
         if why := _feedback(script, loader, name):
             return why
@@ -94,7 +92,7 @@ def _own_seeds(script: Script, loader: Loader) -> str:
     anew = seeded_anew(script, loader)
     if anew is None or "torch" in anew[1]:
         return ""
-    return f"line {line_of(anew[0])} sets the seed of a generator that items draw from anew, and workers take theirs from torch's"
+    return f"{at(anew[0])} sets the seed of a generator that items draw from anew, and workers take theirs from torch's"
 
 
 def _of_dataset(dataset: Dataset) -> str:
@@ -146,7 +144,7 @@ def _feedback(script: Script, loader: Loader, name: str) -> str:
             own = {id(n) for n in ast.walk(thing.cls.node)}
             for site in script.log.of("set_attribute"):
                 if id(site.node) not in own and any(o.this is thing for o in site):
-                    return f"line {line_of(site.node)} changes the {name} from outside, and workers ask it for indices ahead of time"
+                    return f"{at(site.node)} changes the {name} from outside, and workers ask it for indices ahead of time"
         if (
             isinstance(thing, Ext)
             and thing.name.endswith("WeightedRandomSampler")
@@ -171,7 +169,7 @@ def _shared_generator(script: Script, loader: Loader) -> str:
     for other in script.loaders if mine else ():
         theirs = given(other, "generator")
         if other is not loader and theirs is not None and mine & theirs.values:
-            return f"its generator is also that of the loader of line {other.node.lineno}"
+            return f"its generator is also that of the loader of {at(other.node)}"
     return ""
 
 

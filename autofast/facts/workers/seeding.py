@@ -10,7 +10,7 @@ from autofast.facts.workers.shared_state import items
 from autofast.facts.workers.timing import Time
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.model.script import Loader, Script
-from autofast.model.source import ancestors, function_of, line_of, parent_of
+from autofast.model.source import ancestors, at, function_of, parent_of
 
 ALL = frozenset({"torch", "numpy", "python"})
 # fmt: off
@@ -85,7 +85,7 @@ def fixed_by_workers(script: Script, loader: Loader) -> str:
                 continue  # what a worker got from the loader, another number in each epoch
             for call, name in zip(calls, names, strict=True):
                 if name in ("seed", "manual_seed", *SEED_ALL) and call.args:
-                    return f"line {line_of(call)} seeds each worker when it starts, which would happen in the first epoch only"
+                    return f"{at(call)} seeds each worker when it starts, which would happen in the first epoch only"
     return ""
 
 

@@ -15,7 +15,7 @@ from autofast.flow.effects import Effects, Write
 from autofast.flow.program import holder_of
 from autofast.flow.scopes import COMPREHENSIONS, parameters
 from autofast.model.script import Loader, Script
-from autofast.model.source import ancestors, function_of, line_of, live
+from autofast.model.source import ancestors, at, function_of, live
 from autofast.model.values import Cls, Module, Ref, Thing, Unknown, ordered
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
@@ -72,9 +72,11 @@ def changed_by_items(script: Script, loader: Loader) -> str:
     """What fetching an item or making a batch changes for good; empty where nothing is changed."""
     side = items(script, loader)
     for node, what in Changes(side).writes():
-        return f"fetching an item changes {what} (line {line_of(node)}): workers would change copies of it"
+        return f"fetching an item changes {what} ({at(node)}): workers would change copies of it"
     for handle in Changes(side).handles():
-        return f"items are read through {handle.name} (line {line_of(handle.node)}), which workers would share"
+        return (
+            f"items are read through {handle.name} ({at(handle.node)}), which workers would share"
+        )
     trained = [m for step in script.steps for m in step.models] + [
         m for o in script.optimizers for m in o.params
     ]
@@ -182,7 +184,7 @@ def _changed(script: Script, side: Side, when: Callable[[ast.AST], bool]) -> str
         what = change.bound or shown(
             change.node if not isinstance(change.node, ast.Call) else change.base or change.node
         )
-        return f"line {line_of(change.node)} changes `{what}`"
+        return f"{at(change.node)} changes `{what}`"
     return ""
 
 
@@ -278,7 +280,7 @@ def _told(script: Script, loader: Loader, side: Side) -> str:
                     id(t) in side.objects or isinstance(t, Unknown)
                     for t in script.values(read.value)
                 ):
-                    return f"its sampler changes {what} (line {line_of(node)}), which line {line_of(read)} reads, and workers ask it ahead of time"
+                    return f"its sampler changes {what} ({at(node)}), which {at(read)} reads, and workers ask it ahead of time"
     return ""
 
 
@@ -295,7 +297,7 @@ def _files(script: Script, loader: Loader, side: Side, time: Time) -> str:
                 and shared.is_part(part)
                 and time.within(node)
             ):
-                return f"line {line_of(node)} writes a file by `{shown(part)}`, from which items are read: workers fetch them ahead"
+                return f"{at(node)} writes a file by `{shown(part)}`, from which items are read: workers fetch them ahead"
     return ""
 
 

@@ -27,7 +27,13 @@ from autofast.flow.scopes import (
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
-from autofast.model.source import function_of, line_of, parent_of, source_of, statement_of
+from autofast.model.source import (
+    at,
+    function_of,
+    parent_of,
+    source_of,
+    statement_of,
+)
 from autofast.model.values import (
     Bound,
     Cls,
@@ -134,7 +140,7 @@ class _Leaks:
         for site in self.script.methods(
             "register_forward_hook", "register_module_forward_hook", "register_forward_pre_hook"
         ):
-            yield f"the hook of line {line_of(site.node)} may keep it"
+            yield f"the hook of {at(site.node)} may keep it"
         yield from self.kept()
         yield from (self.read(name) for name in self.tainted())
         for statement in region.statements:
@@ -155,7 +161,7 @@ class _Leaks:
                 and not self.born_inside(occurrence.this)
                 and (why := self.keeper(occurrence.this))
             ):
-                yield f"`{ast.unparse(site.node)}` keeps a tensor made here (line {line_of(site.node)}){why}"
+                yield f"`{ast.unparse(site.node)}` keeps a tensor made here ({at(site.node)}){why}"
         for site, occurrence in self.region.sites(
             self.script, "append", "set_item", "tensor_write", "inplace"
         ):
@@ -170,7 +176,7 @@ class _Leaks:
                 continue
             if (root is not None and is_local(root)) or self.local_names(occurrence.this):
                 continue  # followed as a variable
-            yield f"line {line_of(site.node)} changes something that outlives this place"
+            yield f"{at(site.node)} changes something that outlives this place"
         for function in self.functions():
             for part in ast.walk(function):
                 if (
@@ -181,7 +187,7 @@ class _Leaks:
                     value = getattr(statement_of(part), "value", None)
                     here = function is not self.region.scope or self.region.holds(part)
                     if here and (value is None or carries(self.script.values(value))):
-                        yield f"the global `{part.id}` may keep a tensor made here (line {part.lineno})"
+                        yield f"the global `{part.id}` may keep a tensor made here ({at(part)})"
 
     def keeper(self, thing: Thing | None) -> str:
         """Why an object that keeps tensors may bring them to autograd (after a colon); empty for a meter that is only filled here and read."""
@@ -205,13 +211,13 @@ class _Leaks:
                     and occurrence.this is thing
                     and not self.region.meets(site, occurrence)
                 ):
-                    return f", and it is changed on line {line_of(site.node)} too"
+                    return f", and it is changed on {at(site.node)} too"
         for site in self.script.log.of("call_unknown"):
             for occurrence in site:
                 if occurrence.args is not None and any(
                     thing in given for given in occurrence.args.all()
                 ):
-                    return f": line {line_of(site.node)} gives it to something that is not known"
+                    return f": {at(site.node)} gives it to something that is not known"
         names = {name for name, values in thing.attrs.items() if carries(values)}
         for node in (n for source in self.script.sources for n in source.nodes):
             if (
@@ -307,9 +313,7 @@ class _Leaks:
             return ""
         if isinstance(name.ctx, ast.Load):
             return self.use(name)
-        return (
-            f"`{name.id}` is changed in place on line {name.lineno}" if self.is_tensor(name) else ""
-        )
+        return f"`{name.id}` is changed in place on {at(name)}" if self.is_tensor(name) else ""
 
     def is_tensor(self, node: ast.expr) -> bool:
         return any(isinstance(t, (Tensor, Unknown)) for t in self.script.values(node))
@@ -324,9 +328,7 @@ class _Leaks:
         if values and not carries(values):
             return ""
         if not values and not isinstance(expr, (ast.Starred, ast.Slice)):
-            return (
-                "" if self.is_dead(expr) else f"line {line_of(expr)} is not followed by the reader"
-            )
+            return "" if self.is_dead(expr) else f"{at(expr)} is not followed by the reader"
         parent = parent_of(expr)
         match parent:
             case ast.Attribute():
@@ -335,7 +337,7 @@ class _Leaks:
                 if isinstance(parent.ctx, ast.Store):
                     added = isinstance(parent_of(parent), ast.AugAssign) and self.is_tensor(parent)
                     return (
-                        f"`{_text(expr)}` is changed in place on line {line_of(expr)}"
+                        f"`{_text(expr)}` is changed in place on {at(expr)}"
                         if added or self.is_tensor(expr)
                         else ""
                     )
@@ -358,7 +360,7 @@ class _Leaks:
                 return (
                     self.argument(expr, call)
                     if isinstance(call, ast.Call)
-                    else f"line {line_of(expr)} is not understood"
+                    else f"{at(expr)} is not understood"
                 )
             case ast.Call():
                 return self.argument(expr, parent)
@@ -374,7 +376,7 @@ class _Leaks:
             return ""
         if isinstance(parent, CLIMB):
             return self.use(parent)
-        return f"line {line_of(expr)} uses it in a way that is not understood"
+        return f"{at(expr)} uses it in a way that is not understood"
 
     def is_dead(self, expr: ast.expr) -> bool:
         """The script never comes here (and the reader has not given up before)."""
@@ -388,15 +390,13 @@ class _Leaks:
         for part in parts:
             for tensor in self.script.values(part):
                 if isinstance(tensor, Unknown) and function_of(parent) is not self.region.scope:
-                    return f"line {line_of(parent)} combines it with something that is not known"
+                    return f"{at(parent)} combines it with something that is not known"
                 if (
                     isinstance(tensor, Tensor)
                     and tensor.dtype != "int"
                     and (tensor.grad or tensor.models or tensor.param)
                 ):
-                    return (
-                        f"line {line_of(parent)} combines it with a tensor that may need gradients"
-                    )
+                    return f"{at(parent)} combines it with a tensor that may need gradients"
         return ""
 
     def attribute(self, expr: ast.expr, parent: ast.Attribute) -> str:
@@ -404,15 +404,15 @@ class _Leaks:
         if name in FACTS:
             return ""
         if name in COUNTED and self.is_tensor(expr):
-            return f"line {line_of(expr)} asks in which mode it was made"
+            return f"{at(expr)} asks in which mode it was made"
         if not isinstance(call, ast.Call) or call.func is not parent:
             return self.use(parent)
         if name in NUMBERS or name in KEEPERS and not self.is_tensor(expr):
             return ""
         if name == "backward" or name == "requires_grad_":
-            return f"line {line_of(expr)} needs its gradient"
+            return f"{at(expr)} needs its gradient"
         if name.endswith("_") and not name.endswith("__"):
-            return f"`{_text(expr)}` is changed in place on line {line_of(expr)}"
+            return f"`{_text(expr)}` is changed in place on {at(expr)}"
         why = self.operand(call, [*call.args, *(k.value for k in call.keywords)])
         return why or ("" if name in FRESH and self.is_plain(expr) else self.use(call))
 
@@ -429,7 +429,7 @@ class _Leaks:
                 continue
             if why := self.passed(thing, expr, call, others):
                 return why
-        return "" if callees else f"line {line_of(expr)} is not followed by the reader"
+        return "" if callees else f"{at(expr)} is not followed by the reader"
 
     def passed(self, thing: Thing, expr: ast.expr, call: ast.Call, others: list[ast.expr]) -> str:
         """``expr`` is an argument of a call of ``thing``."""
@@ -439,15 +439,15 @@ class _Leaks:
                 thing.name.rsplit(".", 1)[-1] in ("Parameter", "Buffer", "from_pretrained")
                 or thing.name == "builtins.setattr"
             ):
-                return f"line {line_of(expr)} makes it a part of an object"
+                return f"{at(expr)} makes it a part of an object"
             if thing.name.startswith("torch.") and _writes(thing.name, call):
-                return f"`{text}` changes it in place (line {line_of(expr)})"
+                return f"`{text}` changes it in place ({at(expr)})"
             if thing.name.startswith("torch.") and any(
                 isinstance(t, Ext) for t in self.script.values(call)
             ):
-                return f"`{text}` keeps it (line {line_of(expr)})"
+                return f"`{text}` keeps it ({at(expr)})"
             if thing.name.split(".")[0] in PASS_ON:
-                return f"`{text}` passes it on (line {line_of(expr)})"
+                return f"`{text}` passes it on ({at(expr)})"
             if thing.name in CHOOSES:
                 return self.use(call)
             fresh = thing.name.startswith("torch.") and thing.name.rsplit(".", 1)[-1] in FRESH
@@ -462,16 +462,14 @@ class _Leaks:
                     else ""
                 )
             if is_module(thing.this):
-                return f"`{text}` gets it on line {line_of(expr)}"
+                return f"`{text}` gets it on {at(expr)}"
             if isinstance(thing.this, Unknown):
-                return (
-                    f"`{text}` gets it on line {line_of(expr)}, and is not known: {thing.this.why}"
-                )
+                return f"`{text}` gets it on {at(expr)}, and is not known: {thing.this.why}"
             return self.use(call)
         if isinstance(thing, (Func, Bound)):
             found = [self.parameter(callee, expr, call) for callee in code_of(thing)]
             plain = [p for p in found if p is not None]
-            gets = f"{text}() gets it on line {line_of(expr)}"
+            gets = f"{text}() gets it on {at(expr)}"
             return (
                 gets
                 if len(plain) < len(found)
@@ -480,13 +478,13 @@ class _Leaks:
         if is_loss(thing):
             return self.operand(call, others)
         if isinstance(thing, Unknown):
-            return f"`{text}` gets it on line {line_of(expr)}, and is not known: {thing.why}"
+            return f"`{text}` gets it on {at(expr)}, and is not known: {thing.why}"
         kind = "class" if isinstance(thing, (Cls, Partial)) else "object"
-        return f"`{text}` (a {kind}) gets it on line {line_of(expr)}"
+        return f"`{text}` (a {kind}) gets it on {at(expr)}"
 
     def stored(self, call: ast.Call) -> str:
         """It is put into a container."""
-        return self.put(root_of(call), call, f"line {line_of(call)} keeps it")
+        return self.put(root_of(call), call, f"{at(call)} keeps it")
 
     def put(self, root: ast.Name | None, at: ast.AST, keeps: str) -> str:
         """It becomes a part of what ``root`` holds; ``keeps`` is the reason where that may be more than a variable."""
@@ -497,17 +495,17 @@ class _Leaks:
     def first(self, names: Iterable[ast.Name]) -> str:
         return next((why for n in names if (why := self.read(n))), "")
 
-    def target(self, target: ast.expr, at: ast.AST) -> str:
+    def target(self, target: ast.expr, place: ast.AST) -> str:
         """It is bound to ``target``."""
         if isinstance(target, ast.Name):
             return self.first(self.bound(target))
         if isinstance(target, (ast.Tuple, ast.List)):
-            return next((why for t in target.elts if (why := self.target(t, at))), "")
+            return next((why for t in target.elts if (why := self.target(t, place))), "")
         if isinstance(target, ast.Starred):
-            return self.target(target.value, at)
-        keeps = f"`{_text(target)}` keeps it (line {line_of(target)})"
+            return self.target(target.value, place)
+        keeps = f"`{_text(target)}` keeps it ({at(target)})"
         if isinstance(target, ast.Subscript):
-            return self.put(root_of(target), at, keeps)
+            return self.put(root_of(target), place, keeps)
         owners = (
             self.script.values(target.value) if isinstance(target, ast.Attribute) else frozenset()
         )
@@ -523,7 +521,7 @@ class _Leaks:
         if site is None or not any(carries(o.result) for o in site):
             return ""
         function = function_of(node)
-        leaves = f"{getattr(function, 'name', 'a lambda')}() returns a tensor (line {node.lineno})"
+        leaves = f"{getattr(function, 'name', 'a lambda')}() returns a tensor ({at(node)})"
         if (
             not isinstance(function, ast.FunctionDef)
             or is_generator(function)

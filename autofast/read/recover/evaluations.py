@@ -9,7 +9,7 @@ from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack,
 from autofast.model.kinds import is_autocast, is_optimizer
 from autofast.model.names import WRAPPERS
 from autofast.model.script import Evaluation, Script
-from autofast.model.source import ancestors, function_of, line_of, statement_of
+from autofast.model.source import ancestors, at, function_of, statement_of
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Arguments, Ext, Inst, Ref, Tensor, Thing, Unknown, Values
 from autofast.read.library import torch_library as torchlib
@@ -288,10 +288,10 @@ def _hazard(script: Script, evaluation: Evaluation, region: Region) -> str:
         script, *BACKWARDS, "torch.enable_grad", "torch.set_grad_enabled", ".requires_grad_"
     ):
         if site.kind != "torch.set_grad_enabled" or site.node is not evaluation.context:
-            return f"line {line_of(site.node)} computes gradients here"
+            return f"{at(site.node)} computes gradients here"
     for site, occurrence in region.sites(script, "builtins.setattr"):
         if occurrence.args is not None and carries(occurrence.args.get(2, "value")):
-            return f"setattr() keeps a tensor made here (line {line_of(site.node)})"
+            return f"setattr() keeps a tensor made here ({at(site.node)})"
     return (
         changed_module(script, evaluation, region)
         or _compiled(script, region)
@@ -307,9 +307,9 @@ def _compiled(script: Script, region: Region) -> str:
         for site in script.calls(name):
             if name == "torch.compile" and _in_place(site.node):
                 continue
-            return f"line {line_of(site.node)} compiles: {name}() and inference_mode do not go well together"
+            return f"{at(site.node)} compiles: {name}() and inference_mode do not go well together"
     for site, _ in region.sites(script, ".compile"):
-        return f"line {line_of(site.node)} compiles a model"
+        return f"{at(site.node)} compiles a model"
     return ""
 
 
@@ -340,9 +340,9 @@ def _foreign_model(evaluation: Evaluation) -> str:
                 if isinstance(thing, Ext) and not thing.name.startswith(
                     ("torch.nn.", "torchvision.", "timm.", *WRAPPERS)
                 ):
-                    return f"{thing.name} may keep tensors that it computes here (line {line_of(site.node)})"
+                    return f"{thing.name} may keep tensors that it computes here ({at(site.node)})"
                 if not isinstance(thing, (Ext, Inst)):
-                    return f"the model of line {line_of(site.node)} is not known"
+                    return f"the model of {at(site.node)} is not known"
     return ""
 
 
@@ -362,7 +362,7 @@ def _caches(script: Script, region: Region) -> str:
                 if isinstance(frame, CallFrame):
                     for decorator in frame.func.decorators:
                         if any(getattr(t, "name", "") in REMEMBERS for t in decorator):
-                            return f"{frame.func.name}() remembers its results, which may be tensors made here (line {line_of(frame.node)})"
+                            return f"{frame.func.name}() remembers its results, which may be tensors made here ({at(frame.node)})"
     read = {
         x
         for _, o in region.sites(script, "iterate")
@@ -400,18 +400,18 @@ def _shared_objects(script: Script, region: Region) -> str:
             if not tensors_in(*given):
                 continue
             if isinstance(thing, Ref):
-                return f"line {line_of(site.node)} gives a tensor to {thing.name}(), which is not known"
+                return f"{at(site.node)} gives a tensor to {thing.name}(), which is not known"
             if isinstance(thing, Unknown):
                 # There it is another form of the model.
                 if script.log.at("forward", site.node) is None:
-                    return f"line {line_of(site.node)} gives a tensor to something that is not known: {thing.why}"
+                    return f"{at(site.node)} gives a tensor to something that is not known: {thing.why}"
             elif any(
                 o.this is thing and not region.meets(s, o)
                 for (k, _), s in script.log.each()
                 for o in s
                 if k != "new"
             ):
-                return f"{thing.name} gets tensors on line {line_of(site.node)}, and is used elsewhere too"
+                return f"{thing.name} gets tensors on {at(site.node)}, and is used elsewhere too"
     return ""
 
 
@@ -427,7 +427,7 @@ def _cast_outside(evaluation: Evaluation, region: Region) -> str:
                 if isinstance(frame, WithFrame) and any(
                     is_autocast(found) for _, found in frame.contexts
                 ):
-                    return f"the autocast block around it (line {line_of(frame.node)}) keeps the weights that are cast here, also for training"
+                    return f"the autocast block around it ({at(frame.node)}) keeps the weights that are cast here, also for training"
     return ""
 
 
@@ -447,24 +447,24 @@ def _needs_gradients(
     )
     for site, _ in region.sites(script, *users):
         if site.kind != ".step" or evaluation.kind != "statement":
-            return f"line {line_of(site.node)} uses gradients"
+            return f"{at(site.node)} uses gradients"
     for site, occurrence in region.sites(script, "call_unknown"):
         if occurrence.args is not None and _trainable(occurrence.args):
             why = occurrence.this.why if isinstance(occurrence.this, Unknown) else ""
-            return f"line {line_of(site.node)} calls something that is not known: {why}"
+            return f"{at(site.node)} calls something that is not known: {why}"
     for site, occurrence in region.sites(script, "forward"):
         trained = site.node in training.passes and not evaluation.shared
         if occurrence.data["outer"] and trained:
-            return f"the forward of line {line_of(site.node)} is trained"
+            return f"the forward of {at(site.node)} is trained"
     for expr, result in _results(script, region) if not evaluation.shared else ():
         if any(t.grad and (not t.passes or t.passes & training.passes) for t in tensors_in(result)):
-            return f"`{ast.unparse(expr)}` (line {line_of(expr)}) may carry a gradient that is needed later"
+            return f"`{ast.unparse(expr)}` ({at(expr)}) may carry a gradient that is needed later"
     if why := memory_trial(script, evaluation, region):
         return why
     if any(True for _ in region.sites(script, "grad_read", ".retain_grad", ".register_hook")):
         return "it reads gradients"
     if node := _looks_at_graph(script, evaluation, region):
-        return f"line {line_of(node)} looks at the gradient of what is computed here"
+        return f"{at(node)} looks at the gradient of what is computed here"
     return _cast_outside(evaluation, region)
 
 

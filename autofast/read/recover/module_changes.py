@@ -9,7 +9,7 @@ from __future__ import annotations
 from autofast.model.events import BranchFrame, Occurrence, Stack
 from autofast.model.kinds import is_loss, is_module, is_optimizer
 from autofast.model.script import Evaluation, Script
-from autofast.model.source import line_of
+from autofast.model.source import at
 from autofast.model.tensors import dtype_of
 from autofast.model.values import Arguments, Dict, Ext, Inst, Seq, Thing, const
 from autofast.read.recover.region import Region
@@ -46,21 +46,21 @@ def _made(script: Script, region: Region) -> str:
     for site, occurrence in region.sites(script, "new", ".step"):
         thing = occurrence.this
         if thing is not None and is_optimizer(thing):
-            return f"an optimizer is used here (line {line_of(site.node)})"
+            return f"an optimizer is used here ({at(site.node)})"
         if (
             site.kind == "new"
             and isinstance(thing, (Inst, Ext))
             and is_module(thing)
             and not is_loss(thing)
         ):
-            return f"a module is made here (line {line_of(site.node)}): its parameters could not be trained"
+            return f"a module is made here ({at(site.node)}): its parameters could not be trained"
     return ""
 
 
 def _copied(script: Script, region: Region) -> str:
     for site, occurrence in region.sites(script, *COPIES):
         if occurrence.args is not None and _holds_module(occurrence.args):
-            return f"a module is copied here (line {line_of(site.node)}): the copy could not be trained"
+            return f"a module is copied here ({at(site.node)}): the copy could not be trained"
     return ""
 
 
@@ -85,11 +85,11 @@ def _given(script: Script, region: Region) -> str:
     """New tensors for a module: a buffer that it registers, a state that replaces its parameters, a parametrization."""
     for site, occurrence in region.sites(script, *GROWS):
         if occurrence.this is not None and is_module(occurrence.this):
-            return f"line {line_of(site.node)} gives a module a tensor that is made here"
+            return f"{at(site.node)} gives a module a tensor that is made here"
     for site, occurrence in region.sites(script, ".load_state_dict"):
         given = occurrence.args.given(2, "assign") if occurrence.args is not None else None
         if given is not None and const(given.values) is not False:
-            return f"line {line_of(site.node)} puts other tensors into a module"
+            return f"{at(site.node)} puts other tensors into a module"
     for (kind, _), site in script.log.each():
         if kind.startswith(REWORKS) and not kind.startswith(READS):
             for occurrence in site:
@@ -98,7 +98,7 @@ def _given(script: Script, region: Region) -> str:
                     and any(is_module(t) for given in occurrence.args.all() for t in given)
                     and region.meets(site, occurrence)
                 ):
-                    return f"line {line_of(site.node)} puts other tensors into a module"
+                    return f"{at(site.node)} puts other tensors into a module"
     return ""
 
 
@@ -106,14 +106,10 @@ def _moved(script: Script, region: Region) -> str:
     """Moves and casts: they give a module new parameters, unless it is there already."""
     for site, occurrence in region.sites(script, *CASTS):
         if occurrence.this is not None and is_module(occurrence.this):
-            return (
-                f"line {line_of(site.node)} casts a module: its new parameters could not be trained"
-            )
+            return f"{at(site.node)} casts a module: its new parameters could not be trained"
     for site, occurrence in region.sites(script, "move_model"):
         if not _is_there(script, region, occurrence):
-            return (
-                f"line {line_of(site.node)} moves a module: its new parameters could not be trained"
-            )
+            return f"{at(site.node)} moves a module: its new parameters could not be trained"
     return ""
 
 

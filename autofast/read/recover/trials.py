@@ -8,7 +8,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.events import Occurrence, TryFrame
 from autofast.model.script import Evaluation, Script
-from autofast.model.source import line_of, parent_of
+from autofast.model.source import at, parent_of
 from autofast.model.values import Num, Ref, Tensor
 from autofast.read.recover.region import Region
 
@@ -37,7 +37,7 @@ def memory_trial(script: Script, evaluation: Evaluation, region: Region) -> str:
     for site in evaluation.forwards:
         tried = measured or any(_may_fail(o) for o in site)
         if tried and isinstance(site.node, ast.expr) and _is_dropped(script, site.node, set()):
-            return f"the forward of line {line_of(site.node)} may ask whether a batch fits into memory, with what a backward needs"
+            return f"the forward of {at(site.node)} may ask whether a batch fits into memory, with what a backward needs"
     return ""
 
 

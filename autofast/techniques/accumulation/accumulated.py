@@ -13,8 +13,8 @@ from autofast.facts.updates.cadence import FRAMEWORKS
 from autofast.facts.updates.events import Iteration, check_order, iteration_of
 from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script, Step
-from autofast.model.source import function_of
-from autofast.rule import Options, Refusal, at
+from autofast.model.source import at, function_of
+from autofast.rule import Options, Refusal
 from autofast.techniques.accumulation.batch_size import drops_last, smaller
 from autofast.techniques.accumulation.body import Body, whole
 from autofast.techniques.accumulation.existing import Existing, existing, other_number

@@ -11,9 +11,9 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import rare_arm
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Loader, Script
-from autofast.model.source import ancestors, parent_of, within
+from autofast.model.source import ancestors, at, parent_of, within
 from autofast.model.values import Arg, Arguments, Bound, Const, Ext, Func, Thing, const
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 from autofast.techniques.accumulation.window import Window
 from autofast.write.spelling import spelled
 

@@ -20,8 +20,16 @@ from autofast.flow.positions import block, index, nodes_of
 from autofast.flow.program import Flow
 from autofast.flow.scopes import Variable, loaded_in, mentions, stored_in
 from autofast.model.script import Backward, Script
-from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of, within
-from autofast.rule import Refusal, at
+from autofast.model.source import (
+    ancestors,
+    at,
+    function_of,
+    parent_of,
+    source_of,
+    statement_of,
+    within,
+)
+from autofast.rule import Refusal
 from autofast.techniques.accumulation.statements import (
     Unit,
     again,

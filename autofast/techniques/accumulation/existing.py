@@ -12,9 +12,9 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside
 from autofast.model.script import Script, Step
-from autofast.model.source import function_of, parent_of, within
+from autofast.model.source import at, function_of, parent_of, within
 from autofast.model.values import Arg, const, one
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 
 
 @dataclass(frozen=True, eq=False)

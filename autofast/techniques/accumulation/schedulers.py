@@ -10,9 +10,9 @@ from autofast.facts.updates.events import Event, Iteration
 from autofast.flow.scopes import mentions, owner, variables_of
 from autofast.model.kinds import is_loader
 from autofast.model.script import Scheduler, Script
-from autofast.model.source import function_of, parent_of, statement_of
+from autofast.model.source import at, function_of, parent_of, statement_of
 from autofast.model.values import Arg, Bound, Cls, Const, Func, Inst, Module, Num, Ref, Seq, Unknown
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 from autofast.techniques.accumulation.window import COUNT, Window
 from autofast.write.spelling import spelled
 

@@ -10,8 +10,8 @@ from textwrap import dedent
 from autofast.facts.updates.events import Event, Iteration
 from autofast.flow.positions import block, index, nodes_of
 from autofast.flow.scopes import mentions, stored_in
-from autofast.model.source import ancestors, function_of, source_of, within
-from autofast.rule import Refusal, at
+from autofast.model.source import ancestors, at, function_of, source_of, within
+from autofast.rule import Refusal
 
 
 @dataclass(eq=False)

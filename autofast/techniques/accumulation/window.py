@@ -11,9 +11,9 @@ from autofast.facts.updates.cadence import Counter, check_loader, ends_of, insid
 from autofast.flow.scopes import binds, stored_in, variables_of
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
-from autofast.model.source import Source, ancestors, function_of, parent_of, source_of
+from autofast.model.source import Source, ancestors, at, function_of, parent_of, source_of
 from autofast.model.values import Arg, Const, Ext, Thing, const
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 from autofast.write.share_helper import HELPER
 
 NAME = "ACCUMULATION_STEPS"

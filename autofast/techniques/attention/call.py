@@ -13,7 +13,7 @@ from autofast.flow.positions import block
 from autofast.flow.program import Flow
 from autofast.flow.scopes import FUNCTIONS, binds
 from autofast.model.script import Script
-from autofast.model.source import Source, ancestors, line_of, source_of, statement_of
+from autofast.model.source import Source, ancestors, at, source_of, statement_of
 from autofast.model.values import Ext, const, library_name
 from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.masks import is_causal, mask_text, may_differ
@@ -33,16 +33,13 @@ OTHER_FLOATS = (".half", ".double", ".bfloat16", "apex.amp.initialize", "torch.s
 def against_script(script: Script) -> str:
     """Why no attention of a script should become one call; empty where nothing speaks against it."""
     if (node := gradients_of_gradients(script)) is not None:
-        return (
-            f"line {line_of(node)} computes gradients of gradients, which fused attention has not"
-        )
+        return f"{at(node)} computes gradients of gradients, which fused attention has not"
     if (found := functional_derivative(script)) is not None:
-        return f"line {line_of(found[1])} differentiates by {found[0]}, which fused attention may not know"
+        return f"{at(found[1])} differentiates by {found[0]}, which fused attention may not know"
     if (node := _scripted(script)) is not None:
-        return f"line {line_of(node)} compiles by TorchScript, which tells numbers apart"
+        return f"{at(node)} compiles by TorchScript, which tells numbers apart"
     if script.deterministic:
-        line = line_of(script.deterministic[0])
-        return f"line {line} asks for deterministic algorithms, and the backward of fused attention is none"
+        return f"{at(script.deterministic[0])} asks for deterministic algorithms, and the backward of fused attention is none"
     return ""
 
 
@@ -109,7 +106,7 @@ def _dropout(script: Script, call: ast.Call, holes: dict[str, ast.expr]) -> str:
         p, training = given[0] or keywords.get("p"), given[1] or keywords.get("training")
         inplace = len(call.args) > 3 or "inplace" in keywords
         if p is None or inplace:
-            raise Refusal(f"line {line_of(call)} does not say how much it drops, or drops in place")
+            raise Refusal(f"{at(call)} does not say how much it drops, or drops in place")
         if const(script.values(p)) == 0:
             return ""
         holes["p"] = p
@@ -118,7 +115,7 @@ def _dropout(script: Script, call: ast.Call, holes: dict[str, ast.expr]) -> str:
         holes["training"] = training
         return "{p} if {training} else 0.0"
     if call.keywords or len(call.args) != 1:
-        raise Refusal(f"line {line_of(call)} gives its dropout more than the weights")
+        raise Refusal(f"{at(call)} gives its dropout more than the weights")
     layer = call.func
     holes["layer"] = layer
     together = isinstance(layer, ast.Attribute) and isinstance(layer.value, ast.Name)
@@ -213,21 +210,20 @@ def _one_dtype(script: Script) -> None:
     """A mask of floats must have the dtype of the query, and a new one has the default."""
     for site in script.log.of("move_model", *OTHER_FLOATS):
         if site.kind != "move_model" or any(o.data.get("dtype") for o in site):
-            line = line_of(site.node)
-            raise Refusal(f"line {line} changes dtypes, and a mask must have the query's")
+            raise Refusal(f"{at(site.node)} changes dtypes, and a mask must have the query's")
 
 
 def _not_hidden(source: Source, place: ast.AST, name: str) -> None:
     """The name of a module must mean it at the place, too."""
     for outer in ancestors(place):
         if isinstance(outer, FUNCTIONS) and binds(outer, name):
-            raise Refusal(f"`{name}` is a variable here (line {line_of(outer)})")
+            raise Refusal(f"`{name}` is a variable here ({at(outer)})")
 
 
 def no_hooks(script: Script) -> None:
     """Hooks see what layers are given and give, and these are no longer called, or give less. Raises :class:`Refusal`."""
     for site in script.methods(*HOOKS):
-        raise Refusal(f"line {line_of(site.node)} sets a hook, which may be on this layer")
+        raise Refusal(f"{at(site.node)} sets a hook, which may be on this layer")
 
 
 def _nothing_between(
@@ -237,12 +233,10 @@ def _nothing_between(
     last = statement_of(found.product)
     here = block(last)
     if any(not any(s is other for other in here) for s in gone):
-        raise Refusal(f"not all of it stands in the block of line {line_of(last)}")
+        raise Refusal(f"not all of it stands in the block of {at(last)}")
     for expr in moved:
         inner = [statement_of(expr), *(a for a in ancestors(expr) if isinstance(a, ast.stmt))]
         first = next((n for n, s in enumerate(here) if any(s is i for i in inner)), 0)
         between = [s for s in here[first : here.index(last)] if not any(s is g for g in gone)]
         if (node := may_change(script, between, expr)) is not None:
-            raise Refusal(
-                f"line {line_of(node)} may change `{ast.unparse(expr)}` on the way to the product"
-            )
+            raise Refusal(f"{at(node)} may change `{ast.unparse(expr)}` on the way to the product")

@@ -14,7 +14,7 @@ from autofast.facts.attribute_values import lasting
 from autofast.facts.dimensions import least
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.source import line_of
+from autofast.model.source import at
 from autofast.model.values import Tensor, const, library_name
 from autofast.rule import Refusal
 from autofast.techniques.attention.written_out import Attention, Mask
@@ -246,8 +246,7 @@ def mask_text(script: Script, mask: Mask) -> tuple[str, dict[str, ast.expr]]:
     """
     text, holes = _given(script, mask)
     if least(script, mask.expr) < 2:
-        line = line_of(mask.expr)
-        raise Refusal(f"nothing shows that the mask of line {line} has two dimensions or more")
+        raise Refusal(f"nothing shows that the mask of {at(mask.expr)} has two dimensions or more")
     if mask.unless_none is not None:
         text, holes = (
             f"None if {{tested}} is None else {text}",
@@ -260,19 +259,17 @@ def _given(script: Script, mask: Mask) -> tuple[str, dict[str, ast.expr]]:
     if mask.value is None:
         floats = all(isinstance(t, Tensor) and t.dtype == "f32" for t in script.values(mask.expr))
         if not script.values(mask.expr) or not floats:
-            raise Refusal(
-                f"nothing shows that what is added on line {line_of(mask.expr)} are floats"
-            )
+            raise Refusal(f"nothing shows that what is added on {at(mask.expr)} are floats")
         return "{mask}", {"mask": mask.expr}
     number = _number(script, mask.value)
     if number is None or number > LARGE:
         raise Refusal(
-            f"nothing shows that masked scores are set to -inf, or to -1e9 and less (line {line_of(mask.value)})"
+            f"nothing shows that masked scores are set to -inf, or to -1e9 and less ({at(mask.value)})"
         )
     if not math.isinf(number):
         if isinstance(mask.value, ast.Attribute) and isinstance(mask.value.value, ast.Call):
             raise Refusal(
-                f"a row may be masked as a whole, and {ast.unparse(mask.value)} (line {line_of(mask.value)}) is too large to be added to scores"
+                f"a row may be masked as a whole, and {ast.unparse(mask.value)} ({at(mask.value)}) is too large to be added to scores"
             )
         both = ("0.0", "{value}") if mask.kept else ("{value}", "0.0")
         return f"TORCH.where({{mask}}, {', '.join(both)})", {"mask": mask.expr, "value": mask.value}

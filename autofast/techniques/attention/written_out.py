@@ -14,7 +14,7 @@ from autofast.facts.dimensions import rank
 from autofast.flow.defuse import Definition, DefUse
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.source import function_of, line_of, live, parent_of
+from autofast.model.source import at, function_of, line_of, live, parent_of
 from autofast.model.values import Const, Ext, Num, const, library_name
 from autofast.rule import Refusal
 from autofast.techniques.attention.products import (
@@ -225,7 +225,7 @@ class _Reader:
         if not self._tried(scores):
             return False
         if self.found.mask is not None:
-            lines = f"lines {line_of(self.found.mask.expr)} and {line_of(mask.expr)}"
+            lines = f"{at(self.found.mask.expr)} and {at(mask.expr)}"
             raise Refusal(f"two masks are applied ({lines})")
         self.found.mask = mask
         return True
@@ -234,9 +234,9 @@ class _Reader:
         if not self._tried(scores):
             return False
         if self.found.mask is not None:
-            raise Refusal(f"the mask is scaled, too (line {line_of(scale.by)})")
+            raise Refusal(f"the mask is scaled, too ({at(scale.by)})")
         if self.found.scale is not None:
-            raise Refusal(f"the scores are scaled twice (line {line_of(scale.by)})")
+            raise Refusal(f"the scores are scaled twice ({at(scale.by)})")
         self.found.scale = scale
         return True
 
@@ -279,7 +279,7 @@ class _Reader:
             return self.weights(back)
         if isinstance(outer, ast.Call) and self._is_dropout(outer, node):
             if self.found.dropout is not None:
-                raise Refusal(f"line {line_of(outer)} is a second dropout")
+                raise Refusal(f"{at(outer)} is a second dropout")
             self.found.dropout = outer
             return self.weights(outer)
         if isinstance(outer, ast.Assign) and outer.value is node and len(outer.targets) == 1:
@@ -298,7 +298,7 @@ class _Reader:
         for use in uses:
             if self._leads_to_values(use):
                 other = next((u for u in uses if u is not use), use)
-                raise Refusal(f"line {line_of(other)} uses the attention weights, too")
+                raise Refusal(f"{at(other)} uses the attention weights, too")
         return False
 
     def _leads_to_values(self, use: ast.expr) -> bool:

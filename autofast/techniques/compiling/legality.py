@@ -15,7 +15,7 @@ from autofast.flow.callgraph import code_of
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script
-from autofast.model.source import ancestors, line_of, parent_of, source_of
+from autofast.model.source import ancestors, at, parent_of
 from autofast.model.values import (
     Arguments,
     Cls,
@@ -127,7 +127,7 @@ def against_script(script: Script, leaves: str = "") -> str:
     """Why nothing in this script should be compiled; empty where nothing speaks against. ``leaves`` is a framework that goes."""
     if others := {name: node for name, node in script.frameworks.items() if name != leaves}:
         name, node = next(iter(others.items()))
-        return f"{FRAMEWORKS.get(name, name)} (line {line_of(node)})"
+        return f"{FRAMEWORKS.get(name, name)} ({at(node)})"
     for check in (_double_backward, _graphs_used_twice, _hooks, _scripted, _shared, _data, _swaps):
         if why := check(script):
             return why
@@ -136,10 +136,10 @@ def against_script(script: Script, leaves: str = "") -> str:
 
 def _double_backward(script: Script) -> str:
     if (node := gradients_of_gradients(script)) is not None:
-        return f"line {line_of(node)} computes gradients of gradients, which compiled code has not"
+        return f"{at(node)} computes gradients of gradients, which compiled code has not"
     if (found := functional_derivative(script)) is not None:
         kind, node = found
-        return f"line {line_of(node)} differentiates by {kind}, whose gradients may be wrong in compiled code"
+        return f"{at(node)} differentiates by {kind}, whose gradients may be wrong in compiled code"
     return ""
 
 
@@ -148,10 +148,10 @@ def _graphs_used_twice(script: Script) -> str:
         for backward in step.backwards:
             kept = next((k.value for k in backward.node.keywords if k.arg == "retain_graph"), None)
             if kept is not None and const(script.values(kept)) is not False:
-                return f"line {line_of(backward.node)} keeps the graph for another backward, and the graph of compiled code is used once"
+                return f"{at(backward.node)} keeps the graph for another backward, and the graph of compiled code is used once"
     if (twice := gone_through_twice(script)) is not None:
         first, second, forward = twice
-        lines = f"lines {line_of(first.node)} and {line_of(second.node)} go back through the forward pass of line {line_of(forward)}"
+        lines = f"{at(first.node)} and {at(second.node)} go back through the forward pass of {at(forward)}"
         return f"{lines}, and the graph of compiled code is used once"
     return ""
 
@@ -160,19 +160,17 @@ def _hooks(script: Script) -> str:
     for source in script.sources:
         for node in source.nodes:
             if isinstance(node, ast.Attribute) and HOOKS.match(node.attr):
-                return f"line {node.lineno} of {source.rel} registers a hook: compiled code does not call all of them"
+                return f"{at(node)} registers a hook: compiled code does not call all of them"
     for kind, site in _kinds(script, HOOKED):
-        return f"{kind}() on line {line_of(site.node)} works by hooks: compiled code does not call all of them"
+        return (
+            f"{kind}() on {at(site.node)} works by hooks: compiled code does not call all of them"
+        )
     return ""
 
 
 def _scripted(script: Script) -> str:
     node = next((n for n in jit_uses(script) if not _class_of(n)), None)
-    return (
-        f"line {line_of(node)} of {source_of(node).rel} uses TorchScript"
-        if node is not None
-        else ""
-    )
+    return f"{at(node)} uses TorchScript" if node is not None else ""
 
 
 def jit_uses(script: Script) -> Iterator[ast.Attribute]:
@@ -199,7 +197,7 @@ def _class_of(node: ast.AST) -> ast.ClassDef | None:
 
 def _shared(script: Script) -> str:
     for site in script.methods("share_memory"):
-        return f"several processes train one model in shared memory (line {line_of(site.node)})"
+        return f"several processes train one model in shared memory ({at(site.node)})"
     modules = {id(inner) for m in script.models for inner in unwrapped(m.thing)}
     for site in script.processes:
         if any(
@@ -208,30 +206,30 @@ def _shared(script: Script) -> str:
             if o.args is not None
             for v in o.args.all()
         ):
-            return f"the model is given to another process or thread (line {line_of(site.node)}), and is compiled in none but its own"
+            return f"the model is given to another process or thread ({at(site.node)}), and is compiled in none but its own"
     return ""
 
 
 def _data(script: Script) -> str:
     for kind, site in _kinds(script, SPARSE):
-        return f"sparse tensors (line {line_of(site.node)}, {kind.lstrip('.')}) are not compiled"
+        return f"sparse tensors ({at(site.node)}, {kind.lstrip('.')}) are not compiled"
     for kind, site in _kinds(script, GRAPHS):
-        return f"graphs of {kind.split('.')[0]} (line {line_of(site.node)}) have other sizes in each batch"
+        return f"graphs of {kind.split('.')[0]} ({at(site.node)}) have other sizes in each batch"
     for _, site in _kinds(script, PACKED):
-        return f"packed sequences (line {line_of(site.node)}) have other sizes in each batch"
+        return f"packed sequences ({at(site.node)}) have other sizes in each batch"
     without_loader = (
         () if any(step.loaders for step in script.steps) else ("torch.distributions.Categorical",)
     )
     for kind, site in _kinds(script, (*ENVIRONMENTS, *without_loader)):
-        return f"it acts in an environment ({kind}, line {line_of(site.node)}): states one by one, and episodes of other lengths"
+        return f"it acts in an environment ({kind}, {at(site.node)}): states one by one, and episodes of other lengths"
     for kind, site in _kinds(script, COMPLEX):
-        return f"complex numbers ({kind}, line {line_of(site.node)}) have no compiled kernels"
+        return f"complex numbers ({kind}, {at(site.node)}) have no compiled kernels"
     for site in script.calls("torch.use_deterministic_algorithms"):
         if any(o.args is not None and const(o.args.get(0, "mode")) is not False for o in site):
-            return f"line {line_of(site.node)} asks for deterministic algorithms, and compiled code computes in another order"
+            return f"{at(site.node)} asks for deterministic algorithms, and compiled code computes in another order"
     for site in script.log.of("new", "torch.nn.functional.embedding"):
         if any(o.args is not None and o.args.get(-1, "sparse") - {Const(False)} for o in site):
-            return f"the embedding of line {line_of(site.node)} may have sparse gradients, which compiled code has not"
+            return f"the embedding of {at(site.node)} may have sparse gradients, which compiled code has not"
     return ""
 
 
@@ -242,7 +240,7 @@ def _swaps(script: Script) -> str:
         for occurrence in site:
             is_weight = isinstance(occurrence.this, Tensor) and occurrence.this.param == "param"
             if is_weight and occurrence.data.get("name") == "data" and occurrence.order > first:
-                return f"line {line_of(site.node)} puts other weights into the model, which compiled code may not see"
+                return f"{at(site.node)} puts other weights into the model, which compiled code may not see"
     return ""
 
 
@@ -271,7 +269,7 @@ def against(script: Script, model: Model, code: Code) -> str:
     if jit := next(
         (n for n in jit_uses(script) if any(_class_of(n) is c for c in model.classes)), None
     ):
-        return f"line {line_of(jit)} of {source_of(jit).rel} uses TorchScript"
+        return f"{at(jit)} uses TorchScript"
     if (
         isinstance(model.thing, Ext)
         and model.thing.name.startswith("torch.nn.")
@@ -306,13 +304,13 @@ def _inputs(script: Script, model: Model, code: Code) -> str:
         given = [*args.positional, *args.named.values()]
         for values in (g.values for g in given):
             if any(isinstance(t, Inst) and not is_module(t) for t in values):
-                return f"its input on line {line_of(site.node)} is no plain tensor"
+                return f"its input on {at(site.node)} is no plain tensor"
             if any(isinstance(t, Num) for t in values) and not any(
                 isinstance(t, Tensor) for t in values
             ):
-                return f"line {line_of(site.node)} gives it a number: it is compiled again where that changes"
+                return f"{at(site.node)} gives it a number: it is compiled again where that changes"
             if any(isinstance(t, Seq) and t.items is None and t.kind == "list" for t in values):
-                return f"line {line_of(site.node)} gives it a list, whose length may be another in each batch"
+                return f"{at(site.node)} gives it a list, whose length may be another in each batch"
         if not any(
             isinstance(t, (Tensor, Seq)) or hasattr(t, "entries") for g in given for t in g.values
         ):
@@ -320,7 +318,7 @@ def _inputs(script: Script, model: Model, code: Code) -> str:
                 (t.why for g in given for t in g.values if isinstance(t, Unknown)),
                 args.open or "no tensor is seen",
             )
-            return f"what it gets on line {line_of(site.node)} is not known: {why}"
+            return f"what it gets on {at(site.node)} is not known: {why}"
     return ""
 
 
@@ -342,7 +340,7 @@ def _shapes(script: Script, model: Model, code: Code) -> str:
     for loader in script.loaders:
         if any(t in step.loaders for step in mine for t in loader.things):
             if why := _pads(script, loader.args):
-                return f"{why} (line {line_of(loader.node)}): batches differ in size, and many sizes are compiled one by one or not at all"
+                return f"{why} ({at(loader.node)}): batches differ in size, and many sizes are compiled one by one or not at all"
     for site in script.calls("torch.nn.functional.interpolate"):
         for occurrence in site:
             in_step = any(
@@ -352,7 +350,7 @@ def _shapes(script: Script, model: Model, code: Code) -> str:
             in_step &= _module_of(occurrence.stack) is None
             size = occurrence.args.get(1, "size") if occurrence.args is not None else frozenset()
             if in_step and size and const(size) is ...:
-                return f"line {line_of(site.node)} resizes the batches to sizes that change"
+                return f"{at(site.node)} resizes the batches to sizes that change"
     return ""
 
 
@@ -381,7 +379,7 @@ def _by_method(model: Model) -> str:
             and owner is not None
             and not (isinstance(model.thing, Inst) and owner in _lineage(model.thing.cls))
         ):
-            return f"line {line_of(frame.node)} trains through {owner.node.name}.{frame.func.name}(), and only what model(...) calls is compiled"
+            return f"{at(frame.node)} trains through {owner.node.name}.{frame.func.name}(), and only what model(...) calls is compiled"
     return ""
 
 
@@ -421,7 +419,7 @@ def _state(script: Script, model: Model, code: Code) -> str:
                     and isinstance(kept, ast.Attribute)
                     and not _is_layers(script, kept)
                 ):
-                    return f"line {node.lineno} of {source.rel} keeps values in a list of the model"
+                    return f"{at(node)} keeps values in a list of the model"
     return ""
 
 
@@ -442,13 +440,13 @@ def _is_layers(script: Script, kept: ast.expr) -> bool:
 def _effects(script: Script, model: Model, code: Code) -> str:
     for site, occurrence in code.events("set_attribute", "set_elsewhere"):
         if id(site.node) in code.all and occurrence.this is not None and is_module(occurrence.this):
-            return f"its forward pass sets `{ast.unparse(site.node)}` (line {line_of(site.node)}), which compiled code may not repeat"
+            return f"its forward pass sets `{ast.unparse(site.node)}` ({at(site.node)}), which compiled code may not repeat"
     for site, _ in code.events("sync"):
         if id(site.node) in code.all:
-            return f"its forward pass reads a value on line {line_of(site.node)}, where the graph breaks"
+            return f"its forward pass reads a value on {at(site.node)}, where the graph breaks"
     for kind, site in _kinds(script, NOISY):
         if id(site.node) in code.all:
-            return f"its forward pass calls {kind.removeprefix('builtins.')}() on line {line_of(site.node)}, where the graph breaks"
+            return f"its forward pass calls {kind.removeprefix('builtins.')}() on {at(site.node)}, where the graph breaks"
     return ""
 
 
@@ -457,13 +455,13 @@ def _control(script: Script, model: Model, code: Code) -> str:
         tests = [node.test] if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)) else []
         for test in tests:
             if any(_is_data(script.values(t)) for t in _operands(test)):
-                return f"line {line_of(node)} of {source_of(node).rel} decides by the values of a tensor, where the graph breaks"
+                return f"{at(node)} decides by the values of a tensor, where the graph breaks"
         if isinstance(node, ast.While):
-            return f"its forward pass holds a while loop (line {line_of(node)})"
+            return f"its forward pass holds a while loop ({at(node)})"
         over = [node.iter] if isinstance(node, (ast.For, ast.comprehension)) else []
         for expr in (e for o in over for e in ast.walk(o) if isinstance(e, ast.expr)):
             if any(isinstance(t, Tensor) and not t.param for t in script.values(expr)):
-                return f"line {line_of(over[0])} loops over a tensor: each turn becomes part of the graph, and compiling takes very long"
+                return f"{at(over[0])} loops over a tensor: each turn becomes part of the graph, and compiling takes very long"
     return ""
 
 
@@ -491,17 +489,17 @@ def _foreign_code(script: Script, model: Model, code: Code) -> str:
             for thing in (
                 applied(script, node) if isinstance(node, (ast.Name, ast.Attribute)) else ()
             ):
-                return f"{thing.node.name} on line {line_of(node)} is an autograd Function, where the graph may break"
+                return f"{thing.node.name} on {at(node)} is an autograd Function, where the graph may break"
             if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)):
-                return f"line {line_of(node)} leaves the forward pass in the middle"
+                return f"{at(node)} leaves the forward pass in the middle"
     for kind in ("torch.diagonal_scatter", ".diagonal_scatter"):
         for site, _ in code.events(kind):
-            return f"torch 2.13 may lose the gradient of diagonal_scatter (line {line_of(site.node)}, pytorch#182012)"
+            return f"torch 2.13 may lose the gradient of diagonal_scatter ({at(site.node)}, pytorch#182012)"
     for site, occurrence in code.events("call_unknown"):
         if (
             isinstance(occurrence.this, Unknown)
             and id(site.node) in code.all
             and not code.is_known(site)
         ):
-            return f"its forward pass calls something that is not known (line {line_of(site.node)}): {occurrence.this.why}"
+            return f"its forward pass calls something that is not known ({at(site.node)}): {occurrence.this.why}"
     return ""

@@ -14,10 +14,10 @@ from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, Occurrence, Stack, TryFrame, below
 from autofast.model.kinds import is_loader
 from autofast.model.script import Script, Step
-from autofast.model.source import ancestors, parent_of
+from autofast.model.source import ancestors, at, parent_of
 from autofast.model.values import Const, Ext, Func, Inst, Num, Ref, Seq, Tensor, Thing
 from autofast.ops import draws, is_in_place
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import caught
 from autofast.techniques.ddp.loss import Loss
 from autofast.techniques.ddp.setup import Extent

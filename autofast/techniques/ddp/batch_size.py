@@ -10,9 +10,9 @@ from autofast.flow.callgraph import Callee, CallGraph, Function, code_of
 from autofast.flow.scopes import is_parameter, mentions, owner, parameters, scope_of
 from autofast.model.kinds import is_loader, is_module
 from autofast.model.script import Loader, Script
-from autofast.model.source import ancestors, parent_of, statement_of
+from autofast.model.source import ancestors, at, parent_of, statement_of
 from autofast.model.values import Bound, Func, Method, Ref, Tensor
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 from autofast.techniques.ddp.data import size_of
 
 NUMBERS = frozenset(

@@ -19,9 +19,9 @@ from autofast.flow.scopes import FUNCTIONS, is_local, stored_in
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
-from autofast.model.source import ancestors, function_of, parent_of, statement_of
+from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
 from autofast.model.values import Const, Ext, Given, const
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
 from autofast.write.reach import Reach
 from autofast.write.share_helper import is_share
@@ -147,9 +147,7 @@ def _check_loader(script: Script, loader: Loader) -> None:
             f"the arguments of the loader on {where} are not all known: {loader.args.open}"
         )
     if loader.loop is not None:
-        raise Refusal(
-            f"the loader on {where} is made anew in a loop (line {getattr(loader.loop, 'lineno', 0)})"
-        )
+        raise Refusal(f"the loader on {where} is made anew in a loop ({at(loader.loop)})")
     for name in ("sampler", "batch_sampler"):
         value = given(loader, name)
         if whole_batches(script, loader) is not None:

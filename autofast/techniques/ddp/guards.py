@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from autofast.facts.host_io import HostEffect
 from autofast.flow.positions import block, index
 from autofast.model.script import Script
-from autofast.model.source import ancestors, parent_of, statement_of
+from autofast.model.source import ancestors, at, parent_of, statement_of
 from autofast.model.values import Ext
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 
 ALONE = (
     ast.Lambda,

@@ -14,9 +14,9 @@ from autofast.edit.edits import After, Around, Before, Edit, Keyword, Wrap
 from autofast.facts.host_io import HostEffect
 from autofast.flow.positions import block
 from autofast.model.script import Script
-from autofast.model.source import statement_of
+from autofast.model.source import at, statement_of
 from autofast.model.values import const
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host, run, short
 from autofast.techniques.ddp.names import Ranks
 

@@ -15,7 +15,7 @@ from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.script import Backward, Script
-from autofast.model.source import function_of, parent_of
+from autofast.model.source import at, function_of, parent_of
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Bound,
@@ -29,7 +29,7 @@ from autofast.model.values import (
     const,
     one,
 )
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 from autofast.techniques.ddp.loss_calls import LossCalls
 from autofast.techniques.ddp.loss_kinds import (
     EACH,

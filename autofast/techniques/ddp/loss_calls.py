@@ -11,9 +11,9 @@ from autofast.flow.scopes import own_nodes, parameters
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import FUNCTIONAL_LOSSES
 from autofast.model.script import Script
+from autofast.model.source import at
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Bound, Ext, Func, Given, Inst, Method, Ref, Tensor, Thing, const
-from autofast.rule import at
 from autofast.techniques.ddp.loss_kinds import (
     EACH,
     FLAT,

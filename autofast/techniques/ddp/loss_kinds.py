@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
+from autofast.model.source import at
 from autofast.model.values import Arg, Const, Num, Thing
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 
 
 class Kind(Enum):

@@ -14,8 +14,8 @@ from autofast.edit.edits import After, Before, Edit, Helper, Rewrite, Wrap
 from autofast.flow.scopes import is_local, owner
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
-from autofast.model.source import Source, ancestors, parent_of, source_of, statement_of
-from autofast.rule import Refusal, at
+from autofast.model.source import Source, ancestors, at, parent_of, source_of, statement_of
+from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host
 from autofast.techniques.ddp.names import Ranks, Training
 from autofast.techniques.ddp.uniformity.calls import ADDERS

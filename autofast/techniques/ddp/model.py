@@ -23,10 +23,10 @@ from autofast.model.events import BranchFrame, GuardFrame, LoopFrame, Occurrence
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP
 from autofast.model.script import Model, Script, Step
-from autofast.model.source import ancestors, function_of, parent_of, source_of
+from autofast.model.source import ancestors, at, function_of, parent_of, source_of
 from autofast.model.values import Const, Ext, Inst, Num, Tensor, Thing
 from autofast.read.recover.build import unwrapped
-from autofast.rule import Options, Refusal, at
+from autofast.rule import Options, Refusal
 from autofast.techniques.ddp.names import Ranks
 from autofast.techniques.ddp.setup import in_block, own_seeds
 from autofast.write.plumbing import Way
@@ -144,7 +144,7 @@ def _check_owners(script: Script, found: list[Trained]) -> None:
                 name = getattr(getattr(thing, "cls", None), "node", None)
                 called = getattr(name, "name", getattr(thing, "name", "a model").rsplit(".", 1)[-1])
                 raise Refusal(
-                    f"{called} is trained by {optimizer.name} (line {optimizer.node.lineno}), but not by calling it: "
+                    f"{called} is trained by {optimizer.name} ({at(optimizer.node)}), but not by calling it: "
                     "DistributedDataParallel only sees forward, so move what it computes into forward()"
                 )
     if not script.optimizers or not found:

@@ -20,9 +20,9 @@ from autofast.edit.edits import Edit, Helper, Import
 from autofast.flow.imports import bindings
 from autofast.model.events import GuardFrame
 from autofast.model.script import Loader, Model, Script, Step
-from autofast.model.source import Source, ancestors, source_of
+from autofast.model.source import Source, ancestors, at, source_of
 from autofast.model.values import Thing
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 from autofast.write.imports import imported, module_in
 from autofast.write.spelling import torch_in
 

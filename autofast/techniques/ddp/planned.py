@@ -10,7 +10,8 @@ from autofast.edit.order import Rank
 from autofast.facts.retained_graphs import gone_through_twice
 from autofast.model.names import DDP
 from autofast.model.script import Loader, Script
-from autofast.rule import Options, Refusal, at
+from autofast.model.source import at
+from autofast.rule import Options, Refusal
 from autofast.techniques.ddp import agreement, batch_size, data, host, metrics, model, setup
 from autofast.techniques.ddp.loss import Loss
 from autofast.techniques.ddp.model import Trained

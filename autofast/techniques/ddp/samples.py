@@ -15,7 +15,7 @@ from autofast.model.events import BranchFrame, below
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import makes_module
 from autofast.model.script import Script
-from autofast.model.source import function_of
+from autofast.model.source import at, function_of
 from autofast.model.values import (
     Bound,
     Cls,
@@ -30,7 +30,7 @@ from autofast.model.values import (
     Thing,
     const,
 )
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 
 # fmt: off
 ELEMENTWISE = frozenset("""

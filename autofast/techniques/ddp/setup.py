@@ -22,9 +22,9 @@ from autofast.model.events import (
     TryFrame,
 )
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, parent_of
+from autofast.model.source import ancestors, at, function_of, parent_of
 from autofast.model.values import Arg, Const, Ext, Inst, const
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
 from autofast.write.spelling import VISIBLE, uses_gpu
 
@@ -133,7 +133,7 @@ def _check_once(stacks: list[Stack], call: CallFrame) -> None:
                 if isinstance(frame, BranchFrame):
                     continue
                 raise Refusal(
-                    f"{call.func.name}() may run several times or be cut off (line {getattr(frame.node, 'lineno', 0)})"
+                    f"{call.func.name}() may run several times or be cut off ({at(frame.node)})"
                 )
 
 

@@ -12,7 +12,7 @@ from autofast.facts.shared_memory import is_reshaping, written_through
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.source import parent_of, source_of
+from autofast.model.source import at, parent_of
 from autofast.model.values import Ext, Ref, Tensor, Thing, Unknown, Values, const
 
 
@@ -22,9 +22,8 @@ def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str
         return why
     found: list[Edit] = []
     for node, base in _reshapings(script, code, models):
-        if line := written_through(script, node, base):
-            where = f"line {line} of {source_of(node).rel}"
-            return f"{where} writes through a view, which would be a copy in this layout (or the reverse)"
+        if place := written_through(script, node, base):
+            return f"{place} writes through a view, which would be a copy in this layout (or the reverse)"
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("view", "view_as"):
             found.append(
                 Rewrite(
@@ -58,7 +57,6 @@ def _unbound(script: Script) -> str:
     """A ``view`` that is not simply called on a tensor: ``torch.Tensor.view(x, -1)``, ``v = x.view``, ``getattr(x, "view")``."""
     for source in script.sources:
         for node in source.nodes:
-            line = getattr(node, "lineno", 0)
             if (
                 isinstance(node, ast.Attribute)
                 and node.attr in ("view", "view_as")
@@ -69,13 +67,15 @@ def _unbound(script: Script) -> str:
                 if any(isinstance(t, Ref) and t.name.startswith("torch.") for t in found) or (
                     not called and _may_be_tensor(found)
                 ):
-                    return f"line {line} of {source.rel} uses `{node.attr}` as a function, which raises in this layout"
+                    return (
+                        f"{at(node)} uses `{node.attr}` as a function, which raises in this layout"
+                    )
             elif isinstance(node, ast.Call) and any(
                 isinstance(a, ast.Constant) and a.value in ("view", "view_as") for a in node.args
             ):
                 names = {t.name for t in script.values(node.func) if isinstance(t, Ref)}
                 if names & {"builtins.getattr", "operator.methodcaller", "operator.attrgetter"}:
-                    return f"line {line} of {source.rel} uses `view` as a function, which raises in this layout"
+                    return f"{at(node)} uses `view` as a function, which raises in this layout"
     return ""
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Decorator, Edit, Replace, Rewrite
 from autofast.model.script import Script
-from autofast.model.source import Source, ancestors, parent_of
+from autofast.model.source import Source, ancestors, at, parent_of
 from autofast.model.values import Ref
 from autofast.write.spelling import torch_in
 
@@ -106,24 +106,24 @@ def _named(
 
 def against(script: Script, use: Use) -> str:
     """Why a use cannot be changed; empty where it can."""
-    where = f"line {use.node.lineno} of {use.source.rel}"
+    where = f"{at(use.node)} of {use.source.rel}"
     if use.call is None and use.decorated is None:
         return f"{where} uses `{ast.unparse(use.node)}` as a value, not as a call"
     if use.binding is not None and any(
         isinstance(a, (ast.Try, ast.If)) for a in ancestors(use.binding)
     ):
-        return f"the import on line {use.binding.lineno} of {use.source.rel} depends on the version of torch"
+        return (
+            f"the import on {at(use.binding)} of {use.source.rel} depends on the version of torch"
+        )
     if (
         use.binding is not None
         and isinstance(use.binding, ast.ImportFrom)
         and use.binding.module in OLD
     ):
         if other := [a.name for a in use.binding.names if a.name not in NAMES]:
-            return f"line {use.binding.lineno} of {use.source.rel} imports `{other[0]}` too, which torch.amp has not"
+            return f"{at(use.binding)} of {use.source.rel} imports `{other[0]}` too, which torch.amp has not"
     if use.binding is not None and (rest := _other_use(use, use.binding)) is not None:
-        return (
-            f"`{ast.unparse(rest)}` on line {rest.lineno} of {use.source.rel} is not in torch.amp"
-        )
+        return f"`{ast.unparse(rest)}` on {at(rest)} of {use.source.rel} is not in torch.amp"
     if use.call is not None and any(isinstance(a, ast.Starred) for a in use.call.args):
         return f"{where} passes arguments through `*`"
     if len(script.values(use.node)) > 1:

@@ -11,7 +11,7 @@ from autofast.facts.loader_uses import ITERATING, KEEPING, Uses
 from autofast.facts.loaders import given, managed
 from autofast.flow.memory import Memory
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import function_of, source_of, statement_of
+from autofast.model.source import at, function_of, source_of, statement_of
 from autofast.model.values import Const, Ext, Thing, const
 from autofast.write.imports import imported
 from autofast.write.share_helper import is_share
@@ -96,10 +96,10 @@ def _looked_at(script: Script, loader: Loader) -> str:
     uses = Uses(script, loader)
     for node in uses.attributes():
         if node.attr != "dataset" and not is_share(function_of(node)):
-            return f"line {node.lineno} uses its `{node.attr}`, which would be another"
+            return f"{at(node)} uses its `{node.attr}`, which would be another"
     for call in uses.calls():
         if not uses.is_known(call, ITERATING | KEEPING):
-            return f"line {call.lineno} passes it to code that is not known"
+            return f"{at(call)} passes it to code that is not known"
     return ""
 
 

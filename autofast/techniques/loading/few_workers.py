@@ -12,7 +12,7 @@ from autofast.facts.settings import place, setting
 from autofast.facts.workers.legality import against, cheap, effect_of
 from autofast.flow.provenance import Origin, Trail
 from autofast.model.script import Loader, Script
-from autofast.model.source import parent_of, source_of
+from autofast.model.source import at, parent_of, source_of
 from autofast.rule import Finding, Options
 from autofast.techniques.loading.workers import NAME
 from autofast.write.arguments import Home, written
@@ -124,7 +124,7 @@ def _too_few(script: Script, number: Number, trail: Trail) -> str:
     if number.value == 0 and not number.is_default:
         return f"{NAME}=0 is written out"
     if (other := trail.read_elsewhere(number.origin)) is not None:
-        return f"line {other.lineno} reads it for something else"
+        return f"{at(other)} reads it for something else"
     for loader in number.loaders:
         if why := against(script, loader) or (cheap(script, loader) if number.value == 0 else ""):
             return why

@@ -10,7 +10,7 @@ from autofast.facts.workers.seeding import fixed_by_workers, seeded_anew
 from autofast.facts.workers.shared_state import changed_between, changed_by_items, items
 from autofast.model.events import CallFrame, Stack, loops
 from autofast.model.script import Loader, Script
-from autofast.model.source import function_of, line_of, source_of
+from autofast.model.source import at, function_of, source_of
 from autofast.model.values import Cls, Ext, Inst, Ref, Thing, const
 from autofast.rule import Finding, Options
 from autofast.techniques.loading.workers import NAME as WORKERS
@@ -132,11 +132,13 @@ def peeking(script: Script) -> Iterator[Finding]:
         if use is None or not use.repeated or number is None or given(loader, NAME) is not None:
             continue
         if const(number.values) != 0 and counts(script, loader):
-            line = line_of(use.node)
-            advice = f"keep one iterator, call next() on it on line {line}, and make a new one where it ends"
+            place = at(use.node)
+            advice = (
+                f"keep one iterator, call next() on it on {place}, and make a new one where it ends"
+            )
             yield Finding(
                 loader.node,
-                f"all workers are started for the one batch that line {line} takes",
+                f"all workers are started for the one batch that {place} takes",
                 advice=advice,
             )
 
@@ -146,7 +148,7 @@ def against(script: Script, loader: Loader) -> str:
     if source_of(loader.node).path.suffix == ".ipynb":
         return "an interrupted cell of a notebook would leave them running"
     if (use := peeks(script, loader)) is not None:
-        return f"line {getattr(use.node, 'lineno', 0)} takes one batch and drops the iterator, and all workers fetch ahead for it"
+        return f"{at(use.node)} takes one batch and drops the iterator, and all workers fetch ahead for it"
     if _never_ends(loader):
         return "its sampler never comes to the end of an epoch"
     for dataset in loader.datasets:
@@ -156,14 +158,12 @@ def against(script: Script, loader: Loader) -> str:
             return f"fetching an item changes `self.{dataset.writes[0]}` of {dataset.name}: workers that stay keep what they have changed"
         if "own" in dataset.random:
             return f"{dataset.name} has a random generator of its own, which would go on where each epoch begins with a copy of it"
-        if line := _changed_later(script, loader, dataset.thing):
-            return f"line {line} changes {dataset.name} after the workers have got their copy of it: they would not see it"
+        if place := _changed_later(script, loader, dataset.thing):
+            return f"{place} changes {dataset.name} after the workers have got their copy of it: they would not see it"
         if functions := [n for n in dataset.set_outside if isinstance(n, ast.FunctionDef)]:
             return f"{dataset.name}.{functions[0].name}() changes the dataset, which workers that stay would not see"
     if (anew := seeded_anew(script, loader)) is not None:
-        return (
-            f"line {line_of(anew[0])} sets the seed anew, which workers that stay would not follow"
-        )
+        return f"{at(anew[0])} sets the seed anew, which workers that stay would not follow"
     return (
         fixed_by_workers(script, loader)
         or changed_by_items(script, loader)
@@ -184,7 +184,7 @@ def _never_ends(loader: Loader) -> bool:
     return False
 
 
-def _changed_later(script: Script, loader: Loader, dataset: Thing) -> int:
+def _changed_later(script: Script, loader: Loader, dataset: Thing) -> str:
     """The line that changes the dataset, or a list or tensor it holds, once workers may have been started."""
     start = first_use(script, loader)
     epochs = {id(frame.node) for use in loader.uses for frame in loops(use.stack)}
@@ -208,8 +208,8 @@ def _changed_later(script: Script, loader: Loader, dataset: Thing) -> int:
             made = (dataset, occurrence.this)  # a new object is none that workers have
             anew = any(_while_made(occurrence.stack, x) for x in made)
             if id(occurrence.this) in held and late and not anew:
-                return getattr(site.node, "lineno", 0)
-    return 0
+                return at(site.node)
+    return ""
 
 
 def _while_made(stack: Stack, thing: Thing | None) -> bool:

@@ -15,9 +15,9 @@ from autofast.facts.several_processes import several_processes
 from autofast.model.device_loader import CLASS, IMAGES_CLASS, NAME
 from autofast.model.events import LoopFrame
 from autofast.model.script import Loader, Script
-from autofast.model.source import Source, source_of
+from autofast.model.source import Source, at, source_of
 from autofast.model.values import Const, Ext, Ref, Thing, const
-from autofast.rule import Effect, Options, Refusal, at
+from autofast.rule import Effect, Options, Refusal
 from autofast.techniques.loading.batched import is_batched
 from autofast.techniques.loading.image_batches import code_of, name_of
 from autofast.techniques.loading.resident_items import (
@@ -230,8 +230,8 @@ def _of_script(script: Script, loader: Loader) -> str:
     changed = script.calls(*DEVICE_DEFAULTS, "torch.set_default_dtype", "torch.cuda.device")
     if sites := [*changed, *script.calls("torch.cuda.set_device")]:
         return f"{at(sites[0].node)} changes where new tensors are, or of which type"
-    if line := chooses_devices_late(script, loader.node):  # type: ignore[arg-type]
-        return f"line {line} chooses the GPUs, perhaps after the data are on one"
+    if place := chooses_devices_late(script, loader.node):  # type: ignore[arg-type]
+        return f"{place} chooses the GPUs, perhaps after the data are on one"
     if source_of(loader.node).path.suffix == ".ipynb":
         return "cells that are run again would keep the data on the device twice"
     return ""

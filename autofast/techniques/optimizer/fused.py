@@ -14,7 +14,7 @@ from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
 from autofast.model.names import ANY_OPTIMIZER
 from autofast.model.script import Optimizer, Script
-from autofast.model.source import line_of
+from autofast.model.source import at
 from autofast.model.tensors import dtype_of, tensors_in
 from autofast.model.values import (
     Arguments,
@@ -88,11 +88,11 @@ def home(script: Script, optimizer: Optimizer, calls: list[ast.Call]) -> Home | 
     assert not isinstance(function, ast.Module)
     given = script.analysis(CallGraph).arguments(function, parameter.name)
     if len(given) != 1 or not _passes_on(function, optimizer.node):
-        where = f" (line {given[0][0].lineno})" if given else ""
+        where = f" ({at(given[0][0])})" if given else ""
         return f"`{name.id}` is whichever class is given{where}, and not all take fused="
     call, named = given[0]
     if named is None or script.values(named) != {Ref(f"torch.optim.{optimizer.name}")}:
-        return f"`{name.id}` is chosen when it runs (line {call.lineno}), and not all take fused="
+        return f"`{name.id}` is chosen when it runs ({at(call)}), and not all take fused="
     return Home(call, None, (call,))
 
 
@@ -132,20 +132,18 @@ def against(script: Script, optimizer: Optimizer, *, apex_goes: bool) -> str:
         if name in optimizer.args.named and const(optimizer.args.named[name].values) is not False:
             return f"it is given {name}=, with which it is not combined here"
     for site in script.methods("share_memory"):
-        return f"the model is shared between processes (line {line_of(site.node)}), which update it without locks"
+        return f"the model is shared between processes ({at(site.node)}), which update it without locks"
     for framework in ("apex", "deepspeed"):
         if framework in script.frameworks and not (framework == "apex" and apex_goes):
-            return (
-                f"{framework} changes the optimizer (line {line_of(script.frameworks[framework])})"
-            )
+            return f"{framework} changes the optimizer ({at(script.frameworks[framework])})"
     for site in script.log.of("set_attribute"):
         if any(
             o.data["name"] == "step" and any(o.this is t for t in optimizer.things) for o in site
         ):
-            return f"its step() is replaced on line {line_of(site.node)}"
+            return f"its step() is replaced on {at(site.node)}"
     for site in script.methods("register_step_pre_hook", "register_step_post_hook"):
         if any(o.this is t for o in site for t in optimizer.things):
-            return f"its hooks (line {line_of(site.node)}) would run in steps that a GradScaler skips, too"
+            return f"its hooks ({at(site.node)}) would run in steps that a GradScaler skips, too"
     return sparse(script) or _complex(script, optimizer) or _lightning_clips(script)
 
 
@@ -153,7 +151,7 @@ def _complex(script: Script, optimizer: Optimizer) -> str:
     """A parameter that is complex: made so, given to the optimizer, of a layer or a model of that dtype."""
     for site in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
         if any(_is_complex(script, site.node, o) for o in site):
-            return f"the parameter of line {line_of(site.node)} is complex, which no fused kernel takes"
+            return f"the parameter of {at(site.node)} is complex, which no fused kernel takes"
     given = optimizer.args.get(0, "params")
     for site in script.methods("add_param_group"):
         given |= frozenset().union(
@@ -176,14 +174,14 @@ def _complex(script: Script, optimizer: Optimizer) -> str:
             if is_module(occurrence.this) and any(  # type: ignore[arg-type]
                 dtype_of(t) == "complex" for found in asked for t in found
             ):
-                return f"the parameters of line {line_of(site.node)} are complex, which no fused kernel takes"
+                return f"the parameters of {at(site.node)} are complex, which no fused kernel takes"
     if not _from_models(given):
         for source in script.sources:
             for node in source.nodes:
                 if (isinstance(node, ast.Attribute) and node.attr in COMPLEX) or (
                     isinstance(node, ast.Constant) and isinstance(node.value, complex)
                 ):
-                    return f"what it updates is not all known, and line {node.lineno} of {source.rel} makes complex tensors"
+                    return f"what it updates is not all known, and {at(node)} makes complex tensors"
     return ""
 
 
@@ -225,16 +223,16 @@ def _lightning_clips(script: Script) -> str:
             and const(clip.values) not in (None, 0, 0.0)
         ):
             if values is None or not values <= NOT_MIXED:
-                return f"{why} (line {line_of(trainer.node)})"
+                return f"{why} ({at(trainer.node)})"
         if trainer.framework == "lightning-cli" and (
             place := _configured(script, "gradient_clip_val")
         ):
             return f"{why} ({place})"
     for site in script.calls("lightning.Trainer.from_argparse_args"):
-        return f"{why}, and its command line may ask for both (line {line_of(site.node)})"
+        return f"{why}, and its command line may ask for both ({at(site.node)})"
     if any(t.framework.startswith("lightning") for t in script.trainers):
         for site in script.methods("clip_gradients"):
-            return f"{why} (line {line_of(site.node)})"
+            return f"{why} ({at(site.node)})"
     return ""
 
 
@@ -247,7 +245,7 @@ def _configured(script: Script, word: str) -> str:
                 and isinstance(node.value, str)
                 and node.value.removeprefix("trainer.") == word
             ):
-                return f"line {node.lineno} of {source.rel}"
+                return f"{at(node)}"
     folder = script.entry.path.parent
     for path in sorted(
         [*folder.glob("*.yaml"), *folder.glob("*.yml"), *folder.glob("conf*/*.yaml")]

@@ -13,7 +13,7 @@ from autofast.facts.optimizers import has_momentum
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Optimizer, Script
-from autofast.model.source import line_of
+from autofast.model.source import at
 from autofast.model.values import const, consts
 from autofast.rule import Options
 
@@ -44,7 +44,7 @@ def _skipped(script: Script, options: Options, scaled: bool) -> str:
     """A GradScaler that may skip the first step, in words."""
     for site in script.log.of("new"):
         if any(o.this is not None and is_scaler(o.this) and not _is_off(o) for o in site):
-            return f"in steps that the GradScaler of line {line_of(site.node)} skips, fused SGD spoils its momentum"
+            return f"in steps that the GradScaler of {at(site.node)} skips, fused SGD spoils its momentum"
     for framework in (f for f in script.frameworks if f in FRAMEWORKS):
         if _never_scales(script, framework):
             continue

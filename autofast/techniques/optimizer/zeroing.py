@@ -13,11 +13,10 @@ from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Optimizer, Script, Step
 from autofast.model.source import (
     ancestors,
+    at,
     block_of,
     function_of,
-    line_of,
     parent_of,
-    source_of,
     statement_of,
 )
 from autofast.model.values import Const, Seq, Tensor, Thing, const
@@ -130,7 +129,7 @@ def against(script: Script, zeroing: Zeroing) -> str:
     if not zeroing.owners:
         return "whose gradients these are is not known"
     for site in [*script.calls(*GRAPHS), *script.methods("share_memory")]:
-        return f"line {line_of(site.node)} keeps the addresses of gradients"
+        return f"{at(site.node)} keeps the addresses of gradients"
     steps = [
         s
         for s in script.steps
@@ -157,7 +156,7 @@ def readers(script: Script, zeroing: Zeroing) -> Iterator[ast.AST]:
 
 def _read(script: Script, zeroing: Zeroing, step: Step) -> str:
     for node in _reads(script, zeroing, step):
-        return f"line {line_of(node)} of {source_of(node).rel} reads a gradient that would be None there"
+        return f"{at(node)} reads a gradient that would be None there"
     return ""
 
 

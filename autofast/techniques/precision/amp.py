@@ -31,7 +31,8 @@ from autofast.facts.precision.probabilities import log_of_rounded
 from autofast.facts.precision.whole_script import against_script
 from autofast.flow.positions import nodes_of
 from autofast.model.script import Script, Step
-from autofast.rule import Options, at
+from autofast.model.source import at
+from autofast.rule import Options
 from autofast.techniques.precision.blocks import block_edits
 from autofast.techniques.precision.forms import DTYPE_SINCE, Precision, shared
 from autofast.techniques.precision.optional_apex import (

@@ -16,9 +16,9 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, LoopFrame, TryFrame
 from autofast.model.script import Script
-from autofast.model.source import Source, parent_of, source_of, statement_of
+from autofast.model.source import Source, at, parent_of, source_of, statement_of
 from autofast.model.values import Const, const
-from autofast.rule import Options, Refusal, at
+from autofast.rule import Options, Refusal
 from autofast.techniques.precision.amp import Amp, instead_of
 
 INITIALIZE, SCALE_LOSS, MASTER_PARAMS = (

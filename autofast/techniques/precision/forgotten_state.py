@@ -11,9 +11,9 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import FUNCTIONS, own_nodes
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, parent_of, statement_of
+from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
 from autofast.model.values import Values
-from autofast.rule import Finding, Refusal, at
+from autofast.rule import Finding, Refusal
 from autofast.techniques.precision.scaler_state import checkpoints, places
 
 

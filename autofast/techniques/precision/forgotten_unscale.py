@@ -19,7 +19,7 @@ from autofast.flow.positions import (
 from autofast.model.events import Occurrence, Site, inside
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Script, Step, Update
-from autofast.model.source import function_of, source_of
+from autofast.model.source import at, function_of, source_of
 from autofast.model.values import Thing, Unknown
 from autofast.rule import Finding
 from autofast.techniques.precision.gradient_events import clips, stepped_together, zeros
@@ -140,7 +140,7 @@ def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None
                 continue
             if not is_sure(theirs, depth):
                 return (
-                    f"the step on line {update.node.lineno} depends on a condition that this does not",
+                    f"the step on {at(update.node)} depends on a condition that this does not",
                     None,
                 )
             scaler = update.node.func.value if isinstance(update.node.func, ast.Attribute) else None
@@ -151,7 +151,7 @@ def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None
                 or not isinstance(update.optimizer, names)
             ):
                 return (
-                    f"scaler and optimizer are not at hand here, but on line {update.node.lineno}",
+                    f"scaler and optimizer are not at hand here, but on {at(update.node)}",
                     None,
                 )
             source = source_of(statement)

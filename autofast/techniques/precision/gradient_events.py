@@ -12,11 +12,12 @@ from autofast.flow.program import Flow
 from autofast.model.events import Occurrence, Site
 from autofast.model.kinds import is_optimizer
 from autofast.model.script import Script, Update
+from autofast.model.source import at
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Ext, Inst, Ref, Thing, const
 from autofast.read.recover.build import unwrapped
 from autofast.read.recover.steps import CLIPS
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 
 
 def zeros(script: Script) -> list[Event]:

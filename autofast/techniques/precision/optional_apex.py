@@ -8,7 +8,7 @@ from dataclasses import replace
 from autofast.facts.by_default import Off, behind_option, by_default
 from autofast.facts.forwards import Region
 from autofast.model.script import Script
-from autofast.rule import at
+from autofast.model.source import at
 from autofast.techniques.precision.scaling import Scaling
 
 

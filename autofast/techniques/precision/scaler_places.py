@@ -9,8 +9,8 @@ from autofast.flow.definition_sites import Home, after_all
 from autofast.flow.positions import block, index, is_sure, nodes_of, shared, statement_at
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, inside
 from autofast.model.script import Backward, Script, Step, Update
-from autofast.model.source import ancestors, statement_of
-from autofast.rule import Refusal, at
+from autofast.model.source import ancestors, at, statement_of
+from autofast.rule import Refusal
 
 DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 

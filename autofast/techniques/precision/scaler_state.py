@@ -14,9 +14,9 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import parameters
 from autofast.model.events import Site
 from autofast.model.script import Script
-from autofast.model.source import function_of, parent_of, statement_of
+from autofast.model.source import at, function_of, parent_of, statement_of
 from autofast.model.values import Inst, Ref, Seq, Thing
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 
 KEY = "scaler"
 DEEP = 6  # functions and variables between a dict and torch.save

@@ -18,11 +18,12 @@ from autofast.model.kinds import is_optimizer
 from autofast.model.script import Backward, Script, Update
 from autofast.model.source import (
     Source,
+    at,
     function_of,
     parent_of,
 )
 from autofast.model.values import Thing
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 from autofast.techniques.precision.gradient_events import clips, stepped_together, zeros
 from autofast.techniques.precision.scaler_places import ends, makes
 from autofast.techniques.precision.scaler_state import Place, places

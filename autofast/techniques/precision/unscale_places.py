@@ -21,8 +21,8 @@ from autofast.flow.positions import (
 )
 from autofast.model.events import BranchFrame, Occurrence, Site, inside
 from autofast.model.script import Script, Step, Update
-from autofast.model.source import function_of, source_of
-from autofast.rule import Refusal, at
+from autofast.model.source import at, function_of, source_of
+from autofast.rule import Refusal
 from autofast.techniques.precision.gradient_events import clipped, optimizers_of
 
 Named = Callable[[ast.AST], str]  # what the scaler is called at a place; raises :class:`Refusal`

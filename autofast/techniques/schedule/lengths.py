@@ -15,8 +15,9 @@ from autofast.facts.updates.rates import counts_batches
 from autofast.flow.callgraph import code_of
 from autofast.flow.scopes import stored_in
 from autofast.model.script import Scheduler, Script, Tick
+from autofast.model.source import at
 from autofast.model.values import Bound, Const, Func, Seq, Thing, Values, const, one
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 from autofast.write.spelling import spelled
 
 

@@ -17,7 +17,15 @@ from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled, shows_names
 from autofast.flow.scopes import binds, declared, mentions
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of, within
+from autofast.model.source import (
+    ancestors,
+    at,
+    function_of,
+    parent_of,
+    source_of,
+    statement_of,
+    within,
+)
 from autofast.model.values import Const, Ref
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off
@@ -72,22 +80,22 @@ def variable_of(
         if node is target or any(node is n for n in others):
             continue
         if function_of(node) is not scope:
-            raise Refusal(f"`{target.id}` is used in a function of its own (line {node.lineno})")
+            raise Refusal(f"`{target.id}` is used in a function of its own ({at(node)})")
         if not isinstance(node.ctx, ast.Load):
             if inside:
-                raise Refusal(f"`{target.id}` gets other values too (line {node.lineno})")
+                raise Refusal(f"`{target.id}` gets other values too ({at(node)})")
             elsewhere.append(node)
         elif not inside:
             found.outside.append(node)
         elif not follows(node, statement):
-            raise Refusal(f"`{target.id}` is used in the next step (line {node.lineno})")
+            raise Refusal(f"`{target.id}` is used in the next step ({at(node)})")
         else:
             gate = rare_branch(node, loop)
             (found.each if gate is None or within(statement, gate) else found.seldom).append(node)
         if isinstance(node.ctx, ast.Load) and is_spelled(node):
-            raise Refusal(f"line {node.lineno} prints the expression itself")
+            raise Refusal(f"{at(node)} prints the expression itself")
     if found.outside and elsewhere:
-        raise Refusal(f"`{target.id}` gets other values too (line {elsewhere[0].lineno})")
+        raise Refusal(f"`{target.id}` gets other values too ({at(elsewhere[0])})")
     return found
 
 
@@ -275,14 +283,14 @@ def logged(script: Script, base: ast.Name, reads: list[Read], loop: Loop) -> lis
     for node in sorted(mentions(scope, name), key=position):
         parent, statement = parent_of(node), statement_of(node)
         if function_of(node) is not scope or not within(node, loop):
-            raise Refusal(f"`{name}` is used elsewhere too (line {node.lineno})")
+            raise Refusal(f"`{name}` is used elsewhere too ({at(node)})")
         if isinstance(node.ctx, ast.Store):
             if (
                 not isinstance(statement, ast.Assign)
                 or statement.targets != [node]
                 or not _is_new(script, statement.value)
             ):
-                raise Refusal(f"`{name}` gets other values too (line {node.lineno})")
+                raise Refusal(f"`{name}` gets other values too ({at(node)})")
             made.append(statement)
             values += statement.value.values if isinstance(statement.value, ast.Dict) else []
         elif (
@@ -291,9 +299,7 @@ def logged(script: Script, base: ast.Name, reads: list[Read], loop: Loop) -> lis
             and isinstance(statement, ast.Assign)
         ):
             if statement.targets != [parent]:
-                raise Refusal(
-                    f"`{name}` is filled in a way that is not understood (line {node.lineno})"
-                )
+                raise Refusal(f"`{name}` is filled in a way that is not understood ({at(node)})")
             values.append(statement.value)
         else:
             uses.append(node)
@@ -304,7 +310,7 @@ def logged(script: Script, base: ast.Name, reads: list[Read], loop: Loop) -> lis
     for node in uses:
         gate = rare_branch(node, loop)
         if gate is None or any(within(v, gate) or order.may_follow(v, gate, loop) for v in values):
-            raise Refusal(f"`{name}` is used in every step (line {node.lineno})")
+            raise Refusal(f"`{name}` is used in every step ({at(node)})")
         gates.setdefault(id(gate), (gate, []))[1].append(node)
     tensors = [numbers[id(v)] for v in values if id(v) in numbers]
     if (

@@ -14,7 +14,7 @@ from autofast.flow.scopes import binds, declared, is_parameter, mentions
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, parent_of, within
+from autofast.model.source import ancestors, at, function_of, parent_of, within
 from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Ref, Seq, Thing
 from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import Move, move_around
@@ -60,7 +60,7 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
     if any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in ast.walk(loop)):
         raise Refusal("the loop hands over to its caller in between")
     for attempt in catchers(script, sink.statement, loop):
-        raise Refusal(f"it is tried (line {attempt.lineno}): an error would show later")
+        raise Refusal(f"it is tried ({at(attempt)}): an error would show later")
     outside: list[ast.AST] = []
     for node in _lookers(script, sink, loop):
         if any(within(node, s) for s in (sink.statement, *together)):
@@ -75,7 +75,7 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
             needs.moves[id(move.statement)], gate = move, move.gate
         if gate is None or within(sink.statement, gate):
             raise Refusal(
-                f"`{text_of(sink.holder)}` is used in every step (line {getattr(node, 'lineno', 0)}); {WHERE_SHOWN}"
+                f"`{text_of(sink.holder)}` is used in every step ({at(node)}); {WHERE_SHOWN}"
             )
         needs.gates.setdefault(id(gate), (gate, []))[1].append(node)
     flow = script.analysis(Flow).definitions(loop)
@@ -83,7 +83,7 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
     _check_end(script, sink, loop, needs, outside)
     if sink.kind != "number" and (caught := _tried_by_caller(script, sink, loop)) is not None:
         raise Refusal(
-            f"an exception in the loop may be caught (line {caught.lineno}), and the rest would never be read"
+            f"an exception in the loop may be caught ({at(caught)}), and the rest would never be read"
         )
     return needs
 
@@ -152,11 +152,11 @@ def _check_end(
     seen = not name or is_parameter(here, name) or any(function_of(n) is not here for n in outside)
     if sink.kind != "number" and seen:
         for leaving in (s for s in graph.exits(loop) if isinstance(s, ast.Return)):
-            raise Refusal(f"line {leaving.lineno} leaves the loop before the rest could be read")
+            raise Refusal(f"{at(leaving)} leaves the loop before the rest could be read")
     for attempt in catchers(script, loop):
         if sink.kind != "number" or name in _live_when_caught(script, attempt):
             raise Refusal(
-                f"an exception in the loop may be caught (line {attempt.lineno}), and the rest would never be read"
+                f"an exception in the loop may be caught ({at(attempt)}), and the rest would never be read"
             )
     if not needs.gates and _is_endless(script, loop):
         raise Refusal("the loop may not end: one tensor would be kept for each step")
@@ -223,17 +223,17 @@ def _of_variable(script: Script, holder: ast.Name, sink: Sink, loop: Loop) -> It
     if is_parameter(scope, name) and sink.kind != "number":
         raise Refusal(f"`{name}` belongs to the caller")
     if sink.kind == "object" and (other := _under_another_name(script, holder, loop)) is not None:
-        raise Refusal(f"`{name}` may get another name on line {getattr(other, 'lineno', 0)}")
+        raise Refusal(f"`{name}` may get another name on {at(other)}")
     for node in mentions(scope, name):
         if function_of(node) is not scope:
-            raise Refusal(f"`{name}` is used in a function of its own (line {node.lineno})")
+            raise Refusal(f"`{name}` is used in a function of its own ({at(node)})")
         if (
             sink.kind == "object"
             and not within(node, sink.statement)
             and (within(node, loop) or graph.may_follow(loop, node, common_loop(loop, node)))
         ):
             if isinstance(node.ctx, ast.Load) and _gives_another_name(node):
-                raise Refusal(f"`{name}` may get another name on line {node.lineno}")
+                raise Refusal(f"`{name}` may get another name on {at(node)}")
         yield node
 
 
@@ -308,16 +308,12 @@ def _of_attribute(script: Script, holder: ast.Attribute, loop: Loop) -> Iterator
                 and (within(node, loop) or id(function_of(node)) in running)
             ):
                 if not within(node, loop):
-                    raise Refusal(
-                        f"line {getattr(node, 'lineno', 0)} may show `.{holder.attr}` in every step"
-                    )
+                    raise Refusal(f"{at(node)} may show `.{holder.attr}` in every step")
                 yield node
             if _shows_all(script, node) and (
                 within(node, loop) or id(function_of(node)) in running
             ):
-                raise Refusal(
-                    f"line {getattr(node, 'lineno', 0)} may show `.{holder.attr}` in every step"
-                )
+                raise Refusal(f"{at(node)} may show `.{holder.attr}` in every step")
             if isinstance(node, ast.Attribute) and node.attr == holder.attr:
                 home = function_of(node)
                 if home is not function_of(holder) and id(home) in running:

@@ -14,7 +14,7 @@ from autofast.flow.cfg import Loop, loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.scopes import mentions
 from autofast.model.script import Script
-from autofast.model.source import function_of, parent_of, statement_of, within
+from autofast.model.source import at, function_of, parent_of, statement_of, within
 from autofast.rule import Finding, Question, Refusal
 from autofast.techniques.syncs.code_motion import NAME, moves
 from autofast.techniques.syncs.common_reads import Repeated, is_always, read_once, read_together
@@ -367,9 +367,9 @@ def used_late(
         if use is None:
             alone.append((variable, read))
             continue
-        at = statement_of(use)
+        place = statement_of(use)
         origins[id(use)] = read
-        shown.setdefault(id(at), (at, [], []))[2].append(Read(use, use, read.how, True))
+        shown.setdefault(id(place), (place, [], []))[2].append(Read(use, use, read.how, True))
     for statement, own, through in shown.values():
         delayed_here = [(v, r) for v, r in late if any(origins[id(t.node)] is r for t in through)]
         keys = {r.key for r in (*own, *through)}
@@ -398,7 +398,7 @@ def used_late(
                 [(variable.statement, said([read]))], [keep(script, read), *edits], [read]
             )
         elif variable.each:
-            why = f"`{variable.name}` is used in every step (line {variable.each[0].lineno}); {WHERE_SHOWN}"
+            why = f"`{variable.name}` is used in every step ({at(variable.each[0])}); {WHERE_SHOWN}"
             yield Finding(variable.statement, said([read]), refusal=why), {id(read.node)}
 
 
@@ -413,16 +413,16 @@ def used_after_arms(script: Script, arms: list[tuple[Variable, list[Read]]]) -> 
                 mine,
             )
         elif variable.each:
-            why = f"`{variable.name}` is used in every step (line {variable.each[0].lineno}); {WHERE_SHOWN}"
+            why = f"`{variable.name}` is used in every step ({at(variable.each[0])}); {WHERE_SHOWN}"
             for read in mine:
                 yield Finding(read.statement, said([read]), refusal=why), {id(read.node)}
 
 
 def refused(fixed: list[tuple[ast.stmt, list[Read], str]], statement: ast.stmt) -> Iterator[Found]:
-    for at, mine, reason in fixed:
-        if at is statement and reason != "-":
-            why = reason or needed(at)
-            yield Finding(at, said(mine), refusal=why), {id(r.node) for r in mine}
+    for place, mine, reason in fixed:
+        if place is statement and reason != "-":
+            why = reason or needed(place)
+            yield Finding(place, said(mine), refusal=why), {id(r.node) for r in mine}
 
 
 def needed(statement: ast.stmt) -> str:

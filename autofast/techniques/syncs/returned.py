@@ -12,7 +12,7 @@ from autofast.flow.scopes import mentions
 from autofast.model.events import CallFrame, Occurrence
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
-from autofast.model.source import function_of, parent_of, statement_of
+from autofast.model.source import at, function_of, parent_of, statement_of
 from autofast.model.values import Bound, Func
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off
@@ -87,7 +87,7 @@ def hand_on(
         callees = [t.func if isinstance(t, Bound) else t for t in script.values(call.func)]
         if not all(isinstance(t, Func) and t.node is function for t in callees):
             raise Refusal(
-                f"another function may be called instead of {function.name}() (line {call.lineno})"
+                f"another function may be called instead of {function.name}() ({at(call)})"
             )
         more, gained = _at_caller(script, call, statement, results)
         edits += more
@@ -129,9 +129,7 @@ def _calls(
                     or parent.func is not node
                     or id(parent) not in calls
                 ):
-                    raise Refusal(
-                        f"{function.name}() is also used in another way (line {node.lineno})"
-                    )
+                    raise Refusal(f"{function.name}() is also used in another way ({at(node)})")
     return list(calls.values())
 
 
@@ -154,14 +152,10 @@ def _at_caller(
         target = parent.targets[0]
         names = target.elts if isinstance(target, ast.Tuple) and several else [target]
         if several and len(names) != len(statement.value.elts):  # type: ignore[union-attr]
-            raise Refusal(
-                f"the results are unpacked in a way that is not understood (line {call.lineno})"
-            )
+            raise Refusal(f"the results are unpacked in a way that is not understood ({at(call)})")
         return _variables(script, parent, [(names[r.index], r.read.how) for r in results])
     if several:
-        raise Refusal(
-            f"the results are not taken apart where they are returned (line {call.lineno})"
-        )
+        raise Refusal(f"the results are not taken apart where they are returned ({at(call)})")
     how = results[0].read.how
     loop = loop_of(call)
     if loop is not None and is_step(script, loop):
@@ -180,7 +174,7 @@ def _variables(
     gains = False
     for target, how in targets:
         if not isinstance(target, ast.Name):
-            raise Refusal(f"a result is not put into a variable (line {statement.lineno})")
+            raise Refusal(f"a result is not put into a variable ({at(statement)})")
         variable = variable_of(script, target, statement, loop_of(statement), how)
         more, gained = read_at_use(script, variable)
         edits += more

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import Edit, Import, Wrap
 from autofast.facts.loaders import managed
 from autofast.model.script import Script, Step, Trainer
+from autofast.model.source import at
 from autofast.model.values import Const, Ext, Thing, const, one
 from autofast.read.requirements import rules_out
 from autofast.rule import Effect, Finding, Options
@@ -113,10 +114,11 @@ def _against(script: Script, spot: Spot, options: Options) -> str:
 
 def _of_step(step: Step) -> str:
     if step.double_backward:
-        line = getattr(step.double_backward[0], "lineno", 0)
-        return f"line {line} differentiates gradients (create_graph): a gradient penalty needs fp32"
+        return f"{at(step.double_backward[0])} differentiates gradients (create_graph): a gradient penalty needs fp32"
     if any(u.closure for u in step.updates):
-        return f"the optimizer calls a closure several times for one step (line {step.updates[0].node.lineno})"
+        return (
+            f"the optimizer calls a closure several times for one step ({at(step.updates[0].node)})"
+        )
     return ""
 
 

@@ -13,7 +13,7 @@ from autofast.facts.precision.hazards import against, has_autocast, ratio
 from autofast.facts.precision.layers import recurrent
 from autofast.facts.precision.whole_script import against_script
 from autofast.model.script import Model, Script
-from autofast.model.source import Source
+from autofast.model.source import Source, at
 from autofast.model.values import Cls, Ext, Func, Inst, Thing, Unknown, ordered
 from autofast.read.recover.build import layers_of
 from autofast.rule import Options
@@ -84,7 +84,7 @@ def _foreign_object(asked: Code) -> str:
     for site, occurrence in asked.events("call_object"):
         thing = occurrence.this
         if isinstance(thing, Ext) and thing.name.split(".")[0] not in KNOWN_LIBRARIES | PLAIN_TORCH:
-            return f"line {getattr(site.node, 'lineno', 0)} gives tensors to {thing.name}, which may not take 16-bit ones"
+            return f"{at(site.node)} gives tensors to {thing.name}, which may not take 16-bit ones"
     return ""
 
 
@@ -97,7 +97,7 @@ def _of_thing(thing: Thing) -> str:
             if given is not None and any(
                 getattr(t, "value", "set") not in (None, False) for t in given.values
             ):
-                return f"the model of line {getattr(thing.node, 'lineno', 0)} is loaded with {name}=, which decides about precision"
+                return f"the model of {at(thing.node)} is loaded with {name}=, which decides about precision"
     return ""
 
 

@@ -172,11 +172,11 @@ def _tf32(script: Script, group: Group) -> Iterator[Finding]:
         yield Finding(spot.place, DIGITS, refusal=why)
     elif group.by_command_line:
         group.flags.append("--tf32 True")
-    elif line := chooses_devices_late(script, statement_of(spot.place)):
+    elif place := chooses_devices_late(script, statement_of(spot.place)):
         yield Finding(
             spot.place,
             DIGITS,
-            refusal=f"CUDA_VISIBLE_DEVICES is set on line {line}, perhaps after CUDA would have been asked for",
+            refusal=f"CUDA_VISIBLE_DEVICES is set on {place}, perhaps after CUDA would have been asked for",
         )
     else:
         more = (Import(spot.source, "from transformers.utils import is_torch_tf32_available"),)

@@ -9,7 +9,7 @@ from autofast.edit.edits import Edit
 from autofast.facts.input_shapes import CONVOLUTIONS, FLAG, varies
 from autofast.facts.loaders import hooks, managed
 from autofast.model.script import Script, Trainer
-from autofast.model.source import source_of
+from autofast.model.source import at, source_of
 from autofast.model.values import Cls, Const, Inst, Thing, Values, const, one
 from autofast.read.library.frameworks import is_lightning
 from autofast.read.requirements import at_least, rules_out
@@ -202,7 +202,9 @@ def _of_strategy(given: dict[str, ast.expr]) -> str:
         if expr is not None and not (
             isinstance(expr, ast.Constant) and expr.value in ("auto", "ddp", "gpu", "cuda", None)
         ):
-            return f"{name} is chosen among its defaults (line {expr.lineno}), and may decide about precision"
+            return (
+                f"{name} is chosen among its defaults ({at(expr)}), and may decide about precision"
+            )
     return ""
 
 
@@ -244,16 +246,16 @@ def _of_modules(script: Script, clips: bool, options: Options) -> str:
     if not things:
         return "the LightningModule is not in this project"
     for thing in things:
-        if (line := _manual(script, thing)) is not None:
+        if place := _manual(script, thing):
             return (
-                f"it steps its optimizers itself (line {line}), inside the autocast that Lightning puts around training_step, "
+                f"it steps its optimizers itself ({place}), inside the autocast that Lightning puts around training_step, "
                 "which goes on with the weights as they were before the step"
             )
     if clips:
         for optimizer in script.optimizers:
             fused = optimizer.args.named.get("fused")
             if fused is not None and const(fused.values) not in (None, False):
-                return f"in mixed precision, Lightning clips no gradients of fused optimizers (line {optimizer.node.lineno})"
+                return f"in mixed precision, Lightning clips no gradients of fused optimizers ({at(optimizer.node)})"
     if why := _numpy(script, things):
         return why
     code = [f for t in things for f in methods(_class(t), HOOKS)]
@@ -274,7 +276,7 @@ def _numpy(script: Script, things: list[Thing]) -> str:
     for sync in script.syncs:
         if sync.how == "numpy" and id(sync.node) in inside:
             if sync.unknown or any(t.dtype not in ("int", "f32") for t in sync.tensors):
-                return f"line {sync.node.lineno} gives NumPy a tensor that may be of 16 bits, which it has not: call .float() before"
+                return f"{at(sync.node)} gives NumPy a tensor that may be of 16 bits, which it has not: call .float() before"
     return ""
 
 
@@ -298,7 +300,7 @@ def _class(thing: Thing) -> Cls:
     return thing.cls
 
 
-def _manual(script: Script, thing: Thing) -> int | None:
+def _manual(script: Script, thing: Thing) -> str:
     """The line that switches automatic optimization off."""
     cls = _class(thing)
     for base in [cls, *cls.ancestors()]:
@@ -312,10 +314,10 @@ def _manual(script: Script, thing: Thing) -> int | None:
                 if "automatic_optimization" in names and not (
                     isinstance(node.value, ast.Constant) and node.value.value is True
                 ):
-                    return node.lineno
+                    return at(node)
             elif isinstance(node, ast.FunctionDef) and node.name == "automatic_optimization":
-                return node.lineno
-    return None
+                return at(node)
+    return ""
 
 
 def _convolves(script: Script) -> bool:

@@ -12,7 +12,7 @@ from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
-from autofast.model.source import source_of
+from autofast.model.source import at, source_of
 from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
 from autofast.write.spelling import (
     NOT_CUDA,
@@ -112,13 +112,13 @@ def against(script: Script, move: Move) -> str:
         if not any(x is t for x in move.loaders for t in loader.things):
             continue
         if managed(script, loader):
-            return f"the framework moves the batches of this loader (line {loader.node.lineno}): this copy does nothing and can go"
+            return f"the framework moves the batches of this loader ({at(loader.node)}): this copy does nothing and can go"
         if is_spelled_out(given(loader, "pin_memory"), False):
-            return f"pin_memory=False is written out (line {loader.node.lineno}): only pinned memory is copied in the background"
+            return f"pin_memory=False is written out ({at(loader.node)}): only pinned memory is copied in the background"
         if unpinned(loader) or _is_part(script, move):
-            return f"the batches of line {loader.node.lineno} are objects without pin_memory(): only pinned memory is copied in the background"
+            return f"the batches of {at(loader.node)} are objects without pin_memory(): only pinned memory is copied in the background"
     if written := _written_after(script, move):
-        return f"the batch is changed in place afterwards (line {written}), perhaps while it is still being copied"
+        return f"the batch is changed in place afterwards ({written}), perhaps while it is still being copied"
     return ""
 
 
@@ -141,7 +141,7 @@ def _is_part(script: Script, move: Move) -> bool:
     return of is not None and any(cannot_pin(t) for t in script.values(of))
 
 
-def _written_after(script: Script, move: Move) -> int:
+def _written_after(script: Script, move: Move) -> str:
     """The line of an in-place change of the batch on the host that follows the copy in the same loop."""
     first = move.site.occurrences[0]
     loop = loops(first.stack)[-1].node if loops(first.stack) else None
@@ -155,8 +155,8 @@ def _written_after(script: Script, move: Move) -> int:
         if any(_is_from(t, move.loaders) for t in changed) and not _own_memory(
             script, _target(site.node), move.loaders
         ):
-            return getattr(site.node, "lineno", 0)
-    return 0
+            return at(site.node)
+    return ""
 
 
 def _only_turns(node: ast.AST) -> bool:

@@ -10,7 +10,7 @@ from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack, inside
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Script, Transfer
-from autofast.model.source import block_of, parent_of, source_of, statement_of
+from autofast.model.source import at, block_of, parent_of, source_of, statement_of
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Arg, Const, Num, Ref, Seq, Tensor, Unknown, Values, const
 from autofast.rule import Effect
@@ -507,7 +507,7 @@ def against(script: Script, creation: Creation, hot: frozenset[int]) -> str:
     if creation.effect is not Effect.SAMPLING:
         return ""
     if script.deterministic:
-        return f"determinism is asked for (line {getattr(script.deterministic[0], 'lineno', 0)}): the device would draw other numbers"
+        return f"determinism is asked for ({at(script.deterministic[0])}): the device would draw other numbers"
     return _splits(script, creation, hot)
 
 
@@ -524,7 +524,7 @@ def _splits(script: Script, creation: Creation, hot: frozenset[int]) -> str:
     )
     first = min((o.order for o in creation.site), default=0)
     for site in script.calls(*SPLITS[kind]):
-        line = f"line {getattr(site.node, 'lineno', 0)}"
+        line = f"{at(site.node)}"
         for o in site:
             if (
                 o.args is not None

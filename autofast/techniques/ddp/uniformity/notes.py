@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autofast.facts.host_io import MADE, effect_of
-from autofast.model.source import ancestors, function_of, parent_of, statement_of
+from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
 from autofast.model.values import Bound, Cls, Const, Func, Inst, Method, Tensor
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import caught
 from autofast.techniques.ddp.uniformity.kinds import EQUAL, Kind
 from autofast.techniques.ddp.uniformity.state import Alone, Control, Note, in_words

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import owner
 from autofast.model.script import Script
-from autofast.model.source import source_of, statement_of
+from autofast.model.source import at, source_of, statement_of
 from autofast.model.values import Bound, Dict, Ext, Inst, Method, Module, Seq, Thing
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host
 from autofast.techniques.ddp.names import Training
 from autofast.techniques.ddp.uniformity.calls import CLASSES

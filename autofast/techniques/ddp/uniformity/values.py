@@ -9,6 +9,7 @@ from dataclasses import replace
 from autofast.facts.host_io import IMAGES, effect_of
 from autofast.flow.callgraph import Callee, code_of
 from autofast.model.kinds import is_module
+from autofast.model.source import at
 from autofast.model.values import (
     Bound,
     Cls,
@@ -23,7 +24,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
 )
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 from autofast.techniques.ddp.uniformity.calls import ADDERS, CLASSES
 from autofast.techniques.ddp.uniformity.kinds import (
     BATCH,

@@ -15,8 +15,9 @@ from autofast.flow.callgraph import Callee
 from autofast.flow.program import Flow
 from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
+from autofast.model.source import at
 from autofast.model.values import Thing, const
-from autofast.rule import Refusal, at
+from autofast.rule import Refusal
 from autofast.techniques.ddp.uniformity.kinds import (
     EQUAL,
     NEAR,
