@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from autofast.verify import course, invariants, parity, parity_inputs
+from autofast.verify import course, invariants, parity, parity_inputs, parity_seeds
 from autofast.verify.evidence import Evidence, gather
 from autofast.verify.record import FULL, Call, Pass, Record, Run, Saved, Step
 from autofast.verify.result import Check, Sameness
@@ -132,6 +132,26 @@ def test_more_seeds_where_one_run_is_the_same_to_the_bit() -> None:
     assert judged.verdict is Sameness.BROKEN and "(seed 1)" in judged.summary
 
 
+# ------------------------------------------------------------------------------------------------ layers by themselves
+def test_a_layer_whose_gradient_is_halved_shows_by_itself() -> None:
+    def made(arm: str, seed: int, factor: float) -> Run:
+        one = trained(arm, 6, seed)
+        small = 0.01 * (1 + 0.02 * ((seed * 5) % 3))
+        steps = tuple(
+            replace(s, grad_norms=(1.0, small * factor), update_norms=(1.0, 0.01)) for s in one.record.steps
+        )  # fmt: skip
+        return replace(one, records=(replace(one.record, steps=steps),))
+
+    def check(factor: float) -> Check:
+        runs = [made("original", 0, 1.0)]
+        for seed in range(4):
+            runs += [made("original", seed, 1.0), made("rewritten", seed, factor)]
+        return found(parity_seeds.parts(gather("unknown", runs)))
+
+    assert check(1.05).passed
+    assert check(0.5).passed is False and "group 2" in check(0.5).text
+
+
 # ------------------------------------------------------------------------------------------------ passes that are cut
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_passes_are_cut_to_a_number_of_samples(tmp_path: Path, workers: str) -> None:
@@ -223,5 +243,6 @@ with torch.no_grad():
 def test_the_probe_sees_masks_of_functions_and_modules(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     made = probed(tmp_path, SCRIPT)
+    assert all(len(s.grad_norms) == len(s.update_norms) == 2 for s in made.steps)
     assert made.masks is not None and sorted(made.masks) == [4, 4, *[8] * 6]
     assert made.idle_masks == 1

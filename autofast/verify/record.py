@@ -39,6 +39,7 @@ class Step:
         lr: the learning rate of each parameter group, at the time of the step.
         grad_norm: 2-norm of all gradients of this optimizer just before its step, after unscaling; None unless asked for.
         update_norm: 2-norm of the change of this optimizer's parameters in this step; None unless asked for.
+        grad_norms, update_norms: the same of groups of parameters that follow each other in the optimizer, six at most.
         training: share of the modules called since the step before, with gradients enabled, that were in training mode; None unless
             asked for.
         evaluating: the same share of those called without gradients; None also where none was called so.
@@ -60,6 +61,8 @@ class Step:
     skipped: bool = False
     grad_norm: float | None = None
     update_norm: float | None = None
+    grad_norms: tuple[float, ...] = ()
+    update_norms: tuple[float, ...] = ()
     training: float | None = None
     evaluating: float | None = None
     modes: tuple[float, ...] = ()

@@ -246,6 +246,8 @@ def row(
         skipped=skipped,
         grad_norm=extras.get("norm"),
         update_norm=extras.get("update"),
+        grad_norms=tuple(extras.get("norms", ())),
+        update_norms=tuple(extras.get("updates", ())),
         training=extras.get("training"),
         evaluating=extras.get("evaluating"),
         modes=tuple(extras.get("modes", ())),
