@@ -36,6 +36,7 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
             "masked",
             "scalars",
             "masks",
+            "fed",
             "idle_masks",
         }
     ),

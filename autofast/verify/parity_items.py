@@ -71,7 +71,7 @@ def _items(run: _Same) -> dict[Key, Items]:
     found: dict[Key, Items] = {}
     for record in run.run.records:
         passes: Counter[int] = Counter()
-        for one in (p for p in record.passes if p.training and p.items):
+        for one in (p for p in (*record.passes, *record.fed) if p.training and p.items):
             number = passes[one.loader]
             passes[one.loader] += 1
             for batch, (indices, rows) in enumerate(one.items):

@@ -213,7 +213,8 @@ class Record:
             matmul"). lines: by file, relative to the script's folder. written: texts that were opened for writing in the working
             folder. dropouts: modules of dropout that were called in training mode, by name; masked: the smallest size
             of each dimension that they were given. masks: sizes of the masks of dropout, of modules and functions, that were drawn with
-            gradients in the first steps (None: not recorded); idle_masks: how many were drawn without. scalars: what TensorBoard was given: name, step
+            gradients in the first steps (None: not recorded); idle_masks: how many were drawn without. fed: passes again,
+            with the items as a model was given them, where that is something else than the loader gave. scalars: what TensorBoard was given: name, step
             (None: none was given), value. All of these only with ``Detail.state``.
     """
 
@@ -255,6 +256,7 @@ class Record:
     scalars: tuple[tuple[str, int | None, float], ...] = ()
     masks: tuple[int, ...] | None = None
     idle_masks: int = 0
+    fed: tuple[Pass, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,7 @@ def _records(group: Sequence[Record], until: int) -> list[Record]:
                 backwards=backwards,
                 skipped=sum(step.skipped for step in steps),
                 passes=tuple(p for p in record.passes if id(p) in kept),
+                fed=tuple(p for p in record.fed if p.ended <= until),
                 saves=tuple(saved),
                 calls=tuple(call for call in record.calls if call.step < until),
                 model={k: replace(p, sketch=()) for k, p in record.model.items() if not _counts(p)},

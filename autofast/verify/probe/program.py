@@ -122,7 +122,7 @@ def torch_arrived(
         if drawn is not None:
             writer.parts.append(lambda: {"masks": drawn.sizes, "idle_masks": drawn.idle})
         steps.random = surroundings.random_digest
-        given = inputs.Inputs(probe)
+        given = inputs.Inputs(probe, fetches)
         writer.parts.append(
             lambda: {
                 "inputs": given.calls,
@@ -133,7 +133,10 @@ def torch_arrived(
         )
     if fetches is not None:
         writer.parts.append(
-            lambda: {"items": {str(number): rows for number, rows in fetches.items.items()}}
+            lambda: {
+                name: {str(number): rows for number, rows in found.items()}
+                for name, found in (("items", fetches.items), ("fed", fetches.fed))
+            }
         )
     if steps is not None and (wanted.state or wanted.perturb):
         models = state.State(probe)
