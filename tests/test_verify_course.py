@@ -163,6 +163,30 @@ def test_passes_are_cut_to_a_number_of_samples(tmp_path: Path, workers: str) -> 
     assert [(one.begun, one.ended) for one in made.passes][:3] == [(0, 2), (2, 2), (2, 4)]
 
 
+CROPS = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+net = torch.nn.Linear(5, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.randn(8, 5)), 4)
+for epoch in range(2):
+    for x, in loader:
+        opt.zero_grad()
+        net(x CHANGED).sum().backward()
+        opt.step()
+"""
+
+
+@pytest.mark.parametrize(("changed", "kept"), [("* torch.rand(4, 1)", 2), ("", 0), (".clone()", 0)])
+def test_items_that_are_changed_after_loading(tmp_path: Path, changed: str, kept: int) -> None:
+    pytest.importorskip("torch")
+    made = probed(tmp_path, CROPS.replace("CHANGED", changed))
+    assert len(made.fed) == kept
+    if kept:
+        assert [indices for indices, _ in made.fed[0].items] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+        assert (made.fed[1].loader, made.fed[1].begun, made.fed[1].ended) == (32, 2, 4)
+
+
 def timed(steps: int, *passes: Pass) -> Run:
     made = trained("original", steps)
     return replace(made, records=(replace(made.record, passes=passes, ending="steps"),))

@@ -24,6 +24,9 @@ from .walk import walk
 MOST_ITEMS = 100_000  # numbers of single items that are kept
 PROJECTIONS = 12  # of an item, from which its distance to itself in another batch is estimated
 LONGEST = 1 << 17  # values of an item that are projected
+UNCHANGED = (
+    30  # batches: where a model is given them as they were loaded, it is not looked any further
+)
 MOST_LEAVES = 16  # of a batch's structure whose checksums are kept one by one
 PASS, SIZES, GIVEN = "_autofast_pass", "_autofast_sizes", "_autofast_given"
 
@@ -130,6 +133,7 @@ class Loaders:
         # What was made of the items of a batch by the time when a model is given them.
         self.fed: dict[int, list[tuple[list[int], list[list[float]], list[Any]]]] = {}
         self.latest: tuple[int, list[Any], list[float]] | None = None
+        self.changed, self.looked = False, 0
         self.projections: dict[int, Any] = {}
         self.kept = 0
         base: Any = dataloader._BaseDataLoaderIter
@@ -212,21 +216,26 @@ class Loaders:
         base.__next__ = opaque(fetch)
 
     def given(self, tensors: list[Any], sums: list[float]) -> None:
-        """A model is given tensors, with their checksums: those that have as many rows as the latest batch had items, and other values."""
+        """A model is given tensors, with their checksums: those that have as many rows as the latest batch had items are kept.
+
+        Of all batches, as a flip of the whole batch leaves every second one as it was; but not where the first ones are all what was loaded.
+        """
         if self.latest is None or self.kept >= MOST_ITEMS:
             return
         number, drawn, known = self.latest
+        self.latest = None
         made = [
-            tensor
+            (tensor, one)
             for tensor, one in zip(tensors, sums)  # noqa: B905
-            if tensor.dim() > 1
-            and tensor.is_floating_point()
-            and len(tensor) == len(drawn)
-            and not any(abs(one - other) <= 1e-6 * max(abs(one), abs(other)) for other in known)
+            if tensor.dim() > 1 and tensor.is_floating_point() and len(tensor) == len(drawn)
         ]
-        if made:
-            self.latest = None
-            self.single(self.fed.setdefault(number, []), drawn, made)
+        self.changed = self.changed or any(
+            all(abs(one - other) > 1e-6 * max(abs(one), abs(other)) for other in known)
+            for _, one in made
+        )
+        self.looked += 1
+        if made and (self.changed or self.looked <= UNCHANGED):
+            self.single(self.fed.setdefault(number, []), drawn, [tensor for tensor, _ in made])
 
     def single(self, store: list[Any], drawn: list[Any], tensors: list[Any]) -> None:
         """Each item of a batch by itself, in three numbers for each tensor (weighted sum, sum of squares, sum) and a projection. Tokens and

@@ -135,7 +135,10 @@ def torch_arrived(
         writer.parts.append(
             lambda: {
                 name: {str(number): rows for number, rows in found.items()}
-                for name, found in (("items", fetches.items), ("fed", fetches.fed))
+                for name, found in (
+                    ("items", fetches.items),
+                    ("fed", fetches.fed if fetches.changed else {}),
+                )
             }
         )
     if steps is not None and (wanted.state or wanted.perturb):
