@@ -1,6 +1,7 @@
 # Everything from a fresh clone with Python >= 3.10 and make; all that is installed goes into .venv.
 #   make demo   rewrite a training script, show the diff, run both for a few steps
 #   make test   all tests; AUTOFAST_TESTS=all tries every fixture in every way, PARITY_SEEDS=30 more seeds
+#   make bench  ten training scripts as written, rewritten and tuned by hand: what a step asks of a GPU, and its time here
 #   make lint   ruff and mypy
 #   make docs   the documentation as a site, in site/
 
@@ -13,13 +14,21 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print(max(2, min(8, os.cpu_count() or 2
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+<<<<<<< HEAD
+.PHONY: demo test bench lint venv clean
+=======
 .PHONY: demo test lint docs venv clean
+>>>>>>> main
 
 demo: $(READY)
 	@$(BIN)/python benchmarks/demo.py
 
 test: $(READY)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.speed --write
+	$(BIN)/python -m benchmarks.speed --measure --write
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -6,7 +6,8 @@ DIR holds the repositories as DIR/OWNER+NAME/repo. For each entry: ``autofast ch
 A place is fixed, refused or advised where a finding of its technique says so on its line, else in the same file within three lines (in the same file for
 what is decided once for a model, anywhere for what is set once for a script or is answered where the dataset is made), otherwise silent. Whether a reason is
 true is judged from the source, by hand, and kept in places-judged.toml (places-2-judged.toml); a judgement counts only as long as the reason is that
-one. The CPU seconds of each entry are told on stderr.
+one. What stands under `forbid` in an entry must not be changed by the technique named: a fix there is violated.
+The CPU seconds of each entry are told on stderr.
 """
 
 from __future__ import annotations
@@ -83,9 +84,19 @@ def answers(entry: Row, mirror: Path) -> list[Row]:
         seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
         print(f"{entry['repo']} {entry['entry']}: {seconds:.1f} s", file=sys.stderr)
         at = [in_file(Path(folder) / path, str(line)) for path, line, *_ in entry["places"]]
+        kept = [
+            (path, in_file(Path(folder) / path, str(line)), technique)
+            for path, line, technique, _ in entry.get("forbid", ())
+        ]
     if done.returncode:
         print(f"{entry['repo']} {entry['entry']}: {done.stderr.strip()[-300:]}", file=sys.stderr)
     findings = json.loads(done.stdout)["findings"] if not done.returncode else []
+    for path, number, technique in kept:
+        for finding in findings:
+            if (finding["rule"], finding["status"]) == (technique, "fix") and near(
+                finding, path, number, technique
+            ):
+                print(f"violated: {entry['repo']} {path}:{number} {technique}", file=sys.stderr)
     rows = []
     for (path, line, technique, reason), number in zip(entry["places"], at, strict=True):
         found = [f for f in findings if f["rule"] == technique and near(f, path, number, technique)]
@@ -134,6 +145,7 @@ def in_file(file: Path, line: str) -> int:
 
 def lay_out(git: Path, commit: str, into: Path) -> None:
     """Write the text files of the commit; those that the copy lacks are left out."""
+    git = git / ".git" if (git / ".git").is_dir() else git
     listing = subprocess.run(
         ["git", "--git-dir", git, "ls-tree", "-r", "-z", commit], capture_output=True, check=True
     ).stdout

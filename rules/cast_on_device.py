@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from autofast.edit.edits import Rewrite, Wrap
+from autofast.edit.edits import Edit, Rewrite, Wrap
 from autofast.facts.copies import against_source, batch_dtypes
 from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.model.tensors import dtype_of
-from autofast.model.values import Const, Ref, Thing
+from autofast.model.values import Const, Num, Ref, Thing
 from autofast.rule import Effect, Finding, Options, rule
 
 CASTS = ("float", "double", "half", "bfloat16")
 OLD = {"torch.FloatTensor": "float", "torch.DoubleTensor": "double", "torch.HalfTensor": "half"}
+SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 VIEWS = frozenset("unsqueeze squeeze view reshape permute transpose flatten contiguous".split())
 
 
@@ -28,33 +29,105 @@ VIEWS = frozenset("unsqueeze squeeze view reshape permute transpose flatten cont
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Copy integers of a batch to the device as they are, and cast them to floats there."""
     for transfer in script.transfers if options.target != "cpu" else ():
-        cast = _below_views(transfer.node.func)
         if not (
             transfer.how in ("to", "cuda")
             and transfer.loops
-            and isinstance(cast, ast.Call)
-            and isinstance(cast.func, ast.Attribute)
+            and isinstance(transfer.node.func, ast.Attribute)
         ):
             continue
-        batch, template = cast.func.value, _template(script, cast, cast.func.attr)
+        moved = transfer.node.func.value
+        made = _below_arithmetic(script, moved)
+        cast = _below_views(made)
+        batch, template, edits = _uncast(script, cast)
+        if not template and made is not moved and batch_dtypes(script, made) == {"int"}:
+            batch, template = made, "{}"  # dividing integers gives floats
+            if not _is_divided(moved, made):
+                continue
         if (
             template
             and transfer.kinds & {"cuda", "mps", "accel", "option", "xpu", "?"}
             and batch_dtypes(script, batch) & {"int", "?"}
         ):
             message = f"casts `{ast.unparse(batch)}` to floats on the host, and copies these to the device"
-            holes = {"dtype": cast.args[0]} if cast.args else {}
-            edits = (
-                Rewrite(cast, "{batch}", {"batch": batch}),
-                Wrap(transfer.node, template, holes),
-            )
+            holes = {"dtype": cast.args[0]} if isinstance(cast, ast.Call) and cast.args else {}
+            effect = None
+            if made is not moved:
+                effect = Effect.ROUNDING  # a GPU divides by a number by way of its reciprocal
+                template, numbers = _arithmetic(moved, made, template)
+                holes |= numbers
+                edits = (Rewrite(moved, "{made}", {"made": made}), *edits)
+            edits = (*edits, Wrap(transfer.node, template, holes))
             why = against_source(script, transfer, batch)
-            yield Finding(transfer.node, message, edits=() if why else edits, refusal=why)
+            yield Finding(
+                transfer.node, message, edits=() if why else edits, refusal=why, effect=effect
+            )
 
 
-def _below_views(func: ast.expr) -> ast.expr | None:
+def _uncast(script: Script, cast: ast.expr) -> tuple[ast.expr, str, tuple[Edit, ...]]:
+    """What is cast, the cast as a template (empty: it is none to floats), and the edit that takes it away."""
+    if not (isinstance(cast, ast.Call) and isinstance(cast.func, ast.Attribute)):
+        return cast, "", ()
+    batch = cast.func.value
+    return (
+        batch,
+        _template(script, cast, cast.func.attr),
+        (Rewrite(cast, "{batch}", {"batch": batch}),),
+    )
+
+
+def _below_arithmetic(script: Script, expr: ast.expr) -> ast.expr:
+    """What is computed with, by ``+ - * /`` and numbers: ``x.float()`` in ``(x.float() / 255 - 0.5) / 0.5``."""
+    while isinstance(expr, ast.BinOp) and type(expr.op) in SIGNS:
+        if _is_number(script, expr.right):
+            expr = expr.left
+        elif _is_number(script, expr.left):
+            expr = expr.right
+        else:
+            break
+    return expr
+
+
+def _steps(expr: ast.expr, made: ast.expr) -> list[ast.BinOp]:
+    """The operations that make ``expr`` of ``made``, the last one first."""
+    found: list[ast.BinOp] = []
+    while expr is not made and isinstance(expr, ast.BinOp):
+        found.append(expr)
+        expr = expr.left if any(n is made for n in ast.walk(expr.left)) else expr.right
+    return found
+
+
+def _is_divided(expr: ast.expr, made: ast.expr) -> bool:
+    first = _steps(expr, made)[-1]
+    return isinstance(first.op, ast.Div)
+
+
+def _arithmetic(expr: ast.expr, made: ast.expr, template: str) -> tuple[str, dict[str, ast.expr]]:
+    """The same operations on a template in the place of ``made``, and the numbers in its holes."""
+    numbers: dict[str, ast.expr] = {}
+    inner: ast.expr = made
+    for step in reversed(_steps(expr, made)):
+        number = f"number{len(numbers)}"
+        low = isinstance(inner, ast.BinOp) and isinstance(inner.op, (ast.Add, ast.Sub))
+        sign, ours = SIGNS[type(step.op)], step.left is inner
+        if isinstance(inner, ast.BinOp) and (not ours or (low and sign in "*/")):
+            template = f"({template})"
+        numbers[number] = step.right if ours else step.left
+        sides = (template, f"{{{number}}}") if ours else (f"{{{number}}}", template)
+        template, inner = f"{sides[0]} {sign} {sides[1]}", step
+    return template, numbers
+
+
+def _is_number(script: Script, expr: ast.expr) -> bool:
+    found = script.values(expr)
+    return bool(found) and all(
+        isinstance(t, Num)
+        or (isinstance(t, Const) and isinstance(t.value, (int, float)) and t.value is not True)
+        for t in found
+    )
+
+
+def _below_views(expr: ast.expr) -> ast.expr:
     """What is moved, without views on the way: ``x.float().unsqueeze(0)`` is ``x.float()`` in another shape."""
-    expr = func.value if isinstance(func, ast.Attribute) else None
     while (
         isinstance(expr, ast.Call)
         and isinstance(expr.func, ast.Attribute)

@@ -8,15 +8,26 @@ from dataclasses import replace
 
 from autofast.facts.cost import gains
 from autofast.facts.optimizers import SINCE, unreached
+from autofast.model.names import OPTIMIZERS
 from autofast.model.script import Script
+from autofast.model.source import statement_of
+from autofast.model.values import Ext
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.optimizer.fused import against, edits, home, is_decided, is_exact
+from autofast.techniques.optimizer.fused import (
+    against,
+    edits,
+    home,
+    is_decided,
+    is_exact,
+)
 from autofast.techniques.optimizer.momentum import against_momentum
 from autofast.techniques.optimizer.named import named_in_settings
 from autofast.techniques.precision.amp import amp
 from autofast.techniques.precision.apex import KEY as APEX
 from autofast.techniques.precision.apex import Going, apex_goes
+from autofast.techniques.precision.optional_apex import apex_option
 from autofast.techniques.precision.scaling import Scaling
+from autofast.write.arguments import Home
 from autofast.write.spelling import uses_gpu
 
 ADAGRAD_CUDA = (2, 8)
@@ -50,9 +61,19 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             f"as the script stands, `{ast.unparse(test)}` leads past it: pass fused=True here, too"
         )
         yield Finding(call, SMALL.format(name), advice=todo)
+    for optimizer in script.optimizers:
+        if all(isinstance(t, Ext) and t.name in OPTIMIZERS for t in optimizer.things):
+            todo = "torch.optim.AdamW(..., fused=True) does the same in a few kernels; its defaults of eps and weight_decay are others"
+            if optimizer.name == "AdamW":
+                yield Finding(optimizer.node, SMALL.format(optimizer.name), advice=todo)
     for optimizer in able:
         message = SMALL.format(optimizer.name)
-        if why := against(script, optimizer, apex_goes=apex_goes(script, options)):
+        goes = apex_goes(script, options)
+        place = home(script, optimizer, calls)
+        unless = ""
+        if "apex" in script.frameworks and not goes and isinstance(place, Home):
+            unless = _without_apex(script, place)
+        if why := against(script, optimizer, apex_goes=goes or bool(unless)):
             yield Finding(optimizer.node, message, refusal=why)
         elif (
             optimizer.name == "Adagrad"
@@ -66,11 +87,12 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             )
         elif why := against_momentum(script, optimizer, options, scaled=scaled):
             yield Finding(optimizer.node, message, refusal=why)
-        elif isinstance(place := home(script, optimizer, calls), str):
+        elif isinstance(place, str):
             yield Finding(optimizer.node, message, refusal=place)
         else:
-            made = tuple(edits(script, optimizer, place))
-            key, needs = (APEX, (Going,)) if "apex" in script.frameworks else (None, ())
+            made = tuple(edits(script, place, unless))
+            leaves = "apex" in script.frameworks and not unless
+            key, needs = (APEX, (Going,)) if leaves else (None, ())
             yield Finding(optimizer.node, message, edits=made, key=key, needs=needs)
 
 
@@ -78,3 +100,9 @@ def _may_be_scaled(script: Script, options: Options) -> bool:
     """Whether mixed precision, by this rewrite or a later one, brings a GradScaler that is enabled on some GPUs."""
     both = replace(options, decisions=options.decisions | {Scaling})
     return options.target == "cuda" and amp(script, both).scaling is not None
+
+
+def _without_apex(script: Script, home: Home) -> str:
+    """An expression that is true where an option keeps apex away, which is off by default; empty where none can be asked."""
+    off = apex_option(script)
+    return off.is_off_at(script, statement_of(home.node)) if off is not None else ""

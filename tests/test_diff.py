@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autofast.model.source import Source
+from autofast.model.opening import read_source
 from autofast.report.diff import Change, FileDiff, patch, shown
 from autofast.report.style import Style
 
@@ -37,7 +37,7 @@ def applied(folder: Path, name: str, raw: bytes, change: str | None = None) -> b
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(raw)
-    source = Source.read(path, folder)
+    source = read_source(path, folder)
     new = edited(source.text) if change is None else change
     data = patch([FileDiff(source, new, changes(source.text, new))])
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
@@ -77,7 +77,7 @@ def test_missing_last_newline(tmp_path: Path, end: str, touched: str) -> None:
 def test_carriage_returns_alone_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_bytes(b"a = 1\rb = 2\r")
-    source = Source.read(path, tmp_path)
+    source = read_source(path, tmp_path)
     with pytest.raises(Exception, match="carriage return"):
         patch([FileDiff(source, "a = 2\nb = 2\n", [Change((0, 1), (0, 1), ("r",))])])
 
@@ -85,7 +85,7 @@ def test_carriage_returns_alone_are_refused(tmp_path: Path) -> None:
 def test_hunks_name_their_rules_and_share_context(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text(OLD)
-    source = Source.read(path, tmp_path)
+    source = read_source(path, tmp_path)
     lines = OLD.split("\n")
     lines[10], lines[15], lines[30] = "ten", "fifteen", "thirty"
     owners = {10: ("tf32",), 15: ("autocast", "tf32"), 30: ("no-grad-eval",)}

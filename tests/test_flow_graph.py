@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from autofast.flow.cfg import Frequency, Graph, graph_of, loops_around
+from autofast.flow.cfg import Graph, graph_of
 from autofast.flow.defuse import DefUse
-from autofast.flow.frequency import rare_arms_around
+from autofast.flow.frequency import Frequency, frequency, rare_arms_around
+from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow, function_around
 from autofast.flow.scopes import (
     binds,
@@ -259,7 +260,7 @@ def test_frequency(first: str, second: str, wanted: Frequency):
     loop = at(source, 2)
     assert isinstance(loop, ast.For)
     call = next(n for n in ast.walk(loop) if isinstance(n, ast.Name) and n.id == "here")
-    assert graph_at(source).frequency(call, loop) is wanted
+    assert frequency(graph_at(source), call, loop) is wanted
 
 
 def test_frequency_of_the_parts_of_a_loop():
@@ -269,12 +270,12 @@ def test_frequency_of_the_parts_of_a_loop():
     outer, inner = at(source, 2), at(source, 3)
     assert isinstance(outer, ast.For) and isinstance(inner, ast.While)
     graph = graph_at(source)
-    assert graph.frequency(outer.iter, outer) is Frequency.NEVER
-    assert graph.frequency(outer.target, outer) is Frequency.EVERY
-    assert graph.frequency(at(source, 6), outer) is Frequency.NEVER
-    assert graph.frequency(inner.test, inner) is Frequency.EVERY
-    assert graph.frequency(at(source, 4), inner) is Frequency.EVERY
-    assert graph.frequency(at(source, 4), outer) is Frequency.SOME
+    assert frequency(graph, outer.iter, outer) is Frequency.NEVER
+    assert frequency(graph, outer.target, outer) is Frequency.EVERY
+    assert frequency(graph, at(source, 6), outer) is Frequency.NEVER
+    assert frequency(graph, inner.test, inner) is Frequency.EVERY
+    assert frequency(graph, at(source, 4), inner) is Frequency.EVERY
+    assert frequency(graph, at(source, 4), outer) is Frequency.SOME
     assert list(loops_around(at(source, 4))) == [inner, outer]
     assert list(loops_around(at(source, 6))) == []
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from autofast.flow.cfg import Frequency, graph_of, loops_around
+from autofast.flow.cfg import graph_of
 from autofast.flow.defuse import DefUse
+from autofast.flow.frequency import Frequency, frequency
+from autofast.flow.loops import loops_around
 from autofast.flow.program import function_around
 from autofast.flow.scopes import bound_by, owner
 from autofast.model.source import Source, parent_of
@@ -305,7 +307,7 @@ def test_frequency(seeds: range):
             spot(n): n for n in ast.walk(function) if isinstance(n, ast.stmt) and graph.starts(n)
         }
         found = {
-            (p, id(o)): graph.frequency(n, o) for p, n in places.items() for o in loops_around(n)
+            (p, id(o)): frequency(graph, n, o) for p, n in places.items() for o in loops_around(n)
         }
         for trace in runs(source, seed, 10):
             for what, place, _ in trace.events:

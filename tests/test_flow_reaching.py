@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from autofast.flow.cfg import FUNCTIONS
 from autofast.flow.defuse import DefUse
 from autofast.flow.program import function_around
-from autofast.flow.scopes import bound_by, owner, parameters
+from autofast.flow.scopes import FUNCTIONS, bound_by, owner, parameters
 from autofast.model.source import Source, parent_of
 from tests.flow_traces import instrumented, parse, run, spot
 

@@ -21,6 +21,7 @@ from autofast.edit.attribution import reach
 from autofast.edit.edits import After, Around, Before, Edit, Helper, Import, Keyword, Remove, Wrap
 from autofast.edit.order import Rank
 from autofast.edit.plan import Plan, PostConditionError
+from autofast.model.opening import read_source
 from autofast.model.source import Source, block_of
 from autofast.report.diff import Change, FileDiff, patch
 from autofast.rule import Effect, Finding, Options, Rule
@@ -528,7 +529,7 @@ def test_comments_survive(raw: bytes, names: set[str]) -> None:
 )
 def test_git_applies_the_hunks(tmp_path: Path, raw: bytes) -> None:
     (tmp_path / "train.py").write_bytes(raw)
-    file = Source.read(tmp_path / "train.py", tmp_path)
+    file = read_source(tmp_path / "train.py", tmp_path)
     rules = [
         keyword("n", "4"),
         rule("end", lambda f: [(f.tree.body[-1], [After(f.tree.body[-1], "new()")])]),

@@ -522,6 +522,56 @@ def test_what_a_model_returns_as_a_tuple_becomes_fp32():
 # ------------------------------------------------------------------------------------------------ refusals
 
 
+SWISH = """class Swish(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        s = torch.sigmoid(x)
+        return grad * (s * (1 + x * (1 - s)))
+
+
+class Net"""
+
+
+def test_a_function_of_elementwise_operations_needs_no_mark():
+    text = changed("class Net", SWISH).replace("torch.relu(", "Swish.apply(")
+    assert same(text).fixes
+
+
+def test_a_training_whose_forward_is_not_seen_keeps_the_rest_in_fp32():
+    """What is trained in fp32 (here by meta-learning) is not adapted in 16 bits."""
+    text = (
+        HEAD
+        + """
+from torch.func import functional_call
+import copy
+for x, y in zip(X, Y):
+    fast = dict(model.named_parameters())
+    loss = criterion(functional_call(model, fast, (x.to(device),)), y.to(device))
+    grads = torch.autograd.grad(loss, fast.values(), create_graph=True)
+    fast = {k: p - 0.1 * g for (k, p), g in zip(fast.items(), grads)}
+    optimizer.zero_grad()
+    loss = criterion(functional_call(model, fast, (x.to(device),)), y.to(device))
+    loss.backward()
+    optimizer.step()
+clone = copy.deepcopy(model)
+inner = torch.optim.SGD(clone.parameters(), lr=0.1)
+for x, y in zip(X, Y):
+    inner.zero_grad()
+    l = criterion(clone(x.to(device)), y.to(device))
+    l.backward()
+    inner.step()
+"""
+    )
+    found = apply("autocast", text)
+    assert not found.fixes and "differentiates gradients" in found.refusals
+
+
 PENALTY = """loss = criterion(model(x), y)
     (g,) = torch.autograd.grad(loss, [model.a.weight], create_graph=True)
     loss = loss + g.pow(2).sum()"""
@@ -535,7 +585,7 @@ FUNCTION = """class Clamp(torch.autograd.Function):
     @staticmethod
     {mark}
     def forward(ctx, x):
-        return x.clamp(0)
+        return x.masked_scatter(x < 0, torch.zeros_like(x))
 
     @staticmethod
     def backward(ctx, g):

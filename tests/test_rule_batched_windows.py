@@ -149,6 +149,35 @@ def test_a_row_that_is_passed_to_the_function() -> None:
     check(found)
 
 
+def inside(setup: str, batch: str, parameter: str = "") -> str:
+    """The script with its training in a function, so that the row is a variable of the function around ``get_batch``."""
+    head, body = TEXT.replace("{batch}", batch.strip("\n")).split("{setup}")
+    body = "".join(f"    {line}\n" for line in (setup + body).splitlines())
+    return f"{head}\ndef main({parameter}):\n{body}    return seen\n\nseen = main({parameter and 'None'})\n"
+
+
+def test_a_row_of_the_function_around() -> None:
+    batch = CHOICE.replace("{high}", "len(data) - block_size")
+    found = apply(RULE, inside(SPLIT, batch))
+    assert "x = data.unfold(0, block_size, 1)[ix]" in found.lines and not found.refusals
+    check(found)
+
+
+@pytest.mark.parametrize(
+    ("setup", "parameter"),
+    [
+        (SPLIT + "if n < 0:\n    val_data = torch.randn(400, 3)", ""),
+        (SPLIT + "def other():\n    nonlocal val_data\n    val_data = data\nother()", ""),
+        (SPLIT.replace("val_data = data[n:]", "val_data = val_data or data"), "val_data"),
+    ],
+)
+def test_a_row_of_the_function_around_that_is_not_certain(setup: str, parameter: str) -> None:
+    found = apply(
+        RULE, inside(setup, CHOICE.replace("{high}", "len(data) - block_size"), parameter)
+    )
+    assert not found.fixes and "one dimension" in found.refusals
+
+
 @pytest.mark.parametrize(
     ("setup", "old", "new", "why"),
     [

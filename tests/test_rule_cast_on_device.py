@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from autofast.rule import Effect
 from tests.onerule import Applied, apply, run
 
 RULE = "cast-on-device"
@@ -75,6 +76,46 @@ def test_the_copy_goes_first(move: str, expected: str) -> None:
     found = made(move)
     assert found.lines == [expected] and len(found.fixes) == 1
     assert same(found)
+
+
+@pytest.mark.parametrize(
+    ("move", "expected"),
+    [
+        ("x = (x.float() / 255).to(device)", "x = x.to(device).float() / 255"),
+        ("x = (x / 255.0).to(device)", "x = x.to(device) / 255.0"),
+        (
+            "x = ((x.float() / 255 - 0.5) / 0.25).to(device)",
+            "x = (x.to(device).float() / 255 - 0.5) / 0.25",
+        ),
+        (
+            "x = (2 * (x.view(-1, 4).float() + 1) - 1).to(device)",
+            "x = 2 * (x.view(-1, 4).to(device).float() + 1) - 1",
+        ),
+        ("x = (1 - x.float()).to(device).clone()", "x = (1 - x.to(device).float()).clone()"),
+        ("k = 3.5\nx = (x.float() / k).to(device)", "x = x.to(device).float() / k"),
+    ],
+)
+def test_arithmetic_with_numbers_goes_along(move: str, expected: str) -> None:
+    """A GPU divides by a number by way of its reciprocal, so the last bit may be another one."""
+    found = made(move)
+    assert found.lines == [expected] and [f.effect for f in found.fixes] == [Effect.ROUNDING]
+    assert same(found)
+    both = made(move, f"{RULE} non-blocking")
+    assert both.lines == [expected.replace("(device)", "(device, non_blocking=True)")]
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        "x = (x * 2).to(device)",  # integers
+        "x = ((x - 128) / 255).to(device)",  # which wrap around
+        "x = (x.float() / torch.ones(4)).to(device)",  # the other tensor is on the host
+        "x = (x.float() ** 2).to(device)",
+        "x = (x.float() / x.float().sum()).to(device)",
+    ],
+)
+def test_other_arithmetic_stays(move: str) -> None:
+    assert not made(move).findings
 
 
 def test_cuda() -> None:

@@ -628,3 +628,39 @@ def test_a_wrapper_that_is_given_the_class(optimizer: str, given: str, why: str)
     assert why in done.refusals and "base_optimizer(params, fused" not in done.text
     assert ("lr=1e-2, fused=True)" in joined(done)) is not bool(why)
     assert run(done.text)["losses"] == pytest.approx(run(done.before)["losses"], rel=1e-4)
+
+
+OPTIONAL_APEX = """
+import argparse
+import torch
+from torch import nn
+from apex import amp
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--use-amp", action="store_true")
+args = parser.parse_args([])
+model = nn.Linear(4, 4).cuda()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+if args.use_amp:
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+for step in range(6):
+    loss = model(torch.ones(3, 4, device="cuda")).pow(2).mean()
+    optimizer.zero_grad()
+    if args.use_amp:
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+    else:
+        loss.backward()
+    optimizer.step()
+"""
+
+
+def test_apex_behind_an_option_keeps_its_optimizer() -> None:
+    lines = apply("fused-optimizer", OPTIONAL_APEX).lines
+    assert lines == [
+        "optimizer = torch.optim.Adam(",
+        "model.parameters(), lr=0.1, fused=True if not args.use_amp else None",
+        ")",
+    ]
+    always = OPTIONAL_APEX.replace("if args.use_amp:\n    model", "if True:\n    model")
+    assert "apex changes the optimizer" in apply("fused-optimizer", always).refusals

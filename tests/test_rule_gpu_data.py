@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from autofast.rule import Effect
 from tests.onerule import Applied, apply, same_runs
 from tests.pretend.torchvision import modules
 
@@ -146,6 +147,40 @@ class Rows(Dataset):
     assert "tensors = self.dataset[:]" in found.text
 
 
+SHAPED = """
+class Rows(Dataset):
+    def __init__(self, count):
+        self.x = (torch.rand(count, 4) * 255).byte()
+        self.y = torch.randint(0, 2, (count,))
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, index):
+        x = self.x[index].float().div(255)
+        x = (x - 0.5) / 0.3
+        return x.view(2, 2).unsqueeze(0), self.y[index].item()
+
+"""
+
+
+def test_a_dataset_that_shapes_its_rows() -> None:
+    """All at once they would be shaped along another dimension: each is made for itself, once."""
+    found = checked(f"data = Rows(30)\n{PLAIN}", SHAPED)
+    assert "[self.dataset[i] for i in range(len(self.dataset))]" in found.text
+    assert [f.effect for f in found.fixes] == [Effect.EXACT]
+
+
+@pytest.mark.parametrize(
+    "item",
+    ["x.expand(9, 2, 4)", "x.repeat(99, 1)", "x[:index]", "x.view(index)", "torch.rand(4) + x"],
+)
+def test_items_that_may_be_large_or_unlike(item: str) -> None:
+    before = SHAPED.replace("x.view(2, 2).unsqueeze(0)", item)
+    found = apply(RULE, text_of(f"data = Rows(30)\n{PLAIN}", before))
+    assert not found.fixes and found.refusals
+
+
 def test_batches_can_be_changed_in_place() -> None:
     loader = "loader = DataLoader(data, batch_size=8)"
     checked(f"{TENSORS}\n{loader}", body=f"{BODY}\nx -= 1")
@@ -178,6 +213,15 @@ def test_loops(loop: str) -> None:
 )
 def test_ways_to_the_device(body: str) -> None:
     checked(f"{TENSORS}\n{PLAIN}", body=body)
+
+
+@pytest.mark.parametrize(
+    "body", [f"x = x / 3\n{BODY}", "x, y = (2 * x - 1).to(device), y.to(device)"]
+)
+def test_arithmetic_with_numbers(body: str) -> None:
+    """It is done where the batches are; a GPU divides by way of the reciprocal."""
+    found = checked(f"{TENSORS}\n{PLAIN}", body=body)
+    assert [f.effect for f in found.fixes] == [Effect.ROUNDING]
 
 
 def test_a_single_batch_by_hand() -> None:
@@ -337,7 +381,8 @@ def test_loaders_that_stay(setup: str, reason: str) -> None:
     [
         (f"z = y.numpy()\n{BODY}", "uses `y` in host memory"),
         (f"x = x + torch.randn(x.shape)\n{BODY}", "computes with `x`"),
-        (f"x = x / 3\n{BODY}", "computes with `x`"),
+        (f"x = x / x.sum()\n{BODY}", "computes with `x`"),
+        (f"x = x ** 2\n{BODY}", "computes with `x`"),
         (f"z = torch.rand_like(x)\n{BODY}", "hands on `x`"),
         (f"x.sub_(1)\n{BODY}", "uses `x`"),
         (f"x[0] = 1\n{BODY}", "writes to `x`"),

@@ -502,6 +502,14 @@ def test_refused(text: str, why: str):
     assert why in refused(text), refused(text)
 
 
+def test_numbers_beside_what_autocast_computes_in_fp32():
+    """A sum of squares is fp32, and so is what is compared with it."""
+    done = amp(
+        changed("criterion(model(x), y)", "model(x).pow(2).sum(dim=1).clamp(min=1e-12).mean()")
+    )
+    assert {"autocast", "grad-scaler"} <= {f.rule for f in done.fixes}, done.refusals
+
+
 def test_bf16_needs_none():
     done = amp(script(), precision="bf16")
     assert done.fixes and "GradScaler" not in done.text and refused(script(), "bf16") == ""

@@ -1161,3 +1161,44 @@ NESTED = REPLICAS.replace(
 def test_replicas_are_in_the_mode_that_was_set_last(mode: str, inference: bool):
     done = apply("no-grad-eval", NESTED.format(mode=mode))
     assert ("inference_mode" in done.text) == inference
+
+
+@pytest.mark.parametrize(
+    ("made", "out"),
+    [
+        ("", "nn.Softmax(dim=1)(model(x.to(device)))"),
+        (
+            "class Scale(nn.Module):\n    def forward(self, x):\n        return 2 * x\n\n\n",
+            "Scale()(model(x.to(device)))",
+        ),
+    ],
+)
+def test_a_module_made_for_one_call(made: str, out: str) -> None:
+    text = HEAD + made + EVALUATE.replace("model(x.to(device))", out) + TRAIN + CALL
+    check(text, "with torch.inference_mode():")
+
+
+def test_a_module_that_stays_could_not_be_trained() -> None:
+    kept = EVALUATE.replace(
+        "out = model(x.to(device))", "kept = nn.Linear(3, 3)\n            out = kept(model(x))"
+    )
+    refused(HEAD + kept + TRAIN + CALL, "a module is made here")
+
+
+def test_an_averaged_model_calls_the_copy_of_a_model() -> None:
+    averaged = "average = torch.optim.swa_utils.AveragedModel(model)\n"
+    text = HEAD + averaged + EVALUATE + TRAIN + CALL.replace("evaluate(model", "evaluate(average")
+    check(text + "    average.update_parameters(model)\n", "with torch.inference_mode():")
+
+
+@pytest.mark.parametrize(
+    ("name", "known"), [("BertForSequenceClassification", True), ("AutoModel", False)]
+)
+def test_models_of_transformers_that_keep_nothing(name: str, known: bool) -> None:
+    text = HEAD.replace(
+        "model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))",
+        f'import transformers\nmodel = transformers.{name}.from_pretrained("a")',
+    )
+    done = apply("no-grad-eval", text + EVALUATE + TRAIN + CALL)
+    assert bool(done.fixes) is known
+    assert known or "may keep tensors" in done.refusals

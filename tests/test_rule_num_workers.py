@@ -678,7 +678,7 @@ def test_what_is_changed_while_items_are_fetched_ahead(text: str) -> None:
     found = apply(RULE, text)
     assert not found.fixes
     assert re.search(
-        r"line \d+ (changes|writes) .*(ahead|would not see)|a model that is trained|line \d+ reads, and workers",
+        r"line \d+(?: of \S+)? (changes|writes) .*(ahead|would not see)|a model that is trained|line \d+(?: of \S+)? reads, and workers",
         found.refusals,
     )
 
@@ -874,3 +874,12 @@ def test_a_loader_of_each_epoch_gets_workers(epoch: str) -> None:
         found.text.count("num_workers=workers") == epoch.count("DataLoader") and not found.refusals
     )
     assert "persistent" not in apply(f"{RULE} persistent-workers", script("", epoch=epoch)).text
+
+
+def test_items_are_read_out_of_an_hdf5_file_that_each_of_them_opens() -> None:
+    dataset = (
+        "import h5py\n\n\nclass Files(torch.utils.data.Dataset):\n"
+        '    def __getitem__(self, i):\n        with h5py.File("x.h5", "r") as f:\n'
+        '            return f["x"][i] / 255.0\n\n    def __len__(self):\n        return 8\n'
+    )
+    assert apply(RULE, script(PLAIN, dataset=dataset)).fixes

@@ -303,7 +303,7 @@ def test_what_living_workers_would_not_see(text: str) -> None:
     found = apply(RULE, text)
     assert not found.fixes
     assert re.search(
-        r"line \d+ changes .*would not see it|fetching an item changes .*line \d+|generator of its own|that is trained",
+        r"line \d+(?: of \S+)? changes .*would not see it|fetching an item changes .*line \d+|generator of its own|that is trained",
         found.refusals,
     )
 
@@ -609,3 +609,53 @@ def test_a_new_object_is_no_change_of_one_that_workers_have(step: str, kept: boo
     change = step.replace("self", "data") if "self" in step else f"other = {step}"
     text = script(PLAIN.replace("Files()", "data"), dataset=dataset, more=more, epoch=change)
     assert bool(apply(RULE, text).fixes) is kept
+
+
+FOLDS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Files(Dataset):
+    def __init__(self, fold):
+        self.paths = [f"{fold}-{i}.pt" for i in range(16)]
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        x = torch.load(self.paths[index])
+        return x, x.sum()
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def run(fold):
+    loader = DataLoader(Files(fold), batch_size=4, shuffle=True, num_workers=4)
+    model = nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range({epochs}):
+        for x, y in loader:
+            loss = (model(x.to(device)).squeeze() - y.to(device)).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+if __name__ == "__main__":
+    for fold in range(5):
+        run(fold)
+"""
+
+
+def test_a_loader_for_each_fold_is_iterated_in_many_epochs() -> None:
+    assert apply(RULE, FOLDS.replace("{epochs}", "3")).fixes
+    none = FOLDS.replace("{epochs}", "3").replace(", num_workers=4", "")
+    assert apply("num-workers", none).fixes
+
+
+def test_a_loader_for_each_fold_that_is_iterated_once() -> None:
+    once = FOLDS.replace("    for epoch in range({epochs}):\n", "    if fold >= 0:\n")
+    assert not apply(RULE, once).fixes

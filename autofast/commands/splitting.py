@@ -11,7 +11,8 @@ from autofast.commands.rewriting import Rewritten
 from autofast.edit.hunks import changes, lines_of
 from autofast.edit.passes import Passes
 from autofast.edit.postcheck import PostConditionError
-from autofast.model.source import BadInput, Source, open_source
+from autofast.model.opening import open_source
+from autofast.model.source import BadInput, Source
 from autofast.report import diff
 from autofast.report.diff import Change, FileDiff
 

@@ -63,6 +63,27 @@ def old_lines(hunks: Iterable[Hunk], line: int) -> Span:
     return line + moved, line + moved + 1
 
 
+def old_line(hunks: Iterable[Hunk], line: int) -> int:
+    """The line of the old text that a line of the new one was most likely written for, both counted from 0."""
+    hunks = list(hunks)
+    first, end = old_lines(hunks, line)
+    hunk = next((h for h in hunks if h.old == (first, end) and h.new[0] <= line < h.new[1]), None)
+    if hunk is None:
+        return first
+    at = line - hunk.new[0]
+    if end - first == hunk.new[1] - hunk.new[0]:
+        return first + at
+    new = [text[1:].strip() for text in hunk.lines if text.startswith("+")][at]
+    old = [text[1:].strip() for text in hunk.lines if text.startswith("-")]
+    return first + max(range(len(old)), key=lambda n: _kept(old[n], new), default=0)
+
+
+def _kept(old: str, new: str) -> int:
+    """How many characters of one line are in another one, in the same order."""
+    blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
+    return sum(block.size for block in blocks)
+
+
 def lines_of(text: str) -> list[str]:
     """The lines of a text with their ends: a last line without an end differs from the same line with one."""
     lines = [line + "\n" for line in text.split("\n")]

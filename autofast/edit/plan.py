@@ -12,13 +12,13 @@ from autofast.edit import postcheck, shadowing
 from autofast.edit.amend import Amendment, Key, amendments, key_of
 from autofast.edit.attribution import hunks_of
 from autofast.edit.edits import Edit, EditConflict
-from autofast.edit.hunks import Hunk, old_lines
+from autofast.edit.hunks import Hunk, old_line, old_lines
 from autofast.edit.ignores import Ignores, UnusedIgnore
 from autofast.edit.merge import Pool, file_of
 from autofast.edit.postcheck import Amendable, PostConditionError
 from autofast.edit.running import LeftOut, run
 from autofast.edit.worth import NOT_WORTH, judged
-from autofast.model.source import Source, line_of, source_of
+from autofast.model.source import Source, line_of, source_of, statement_of
 from autofast.rule import REGISTRY, Effect, Finding, Need, Options, Rule
 
 if TYPE_CHECKING:
@@ -214,13 +214,23 @@ class Plan:
             before = next((f for f in same if not f.edits and key_of(f) not in spared), None)
             if before is not None:
                 spared.add(key_of(before))
-            if finding.rule in self.applied and (settled or (same and before is None)):
+            repeats = before is None and any(self._is_at(f, finding) for f in same)
+            if finding.rule in self.applied and (settled or repeats):
                 where = f"{source_of(finding.node).rel}:{line_of(finding.node)}"
                 raise PostConditionError(
                     f"{where}: {finding.rule} would change its own output again: {finding.message}",
                     finding.rule,
                 )
         return again.amended(refused) if refused else again
+
+    def _is_at(self, old: Finding, again: Finding) -> bool:
+        """Whether two findings of :meth:`_like` are about one statement, and not about two beside each other."""
+        hunks = next(
+            (h for s, h in self._hunks.items() if s.path == source_of(again.node).path), []
+        )
+        stmt = statement_of(old.node)
+        line = old_line(hunks, line_of(again.node) - 1) + 1
+        return line_of(stmt) <= line <= (stmt.end_lineno or line)
 
     def _like(self, again: Finding) -> list[Finding]:
         """The findings that say the same of the lines that a finding in the new text comes from."""

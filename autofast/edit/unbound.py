@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from autofast.edit.hunks import Hunk, Span
 from autofast.edit.spans import own_lines
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.cfg import Function
+from autofast.flow.graph import Function
 from autofast.flow.program import Flow, function_around
 from autofast.flow.scopes import FUNCTIONS, Variable, bound_by, variables_of
 from autofast.model.script import Script

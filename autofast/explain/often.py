@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from autofast.explain.words import place
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.cfg import Frequency, Loop
-from autofast.flow.cfg import loops_around as around
+from autofast.flow.frequency import Frequency, frequency
+from autofast.flow.loops import Loop
+from autofast.flow.loops import loops_around as around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import FUNCTIONS
 from autofast.model.events import CallFrame, LoopFrame, Stack, loops
@@ -91,12 +92,12 @@ def _condition(script: Script, stmt: ast.stmt) -> str:
         tests = [a for a in _ancestors(stmt) if isinstance(a, ast.If)]
         real = [t for t in tests if "__name__" not in ast.unparse(t.test)]
         return f", if the condition at {place(real[0])} holds" if real else ""
-    frequency = script.analysis(Flow).graph(stmt).frequency(stmt, inner)
+    often = frequency(script.analysis(Flow).graph(stmt), stmt, inner)
     return {
         Frequency.SOME: "; not in all of them",
         Frequency.RARE: "; in few of them",
         Frequency.NEVER: "; no way leads there",
-    }.get(frequency, "")
+    }.get(often, "")
 
 
 def _ancestors(node: ast.AST) -> Iterator[ast.AST]:

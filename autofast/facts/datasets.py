@@ -52,6 +52,11 @@ EXACT_METHODS = frozenset(
     {"float", "double", "long", "int", "half", "bool", "byte", "clone", "contiguous", "abs", "neg"}
 )
 EXACT_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+BY_NUMBER = frozenset({"add", "sub", "mul", "div"})  # the operators as methods
+# What is done to a row, and would be done to a batch along another dimension; as large as the row.
+OF_ROW = frozenset(
+    {"unsqueeze", "squeeze", "view", "reshape", "flatten", "permute", "transpose", "flip", "item"}
+)
 IN_ORDER = FACTORIES  # new tensors lie in memory row by row
 JOINS = frozenset({"torch.stack", "torch.cat"})
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
@@ -61,15 +66,18 @@ KEEP_ORDER = EXACT_METHODS | frozenset(
 
 
 # ------------------------------------------------------------------------------------------------ tensors, indexed
-def indexed(dataset: Dataset) -> str:
-    """Why items of the dataset are not simply rows of tensors; empty where they are."""
+def indexed(dataset: Dataset, singly: bool = False) -> str:
+    """Why items of the dataset are not simply rows of tensors; empty where they are, and all can be made at once.
+
+    ``singly``: each for itself, which may also be brought into another shape.
+    """
     if dataset.kind == "tensors" and isinstance(dataset.thing, Ext):
         return ""
     if dataset.kind != "project" or not isinstance(dataset.thing, Inst) or dataset.getitem is None:
         return "its items are not rows of tensors in memory"
     if dataset.thing.cls.find("__getitems__") is not None:
         return "it has a __getitems__ of its own"
-    return _indexing(dataset.thing, dataset.getitem)
+    return _indexing(dataset.thing, dataset.getitem, singly)
 
 
 def returns_tuple(dataset: Dataset) -> bool:
@@ -80,7 +88,7 @@ def returns_tuple(dataset: Dataset) -> bool:
     return isinstance(last, ast.Return) and isinstance(last.value, ast.Tuple)
 
 
-def _indexing(thing: Inst, getitem: ast.FunctionDef) -> str:
+def _indexing(thing: Inst, getitem: ast.FunctionDef, singly: bool) -> str:
     """Whether ``__getitem__`` does nothing but index tensors and compute number by number."""
     params = [a.arg for a in getitem.args.args]
     body = [
@@ -104,13 +112,13 @@ def _indexing(thing: Inst, getitem: ast.FunctionDef) -> str:
         if (
             not isinstance(stmt, ast.Assign)
             or name in ("", *params)
-            or not _rows(stmt.value, thing, params, known)
+            or not _rows(stmt.value, thing, params, known, singly)
         ):
             return f"{at(stmt)} does more than to index tensors"
         known[name] = True
     last = body[-1]
     if isinstance(last, ast.Return) and all(
-        _rows(part, thing, params, known) for part in _parts_of(last.value)
+        _rows(part, thing, params, known, singly) for part in _parts_of(last.value)
     ):
         return ""
     return f"{at(last)} does more than to index tensors"
@@ -131,7 +139,9 @@ def _parts_of(value: ast.expr | None) -> list[ast.expr]:
     return [value] if value is not None else [ast.Constant(None)]
 
 
-def _rows(expr: ast.expr, thing: Inst, params: list[str], known: dict[str, bool]) -> bool:
+def _rows(
+    expr: ast.expr, thing: Inst, params: list[str], known: dict[str, bool], singly: bool
+) -> bool:
     """``self.x[index]``, possibly with arithmetic that is the same for one row and for many."""
     match expr:
         case ast.Subscript(
@@ -144,7 +154,12 @@ def _rows(expr: ast.expr, thing: Inst, params: list[str], known: dict[str, bool]
         case ast.Name(id=name):
             return name in known
         case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[], keywords=[]):
-            return method in EXACT_METHODS and _rows(inner, thing, params, known)
+            known_method = method in EXACT_METHODS or (singly and method in OF_ROW)
+            return known_method and _rows(inner, thing, params, known, singly)
+        case ast.Call(func=ast.Attribute(value=inner, attr=method), args=args, keywords=[]):
+            numbers = all(_is_literal(a) for a in args)
+            by_number = (method in BY_NUMBER and len(args) == 1) or (singly and method in OF_ROW)
+            return numbers and by_number and _rows(inner, thing, params, known, singly)
         case ast.BinOp(left=left, op=op, right=right) if isinstance(op, EXACT_OPERATORS):
             # two tensors of unlike rank would be broadcast in another way as a batch
             left_is_number, right_is_number = (
@@ -152,9 +167,15 @@ def _rows(expr: ast.expr, thing: Inst, params: list[str], known: dict[str, bool]
                 isinstance(right, ast.Constant),
             )
             return left_is_number is not right_is_number and _rows(
-                right if left_is_number else left, thing, params, known
+                right if left_is_number else left, thing, params, known, singly
             )
     return False
+
+
+def _is_literal(expr: ast.expr) -> bool:
+    """A number that is written out."""
+    inner = expr.operand if isinstance(expr, ast.UnaryOp) else expr
+    return isinstance(inner, ast.Constant) and isinstance(inner.value, (int, float))
 
 
 def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from autofast.flow.cfg import loops_around
+from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import owner, parameters
 from autofast.model.events import (

@@ -1,7 +1,8 @@
 """Whether a script would go on as before if the batches of a loader were on the device from the beginning.
 
-It does where all that it does with them in host memory is to hand them on, to ask for their shape, to view or cast them, and to copy them to
-the device. Arithmetic on the host would round, draw or fail differently on the device, and NumPy cannot read what lies there.
+It does where all that it does with them in host memory is to hand them on, to ask for their shape, to view or cast them, to add numbers to them or
+multiply them with numbers, and to copy them to the device. Such arithmetic may round otherwise on the device (:func:`rounds`); other arithmetic would
+round, draw or fail differently there, and NumPy cannot read what lies there.
 """
 
 from __future__ import annotations
@@ -65,6 +66,16 @@ def needs_host(script: Script, loader: Loader) -> str:
                 text = source_of(node).segment(node).split("\n")[0]
                 return f"{at(node)} {why} `{text}` in host memory, before it is on the device"
     return ""
+
+
+def rounds(script: Script, loader: Loader) -> bool:
+    """Whether the script computes with batches in host memory: the device may round the last bit otherwise."""
+    return any(
+        isinstance(parent_of(node), ast.BinOp) and _is_on_host(script.values(node), loader)
+        for source in script.sources
+        for node in source.nodes
+        if isinstance(node, ast.expr)
+    )
 
 
 def shared_copies(script: Script, loader: Loader) -> str:
@@ -148,6 +159,10 @@ def _use(script: Script, loader: Loader, node: ast.expr) -> str:
             return "" if _is_plain(script, index) else "indexes"
         case ast.Compare(ops=[ast.Is() | ast.IsNot()]):
             return ""
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div(), right=right):
+            other = script.values(right if left is node else left)
+            ours = _is_on_host(script.values(parent), loader)  # followed in its turn
+            return "" if ours and other and all(map(_is_number, other)) else "computes with"
     return "computes with"
 
 

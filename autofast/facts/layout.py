@@ -58,6 +58,8 @@ LAYOUT_READS = (
     "torch.as_strided",
     ".numpy",
 )
+# Networks of segmentation_models_pytorch that reshape nothing by `.view()`.
+SEGMENTATION = frozenset("Unet UnetPlusPlus Linknet FPN PSPNet DeepLabV3 DeepLabV3Plus".split())
 DRAWS = (
     "torch.randn_like",
     "torch.rand_like",
@@ -76,7 +78,15 @@ def is_convolutional(model: Model) -> bool:
     if any(layer.startswith(OTHER_LAYERS) for layer in model.layers) or model.layers & NOT_FLAT:
         return False
     vision = [layer.removeprefix(VISION) for layer in model.layers if layer.startswith(VISION)]
-    if isinstance(model.thing, Ext) and model.thing.name == "timm.create_model":
+    if isinstance(model.thing, Ext) and names.is_of_model_library(model.thing.name):
+        library, _, made = model.thing.name.partition(".")
+        if library in ("efficientnet_pytorch", "geffnet"):
+            return True
+        if library == "segmentation_models_pytorch":
+            encoder = model.thing.args.get(0, "encoder_name")
+            return made in SEGMENTATION and (
+                not encoder or str(const(encoder)).startswith(names.ONE_TENSOR)
+            )
         named = const(model.thing.args.get(0, "model_name"))
         return (
             isinstance(named, str)
@@ -156,7 +166,7 @@ def _starts_flat(script: Script, thing: Thing, seen: set[int]) -> bool:
     seen.add(id(thing))
     if isinstance(thing, Ext):
         short = thing.name.rsplit(".", 1)[-1]
-        if thing.name.startswith(VISION) or thing.name == "timm.create_model":
+        if thing.name.startswith(VISION) or names.is_of_model_library(thing.name):
             return True
         if short == "Sequential":
             first = thing.args.positional[0].values if thing.args.positional else frozenset()

@@ -112,12 +112,19 @@ def fits(script: Script) -> Iterator[tuple[ast.AST, Stack]]:
 def again(script: Script, loader: Loader) -> bool:
     """Certainly iterated more than once, from the beginning each time."""
     if loader.loop is not None:
-        return False
+        return any(epochs_of_its_own(loader, use) for use in loader.uses)
     if hooks(loader):
         return hooks(loader) <= EPOCH_HOOKS and "lightning" in script.frameworks
     return any(use.repeated and not use.is_next for use in loader.uses) or any(
         _in_loop(o.stack) for o in _restarts(script, loader)
     )
+
+
+def epochs_of_its_own(loader: Loader, use: Use) -> bool:
+    """A use in a loop that is not one around the making of the loader: the epochs of one fold, for each of which there is a loader."""
+    around = {f.node for t in loader.things for f in loops(getattr(t, "made", ()))}
+    inner = {f.node for f in loops(use.stack) if isinstance(f.node, (ast.For, ast.While))}
+    return bool(around) and not use.is_next and bool(inner - around - {use.node})
 
 
 def peeks(script: Script, loader: Loader) -> Use | None:

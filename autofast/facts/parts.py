@@ -20,7 +20,16 @@ from autofast.model.values import (
     Values,
 )
 
-OF_MODELS = ("torch", "torchvision", "torchaudio", "timm", "transformers", "peft")
+OF_MODELS = (
+    *("torch", "torchvision", "torchaudio", "timm", "transformers", "peft"),
+    *(
+        "segmentation_models_pytorch",
+        "efficientnet_pytorch",
+        "geffnet",
+        "pretrainedmodels",
+        "resnest",
+    ),
+)
 PLAIN = (Const, Num, Tensor, Arg)  # they hold nothing
 
 

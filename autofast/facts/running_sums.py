@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.cfg import Frequency
+from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.program import Flow
 from autofast.flow.scopes import FUNCTIONS, own_nodes, variables_of
 from autofast.flow.slices import Slice, Slices
@@ -137,7 +137,7 @@ def _outlives(
         statement = statement_of(store)
         adds = isinstance(statement, (ast.Assign, ast.AugAssign)) and _added(statement) is not None
         if not adds and within(store, loop):
-            if flow.graph(loop).frequency(store, loop) is Frequency.EVERY:
+            if frequency(flow.graph(loop), store, loop) is Frequency.EVERY:
                 return False
     return True
 

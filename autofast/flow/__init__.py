@@ -41,6 +41,7 @@ summary
 
 Where an answer is not certain it is the wide one: more definitions reach, more variables are live, more places may follow, fewer dominate.
 
-Modules: ``cfg`` (with ``build`` and ``frequency``) the graph, ``solve`` the solver, ``scopes`` whose variable a name is, ``accesses`` what a node does to
-variables, ``defuse`` definitions and uses, ``callgraph`` calls, ``program`` all of that for one script, each made once, ``memory`` what tensors share.
+Modules: ``graph`` nodes and edges, which ``build`` makes, ``solve`` the solver, ``cfg`` what runs before what, ``loops`` and ``frequency`` how
+often, ``scopes`` whose variable a name is, ``accesses`` what a node does to variables, ``defuse`` definitions and uses, ``callgraph`` calls, ``program``
+all of that for one script, each made once, ``memory`` what tensors share.
 """

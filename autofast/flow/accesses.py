@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from autofast.flow.cfg import Node
+from autofast.flow.graph import Node
 from autofast.flow.scopes import bound_by, outside_parts, owner, parameters
 from autofast.model.source import parent_of
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, replace
 from typing import TypeGuard
 
-from autofast.flow.cfg import Function, Graph, Node
+from autofast.flow.graph import FlowGraph, Function, Node
 
 Target = Callable[[], Node]
 HARMLESS = (ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal)  # these raise nothing
@@ -48,7 +48,7 @@ def _once(target: Target, make: Callable[[Node], Node]) -> Target:
 class Builder:
     """Fills a graph; ``swallows`` holds the ids of the ``with`` statements that may end an exception."""
 
-    def __init__(self, graph: Graph, swallows: Collection[int]):
+    def __init__(self, graph: FlowGraph, swallows: Collection[int]):
         self.graph, self.swallows = graph, swallows
 
     def run(self, function: Function) -> None:

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from autofast.flow.cfg import Loop
 from autofast.flow.frequency import rare_arms_around
+from autofast.flow.loops import Loop
 from autofast.flow.scopes import own_nodes
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_static

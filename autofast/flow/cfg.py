@@ -1,148 +1,29 @@
-"""The control-flow graph of one function, module or lambda: which of its statements runs before, after and as often as which.
+"""The control-flow graph of one function, module or lambda: which of its statements runs before and after which.
 
-A statement that runs is a :class:`Node`; so is the head of a compound statement. What runs on several ways out of a statement
-(a ``finally`` block) stands in the graph once for each of them. An exception has edges of its own (:attr:`Graph.raises`): where the
-function catches it, or does something on its way out; any statement may raise one.
-
-All questions take any syntax node, and are about the statement (or handler, or case) that it stands in. For a compound
-statement they are about its head. A node of another function (also of one inside this) is never run here.
+:mod:`autofast.flow.graph` says what a node is, :mod:`autofast.flow.frequency` how often a place runs in a loop.
 """
 
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
-from enum import Enum
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from itertools import takewhile
 
-from autofast.flow.scopes import FUNCTIONS
-from autofast.model.source import ancestors, block_of, parent_of, statement_of
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
-Loop = ast.For | ast.AsyncFor | ast.While
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
-PLACES = (ast.stmt, ast.ExceptHandler, ast.match_case)
+from autofast.flow.build import Builder
+from autofast.flow.graph import FlowGraph, Function, Node
+from autofast.flow.loops import Loop, is_caught, leaving
+from autofast.flow.solve import Problem, solve
+from autofast.model.source import ancestors, block_of
 
 
-class Frequency(Enum):
-    """In how many iterations of a loop a place runs."""
-
-    EVERY = "in every iteration that is followed by another one"
-    SOME = "in some iterations"
-    RARE = "in few iterations: every n-th, in the last, after an exception"
-    NEVER = "in none: it stands elsewhere, or nothing leads there"
-
-
-class Node:
-    """A statement (or the head of a compound one, a handler or case of one) on one way through the function.
-
-    ``part`` tells the nodes of one statement apart: ``""`` for what runs first; ``next`` for asking a ``for`` loop's iterator, ``target`` for
-    binding what it gave (or what an ``except``, a ``case`` takes); ``end`` for leaving a ``with`` block, a class body, an ``except ... as``;
-    ``entry``, ``exit``, ``thrown`` and ``lost`` for the function itself.
-    """
-
-    __slots__ = ("ast", "index", "part")
-
-    def __init__(self, tree: ast.AST, part: str, index: int):
-        self.ast, self.part, self.index = tree, part, index
-
-    def __repr__(self) -> str:
-        return f"<{type(self.ast).__name__} {getattr(self.ast, 'lineno', 0)} {self.part}>"
-
-
-class Graph:
-    """The ways through one function.
-
-    Attributes:
-        entry: where it begins. exit: where it returns. thrown: where it ends by a ``raise`` that it does not catch.
-        lost: where any other exception ends it, and what follows a loop that never ends.
-        succ: what may run right after a node. raises: where an exception in the node goes on.
-        arms: where a condition leads when it is true, and when it is not (also an arm that a constant rules out).
-    """
+class Graph(FlowGraph):
+    """The ways through one function, and what follows from them."""
 
     def __init__(self, function: Function, swallows: Collection[int] = frozenset()):
         """``swallows`` holds the ids of the ``with`` statements that may end an exception."""
-        from autofast.flow.build import Builder
-
-        self.function = function
-        self.succ: dict[Node, list[Node]] = defaultdict(list)
-        self.raises: dict[Node, list[Node]] = defaultdict(list)
-        self.arms: dict[Node, tuple[Node, Node]] = {}
-        self.after: dict[int, list[Node]] = {}  # statement -> what follows it when it is done
-        # Loop -> where an iteration begins, and what decides on the next.
-        self.iteration: dict[int, list[tuple[Node, Node]]] = {}
-        self.copies: dict[int, list[Node]] = defaultdict(list)
-        self.entry, self.exit, self.thrown, self.lost = (
-            self.add(function, part) for part in ("entry", "exit", "thrown", "lost")
-        )
+        super().__init__(function)
         Builder(self, swallows).run(function)
-
-    def add(self, tree: ast.AST, part: str) -> Node:
-        node = Node(tree, part, self._count)
-        self._count += 1
-        if tree is not self.function:
-            self.copies[id(tree)].append(node)
-        return node
-
-    _count = 0
-
-    # ------------------------------------------------------------------------------------------ nodes
-    @property
-    def ends(self) -> tuple[Node, Node, Node]:
-        return self.exit, self.thrown, self.lost
-
-    def out(self, node: Node) -> list[Node]:
-        """Everything that may run next, after an exception too."""
-        return [*self.succ.get(node, ()), *self.raises.get(node, ())]
-
-    @cached_property
-    def nodes(self) -> list[Node]:
-        """The nodes that a way from the entry leads to."""
-        return [self.entry, *self.reachable([self.entry])]
-
-    @cached_property
-    def pred(self) -> dict[Node, list[Node]]:
-        """What may run right before a node."""
-        found: dict[Node, list[Node]] = defaultdict(list)
-        for node in self.nodes:
-            for other in dict.fromkeys(self.out(node)):
-                found[other].append(node)
-        return found
-
-    def reachable(self, starts: Iterable[Node], ends: Collection[Node] = ()) -> dict[Node, None]:
-        """The nodes that may run after one of ``starts``, and not only after one of ``ends``."""
-        found: dict[Node, None] = {}
-        todo = [n for start in starts for n in self.out(start)]
-        while todo:
-            node = todo.pop()
-            if node not in found and node not in ends:
-                found[node] = None
-                todo += self.out(node)
-        return found
-
-    def place(self, node: ast.AST) -> ast.AST | None:
-        """The statement, handler or case of this function that ``node`` stands in; the body of a lambda; None where it runs elsewhere."""
-        found: ast.AST | None = None
-        here: ast.AST | None = node
-        while here is not None and here is not self.function:
-            if found is None and (isinstance(here, PLACES) or id(here) in self.copies):
-                found = here
-            below, here = here, parent_of(here)
-            if isinstance(here, FUNCTIONS) and here is not self.function and _is_body(below, here):
-                return None
-        return found if here is not None else None
-
-    def starts(self, node: ast.AST) -> list[Node]:
-        """The nodes with which the statement of ``node`` begins, one for each way it is copied on."""
-        place = self.place(node)
-        return [n for n in self.copies.get(id(place), ()) if not n.part and n in self.live]
-
-    @cached_property
-    def live(self) -> frozenset[Node]:
-        """:attr:`nodes`, as a set."""
-        return frozenset(self.nodes)
 
     # ------------------------------------------------------------------------------------------ order
     def dominates(self, a: ast.AST, b: ast.AST) -> bool:
@@ -197,16 +78,6 @@ class Graph:
     def _following(self) -> dict[tuple[int, int], frozenset[Node]]:
         return {}
 
-    @cached_property
-    def frequencies(self) -> dict[tuple[int, int], Frequency]:
-        """What :meth:`frequency` has answered, by statement and loop."""
-        return {}
-
-    @cached_property
-    def rare(self) -> dict[int, frozenset[tuple[Node, Node]]]:
-        """The edges that few iterations of a loop take, as far as they were asked for."""
-        return {}
-
     def _bit(self, node: ast.AST) -> int:
         place = self.place(node)
         copies = self.copies.get(id(place))
@@ -219,14 +90,10 @@ class Graph:
 
     @cached_property
     def _before(self) -> dict[Node, int]:
-        from autofast.flow.solve import Problem, solve
-
         return solve(self, Problem(0, self._ran, int.__and__))
 
     @cached_property
     def _behind(self) -> dict[Node, int]:
-        from autofast.flow.solve import Problem, solve
-
         return solve(self, Problem(0, self._ran, int.__and__, backward=True))
 
     # ------------------------------------------------------------------------------------------ loops
@@ -239,7 +106,7 @@ class Graph:
         return [
             s
             for s in found
-            if self.starts(s) and not (isinstance(s, ast.Raise) and _is_caught(s, loop))
+            if self.starts(s) and not (isinstance(s, ast.Raise) and is_caught(s, loop))
         ]
 
     def leaving_before(self, node: ast.AST, loop: Loop | None = None) -> list[ast.stmt]:
@@ -267,12 +134,6 @@ class Graph:
         earlier = takewhile(lambda s: s is not b, block_of(b))
         return any(id(s) in around for s in earlier)
 
-    def frequency(self, node: ast.AST, loop: Loop) -> Frequency:
-        """In how many iterations of ``loop`` the statement of ``node`` runs."""
-        from autofast.flow.frequency import frequency
-
-        return frequency(self, node, loop)
-
 
 def graph_of(function: Function) -> Graph:
     """The graph of a function, made once; no ``with`` statement is taken to end exceptions (see :class:`autofast.flow.program.Flow`)."""
@@ -280,67 +141,3 @@ def graph_of(function: Function) -> Graph:
     if known is None:
         known = function._af_graph = Graph(function)  # type: ignore[union-attr]
     return known
-
-
-def loops_around(node: ast.AST) -> Iterator[Loop]:
-    """The loops whose iterations run ``node``, in its own function, innermost first."""
-    here = node
-    for outer in ancestors(node):
-        if isinstance(outer, FUNCTIONS) and _is_body(here, outer):
-            return
-        if isinstance(outer, LOOPS) and is_repeated(here, outer):
-            yield outer
-        here = outer
-
-
-def loop_of(node: ast.AST) -> Loop | None:
-    """The innermost loop whose iterations run the statement of ``node``, in its own function."""
-    return next(loops_around(statement_of(node)), None)
-
-
-def common_loop(a: ast.AST, b: ast.AST) -> Loop | None:
-    """The innermost loop whose iterations run the statements of both."""
-    around = list(loops_around(statement_of(b)))
-    return next((loop for loop in loops_around(statement_of(a)) if loop in around), None)
-
-
-def is_repeated(part: ast.AST, loop: Loop) -> bool:
-    """Whether a child of ``loop`` runs in each iteration: its body, the test of ``while``, the target of ``for``."""
-    return any(part is s for s in loop.body) or part is (
-        loop.test if isinstance(loop, ast.While) else loop.target
-    )
-
-
-def _is_body(part: ast.AST, function: ast.AST) -> bool:
-    """Whether a child of a function is code that a call of it runs."""
-    return part is function.body if isinstance(function, ast.Lambda) else isinstance(part, ast.stmt)
-
-
-def leaving(stmt: ast.AST, inner: bool = False) -> Iterator[ast.stmt]:
-    """The statements in ``stmt`` that may leave the iteration around it; ``inner`` where they stand in a loop inside that one."""
-    if isinstance(stmt, (ast.Return, ast.Raise)) or (
-        isinstance(stmt, (ast.Break, ast.Continue)) and not inner
-    ):
-        yield stmt
-    elif isinstance(stmt, LOOPS):
-        yield from (s for child in stmt.body for s in leaving(child, True))
-        yield from (s for child in stmt.orelse for s in leaving(child, inner))
-    elif not isinstance(stmt, (*FUNCTIONS, ast.expr)):
-        yield from (s for child in ast.iter_child_nodes(stmt) for s in leaving(child, inner))
-
-
-def _is_caught(stmt: ast.Raise, loop: Loop) -> bool:
-    from autofast.flow.build import catches_all, is_try
-
-    here: ast.AST = stmt
-    for outer in ancestors(stmt):
-        if outer is loop:
-            return False
-        if (
-            is_try(outer)
-            and any(here is s for s in outer.body)
-            and any(catches_all(h) for h in outer.handlers)
-        ):
-            return True
-        here = outer
-    return False

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from autofast.flow import callgraph
-from autofast.flow.cfg import Function
+from autofast.flow.graph import Function
 from autofast.flow.positions import block, index, nodes_of
 from autofast.flow.scopes import FUNCTIONS, Variable, is_parameter, variables_of
 from autofast.model.script import Script

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autofast.flow.accesses import Access, Kind, accesses
-from autofast.flow.cfg import PLACES, Function, Graph, Node, graph_of
+from autofast.flow.cfg import Graph, graph_of
+from autofast.flow.graph import PLACES, Function, Node
 from autofast.flow.scopes import COMPREHENSIONS, STAR, Variable, variables_of
 from autofast.flow.solve import Problem, solve
 from autofast.model.source import parent_of, statement_of

@@ -4,11 +4,36 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
+from enum import Enum
+from weakref import WeakKeyDictionary
 
-from autofast.flow.cfg import Frequency, Graph, Loop, Node, loops_around
+from autofast.flow.cfg import Graph
+from autofast.flow.graph import Node
+from autofast.flow.loops import Loop, loops_around
 from autofast.flow.scopes import FUNCTIONS
 from autofast.model.events import BranchFrame
 from autofast.model.source import ancestors, source_of
+
+
+class Frequency(Enum):
+    """In how many iterations of a loop a place runs."""
+
+    EVERY = "in every iteration that is followed by another one"
+    SOME = "in some iterations"
+    RARE = "in few iterations: every n-th, in the last, after an exception"
+    NEVER = "in none: it stands elsewhere, or nothing leads there"
+
+
+@dataclass
+class Answers:
+    """What was asked of one graph: frequencies by statement and loop, the edges that few iterations of a loop take."""
+
+    frequencies: dict[tuple[int, int], Frequency] = field(default_factory=dict)
+    rare: dict[int, frozenset[tuple[Node, Node]]] = field(default_factory=dict)
+
+
+_KNOWN: WeakKeyDictionary[Graph, Answers] = WeakKeyDictionary()
 
 
 def frequency(graph: Graph, node: ast.AST, loop: Loop) -> Frequency:
@@ -16,10 +41,10 @@ def frequency(graph: Graph, node: ast.AST, loop: Loop) -> Frequency:
     place = graph.place(node)
     if place is None or not any(outer is loop for outer in loops_around(node)):
         return Frequency.NEVER
-    key = id(place), id(loop)
-    if key not in graph.frequencies:
-        graph.frequencies[key] = _frequency(graph, place, loop)
-    return graph.frequencies[key]
+    known, key = _KNOWN.setdefault(graph, Answers()).frequencies, (id(place), id(loop))
+    if key not in known:
+        known[key] = _frequency(graph, place, loop)
+    return known[key]
 
 
 def _frequency(graph: Graph, place: ast.AST, loop: Loop) -> Frequency:
@@ -36,9 +61,10 @@ def _frequency(graph: Graph, place: ast.AST, loop: Loop) -> Frequency:
         _avoids(graph, begin, head, wanted, loop) for begin, head in iterations
     ):
         return Frequency.EVERY
-    if id(loop) not in graph.rare:
-        graph.rare[id(loop)] = frozenset(_rare_arms(graph, loop))
-    rare = graph.rare[id(loop)]
+    known = _KNOWN.setdefault(graph, Answers()).rare
+    if id(loop) not in known:
+        known[id(loop)] = frozenset(_rare_arms(graph, loop))
+    rare = known[id(loop)]
     if not any(_passes(graph, begin, head, wanted, rare) for begin, head in iterations):
         return Frequency.RARE
     return Frequency.SOME

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from autofast.model.opening import open_source
 from autofast.model.script import Script
-from autofast.model.source import BadInput, Source, ancestors, open_source, parent_of, source_of
+from autofast.model.source import BadInput, Source, ancestors, parent_of, source_of
 
 # folders that hold other people's code or no code at all
 NEVER = frozenset(

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from autofast.flow.build import is_try
 from autofast.flow.callgraph import code_of
-from autofast.flow.cfg import Function, Graph
+from autofast.flow.cfg import Graph
 from autofast.flow.defuse import Definition, DefUse
+from autofast.flow.graph import Function
 from autofast.flow.scopes import own_nodes, owner, scope_of
 from autofast.model.script import Script
 from autofast.model.source import source_of

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from autofast.flow.cfg import Graph, Node
+from autofast.flow.graph import FlowGraph, Node
 
 S = TypeVar("S")
 
@@ -32,12 +32,12 @@ class Problem(Generic[S]):
     raised: Callable[[Node, S], S] | None = None
 
 
-def solve(graph: Graph, problem: Problem[S]) -> dict[Node, S]:
+def solve(graph: FlowGraph, problem: Problem[S]) -> dict[Node, S]:
     """What is known right before each node, in the program's order; nodes that no way leads to are left out."""
     return _backward(graph, problem) if problem.backward else _forward(graph, problem)
 
 
-def _forward(graph: Graph, problem: Problem[S]) -> dict[Node, S]:
+def _forward(graph: FlowGraph, problem: Problem[S]) -> dict[Node, S]:
     before: dict[Node, S] = {graph.entry: problem.start}
     todo = _Queue(graph.entry)
     while todo:
@@ -56,7 +56,7 @@ def _forward(graph: Graph, problem: Problem[S]) -> dict[Node, S]:
     return before
 
 
-def _backward(graph: Graph, problem: Problem[S]) -> dict[Node, S]:
+def _backward(graph: FlowGraph, problem: Problem[S]) -> dict[Node, S]:
     before: dict[Node, S] = {}
     todo = _Queue(*graph.ends)
     while todo:

@@ -55,6 +55,12 @@ def canonical(name: str) -> str:
 
 NAMED_TUPLE = "typing.NamedTuple"
 LOADER = "torch.utils.data.DataLoader"
+# of torch_geometric: DataLoaders of torch whose batches are objects that hold tensors
+GRAPH_LOADERS = frozenset(
+    f"torch_geometric.{n}"
+    for n in ("loader.DataLoader", "data.DataLoader", "loader.dataloader.DataLoader")
+)
+GRAPHS = "torch_geometric.data.Batch.from_data_list"  # what puts such a batch together
 DDP = "torch.nn.parallel.DistributedDataParallel"
 WRAPPERS = frozenset(
     {
@@ -204,15 +210,44 @@ def makes_module(name: str) -> bool:
         return (
             last == "*" or last[:1].islower() or last[:1].isupper() and not last.endswith("Weights")
         )
-    return name in (
-        "timm.create_model",
-        "torch.compile",
-        "torch.jit.script",
-        "torch.optim.swa_utils.AveragedModel",
-    ) or (
-        name.startswith("transformers.")
-        and last in ("from_pretrained", "from_config")
-        and ("Model" in name or "For" in name)
+    return (
+        is_of_model_library(name)
+        or name
+        in (
+            "torch.compile",
+            "torch.jit.script",
+            "torch.optim.swa_utils.AveragedModel",
+        )
+        or (
+            name.startswith(("transformers.", "pytorch_transformers."))
+            and (
+                last in ("from_pretrained", "from_config")
+                and ("Model" in name or "For" in name)
+                or _is_model_class(last)
+            )
+        )
+    )
+
+
+# Libraries of image models, all of layers of torch.
+_MODELS = re.compile(
+    r"(timm\.create_model|segmentation_models_pytorch\.(create_model|[A-Z]\w+)|geffnet\.(create_model|[a-z]\w+)"
+    r"|efficientnet_pytorch\.EfficientNet(\.from_name|\.from_pretrained)?|pretrainedmodels\.[a-z]\w+|resnest\.torch\.resnest\w+)$"
+)
+
+
+def is_of_model_library(name: str) -> bool:
+    """Whether calling ``name`` gives an image model of another library than torchvision."""
+    return _MODELS.match(name) is not None
+
+
+def _is_model_class(name: str) -> bool:
+    """``GPT2LMHeadModel``, ``BertForMaskedLM``; no ``DataCollatorForLanguageModeling``"""
+    return name[:1].isupper() and (
+        name.endswith("Model")
+        or re.match(r"[A-Z][A-Za-z0-9]*For[A-Z][A-Za-z]+$", name) is not None
+        and not name.startswith("DataCollator")
+        and not name.endswith(("Config", "Output", "Pipeline", "Processor", "Tokenizer"))
     )
 
 
@@ -225,10 +260,15 @@ def gives_one_tensor(name: str) -> bool:
 
 
 ANY_OPTIMIZER = "torch.optim.*"  # getattr(torch.optim, name)
+# of other libraries, with the interface of torch's
+OPTIMIZERS = frozenset(
+    """transformers.AdamW transformers.Adafactor transformers.optimization.AdamW
+    transformers.optimization.Adafactor pytorch_transformers.AdamW""".split()
+)
 
 
 def is_optimizer(name: str) -> bool:
-    return name == ANY_OPTIMIZER or (
+    return name in (ANY_OPTIMIZER, *OPTIMIZERS) or (
         name.startswith("torch.optim.")
         and name.count(".") == 2
         and name.rsplit(".", 1)[-1][:1].isupper()
@@ -236,7 +276,11 @@ def is_optimizer(name: str) -> bool:
 
 
 def is_scheduler(name: str) -> bool:
-    return name.startswith("torch.optim.lr_scheduler.") and name.rsplit(".", 1)[-1][:1].isupper()
+    last = name.rsplit(".", 1)[-1]
+    if name.startswith(("transformers.", "pytorch_transformers.", "diffusers.")):
+        # functions that make a LambdaLR of torch, and classes of old versions
+        return (last.startswith("get_") and "schedule" in last) or last.endswith("Schedule")
+    return name.startswith("torch.optim.lr_scheduler.") and last[:1].isupper()
 
 
 def is_loss(name: str) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import codecs
 import io
-import os
 import re
 import tokenize
 from collections.abc import Iterable, Iterator
@@ -51,24 +50,6 @@ class Source:
         self.text = decoded.replace("\r\n", "\n").replace("\r", "\n")
         self.tree = _parse(self.text, rel)
         _link(self.tree, self)
-
-    @classmethod
-    def read(cls, path: Path, root: Path) -> Source:
-        """Read ``path``; raises :class:`BadInput` with one clear line where it is no readable Python 3."""
-        rel = path.as_posix()
-        if path.is_symlink() and not path.exists():
-            raise BadInput(
-                f"{rel}: a link to {os.readlink(path)}, which does not exist; mend the link, or give another script"
-            )
-        if path.is_dir():
-            raise BadInput(f"{rel}: is a directory; give the training script in it")
-        try:
-            raw = path.read_bytes()
-        except FileNotFoundError:
-            raise BadInput(f"{rel}: no such file") from None
-        except OSError as error:
-            raise BadInput(f"{rel}: cannot be read ({error.strerror})") from None
-        return open_source(path.resolve(), _relative(path, root), raw)
 
     def encode(self, text: str) -> bytes:
         """The bytes to write for ``text`` (``\\n`` line ends): same byte order mark, encoding and line ends as read."""
@@ -199,15 +180,6 @@ class Source:
 
     def __repr__(self) -> str:
         return f"Source({self.rel})"
-
-
-def open_source(path: Path, rel: str, raw: bytes) -> Source:
-    """The source of a Python file or a Jupyter notebook; what has no name (standard input) is known by its first character."""
-    if path.suffix == ".ipynb" or (path.name == "-" and raw.lstrip()[:1] == b"{"):
-        from autofast.model.notebook import Notebook
-
-        return Notebook(path, rel, raw)
-    return Source(path, rel, raw)
 
 
 # ------------------------------------------------------------------------------------------------ nodes as addresses
@@ -346,13 +318,6 @@ def shown_path(path: Path) -> str:
     """``path`` as the user would type it: relative where it is below the current folder, else whole."""
     here = Path.cwd()
     return path.relative_to(here).as_posix() if here == path or here in path.parents else str(path)
-
-
-def _relative(path: Path, root: Path) -> str:
-    try:
-        return path.resolve().relative_to(root.resolve()).as_posix()
-    except ValueError:
-        return path.as_posix()
 
 
 def _encoding(raw: bytes, rel: str) -> tuple[str, bool]:

@@ -340,6 +340,7 @@ class Tensor:
         param: it is a model's parameter, or a parameter's ``.grad`` or ``.data``.
         rank: ``4d`` where it is known to be an image batch, ``0d`` where it has no dimensions (a loss, a mean), ``?`` where it may
             not be a tensor at all but a tuple or dict.
+        loss_first: it is no tensor but what a model of a library gives that was given labels: its first part is the loss.
     """
 
     batch: frozenset[Any] = frozenset()
@@ -353,11 +354,15 @@ class Tensor:
     param: str = ""
     rank: str = ""
     made: ast.AST | None = None
+    loss_first: bool = False
 
     def __hash__(self) -> int:
         known: int | None = self.__dict__.get("_hash")
         if known is None:
-            words = f"{self.device} {self.dtype} {self.grad} {self.prob} {self.loss} {self.fresh} {self.param} {self.rank}"
+            words = (
+                f"{self.device} {self.dtype} {self.grad} {self.prob} {self.loss} {self.fresh}"
+                f" {self.param} {self.rank} {self.loss_first}"
+            )
             owners = sum(hash(x) for x in (*self.batch, *self.models))
             known = hash(
                 (

@@ -6,7 +6,8 @@ import ast
 import sys
 from pathlib import Path
 
-from autofast.model.source import BadInput, Source, open_source
+from autofast.model.opening import open_source, read_source
+from autofast.model.source import BadInput, Source
 
 # never a project's own code, even where a copy of it lies in the tree: they are described in torchlib
 LIBRARIES = frozenset(
@@ -60,7 +61,7 @@ class Project:
                 )
                 self.sources[key] = open_source(key, rel, self.overlay[key])
             else:
-                self.sources[key] = Source.read(path, self.root)
+                self.sources[key] = read_source(path, self.root)
         return self.sources[key]
 
     def find(self, name: str, level: int, importer: Source) -> Source | None:

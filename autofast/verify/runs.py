@@ -18,7 +18,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from autofast.model.source import BadInput, open_source
+from autofast.model.opening import open_source
+from autofast.model.source import BadInput
 from autofast.verify.probe import packages
 from autofast.verify.record import Detail, Record, Run
 from autofast.verify.scratch import Scratch

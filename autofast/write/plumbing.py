@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from autofast.edit.edits import Edit, Keyword, Parameter
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.cfg import Function
 from autofast.flow.definition_sites import Attribute
+from autofast.flow.graph import Function
 from autofast.flow.importers import Importers
 from autofast.flow.positions import in_main_guard
 from autofast.flow.scopes import FUNCTIONS, Variable, variables_of

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from autofast.edit.edits import Edit, Parameter
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.cfg import Function as Scope
 from autofast.flow.definition_sites import Home, home_of
+from autofast.flow.graph import Function as Scope
 from autofast.flow.program import Flow
 from autofast.flow.scopes import (
     FUNCTIONS,

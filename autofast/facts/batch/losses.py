@@ -25,8 +25,9 @@ from autofast.facts.batch.samples import (
     words,
 )
 from autofast.flow.callgraph import Callee, CallGraph, code_of
-from autofast.flow.cfg import Function, loops_around
 from autofast.flow.defuse import Definition
+from autofast.flow.graph import Function
+from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import defaults, owner
 from autofast.model.kinds import is_loss, is_module

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from autofast.facts.batch.losses_of_torch import LAYERS
-from autofast.flow.cfg import Function
+from autofast.flow.graph import Function
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, source_of
 from autofast.model.values import Arg, Const, Dict, Ext, Num, Seq, Tensor, Thing

@@ -13,8 +13,8 @@ from autofast.facts.cost import machine
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
 from autofast.facts.switches import in_every_iteration
-from autofast.flow.cfg import Frequency, loops_around
-from autofast.flow.frequency import is_rare
+from autofast.flow.frequency import Frequency, frequency, is_rare
+from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, inside
 from autofast.model.script import Dataset, Loader, Script
@@ -182,7 +182,7 @@ def _in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> a
     for node in nodes:
         if next(loops_around(node), None) is not loop:
             called |= {id(n) for n in ast.walk(node)}
-        elif graph.frequency(node, loop) is Frequency.EVERY:
+        elif frequency(graph, node, loop) is Frequency.EVERY:
             return node
     for _, site in script.log.each():
         if id(site.node) in called and in_every_iteration(script, site):

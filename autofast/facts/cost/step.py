@@ -14,7 +14,8 @@ from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.shapes import Shape, Unsized, Work
 from autofast.facts.parts import trained_models
-from autofast.flow.cfg import LOOPS, Frequency
+from autofast.flow.frequency import Frequency, frequency
+from autofast.flow.loops import LOOPS
 from autofast.flow.program import Flow
 from autofast.model.events import LoopFrame, Occurrence, Site, Stack, below, loops
 from autofast.model.script import Loader, Script, Step
@@ -162,7 +163,7 @@ class Cost:
         if not isinstance(loop, LOOPS):
             return False
         graph = self.script.analysis(Flow).graph(loop)
-        return graph.frequency(node, loop) is Frequency.RARE
+        return frequency(graph, node, loop) is Frequency.RARE
 
     @cached_property
     def _elsewhere(self) -> str:

@@ -27,6 +27,11 @@ KNOWN_LIBRARIES = frozenset(
         "itertools",
         "einops",
         "timm",
+        "segmentation_models_pytorch",
+        "efficientnet_pytorch",
+        "geffnet",
+        "pretrainedmodels",
+        "resnest",
         "transformers",
         "warnings",
         "os",
@@ -84,9 +89,32 @@ def custom_function(code: Code) -> str:
     """An autograd Function of the project that nobody has prepared for other dtypes and layouts, in words."""
     names = (n for p in code.parts for n in ast.walk(p) if isinstance(n, (ast.Name, ast.Attribute)))
     for name, thing in ((n, t) for n in names for t in applied(code.script, n)):
-        if not _marked(thing):
+        if not _marked(thing) and not _elementwise(thing):
             return f"{thing.node.name}, an autograd Function, is not marked with torch.amp.custom_fwd ({at(name)})"
     return ""
+
+
+# Number by number, in the dtype that is given: autocast casts nothing for them. Not what jumps (round, sign).
+ELEMENTWISE = frozenset(
+    """sigmoid tanh relu clamp clamp_min clamp_max abs neg mul add sub div where gt ge lt le eq ne
+    zeros_like ones_like view_as reshape clone detach masked_fill masked_fill_ expand expand_as size contiguous
+    save_for_backward mark_non_differentiable set_materialize_grads numel dim""".split()
+)
+
+
+def _elementwise(cls: Cls) -> bool:
+    """A Function of nothing but elementwise operations, which compute in any dtype; autograd casts what its backward gives."""
+    methods = [m for m in cls.node.body if isinstance(m, ast.FunctionDef) and m.name[:2] != "__"]
+    if {m.name for m in methods} != {"forward", "backward"}:
+        return False
+    for node in (n for m in methods for s in m.body for n in ast.walk(s)):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            return False
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "attr", "") or getattr(node.func, "id", "")
+            if name not in ELEMENTWISE:
+                return False
+    return True
 
 
 def _marked(cls: Cls) -> bool:

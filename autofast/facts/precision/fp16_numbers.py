@@ -30,6 +30,9 @@ def _constant(code: Code, node: ast.expr) -> float | None:
     if isinstance(call, ast.Call) and call.func is not node:
         if any(_keeps_fp32(t) for t in code.script.values(call.func)):
             return None
+        tensor = _tensor_of(code, call)
+        if tensor is not None and code.script.analysis(FullOutputs).is_full(tensor):
+            return None  # `distances.clamp(min=1e-12)`
     elif isinstance(parent, ast.BinOp):
         other = parent.right if parent.left is node else parent.left
         if code.script.analysis(FullOutputs).is_full(other):
@@ -55,6 +58,14 @@ def _constant(code: Code, node: ast.expr) -> float | None:
         and abs(value) != float("inf")
         else None
     )
+
+
+def _tensor_of(code: Code, call: ast.Call) -> ast.expr | None:
+    """What a method or a function of torch computes with."""
+    found = code.script.values(call.func)
+    if found and all(isinstance(t, Ref) and t.name.startswith("torch.") for t in found):
+        return call.args[0] if call.args else None
+    return call.func.value if isinstance(call.func, ast.Attribute) else None
 
 
 def _keeps_fp32(callee: Thing) -> bool:

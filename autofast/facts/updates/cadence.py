@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from autofast.flow.cfg import LOOPS, Loop
+from autofast.flow.loops import LOOPS, Loop
 from autofast.flow.positions import block, index, shared, statement_at
 from autofast.flow.program import Flow
 from autofast.model.events import (

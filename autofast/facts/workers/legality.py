@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.datasets import Images, images
-from autofast.facts.loaders import DEVICE_DEFAULTS, given, hooks, peeks
+from autofast.facts.loaders import DEVICE_DEFAULTS, again, given, hooks, peeks
 from autofast.facts.parts import held_by
 from autofast.facts.workers.seeding import seeded_anew
 from autofast.facts.workers.shared_state import (
@@ -65,7 +65,8 @@ def against(script: Script, loader: Loader) -> str:
     """Why (more) workers would change or break something, whatever they cost; empty where nothing speaks against."""
     if script.processes:
         return f"the script starts processes of its own ({at(script.processes[0].node)}): share the cores between them by hand"
-    if loader.loop is not None and not hooks(loader) and not _each_epoch(script, loader):
+    anew = loader.loop is not None and not hooks(loader) and not _each_epoch(script, loader)
+    if anew and not again(script, loader):
         return f"the loader is made again in the loop of {at(loader.loop)}: workers would be started every time"
     if (use := peeks(script, loader)) is not None:
         return f"{at(use.node)} starts all workers for one batch: keep one iterator instead"

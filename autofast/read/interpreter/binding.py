@@ -43,7 +43,7 @@ from autofast.model.values import (
 from autofast.read.interpreter.containers import as_table
 from autofast.read.interpreter.reachable import PLAIN
 from autofast.read.interpreter.state import Core, NoValue, join, values
-from autofast.read.library import module_parts, options
+from autofast.read.library import hugging_face_data, module_parts, options
 from autofast.read.library import torch_library as torchlib
 
 BUILTINS = frozenset(dir(builtins))
@@ -557,6 +557,13 @@ class Binding(Core):
                 return module_parts.sliced(self, thing, node)
             if isinstance(key, str):
                 return module_parts.part(thing, key) or values(Unknown("a submodule"))
+        if isinstance(thing, Ext) and hugging_face_data.is_dataset(thing):
+            return hugging_face_data.split(thing, key)
+        if isinstance(thing, Tensor) and thing.loss_first:
+            if key == "loss":
+                key = 0
+            elif isinstance(node, ast.Subscript) and _is_beginning(node.slice):
+                return values(thing)
         return torchlib.element(self, thing, key if isinstance(key, int) else None)
 
     def spread(self, into: Dict, thing: Thing, sure: bool) -> None:
@@ -588,6 +595,14 @@ class Binding(Core):
             into.open = into.open or thing.open
         else:
             into.widen("it is extended by something that is not known")
+
+
+def _is_beginning(index: ast.expr) -> bool:
+    """``[:2]``, ``[0:2]``"""
+    lower = index.lower if isinstance(index, ast.Slice) else index
+    return isinstance(index, ast.Slice) and (
+        lower is None or isinstance(lower, ast.Constant) and lower.value == 0
+    )
 
 
 def catches(node: ast.AST) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from autofast.model.changes import CLOCK
 from autofast.model.kinds import is_dataset, is_loader, is_module, library_dataset
-from autofast.model.names import NAMED_TUPLE
+from autofast.model.names import GRAPHS, NAMED_TUPLE
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     NOTHING,
@@ -116,6 +116,11 @@ def submodules(thing: Inst | Ext) -> list[Thing]:
     return [t for t in ordered(module_parts.any_part(thing)) if is_module(t)]
 
 
+def loss_of(output: Tensor) -> Tensor:
+    """The loss that a model of a library computes from the labels that it is given, in fp32 (see ``loss_first``)."""
+    return replace(output, fresh="", rank="0d", loss=True, loss_first=False, dtype="f32")
+
+
 def element(interp: Core, thing: Thing, index: int | None) -> Values:
     """An element of ``thing``: ``thing[i]``, or one part of an unpacking."""
     if isinstance(thing, Inst) and (named := fields_of(thing)):
@@ -124,7 +129,9 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
             return fields[index]
         return NOTHING.union(*fields)
     if isinstance(thing, Tensor):
-        return values(replace(thing, fresh="", prob=thing.prob, rank=""))
+        if thing.loss_first and index == 0:
+            return values(loss_of(thing))
+        return values(replace(thing, fresh="", prob=thing.prob, rank="", loss_first=False))
     if isinstance(thing, Seq):
         if (
             thing.items is not None
@@ -191,7 +198,9 @@ def batch_of(interp: Core, loader: Thing) -> Values:
     try:
         sample = sample_of(interp, *args.get(0, "dataset"))
         collate = [t for t in args.get(6, "collate_fn") if t != Const(None)]
-        if collate:
+        if any(isinstance(t, Unknown) and t.name == GRAPHS for t in collate):
+            made = values(Tensor(rank="?"))
+        elif collate:
             made = interp.call_values(
                 frozenset(collate),
                 Arguments(None, [Given(values(Seq(None, None, sample)), None)]),

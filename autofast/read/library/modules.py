@@ -233,10 +233,25 @@ def _forward(
                 base,
                 prob=False,
                 dtype=base.dtype if kept else "f32",  # an embedding of integers
-                rank="" if names.gives_one_tensor(thing.name) else "?",
+                rank="" if _gives_one_tensor(thing) else "?",
+                loss_first=thing.name.startswith("transformers.") and _has_labels(args),
             )
         )
     return values(base)
+
+
+def _gives_one_tensor(thing: Ext) -> bool:
+    """Whether calling this module gives a tensor: models of other libraries do, unless they are asked for more."""
+    if names.is_of_model_library(thing.name):
+        more = {"aux_params", "features_only", "out_indices"} & thing.args.named.keys()
+        return not more and not thing.args.open
+    return names.gives_one_tensor(thing.name)
+
+
+def _has_labels(args: Arguments) -> bool:
+    """Models of transformers that are given labels compute the loss, and give it first."""
+    labels = args.named.get("labels")
+    return labels is not None and bool(labels.values) and Const(None) not in labels.values
 
 
 def _pass_key(interp: Core, thing: Inst, args: Arguments) -> Hashable:

@@ -81,10 +81,11 @@ from autofast.read.interpreter.iteration import (
     element,
     iterate,
     loaders_in,
+    loss_of,
     sample_of,
     submodules,
 )
-from autofast.read.library import apex, module_parts
+from autofast.read.library import apex, hugging_face_data, module_parts
 from autofast.read.library import python_library as pylib
 from autofast.read.library.methods import call_method, moved, super_method, tensor_method
 from autofast.read.library.modules import forward, loss, module_method
@@ -136,12 +137,17 @@ __all__ = [
     "torch_function",
 ]
 
+# Attributes of tensors that are not called.
+OF_TENSORS = frozenset("grad_fn is_leaf itemsize nbytes is_sparse is_quantized is_meta".split())
+
 if TYPE_CHECKING:
     from autofast.read.interpreter.state import Core
 
 
 def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Values:
     if isinstance(thing, Tensor):
+        if name == "loss" and (thing.loss_first or thing.rank == "?" and thing.models):
+            return values(loss_of(thing))
         if name in ("data", "T", "mT", "real", "imag", "H"):
             return values(replace(thing, grad=thing.grad and name != "data"))
         if name == "grad":
@@ -170,6 +176,10 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
         # Of `x.max(1)`, which is read as `x`.
         if name in ("values", "indices") and not (isinstance(call, ast.Call) and call.func is node):
             return values(thing if name == "values" else replace(thing, grad=False, dtype="int"))
+        if thing.rank == "?" and _is_part(name, node):
+            if name.startswith("num_"):
+                return values(Num())
+            return values(replace(thing, rank="", fresh="", loss_first=False))
     if isinstance(thing, Ext):
         if thing.name == "builtins.super":
             return _super_attribute(interp, thing, name, node)
@@ -216,6 +226,13 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
                 )
             )
     return values(Method(thing, name))
+
+
+def _is_part(name: str, node: ast.AST | None) -> bool:
+    """``outputs.logits``: an attribute that is read and not called, and that no tensor has."""
+    call = parent_of(node) if node is not None else None
+    called = isinstance(call, ast.Call) and call.func is node
+    return not called and not name.startswith("_") and name not in OF_TENSORS
 
 
 def _super_attribute(interp: Core, thing: Ext, name: str, node: ast.AST | None) -> Values:
@@ -277,6 +294,12 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     interp.emit(name, node, Ref(name), args)
     if name in names.GENERATORS:
         return make(interp, name, args, node)
+    if hugging_face_data.is_made(name):
+        return make(interp, name, args, node)
+    if name in names.GRAPH_LOADERS:
+        collate = Given(values(result_of(names.GRAPHS)), None)
+        named = {**args.named, "collate_fn": collate}
+        return make(interp, names.LOADER, replace(args, named=named), node)
     if (done := pylib.call(interp, name, args, node)) is not None:
         return done
     if name.startswith("apex.amp.") and (done := apex.call(interp, name, args, node)) is not None:
@@ -345,7 +368,7 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     if name == "torch.nn.utils.rnn.pack_padded_sequence" or name.startswith("torch.nn.utils.rnn."):
         tensors = tensors_in(*(g.values for g in args.positional))
         return values(mixed(tensors)) if tensors else values(Unknown(f"what {name} returns"))
-    if name.startswith(("torchvision.models.", "timm.create_model")) or names.makes_module(name):
+    if name.startswith("torchvision.models.") or names.makes_module(name):
         return make(interp, name, args, node)
     if name == "peft.get_peft_model":
         return make(interp, name, args, node)
@@ -354,6 +377,7 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     if (
         short[:1].isupper()
         or name in ("torchvision.datasets.*", names.ANY_OPTIMIZER)
+        or names.is_scheduler(name)
         or name in ("torch.device", "torch.autocast", *AUTOCAST, *NO_GRAD, "torch.set_grad_enabled")
     ):
         if name == "torch.set_grad_enabled" and node is not None and not _in_with(node):

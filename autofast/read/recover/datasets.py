@@ -35,6 +35,7 @@ from autofast.model.values import (
     why_unknown,
 )
 from autofast.read.interpreter.state import Core
+from autofast.read.library import hugging_face_data
 
 OPENERS = (
     "h5py.File",
@@ -53,6 +54,7 @@ FILES = (
     "soundfile. librosa.load imageio. skimage.io scipy.misc.imread scipy.ndimage.imread scipy.io. matplotlib.pyplot.imread matplotlib.image.imread "
     "tifffile. SimpleITK.ReadImage pydicom. decord. "
     "blobfile. fsspec. smart_open. zarr. netCDF4. av. turbojpeg. accimage. trimesh. plyfile. laspy. "
+    "h5py.File lmdb. tables.open_file zipfile. tarfile. gzip.open cv2.VideoCapture "
     "builtins.open pickle.load nibabel.load rasterio.open pandas.read_ json.load torchvision.datasets.folder"
 ).split()
 GENERATORS = names.GENERATORS
@@ -221,6 +223,15 @@ def _of_library(interp: Core, thing: Ext) -> Dataset:
             in_memory=short in IN_MEMORY_LIBRARY,
             unknown=unknown,
         )
+    if hugging_face_data.is_dataset(thing) and "streaming" not in thing.arg_names():
+        return Dataset(
+            thing,
+            "library",
+            thing.node,
+            thing.name,
+            random=frozenset({"unknown"} if hugging_face_data.draws(thing) else ()),
+            reads=frozenset({"file", "decode"}),
+        )
     iterable = thing.name == "torch.utils.data.IterableDataset" or "streaming" in thing.arg_names()
     return Dataset(
         thing,
@@ -261,7 +272,10 @@ def collating(interp: Core, found: Values) -> Walk:
             funcs.append(thing.func if isinstance(thing, Bound) else thing)
         elif isinstance(thing, Inst):
             funcs += [t for t in thing.cls.find("__call__") or () if isinstance(t, Func)]
-    return Walk(interp, funcs)
+    walk = Walk(interp, funcs)
+    if any(isinstance(t, Ext) and t.name.startswith("transformers.DataCollator") for t in found):
+        walk.random.add("torch")  # some of them mask words at random
+    return walk
 
 
 def transform_randomness(interp: Core, transforms: Values) -> tuple[frozenset[str], str]:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, WithFrame, inside
 from autofast.model.kinds import is_autocast, is_optimizer
-from autofast.model.names import WRAPPERS
+from autofast.model.names import WRAPPERS, is_of_model_library
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import ancestors, at, function_of, statement_of
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Arguments, Ext, Inst, Ref, Tensor, Thing, Unknown, Values
+from autofast.model.values import (
+    Arguments,
+    Ext,
+    Inst,
+    Ref,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    const,
+)
 from autofast.read.library import torch_library as torchlib
 from autofast.read.recover.escapes import YIELDS, carries, ends_with_call, leak
 from autofast.read.recover.eval_mode import switching_functions
@@ -33,7 +44,7 @@ BACKWARDS = (
 HARMLESS = frozenset({
     "torch", "torchvision", "numpy", "builtins", "math", "time", "os", "sys", "json", "logging", "PIL", "matplotlib", "sklearn", "scipy",
     "pandas", "seaborn", "wandb", "tqdm", "tensorboard", "tensorboardX", "visdom", "cv2", "imageio", "skimage", "einops", "torchmetrics",
-    "evaluate", "rich", "datetime", "argparse", "random", "copy", "itertools", "functools", "collections", "string", "re",
+    "torch_geometric", "torch_scatter", "evaluate", "rich", "datetime", "argparse", "random", "copy", "itertools", "functools", "collections", "string", "re",
 })
 SHOWS = (
     "torch.", "tqdm.", "wandb.", "tensorboard", "visdom.", "matplotlib.", "PIL.", "logging.", "builtins.", "argparse.", "time.",
@@ -332,13 +343,37 @@ def _in_place(call: ast.AST) -> bool:
     )
 
 
+# Models of transformers that compute all they need anew in each pass: no tables of positions that grow.
+_KEEPS_NOTHING = re.compile(
+    r"transformers\.(models\.\w+\.\w+\.)?"
+    r"(Bert|Roberta|XLMRoberta|Camembert|DistilBert|Albert|Electra|GPT2|OpenAIGPT|T5|Bart|MBart|ViT|DeiT)"
+    r"(Model|PreTrainedModel|LMHeadModel|DoubleHeadsModel|For[A-Z])"
+)
+
+
+# Checkpoints of such models, which an AutoModel is made of.
+_CHECKPOINTS = re.compile(
+    r"([\w-]+/)?(bert-|roberta-|xlm-roberta|camembert|distilbert|distilroberta|albert-|electra-|gpt2|distilgpt2|t5-|bart-|vit-|deit-)"
+)
+
+
+def _keeps_nothing(thing: Ext) -> bool:
+    if thing.name.startswith("transformers.AutoModel"):
+        checkpoint = const(thing.args.get(0, "pretrained_model_name_or_path"))
+        return isinstance(checkpoint, str) and _CHECKPOINTS.match(checkpoint) is not None
+    return _KEEPS_NOTHING.match(thing.name) is not None
+
+
 def _foreign_model(evaluation: Evaluation) -> str:
     """A model of a library that keeps tables which it computes when they are first needed, or one that is not known."""
     for site in evaluation.forwards:
         for occurrence in site:
             for thing in _inner(occurrence.this):
-                if isinstance(thing, Ext) and not thing.name.startswith(
-                    ("torch.nn.", "torchvision.", "timm.", *WRAPPERS)
+                if (
+                    isinstance(thing, Ext)
+                    and not thing.name.startswith(("torch.nn.", "torchvision.", "timm.", *WRAPPERS))
+                    and not is_of_model_library(thing.name)
+                    and not _keeps_nothing(thing)
                 ):
                     return f"{thing.name} may keep tensors that it computes here ({at(site.node)})"
                 if not isinstance(thing, (Ext, Inst)):
@@ -346,8 +381,11 @@ def _foreign_model(evaluation: Evaluation) -> str:
     return ""
 
 
+AVERAGED = "torch.optim.swa_utils.AveragedModel"  # calls a copy of the model
+
+
 def _inner(thing: Thing | None) -> list[Thing]:
-    if isinstance(thing, Ext) and thing.name in WRAPPERS:
+    if isinstance(thing, Ext) and thing.name in (*WRAPPERS, AVERAGED):
         return [
             x for t in thing.args.get(0, "module") | thing.args.get(0, "model") for x in _inner(t)
         ]

@@ -6,10 +6,12 @@ others silently does something else: their version is not counted, so a forward 
 
 from __future__ import annotations
 
+import ast
+
 from autofast.model.events import BranchFrame, Occurrence, Stack
 from autofast.model.kinds import is_loss, is_module, is_optimizer
 from autofast.model.script import Evaluation, Script
-from autofast.model.source import at
+from autofast.model.source import at, parent_of
 from autofast.model.tensors import dtype_of
 from autofast.model.values import Arguments, Dict, Ext, Inst, Seq, Thing, const
 from autofast.read.recover.region import Region
@@ -52,9 +54,16 @@ def _made(script: Script, region: Region) -> str:
             and isinstance(thing, (Inst, Ext))
             and is_module(thing)
             and not is_loss(thing)
+            and not _only_called(site.node)
         ):
             return f"a module is made here ({at(site.node)}): its parameters could not be trained"
     return ""
+
+
+def _only_called(call: ast.AST) -> bool:
+    """``nn.Softmax(dim=1)(x)``: nothing holds the module, which is gone after the call."""
+    around = parent_of(call)
+    return isinstance(around, ast.Call) and around.func is call
 
 
 def _copied(script: Script, region: Region) -> str:

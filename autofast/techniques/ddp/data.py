@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from autofast.edit.edits import Before, Edit, Keyword, Rewrite, Wrap
 from autofast.facts.loaders import given, managed
 from autofast.facts.updates import cadence
-from autofast.flow.cfg import loop_of
+from autofast.flow.loops import loop_of
 from autofast.flow.program import Flow
 from autofast.flow.scopes import FUNCTIONS, is_local, stored_in
 from autofast.model.events import LoopFrame, Stack

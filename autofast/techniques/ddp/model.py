@@ -15,8 +15,8 @@ from autofast.edit.edits import After, Before, Edit, Rewrite
 from autofast.facts.gradients import left_out, parameters_of, used_parameters
 from autofast.facts.parts import parts_of
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.cfg import Function
 from autofast.flow.definition_sites import Attribute, home_of
+from autofast.flow.graph import Function
 from autofast.flow.positions import block as block_around
 from autofast.flow.scopes import FUNCTIONS, Variable, is_parameter, mentions, own_nodes
 from autofast.model.events import BranchFrame, GuardFrame, LoopFrame, Occurrence, Stack

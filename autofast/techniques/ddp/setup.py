@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import After, Before, Edit, Rewrite
-from autofast.flow.cfg import Function
+from autofast.flow.graph import Function
 from autofast.model.events import (
     BranchFrame,
     CallFrame,

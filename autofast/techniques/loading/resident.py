@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from autofast.edit.edits import Edit, Helper, Keyword, Rewrite
 from autofast.facts.augmentations import Augmentation
 from autofast.facts.datasets import is_imported
-from autofast.facts.host_batches import needs_host, shared_copies
+from autofast.facts.host_batches import needs_host, rounds, shared_copies
 from autofast.facts.loader_uses import ITERATING, Uses
 from autofast.facts.loaders import DEVICE_DEFAULTS, counts, given
 from autofast.facts.several_processes import several_processes
@@ -216,6 +216,8 @@ def _plan(script: Script, loader: Loader, drawn: bool) -> Plan:
     if why := needs_host(script, loader) or shared_copies(script, loader):
         raise Refusal(why)
     effect = Effect.SAMPLING if made is not None else _effect(loader)
+    if rounds(script, loader):
+        effect = max(effect, Effect.ROUNDING)
     return Plan(loader, items, device, imports, effect, made)
 
 

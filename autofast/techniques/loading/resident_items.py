@@ -63,7 +63,7 @@ def _of_dataset(script: Script, dataset: Dataset, drawn: bool) -> str:
         return f"fetching an item changes `{dataset.writes[0]}` of {dataset.name}"
     if dataset.kind == "library":
         return ""
-    if why := indexed(dataset):
+    if why := indexed(dataset, singly=True):
         return f"{dataset.name}: {why}"
     if not returns_tuple(dataset):
         return f"items of {dataset.name} are no tuples"
@@ -87,11 +87,12 @@ def all_items(script: Script, loader: Loader) -> str:
     direct = all(any(t is d.thing for d in loader.datasets) for t in given)
     if not direct and not all(_is_part(t, loader.datasets) for t in given):
         raise Refusal("the dataset is wrapped in something that is not known")
-    if not _images(loader):
+    if not _images(loader) and not any(indexed(d) for d in loader.datasets):
         return ROWS
-    forms = {_image_form(script, d) for d in loader.datasets}
-    if direct and len(forms) == 1:
-        return forms.pop()
+    if _images(loader):
+        forms = {_image_form(script, d) for d in loader.datasets}
+        if direct and len(forms) == 1:
+            return forms.pop()
     if loader.trains and not again(script, loader):
         raise Refusal("it is gone through once, and making all items first would take as long")
     return ITEMS

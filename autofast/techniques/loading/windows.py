@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Edit, Rewrite
-from autofast.flow.cfg import Graph, loop_of
+from autofast.flow.cfg import Graph
 from autofast.flow.defuse import bound_to
+from autofast.flow.loops import loop_of
 from autofast.flow.program import Flow
 from autofast.flow.provenance import assigned, only_value
-from autofast.flow.scopes import mentions
+from autofast.flow.scopes import is_parameter, mentions, owner
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, source_of, statement_of
@@ -436,6 +437,18 @@ def _values(name: ast.Name, stack: Stack) -> Iterator[tuple[ast.expr | None, Sta
         a.arg for a in ast.walk(scope) if isinstance(a, ast.arg)
     }:
         yield None, stack
+        return
+    outer = owner(name)
+    if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):  # a function around this one
+        calls = [
+            n for n, f in enumerate(stack) if isinstance(f, CallFrame) and f.func.node is outer
+        ]
+        if not calls or is_parameter(outer, name.id):
+            yield None, stack
+            return
+        way = stack[: calls[-1] + 1]
+        stores = [n for n in mentions(outer, name.id) if not isinstance(n.ctx, ast.Load)]
+        yield from ((_bound(n) if function_of(n) is outer else None, way) for n in stores)
         return
     stores = [n for n in mentions(source_of(name).tree, name.id) if not isinstance(n.ctx, ast.Load)]
     if name.id in source_of(name).rebound or not stores:

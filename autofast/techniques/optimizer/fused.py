@@ -53,11 +53,15 @@ COMPLEX = frozenset(
 )
 
 
-def edits(script: Script, optimizer: Optimizer, home: Home) -> Iterator[Edit]:
+def edits(script: Script, home: Home, unless: str = "") -> Iterator[Edit]:
     """``fused=True``, which CPUs and GPUs take; never False, with which torch takes the loop over single parameters instead of the foreach kernels.
 
-    Other accelerators got the kernels later: a script that may run on one says where it wants them.
+    Other accelerators got the kernels later: a script that may run on one says where it wants them. ``unless``: an expression that must be
+    true.
     """
+    if unless:
+        yield home.set("fused", f"True if {unless} else None")
+        return
     if not OTHERS & devices(script):
         yield home.set("fused", "True")
         return

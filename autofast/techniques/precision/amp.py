@@ -187,6 +187,8 @@ def _accepted(
         mine = [(r, Code(script, r.parts, r.things)) for r in regions]
         if any(has_autocast(code) for _, code in mine):
             return
+        if why := _unseen(script, step):
+            found.refused.append((step.backwards[0].node, why))
         for region, code in mine:
             fit = _against_step(script, region) or _fit(script, region, code)
             if isinstance(fit, str):
@@ -239,16 +241,30 @@ def _in_fp32_too(script: Script, span: Code, region: Region) -> str:
     return (ratio(span) if region.trains else "") or log_of_rounded(script, span, region.outputs)
 
 
+def _unseen(script: Script, step: Step) -> str:
+    """Why a step that trains a model, but in which no call of one is seen, keeps all training in fp32; empty where it does not."""
+    trains = any(o.params for o in script.optimizers if any(u in step.updates for u in o.updates))
+    if step.forwards or not step.backwards or not trains:
+        return ""
+    return _against_gradients(step) or "no call of a model is seen that this loss comes from"
+
+
 def _against_step(script: Script, region: Region) -> str:
     step = region.home
     if not isinstance(step, Step):
         return ""
-    if step.double_backward:
-        return f"{at(step.double_backward[0])} differentiates gradients (create_graph): a gradient penalty needs fp32"
+    if why := _against_gradients(step):
+        return why
     if any(u.closure for u in step.updates):
         return (
             f"the optimizer calls a closure several times for one step ({at(step.updates[0].node)})"
         )
+    return ""
+
+
+def _against_gradients(step: Step) -> str:
+    if step.double_backward:
+        return f"{at(step.double_backward[0])} differentiates gradients (create_graph): a gradient penalty needs fp32"
     return ""
 
 

@@ -19,8 +19,10 @@ def apex_option(script: Script) -> Off | None:
     sites = [
         site
         for (kind, _), site in script.log.each()
-        if kind.startswith("apex.")
-        or (kind == "new" and any(getattr(o.this, "name", "").startswith("apex.") for o in site))
+        if kind.startswith("apex.amp.")
+        or (
+            kind == "new" and any(getattr(o.this, "name", "").startswith("apex.amp.") for o in site)
+        )
     ]
     return behind_option(script, sites)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from autofast.flow.cfg import leaving
 from autofast.flow.definition_sites import Home, after_all
+from autofast.flow.loops import leaving
 from autofast.flow.positions import block, index, is_sure, nodes_of, shared, statement_at
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, inside
 from autofast.model.script import Backward, Script, Step, Update

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from autofast.edit.edits import Before, Edit, Remove
 from autofast.edit.ignores import is_spared
 from autofast.edit.order import Rank
-from autofast.flow.cfg import loop_of
+from autofast.flow.loops import loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.reflection import shows_names
 from autofast.flow.scopes import declared, mentions, stored_in

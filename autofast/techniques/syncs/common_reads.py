@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Remove, Rewrite
-from autofast.flow.cfg import loop_of
+from autofast.flow.loops import loop_of
 from autofast.flow.positions import block, index, position
 from autofast.flow.program import Flow
 from autofast.flow.scopes import declared, loaded_in, mentions, stored_in

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Rewrite
 from autofast.facts.switches import in_every_iteration
-from autofast.flow.cfg import loop_of
+from autofast.flow.loops import loop_of
 from autofast.flow.positions import nodes_of
 from autofast.model.script import Script
 from autofast.model.values import Arg, Const, Method, Ref, Tensor, Thing

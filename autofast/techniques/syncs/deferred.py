@@ -16,7 +16,7 @@ import ast
 
 from autofast.edit.edits import After, Before, Edit, Remove, Replace
 from autofast.edit.order import Rank
-from autofast.flow.cfg import Loop
+from autofast.flow.loops import Loop
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
 from autofast.model.source import parent_of

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Before, Edit, Rewrite, Wrap
-from autofast.flow.cfg import Loop, loop_of
+from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, follows, index, position
 from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled, shows_names

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterable
 
 from autofast.flow.callgraph import CallGraph, code_of
-from autofast.flow.cfg import Loop, loop_of
 from autofast.flow.defuse import Definition, bound_to
+from autofast.flow.loops import Loop, loop_of
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, within

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Sequence
 
-from autofast.flow.cfg import Loop
+from autofast.flow.loops import Loop
 from autofast.model.script import Script
 from autofast.model.source import function_of, source_of, within
 from autofast.techniques.syncs.floats import kind_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.cfg import Loop, common_loop
+from autofast.flow.loops import Loop, common_loop
 from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
 from autofast.flow.scopes import binds, declared, is_parameter, mentions

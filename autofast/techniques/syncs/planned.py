@@ -10,7 +10,7 @@ from itertools import pairwise
 from autofast.edit.edits import Edit
 from autofast.edit.ignores import is_spared
 from autofast.facts.cost import gains
-from autofast.flow.cfg import Loop, loop_of
+from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.scopes import mentions
 from autofast.model.script import Script

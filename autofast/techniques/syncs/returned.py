@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Wrap
-from autofast.flow.cfg import loop_of
+from autofast.flow.loops import loop_of
 from autofast.flow.positions import block
 from autofast.flow.scopes import mentions
 from autofast.model.events import CallFrame, Occurrence

@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from autofast.flow.cfg import Loop
+from autofast.flow.loops import Loop
 from autofast.flow.scopes import binds, mentions, stored_in
 from autofast.model.events import inside
 from autofast.model.kinds import is_module

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from autofast.flow.cfg import LOOPS, Frequency, Loop, common_loop
-from autofast.flow.frequency import rare_arm, rare_arms_around
+from autofast.flow.frequency import Frequency, frequency, rare_arm, rare_arms_around
+from autofast.flow.loops import LOOPS, Loop, common_loop
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, CallFrame, Occurrence, loops
 from autofast.model.script import Script
@@ -51,7 +51,7 @@ def is_often(script: Script, node: ast.expr, loop: Loop | None) -> bool:
     """Whether a place runs in more than few iterations of its loop, or calls of its function."""
     if loop is None:
         return not rare_arms_around(node, None)
-    return script.analysis(Flow).graph(node).frequency(node, loop) in (
+    return frequency(script.analysis(Flow).graph(node), node, loop) in (
         Frequency.EVERY,
         Frequency.SOME,
     )

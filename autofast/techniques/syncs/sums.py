@@ -16,7 +16,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from autofast.edit.edits import Before, Edit, Remove, Rewrite
-from autofast.flow.cfg import Loop, loop_of
+from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.scopes import loaded_in
 from autofast.model.script import Script

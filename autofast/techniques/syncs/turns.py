@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.loaders import given
-from autofast.flow.cfg import Frequency, Loop, loop_of
 from autofast.flow.defuse import Definition, bound_to
+from autofast.flow.frequency import Frequency, frequency
+from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.program import Flow
 from autofast.model.events import LoopFrame
@@ -31,7 +32,7 @@ def runs_at_all(script: Script, statement: ast.stmt, loop: Loop) -> bool:
     """
     graph = script.analysis(Flow).graph(loop)
     if (
-        graph.frequency(statement, loop) is not Frequency.EVERY
+        frequency(graph, statement, loop) is not Frequency.EVERY
         or graph.leaving_before(statement, loop)
         or not isinstance(loop, ast.For)
     ):

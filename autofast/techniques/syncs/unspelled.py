@@ -10,7 +10,7 @@ from autofast.facts.parameter_loops import ParameterLoop, parameter_loops
 from autofast.facts.parts import held
 from autofast.facts.switches import batch_loops, goes_by_batch, in_every_iteration
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.cfg import Frequency
+from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled
 from autofast.flow.scopes import own_nodes
@@ -158,7 +158,7 @@ def _by_code(script: Script) -> Iterator[tuple[ast.AST, ast.AST, Wait]]:
         here = [n for n in live(loop) if isinstance(n, LOOKED_AT) and n is not loop]
         mine = [n for n in here if function_of(n) is function_of(loop)]
         others = [n for f in calls.run_in(loop, often=True) for n in own_nodes(f)]
-        always = [n for n in mine if flow.graph(loop).frequency(n, loop) is Frequency.EVERY]
+        always = [n for n in mine if frequency(flow.graph(loop), n, loop) is Frequency.EVERY]
         for node in (*always, *others):
             if (wait := _of_code(script, node)) is not None:
                 yield loop, node, wait

@@ -14,6 +14,7 @@ from autofast.model.source import at, block_of, parent_of, source_of, statement_
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Arg, Const, Num, Ref, Seq, Tensor, Unknown, Values, const
 from autofast.rule import Effect
+from autofast.techniques.transfers.composed import chain, hides, parts
 from autofast.techniques.transfers.filled import constructor, made_there
 from autofast.write.spelling import spelled
 
@@ -130,6 +131,47 @@ def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
             call, gate = bound
         if call is not None and (gate is None or _is_switch(script, gate.test)):
             yield from _made_there(script, transfer, call, where, gate)
+        elif call is None:
+            yield from _all_made_there(script, transfer, func.value, where, hot)
+
+
+def _all_made_there(
+    script: Script, transfer: Transfer, expr: ast.expr, where: str, hot: frozenset[int]
+) -> Iterator[Creation]:
+    """Several tensors that become one, or one that is reworked over several statements: all are made there, or none."""
+    stmt = statement_of(transfer.node)
+    needed = {n.id for n in ast.walk(ast.parse(where)) if isinstance(n, ast.Name)}
+    gate = None
+    if isinstance(expr, ast.Name):
+        if not _is_bound_to(stmt, transfer.node, expr.id):
+            return
+        calls = chain(script, stmt, expr.id, needed, factory)
+        above = parent_of(stmt)
+        if not calls and isinstance(above, ast.If) and above.body == [stmt] and not above.orelse:
+            needed |= {n.id for n in ast.walk(above.test) if isinstance(n, ast.Name)}
+            if _is_switch(script, above.test):
+                gate, calls = above, chain(script, above, expr.id, needed, factory)
+    else:
+        found = parts(script, expr, factory)
+        calls = found.calls if found is not None else ()
+    if gate is not None:
+        where = f"{where} if {source_of(gate).segment(gate.test)} else None"
+    made = [created(script, call, where) for call in calls]
+    if not calls or None in made or any(hides(call, needed) for call in calls):
+        return
+    first, *others = (m for m in made if m is not None)
+    if any(against(script, other, hot) for other in others):
+        return
+    edits = list(first.edits)
+    if _only_moves(transfer):
+        whole = gate if gate is not None else stmt
+        if isinstance(expr, ast.Name) and getattr(stmt, "value", None) is transfer.node:
+            edits.append(Remove(whole))
+        else:
+            edits.append(Rewrite(transfer.node, "{made}", {"made": expr}))
+    together = [*edits, *(e for other in others for e in other.edits)]
+    effect = max(m.effect for m in (first, *others))
+    yield replace(first, edits=tuple(together), effect=effect)
 
 
 def _is_switch(script: Script, test: ast.expr) -> bool:

@@ -1,0 +1,72 @@
+"""Loops by their syntax: which of them repeat a place, and which statements may end an iteration."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.flow.build import catches_all, is_try
+from autofast.flow.graph import is_body
+from autofast.flow.scopes import FUNCTIONS
+from autofast.model.source import ancestors, statement_of
+
+Loop = ast.For | ast.AsyncFor | ast.While
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+def loops_around(node: ast.AST) -> Iterator[Loop]:
+    """The loops whose iterations run ``node``, in its own function, innermost first."""
+    here = node
+    for outer in ancestors(node):
+        if isinstance(outer, FUNCTIONS) and is_body(here, outer):
+            return
+        if isinstance(outer, LOOPS) and is_repeated(here, outer):
+            yield outer
+        here = outer
+
+
+def loop_of(node: ast.AST) -> Loop | None:
+    """The innermost loop whose iterations run the statement of ``node``, in its own function."""
+    return next(loops_around(statement_of(node)), None)
+
+
+def common_loop(a: ast.AST, b: ast.AST) -> Loop | None:
+    """The innermost loop whose iterations run the statements of both."""
+    around = list(loops_around(statement_of(b)))
+    return next((loop for loop in loops_around(statement_of(a)) if loop in around), None)
+
+
+def is_repeated(part: ast.AST, loop: Loop) -> bool:
+    """Whether a child of ``loop`` runs in each iteration: its body, the test of ``while``, the target of ``for``."""
+    return any(part is s for s in loop.body) or part is (
+        loop.test if isinstance(loop, ast.While) else loop.target
+    )
+
+
+def leaving(stmt: ast.AST, inner: bool = False) -> Iterator[ast.stmt]:
+    """The statements in ``stmt`` that may leave the iteration around it; ``inner`` where they stand in a loop inside that one."""
+    if isinstance(stmt, (ast.Return, ast.Raise)) or (
+        isinstance(stmt, (ast.Break, ast.Continue)) and not inner
+    ):
+        yield stmt
+    elif isinstance(stmt, LOOPS):
+        yield from (s for child in stmt.body for s in leaving(child, True))
+        yield from (s for child in stmt.orelse for s in leaving(child, inner))
+    elif not isinstance(stmt, (*FUNCTIONS, ast.expr)):
+        yield from (s for child in ast.iter_child_nodes(stmt) for s in leaving(child, inner))
+
+
+def is_caught(stmt: ast.Raise, loop: Loop) -> bool:
+    """Whether a handler in the iteration of ``loop`` certainly catches what ``stmt`` raises."""
+    here: ast.AST = stmt
+    for outer in ancestors(stmt):
+        if outer is loop:
+            return False
+        if (
+            is_try(outer)
+            and any(here is s for s in outer.body)
+            and any(catches_all(h) for h in outer.handlers)
+        ):
+            return True
+        here = outer
+    return False

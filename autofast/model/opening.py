@@ -1,0 +1,41 @@
+"""Reads a file: a Python script or a Jupyter notebook."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from autofast.model.notebook import Notebook
+from autofast.model.source import BadInput, Source
+
+
+def read_source(path: Path, root: Path) -> Source:
+    """Read ``path``; raises :class:`BadInput` with one clear line where it is no readable Python 3."""
+    rel = path.as_posix()
+    if path.is_symlink() and not path.exists():
+        raise BadInput(
+            f"{rel}: a link to {os.readlink(path)}, which does not exist; mend the link, or give another script"
+        )
+    if path.is_dir():
+        raise BadInput(f"{rel}: is a directory; give the training script in it")
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise BadInput(f"{rel}: no such file") from None
+    except OSError as error:
+        raise BadInput(f"{rel}: cannot be read ({error.strerror})") from None
+    return open_source(path.resolve(), _relative(path, root), raw)
+
+
+def open_source(path: Path, rel: str, raw: bytes) -> Source:
+    """The source of a Python file or a Jupyter notebook; what has no name (standard input) is known by its first character."""
+    if path.suffix == ".ipynb" or (path.name == "-" and raw.lstrip()[:1] == b"{"):
+        return Notebook(path, rel, raw)
+    return Source(path, rel, raw)
+
+
+def _relative(path: Path, root: Path) -> str:
+    try:
+        return path.resolve().relative_to(root.resolve()).as_posix()
+    except ValueError:
+        return path.as_posix()

@@ -1,0 +1,150 @@
+"""Tensors that are put together on the host out of nothing but made ones, and then copied: ``torch.cat([torch.arange(n), torch.arange(n)]).to(device)``.
+
+Where the same is computed on every device, all of them can be made there.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from autofast.flow.scopes import COMPREHENSIONS
+from autofast.model.script import Script
+from autofast.model.source import block_of, parent_of
+from autofast.model.values import Const, Num, Ref, Values
+
+Factory = Callable[[Script, ast.expr], "ast.Call | None"]
+
+# of several tensors or of one, the same to the last bit on every device
+JOINS = frozenset(
+    f"torch.{n}" for n in "cat concat stack vstack hstack triu tril flip logical_not".split()
+)
+METHODS = frozenset(
+    """float double half bfloat16 long int bool view reshape unsqueeze squeeze expand repeat flatten permute transpose t
+    contiguous clone triu tril flip bitwise_not logical_not eq ne repeat_interleave""".split()
+)
+EXACT = (ast.Add, ast.Sub, ast.Mult)  # a division may be rounded differently
+VARIABLE = "torch.autograd.Variable"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The calls of factories in an expression, and whether it also uses the variable that was asked for."""
+
+    calls: tuple[ast.Call, ...] = ()
+    open: bool = False
+
+    def __add__(self, other: Parts) -> Parts:
+        return Parts(self.calls + other.calls, self.open or other.open)
+
+
+def parts(script: Script, expr: ast.expr, factory: Factory, name: str = "") -> Parts | None:
+    """What an expression is made of; None where it holds anything but made tensors, numbers and the variable ``name``."""
+
+    def all_of(several: Sequence[ast.expr]) -> Parts | None:
+        found = Parts()
+        for one in several:
+            inner = parts(script, one, factory, name)
+            if inner is None:
+                return None
+            found += inner
+        return found
+
+    if _is_number(script, expr):
+        return Parts()
+    match expr:
+        case ast.Name(id=used):
+            return Parts(open=True) if used == name else None
+        case ast.List(elts=elts) | ast.Tuple(elts=elts):
+            return all_of(elts)
+        case ast.ListComp(elt=elt, generators=[ast.comprehension(iter=over, ifs=[])]):
+            return parts(script, elt, factory, name) if _is_range(script, over) else None
+        case ast.BinOp(left=left, op=op, right=right) if isinstance(op, EXACT):
+            return all_of([left, right])
+        case ast.Compare(left=left, ops=[_], comparators=[right]):
+            return all_of([left, right])
+        case ast.UnaryOp(op=ast.USub() | ast.Invert(), operand=operand):
+            return parts(script, operand, factory, name)
+        case ast.Call():
+            made = factory(script, expr)
+            if made is not None:
+                return Parts((made,))
+            return _call(script, expr, factory, name)
+    return None
+
+
+def _call(script: Script, call: ast.Call, factory: Factory, name: str) -> Parts | None:
+    found = script.values(call.func)
+    names = {t.name for t in found if isinstance(t, Ref)}
+    of_torch = len(names) == len(found) == 1
+    rest = [*call.args[1:], *(k.value for k in call.keywords)]
+    if not all(_is_number(script, r) for r in rest):
+        return None
+    if of_torch and names <= JOINS | {VARIABLE} and call.args:
+        return parts(script, call.args[0], factory, name)
+    if isinstance(call.func, ast.Attribute) and call.func.attr in METHODS and not of_torch:
+        if all(_is_number(script, a) for a in call.args):
+            return parts(script, call.func.value, factory, name)
+    return None
+
+
+def chain(
+    script: Script, stmt: ast.stmt, name: str, needed: set[str], factory: Factory
+) -> tuple[ast.Call, ...]:
+    """The factory calls behind a variable, over all assignments to it before ``stmt`` in its block; none where something else is among them.
+
+    Nothing else may use the variable, or bind what is ``needed``, in between.
+    """
+    block, calls = block_of(stmt), Parts()
+    for earlier in reversed(block[: block.index(stmt)]):
+        if (
+            isinstance(earlier, ast.Assign)
+            and len(earlier.targets) == 1
+            and isinstance(earlier.targets[0], ast.Name)
+            and earlier.targets[0].id == name
+        ):
+            found = parts(script, earlier.value, factory, name)
+            if found is None:
+                return ()
+            calls += found
+            if not found.open:
+                return calls.calls
+            continue
+        for node in ast.walk(earlier):
+            if isinstance(node, ast.Name) and (
+                node.id == name or (node.id in needed and not isinstance(node.ctx, ast.Load))
+            ):
+                return ()
+    return ()
+
+
+def hides(call: ast.Call, needed: set[str]) -> bool:
+    """Whether a comprehension around the call has variables of these names."""
+    outer: ast.AST | None = call
+    while outer is not None and not isinstance(outer, ast.stmt):
+        if isinstance(outer, COMPREHENSIONS) and any(
+            isinstance(n, ast.Name) and n.id in needed
+            for g in outer.generators
+            for n in ast.walk(g.target)
+        ):
+            return True
+        outer = parent_of(outer)
+    return False
+
+
+def _is_number(script: Script, expr: ast.expr) -> bool:
+    if isinstance(expr, (ast.Tuple, ast.List)):
+        return bool(expr.elts) and all(_is_number(script, e) for e in expr.elts)
+    if isinstance(expr, ast.Starred):
+        return False
+    return _are_numbers(script.values(expr))
+
+
+def _are_numbers(found: Values) -> bool:
+    return bool(found) and all(isinstance(t, (Const, Num)) for t in found)
+
+
+def _is_range(script: Script, over: ast.expr) -> bool:
+    found = script.values(over.func) if isinstance(over, ast.Call) else frozenset()
+    return found == {Ref("builtins.range")}

@@ -1,0 +1,78 @@
+"""Image models of libraries besides torchvision, which stand in for them here."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+from torch import nn
+
+from tests.amp import amp, close, trained
+from tests.onerule import apply
+
+SCRIPT = """
+import torch
+from torch import nn
+import {library}
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = {library}.{made}.to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+X = torch.randn(6, 2, 3, 8, 8)
+losses = []
+for i in range(6):
+    x = X[i].to(device)
+    optimizer.zero_grad()
+    model.train()
+    loss = (model(x) - 1).abs().mean()
+    loss.backward()
+    optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        losses.append(model(x).mean().item())
+"""
+MADE = [
+    ("timm", 'create_model("resnet18")'),
+    ("segmentation_models_pytorch", 'Unet("resnet34", classes=3)'),
+    ("efficientnet_pytorch", 'EfficientNet.from_pretrained("efficientnet-b0")'),
+]
+
+
+def net(*args: Any, **kwargs: Any) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 3, 3, padding=1))
+
+
+@pytest.fixture(autouse=True)
+def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+    for library in ("timm", "segmentation_models_pytorch", "efficientnet_pytorch"):
+        module: Any = ModuleType(library)
+        module.create_model = module.Unet = net
+        module.EfficientNet = type("EfficientNet", (), {"from_pretrained": staticmethod(net)})
+        monkeypatch.setitem(sys.modules, library, module)
+
+
+@pytest.mark.parametrize(("library", "made"), MADE)
+def test_it_gives_one_tensor_that_can_be_brought_to_fp32(library: str, made: str) -> None:
+    done = amp(SCRIPT.format(library=library, made=made), target="cpu", rules="autocast")
+    assert "model(x).float()" in done.text
+    assert close(trained(done.before)["losses"], trained(done.text)["losses"], 0.02)
+
+
+def test_parts_that_are_asked_for_are_no_tensor() -> None:
+    text = SCRIPT.format(library="timm", made='create_model("resnet18", features_only=True)')
+    assert "no plain tensor" in amp(text, target="cpu", rules="autocast").refusals
+
+
+@pytest.mark.parametrize(("library", "made"), MADE)
+def test_layout_and_evaluation(library: str, made: str) -> None:
+    done = apply("channels-last no-grad-eval", SCRIPT.format(library=library, made=made))
+    assert "memory_format=torch.channels_last" in done.text
+    assert "with torch.inference_mode():" in done.text
+
+
+def test_networks_that_reshape_keep_their_layout() -> None:
+    text = SCRIPT.format(library="segmentation_models_pytorch", made='MAnet("resnet34")')
+    assert not apply("channels-last", text).fixes
