@@ -243,6 +243,7 @@ def _picker() -> Picker:
     default=None,
     help="Leave out what `exclude` names even where a PATH names it.",
 )
+@click.option("--no-cache", is_flag=True, help="Read all scripts again, and keep nothing.")
 @click.option("--watch", is_flag=True, help="Look again whenever a file changes, until Ctrl-C.")
 @click.option("-q", "--quiet", is_flag=True, help="Only findings and errors.")
 @input_options
@@ -273,7 +274,8 @@ def _requested(paths: tuple[str, ...], given: dict[str, Any]) -> CheckRequest:
     root = root_of(given["root"], near[0], *near[1:])
     # Who names the project means all of it.
     imported = given["imported"] or given["root"] is not None
-    return Request(named, root, configured(root, given), dict(stdin), imported)
+    cache = not given["no_cache"]
+    return Request(named, root, configured(root, given), dict(stdin), imported, cache)
 
 
 def _watch(paths: tuple[str, ...], given: dict[str, Any]) -> None:

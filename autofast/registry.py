@@ -38,6 +38,11 @@ def _entry_points() -> Iterable[EntryPoint]:
     return entry_points(group=GROUP)
 
 
+def has_other_rules() -> bool:
+    """Whether rules of other packages take part."""
+    return bool(list(_entry_points()))
+
+
 def _take(point: EntryPoint) -> None:
     """Import the rules of another package: a module of rules, or a package with a module for each.
 

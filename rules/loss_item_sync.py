@@ -10,6 +10,7 @@ from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.syncs.code_motion import NAME
 from autofast.techniques.syncs.conditions import combined, flags_first
+from autofast.techniques.syncs.logged import logged
 from autofast.techniques.syncs.planned import (
     in_dicts,
     in_functions,
@@ -28,6 +29,9 @@ OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
 @rule(NAME, Effect.EXACT, groups=("sync",), relieves={"host": 1}, asks=gains.reads)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Read losses and counts from the device when they are needed, not in every step."""
+    if options.target != "cpu" and "lightning" in script.frameworks:
+        for read, edit in logged(script):
+            yield Finding(read.node, "logs a number that is read in every step", edits=(edit,))
     if (
         options.target == "cpu"
         or not script.steps

@@ -14,6 +14,8 @@ from tests.fixture import Fixture
 
 # Tensors are small: threads would only wait for those of other tests. MKL goes by it, too, where nothing else is said.
 os.environ["OMP_NUM_THREADS"] = "1"
+# What one test finds is nothing to another; tests of the cache have a folder of their own.
+os.environ["AUTOFAST_NO_CACHE"] = "1"
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups

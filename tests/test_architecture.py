@@ -22,6 +22,7 @@ LAYERS: dict[str, set[str]] = {
     "edit": {"model", "flow", "rule", "faults"},
     "faults": set(),
     "depth": set(),
+    "heap": set(),
     "rule": {"model", "edit"},
     "facts": {"model", "flow", "ops", "read", "rule"},
     "write": {"model", "flow", "ops", "read", "rule", "edit", "facts"},
@@ -34,6 +35,7 @@ LAYERS: dict[str, set[str]] = {
     "tune": {"model", "config", "commands", "edit", "rule", "report", "registry", "verify"},
     "report": {"model", "config", "commands", "edit", "rule", "registry", "verify", "tune"},
     "commands": {
+        "heap",
         "depth",
         "faults",
         "model",

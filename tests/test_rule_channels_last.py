@@ -144,6 +144,22 @@ def test_only_the_first_argument_is_an_image():
     assert IMAGES in same(text).lines
 
 
+def test_no_image_where_it_gets_another_shape_before_the_network():
+    rows = changed("torch.randn(24, 3, 8, 8)", "torch.randn(24, 192)").replace(
+        "        optimizer.zero_grad()", "        x = x.view(-1, 3, 8, 8)\n        optimizer.zero_grad()"
+    )
+    found = same(rows)
+    assert MODEL in found.text and "x, y = x.to(device), y.to(device)" in found.text
+
+
+def test_an_image_that_is_only_copied_where_there_is_a_gpu():
+    asked = changed(
+        "        x, y = x.to(device), y.to(device)",
+        "        if torch.cuda.is_available():\n            x, y = x.cuda(), y.cuda()",
+    )
+    assert "x.cuda(memory_format=torch.channels_last)" in same(asked).text
+
+
 def test_no_image_where_the_first_layer_takes_none():
     text = changed(
         "x = self.b(torch.relu(self.a(x)))",

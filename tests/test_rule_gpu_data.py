@@ -402,3 +402,39 @@ def test_loaders_that_stay(setup: str, reason: str) -> None:
 def test_batches_that_are_needed_on_the_host(body: str, reason: str) -> None:
     found = apply(RULE, text_of(f"{TENSORS}\n{PLAIN}", body=body))
     assert not found.fixes and reason in found.refusals, found.refusals
+
+
+COUNTED = """
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Trainer:
+    def __init__(self):
+        self.steps = {start}
+
+    def fit(self, rows):
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        model = nn.Linear(4, 2).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        data = TensorDataset(torch.from_numpy(rows).float())
+        loader = DataLoader(data, batch_size=8, shuffle=True)
+        for epoch in range(3):
+            for (x,) in loader:
+                loss = model(x.to(device)).pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                self.steps += 1
+
+
+Trainer().fit(np.random.randn(32, 4))
+"""
+
+
+def test_a_counter_in_an_attribute_is_no_array() -> None:
+    assert "may write to it" not in apply(RULE, COUNTED.replace("{start}", "0")).refusals
+    array = apply(RULE, COUNTED.replace("{start}", "np.zeros(4)"))
+    assert "may write to it" in array.refusals

@@ -104,6 +104,8 @@ def graph(value: object) -> bool:
         "loss = loss * weight\nloss.backward(retain_graph=True)\nlosses.append(loss)\nweight = losses[0] / loss",
         STEP + "total += loss.detach()",
         STEP + "total += loss.item()",
+        STEP + "total += torch.sum(model(x) > y)",  # numbers that no gradient goes through
+        STEP + "losses.append((torch.max(model(x), 1)[1] == 1).sum())",
     ],
 )
 def test_what_stays(body: str) -> None:

@@ -549,3 +549,22 @@ def test_another_shape_of_the_same_memory_is_no_change() -> None:
     assert run(done.text)["losses"] == run(done.before)["losses"]
     other = made(move=move.replace("squeeze_(0)", "zero_()"))
     assert "changed in place afterwards" in other.refusals
+
+
+def test_a_star_import_that_binds_no_builtin() -> None:
+    text = """
+    import torch
+    from sklearn.metrics import *
+    from torch.utils.data import DataLoader, TensorDataset
+
+    model = torch.nn.Linear(4, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = TensorDataset(torch.randn(32, 4), torch.randint(0, 2, (32,)))
+    loader = DataLoader(data, batch_size=8, pin_memory=True)
+    for i, (x, y) in enumerate(loader):
+        loss = torch.nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+        loss.backward()
+        optimizer.step()
+    """
+    assert apply("non-blocking", text).fixes
+    assert not apply("non-blocking", text.replace("sklearn.metrics", "unknown_library")).fixes

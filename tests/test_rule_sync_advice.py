@@ -298,3 +298,40 @@ def test_a_function_that_returns_a_number_made_of_a_tensor() -> None:
     print(mean.total / mean.count)
     """
     assert "share() returns a number that is computed with it" in apply(ITEM, text).refusals
+
+
+LIGHTNING = """
+import lightning as L
+import torch
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Linear(16, 3)
+
+    def training_step(self, batch, batch_idx):
+        x, y = batch
+        logits = self.net(x)
+        loss = F.cross_entropy(logits, y)
+        self.log("loss", loss.item(), prog_bar=True)
+        self.log_dict({"accuracy": (logits.argmax(1) == y).float().mean().item(), "two": 2})
+        self.seen = loss.item()
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=1e-3)
+
+
+data = TensorDataset(torch.randn(256, 16), torch.randint(0, 3, (256,)))
+L.Trainer(max_epochs=2, accelerator="gpu").fit(Net(), DataLoader(data, batch_size=32))
+"""
+
+
+def test_lightning_logs_tensors() -> None:
+    assert apply("loss-item-sync", LIGHTNING).lines == [
+        'self.log("loss", loss, prog_bar=True)',
+        'self.log_dict({"accuracy": (logits.argmax(1) == y).float().mean(), "two": 2})',
+    ]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autofast.commands import rewriting
+from autofast.commands.cache import Cache, folder
 from autofast.commands.discover import scripts
 from autofast.commands.entries import Entries
+from autofast.commands.outcome import Outcome, Unused, unused_by_all
 from autofast.config import Config
 from autofast.depth import deeply
-from autofast.edit.ignores import UnusedIgnore
 from autofast.edit.postcheck import PostConditionError
 from autofast.faults import internal
-from autofast.model.script import Script
+from autofast.model import disk
 from autofast.model.source import BadInput, shown_path
 from autofast.report.record import Record, merged
 from autofast.rule import Effect
@@ -23,13 +23,15 @@ from autofast.rule import Effect
 @dataclass(frozen=True)
 class Request:
     """What is looked at: ``paths`` of files and folders, and the texts of ``stdin``. ``imported``: the files that are named
-    are the scripts that are started, as for ``rewrite``, and findings in what they import are wanted, too."""
+    are the scripts that are started, as for ``rewrite``, and findings in what they import are wanted, too. ``cache``: what was found out
+    before may be taken where it still holds."""
 
     paths: Sequence[Path]
     root: Path
     config: Config
     stdin: Mapping[Path, bytes | None] = field(default_factory=dict)
     imported: bool = False
+    cache: bool = True
 
     def within(self, file: Path) -> bool:
         """Whether what is found in ``file`` (a real path) is wanted."""
@@ -80,31 +82,21 @@ def check(request: Request) -> Checked:
     """Look at every script that is named or found. One that cannot be read does not hide the others."""
     result = Checked()
     todo, result.notes = entries(request)
-    records: list[Record] = []
-    files: set[str] = set()
-    idle: list[str] = []
-    ignores = _UnusedIgnores()
+    cache = Cache(request.root, request.config, folder() if request.cache else None)
+    outcomes: dict[str, Outcome] = {}
 
     def look(entry: Path, raw: bytes | None) -> None:
-        script = rewriting.read(entry, request.root, raw, request.config)
-        files.update(source.rel for source in script.sources)
-        plan = rewriting.plan(script, request.config)
-        if rewriting.trains_nothing(script, plan):
-            idle.append(shown_path(script.entry.path))
-        records.extend(rewriting.findings(plan))
-        ignores.seen(script, plan.unused_ignores)
-        result.warnings += [left.warning for left in plan.left_out]
-        # Whoever goes as far as that wants to know what there is.
-        if request.config.effect is Effect.RECIPE and not request.config.select:
-            requested, more = rewriting.on_request(script, plan, request.config)
-            records.extend(requested)
-            result.warnings += more
+        known = cache.find(entry) if raw is None else None
+        outcomes[shown_path(entry.resolve())] = known or _look(request, cache, entry, raw)
 
     for entry, raw in todo:
         guarded(entry, lambda entry=entry, raw=raw: look(entry, raw), result.errors)  # type: ignore[misc]
+    found = outcomes.values()
+    result.warnings = [warning for outcome in found for warning in outcome.warnings]
     result.warnings += [
-        str(unused) for unused in ignores.of_all() if request.within(unused.source.path)
+        str(unused) for unused in unused_by_all(found) if request.within(unused.file)
     ]
+    idle = [name for name, outcome in outcomes.items() if outcome.idle]
     if idle and len(idle) == len(todo) and not result.errors:
         result.notes.append(_idle(idle))
     elif not todo:
@@ -113,10 +105,39 @@ def check(request: Request) -> Checked:
         result.notes.append(f"no training script found in {where}")
     result.errors = list(dict.fromkeys(result.errors))  # scripts share files
     result.warnings = list(dict.fromkeys(result.warnings))
-    result.files = sorted(files)
-    for record in merged(records):
+    result.files = sorted({rel for outcome in found for rel in outcome.files})
+    for record in merged(record for outcome in found for record in outcome.records):
         (result.records if request.within(record.file) else result.elsewhere).append(record)
     return result
+
+
+def _look(request: Request, cache: Cache, entry: Path, raw: bytes | None) -> Outcome:
+    """Read one script, and keep what was found out where nothing but files had a part in it."""
+    from autofast.commands import (
+        rewriting,
+    )  # with the reader and all rules, which a known outcome does not need
+    from autofast.registry import has_other_rules
+
+    with disk.noting() as asked:
+        script = rewriting.read(entry, request.root, raw, request.config)
+        plan = rewriting.plan(script, request.config)
+        records = rewriting.findings(plan)
+        warnings = [left.warning for left in plan.left_out]
+        # Whoever goes as far as that wants to know what there is.
+        if request.config.effect is Effect.RECIPE and not request.config.select:
+            requested, more = rewriting.on_request(script, plan, request.config)
+            records.extend(requested)
+            warnings += more
+    outcome = Outcome(
+        files={source.rel: source.path for source in script.sources},
+        records=records,
+        unused=[Unused.of(unused) for unused in plan.unused_ignores],
+        warnings=warnings,
+        idle=rewriting.trains_nothing(script, plan),
+    )
+    if raw is None and not warnings and not has_other_rules():
+        cache.keep(entry, asked, outcome)
+    return outcome
 
 
 def guarded(entry: Path, work: Callable[[], None], errors: list[str]) -> None:
@@ -134,25 +155,3 @@ def guarded(entry: Path, work: Callable[[], None], errors: list[str]) -> None:
 def _idle(files: list[str]) -> str:
     where = files[0] if len(files) == 1 else f"{len(files)} files"
     return f"{where}: no training loop found; give the script that trains"
-
-
-class _UnusedIgnores:
-    """A comment in a file that several scripts share is unused where none of them needs it."""
-
-    def __init__(self) -> None:
-        self._all: dict[tuple[Path, int], list[UnusedIgnore]] = {}
-        self._readers: dict[Path, int] = {}
-
-    def seen(self, script: Script, unused: Iterable[UnusedIgnore]) -> None:
-        """What one script has no use for."""
-        for source in script.sources:
-            self._readers[source.path] = self._readers.get(source.path, 0) + 1
-        for one in unused:
-            self._all.setdefault((one.source.path, one.line), []).append(one)
-
-    def of_all(self) -> Iterable[UnusedIgnore]:
-        """What no script has a use for."""
-        for (path, _), found in self._all.items():
-            names = set(found[0].names).intersection(*(one.names for one in found))
-            if len(found) == self._readers[path] and (names or not found[0].names):
-                yield UnusedIgnore(found[0].source, found[0].line, tuple(sorted(names)))

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autofast.model.disk import MOST, NEVER
 from autofast.model.source import BadInput
 
 if TYPE_CHECKING:
@@ -15,20 +16,6 @@ if TYPE_CHECKING:
 
     Spec = tuple[Path, GitIgnoreSpec]  # patterns, and the folder that they are relative to
 
-# Folders that hold other people's code or no code at all.
-NEVER = frozenset(
-    {
-        "__pycache__",
-        "__pypackages__",
-        "build",
-        "dist",
-        "env",
-        "node_modules",
-        "site-packages",
-        "venv",
-    }
-)
-MOST = 5_000  # files of a project whose imports are looked at
 _BACKWARD = re.compile(rb"\.backward\(|\bTrainer\b")
 _TORCH = re.compile(rb"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
 

@@ -16,6 +16,7 @@ from autofast.edit.passes import Passes, fixed_point
 from autofast.edit.plan import Plan
 from autofast.edit.recovery import stand
 from autofast.edit.running import run
+from autofast.heap import growing
 from autofast.model.script import Script
 from autofast.model.source import Source, source_of
 from autofast.read import read_script
@@ -78,7 +79,8 @@ def read(
 ) -> Script:
     """The script at ``entry``; ``raw`` is its text where that does not come from the file, ``overlay`` that of any file."""
     texts = _texts(entry, raw, overlay)
-    return spare(read_script(entry, root, overlay=texts), config)
+    with growing():
+        return spare(read_script(entry, root, overlay=texts), config)
 
 
 def _texts(entry: Path, raw: bytes | None, overlay: Overlay | None) -> dict[Path, bytes]:
@@ -173,7 +175,8 @@ def rewrite(
     def reread(new: Mapping[Source, str]) -> Script:
         texts = _texts(entry, raw, overlay)
         texts |= {source.path: source.encode(text) for source, text in new.items()}
-        return spare(read_script(entry, root, overlay=texts), config)
+        with growing():
+            return spare(read_script(entry, root, overlay=texts), config)
 
     passes = fixed_point(chosen, reread)
     if unwanted is not None:
@@ -253,7 +256,9 @@ def _named(config: Config, rules: list[Rule]) -> frozenset[str]:
 
 
 def _plan(script: Script, config: Config, rules: list[Rule]) -> Plan:
-    return Plan.make(script, options_of(config, rules), rules, config.effect, config.line_length)
+    options = options_of(config, rules)
+    with growing():
+        return Plan.make(script, options, rules, config.effect, config.line_length)
 
 
 def _without(beyond: Callable[[Finding], bool], find: Find) -> Find:

@@ -20,8 +20,13 @@ class UnusedIgnore:
     line: int
     names: tuple[str, ...]  # none: the comment names no rule
 
+    @property
+    def kind(self) -> str:
+        """The word behind ``autofast:``."""
+        return "ignore-file" if self.line in self.source.file_ignores else "ignore"
+
     def __str__(self) -> str:
-        what = "ignore-file" if self.line in self.source.file_ignores else "ignore"
+        what = self.kind
         if self.names:
             what += f"[{', '.join(self.names)}]"
         return f"{self.source.place(self.line)}: unused `# autofast: {what}`"

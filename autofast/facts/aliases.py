@@ -187,6 +187,8 @@ def _written(script: Script, node: ast.AST, shared: bool) -> Iterator[Values]:
 
 def _is_counter(script: Script, target: ast.expr) -> bool:
     """A sum of numbers or arrays that begins with a constant, and that no tensor is made of without a copy."""
+    if isinstance(target, ast.Attribute):
+        return _begins_with_numbers(script, target)
     if not isinstance(target, ast.Name) or not script.analysis(Memory).begins_as_number(target):
         return False
     table = variables_of(target)
@@ -199,6 +201,25 @@ def _is_counter(script: Script, target: ast.expr) -> bool:
     return not any(isinstance(t, Tensor) for n in names for t in script.values(n)) and not any(
         _is_wrapped(n) for n in names
     )
+
+
+def _begins_with_numbers(script: Script, target: ast.Attribute) -> bool:
+    """``self.epochs += 1`` where nothing but numbers that are written out, and sums of integers, is ever kept under the name."""
+    for node in (n for source in script.sources for n in source.nodes):
+        if isinstance(node, ast.Constant) and node.value == target.attr:
+            return False  # setattr(self, "epochs", ...)
+        if not isinstance(node, ast.Attribute) or node.attr != target.attr:
+            continue
+        if isinstance(node.ctx, ast.Load):
+            continue
+        statement = parent_of(node)
+        value = getattr(statement, "value", None)
+        kept = value.value if isinstance(value, ast.Constant) else None
+        if not isinstance(statement, (ast.Assign, ast.AugAssign)):
+            return False
+        if not isinstance(kept, (int, float)):
+            return False
+    return True
 
 
 def _is_wrapped(name: ast.Name) -> bool:

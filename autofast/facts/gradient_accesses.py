@@ -135,13 +135,13 @@ def against_scaler(script: Script) -> str:
                 return f"wandb.watch() on {at(node)} records gradients, which would be scaled"
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in HOOKS:
             return f"{node.value}() on {at(node)} would get scaled gradients"
-        elif isinstance(node, ast.ClassDef) and _has_backward(script, node):
-            for base in node.bases:
-                if any(
-                    isinstance(t, Ref) and t.name.startswith("torch.autograd.")
-                    for t in script.values(base)
-                ):
-                    return f"{node.name} ({at(node)}) has a backward of its own, which would get scaled gradients"
+        elif isinstance(node, ast.ClassDef) and any(
+            isinstance(t, Ref) and t.name.startswith("torch.autograd.")
+            for base in node.bases
+            for t in script.values(base)
+        ):
+            if _has_backward(script, node):
+                return f"{node.name} ({at(node)}) has a backward of its own, which would get scaled gradients"
     for kind, site in ((k, s) for (k, _), s in script.log.each()):
         if kind.startswith(DIFFERENTIATES) and not _is_dead(script, site.node):
             return f"{kind}() on {at(site.node)} computes gradients that nothing scales"

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import ast
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from autofast.model import disk
 from autofast.model.opening import open_source
 from autofast.model.script import Script
 from autofast.model.source import BadInput, Source, ancestors, parent_of, source_of
-
-# folders that hold other people's code or no code at all
-NEVER = frozenset(
-    "__pycache__ __pypackages__ build dist env node_modules site-packages venv".split()
-)
-MOST = 5_000  # files that are looked at
 
 
 @dataclass(frozen=True)
@@ -73,20 +67,14 @@ class Importers:
     # ------------------------------------------------------------------------------------------------ files
     @cached_property
     def _files(self) -> list[Path]:
-        found: list[Path] = []
-        for folder, below, names in os.walk(self.root):
-            below[:] = sorted(d for d in below if d not in NEVER and not d.startswith("."))
-            found += [Path(folder) / n for n in sorted(names) if n.endswith((".py", ".ipynb"))]
-            if len(found) > MOST:
-                break
-        return found
+        return disk.python_below(self.root)
 
     @cached_property
     def _raw(self) -> dict[Path, bytes]:
         found = {}
         for path in self._files:
             try:
-                found[path] = path.read_bytes()
+                found[path] = disk.read(path)
             except OSError:
                 continue  # what nobody can read imports nothing
         return found
@@ -118,7 +106,7 @@ class Importers:
         for base in bases:
             target = base.joinpath(*parts)
             for path in (target / "__init__.py", target.with_name(target.name + ".py")):
-                if path.is_file():
+                if disk.is_file(path):
                     return path.resolve()
         return None
 

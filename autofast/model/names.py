@@ -176,7 +176,8 @@ KNOWN_BASES = frozenset(sys.stdlib_module_names) | frozenset(
 )  # where the bases of a class come from that are what their names say
 NO_BUILTINS = frozenset(
     "torch.nn torch.nn.functional torch.nn.init torch.optim torch.optim.lr_scheduler torch.utils.data torch.autograd torchvision "
-    "torchvision.transforms torchvision.models torchvision.datasets tqdm matplotlib.pyplot transformers".split()
+    "torchvision.transforms torchvision.models torchvision.datasets torchvision.utils tqdm matplotlib.pyplot transformers "
+    "sklearn.metrics sklearn.model_selection sklearn.preprocessing sklearn.datasets sklearn.utils".split()
 )
 PACKAGES = frozenset(
     "torch torch.nn torch.nn.functional torch.nn.init torch.nn.utils torch.optim torch.utils torch.utils.data torch.autograd".split()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from autofast.model import disk
 from autofast.model.notebook import Notebook
 from autofast.model.source import BadInput, Source
 
@@ -19,7 +20,7 @@ def read_source(path: Path, root: Path) -> Source:
     if path.is_dir():
         raise BadInput(f"{rel}: is a directory; give the training script in it")
     try:
-        raw = path.read_bytes()
+        raw = disk.read(path)
     except FileNotFoundError:
         raise BadInput(f"{rel}: no such file") from None
     except OSError as error:

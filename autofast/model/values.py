@@ -378,6 +378,8 @@ class Tensor:
     passes: frozenset[Any] = frozenset()
 
     def __post_init__(self) -> None:
+        if self.grad and self.dtype == "int":  # no gradient goes through integers and booleans
+            object.__setattr__(self, "grad", False)
         if self.passes and not self.grad:
             object.__setattr__(self, "passes", frozenset())
 

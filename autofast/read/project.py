@@ -6,6 +6,7 @@ import ast
 import sys
 from pathlib import Path
 
+from autofast.model import disk
 from autofast.model.opening import open_source, read_source
 from autofast.model.source import BadInput, Source
 
@@ -41,7 +42,7 @@ class Project:
     def search_also(self, folder: Path, first: bool) -> bool:
         """Look for modules in a folder of the project that the script puts on ``sys.path``; False where that is nothing new."""
         inside = folder == self.root or self.root in folder.parents
-        if not inside or folder in (*self.search, *self.added) or not folder.is_dir():
+        if not inside or folder in (*self.search, *self.added) or not disk.is_folder(folder):
             return False
         if first:
             self.search.insert(1, folder)
@@ -101,7 +102,7 @@ class Project:
             if parts
             else (target / "__init__.py",)
         ):
-            if path.is_file() or path.resolve() in self.overlay:
+            if disk.is_file(path) or path.resolve() in self.overlay:
                 if path.resolve() in self.broken:
                     return None
                 try:
@@ -117,7 +118,7 @@ class Project:
         if not rest or top in LIBRARIES or top == "builtins" or top in sys.stdlib_module_names:
             return None
         if name not in self.namespaces:
-            folders = [base for base in (*self.search, *self.added) if (base / top).is_dir()]
+            folders = [base for base in (*self.search, *self.added) if disk.is_folder(base / top)]
             parts = name.split(".")
             self.namespaces[name] = next(
                 (found for base in folders if (found := self._at(base, parts)) is not None), None
@@ -130,7 +131,7 @@ class Project:
             return []
         found: dict[Path, Source] = {}
         for base in (*self.search, *self.added):
-            for path in sorted(base.glob(pattern.replace(".", "/") + ".py"))[:16]:
+            for path in disk.matching(base, pattern.replace(".", "/") + ".py")[:16]:
                 try:
                     found.setdefault(path.resolve(), self.read(path))
                 except BadInput as error:
@@ -145,11 +146,11 @@ class Project:
         for folder in folders:
             if folder != self.root and self.root not in folder.parents:
                 continue
-            for path in sorted(folder.glob("*.py"))[:200]:
+            for path in disk.matching(folder, "*.py")[:200]:
                 if path.resolve() == source.path or path.resolve() in self.broken:
                     continue
                 try:
-                    text = path.read_text("utf-8", "replace")
+                    text = disk.text(path)
                 except OSError:
                     continue
                 if stem in text and _imports(text, stem):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 
+from autofast.model import disk
 from autofast.model.script import Script
 from autofast.model.torch_age import Limit
 
@@ -45,7 +45,7 @@ def at_least(script: Script, version: tuple[int, int], package: str) -> bool:
 
 def limits(script: Script, package: str) -> tuple[tuple[str, str, Limit | None], ...]:
     """Where the project asks for ``package``, what it asks for, and which versions that rules out."""
-    return _limits(_folders(script), package)
+    return script.analysis(Requirements).limits(package)
 
 
 def _folders(script: Script) -> tuple[Path, ...]:
@@ -54,21 +54,20 @@ def _folders(script: Script) -> tuple[Path, ...]:
     return tuple(script.entry.path.parents[:depth])
 
 
-@lru_cache(maxsize=64)
-def _limits(folders: tuple[Path, ...], package: str) -> tuple[tuple[str, str, Limit | None], ...]:
-    return tuple(
-        _found(
-            folders,
-            re.compile(
-                REQUIREMENT
-                % (
-                    "(?:py)?torch"
-                    if package == "torch"
-                    else re.escape(package).replace("\\-", "[-_]")
-                )
-            ),
-        )
-    )
+class Requirements:
+    """``script.analysis(Requirements)``: what the project's requirement files say of packages."""
+
+    def __init__(self, script: Script):
+        self._folders = _folders(script)
+        self._limits: dict[str, tuple[tuple[str, str, Limit | None], ...]] = {}
+
+    def limits(self, package: str) -> tuple[tuple[str, str, Limit | None], ...]:
+        """As :func:`limits`."""
+        if package not in self._limits:
+            name = re.escape(package).replace("\\-", "[-_]")
+            name = "(?:py)?torch" if package == "torch" else name
+            self._limits[package] = tuple(_found(self._folders, re.compile(REQUIREMENT % name)))
+        return self._limits[package]
 
 
 def _found(
@@ -76,9 +75,9 @@ def _found(
 ) -> Iterator[tuple[str, str, Limit | None]]:
     for folder in folders:
         for pattern in FILES:
-            for path in sorted(folder.glob(pattern)):
+            for path in disk.matching(folder, pattern):
                 try:
-                    text = path.read_text("utf-8", "replace")
+                    text = disk.text(path)
                 except OSError:
                     continue
                 for number, line in enumerate(text.splitlines(), 1):

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autofast.commands import rewriting
-from autofast.commands.discover import NEVER, scripts
+from autofast.commands.discover import scripts
 from autofast.commands.entries import Entries
 from autofast.config import Config, find_root, load
 from autofast.depth import deeply
 from autofast.edit.amend import Key, key_of
 from autofast.edit.postcheck import PostConditionError
 from autofast.faults import internal
+from autofast.model.disk import NEVER
 from autofast.model.source import BadInput, shown_path
 from autofast.registry import all_rules
 from autofast.report.diff import FileDiff

@@ -130,10 +130,13 @@ def revive(made: Dict, past: dict[Any, list[Entry]] | None) -> None:
                 False,
             )
         now = made.entries.setdefault(name, [])
+        held: dict[int, list[Entry]] = {}  # there may be hundreds
+        for new in now:
+            held.setdefault(id(new.expr), []).append(new)
         now += [
             e
-            for e in kept.values()
-            if not any(e.expr is n.expr and e.values <= n.values for n in now)
+            for place, e in kept.items()
+            if not any(e.values <= n.values for n in held.get(place, ()))
         ]
     filled, made.__dict__["entries"] = made.entries, past
     made.entries = filled

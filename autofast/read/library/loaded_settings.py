@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from autofast.model import disk
 from autofast.model.source import source_of
 from autofast.model.values import (
     NOTHING,
@@ -141,7 +142,7 @@ def _file(interp: Core, by: Arg | Const, kinds: tuple[str, ...]) -> Path | None:
         return None
     for base in (folder, interp.project.root):
         path = (base / name).resolve()
-        if path.is_file() and interp.project.root in path.parents:
+        if disk.is_file(path) and interp.project.root in path.parents:
             return path
     named = [p for p in candidates(folder, SUFFIXES) if p.name == Path(name).name]
     return named[0] if len(named) == 1 else None

@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
+from autofast.model.tensors import mixed, tensors_in
 from autofast.model.values import (
     NOTHING,
     Arg,
@@ -41,6 +42,7 @@ from autofast.read.interpreter.containers import (
     seq_method,
     shuffle,
 )
+from autofast.read.interpreter.iteration import iterate, loaders_in
 from autofast.read.library import loaded_settings, module_parts, options
 from autofast.read.search_paths import folder
 
@@ -66,8 +68,6 @@ def join(*sets: Values) -> Values:
 
 def _transposed(interp: Core, rows: Values, node: ast.AST | None) -> Values:
     """``zip(*samples)``: all that stands first in them, all that stands second, ..."""
-    from autofast.read.library import torch_library as torchlib
-
     exact = [t.exact for t in rows if isinstance(t, Seq)]
     lengths = {len(items) for items in exact if items is not None}
     if len(exact) == len(rows) and None not in exact and len(lengths) == 1:
@@ -83,7 +83,7 @@ def _transposed(interp: Core, rows: Values, node: ast.AST | None) -> Values:
         )
         return values(whole)
     some: Seq = interp.intern(Seq, (id(node), "column"), lambda: Seq(node, None, NOTHING, "tuple"))
-    some.elem = join(some.elem, torchlib.iterate(interp, rows, node or ast.Pass()))
+    some.elem = join(some.elem, iterate(interp, rows, node or ast.Pass()))
     return values(
         interp.intern(Seq, (id(node), "columns"), lambda: Seq(node, None, values(some), "zip"))
     )
@@ -91,8 +91,6 @@ def _transposed(interp: Core, rows: Values, node: ast.AST | None) -> Values:
 
 def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
     """The result of calling a function of Python's library; None where it is not one of them."""
-    from autofast.read.library import torch_library as torchlib
-
     first = args.positional[0].values if args.positional else NOTHING
     if name in loaded_settings.NAMES and (done := loaded_settings.call(interp, name, args, node)):
         return done
@@ -114,15 +112,13 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
     if name == "builtins.zip" and args.loose == 0 and len(args.positional) == 1:
         return _transposed(interp, args.positional[0].values, node)
     if name == "builtins.zip":
-        parts = tuple(
-            torchlib.iterate(interp, g.values, node or ast.Pass()) for g in args.positional
-        )
+        parts = tuple(iterate(interp, g.values, node or ast.Pass()) for g in args.positional)
         row = interp.intern(
             Seq, (id(node), "row", len(parts)), lambda: Seq(node, parts, NOTHING, "tuple")
         )
         row.items = tuple(join(a, b) for a, b in zip(row.items, parts, strict=True))
         loaders = (
-            frozenset().union(*(torchlib.loaders_in(g.values) for g in args.positional))
+            frozenset().union(*(loaders_in(g.values) for g in args.positional))
             if args.positional
             else frozenset()
         )
@@ -160,10 +156,10 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
     if name == "importlib.import_module":
         return imported(interp, args)
     if name == "builtins.next":
-        loaders = torchlib.loaders_in(first)
+        loaders = loaders_in(first)
         if loaders:
             interp.emit("next", node, None, args, first, loaders=loaders)
-        return torchlib.iterate(interp, first, node or ast.Pass()) | (
+        return iterate(interp, first, node or ast.Pass()) | (
             args.positional[1].values if len(args.positional) > 1 else NOTHING
         )
     if name in COPY:
@@ -177,13 +173,12 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
                 interp,
                 (id(node), "list"),
                 node,
-                torchlib.iterate(interp, first, node or ast.Pass()) if first else NOTHING,
+                iterate(interp, first, node or ast.Pass()) if first else NOTHING,
             )
         )
     if name == "builtins.map" and len(args.positional) >= 2:
         elements = [
-            Given(torchlib.iterate(interp, g.values, node or ast.Pass()), None)
-            for g in args.positional[1:]
+            Given(iterate(interp, g.values, node or ast.Pass()), None) for g in args.positional[1:]
         ]
         single = one(args.positional[1].values)
         if isinstance(single, Seq) and single.exact is not None and len(args.positional) == 2:
@@ -260,7 +255,7 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
     if (parsed := options.call(interp, name, args, node)) is not None:
         return parsed
     if name in ("random.choice", "random.choices", "random.sample"):
-        drawn = torchlib.iterate(interp, first or args.get(0, "population"), node or ast.Pass())
+        drawn = iterate(interp, first or args.get(0, "population"), node or ast.Pass())
         return (
             drawn
             if name == "random.choice"
@@ -288,9 +283,7 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         "itertools.permutations",
         "itertools.combinations_with_replacement",
     ):
-        parts = tuple(
-            torchlib.iterate(interp, g.values, node or ast.Pass()) for g in args.positional
-        )
+        parts = tuple(iterate(interp, g.values, node or ast.Pass()) for g in args.positional)
         plain = name == "itertools.product" and not args.named and args.loose is None
         made_of: tuple[tuple[Values, ...] | None, Values] = (
             (parts, NOTHING) if plain else (None, join(*parts))
@@ -308,15 +301,11 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
 
 def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     """``sum(...)``, ``max(...)``, ``min(...)``: a tensor, a number, or one of the things that are compared."""
-    from autofast.read.library import torch_library as torchlib
-
     given = [g.values for g in args.positional]
-    if tensors := torchlib.tensors_in(*given):
-        return values(torchlib.mixed(tensors))
+    if tensors := tensors_in(*given):
+        return values(mixed(tensors))
     alone = len(given) == 1 or name in ("builtins.sum", "math.fsum")
-    parts = (
-        torchlib.iterate(interp, given[0], node or ast.Pass()) if given and alone else join(*given)
-    )
+    parts = iterate(interp, given[0], node or ast.Pass()) if given and alone else join(*given)
     things = frozenset(t for t in parts if not isinstance(t, (Num, Const, Arg)))
     if name in ("builtins.max", "builtins.min"):
         return (
@@ -404,12 +393,10 @@ def method(
         return options.parser_method(interp, this, name, args, node)
     if isinstance(this, Ext):
         if "over" in this.attrs and name in ("__next__", "next"):
-            from autofast.read.library import torch_library as torchlib
-
-            loaders = torchlib.loaders_in(values(this))
+            loaders = loaders_in(values(this))
             if loaders:
                 interp.emit("next", node, None, args, values(this), loaders=loaders)
-            return torchlib.iterate(interp, values(this), node or ast.Pass())
+            return iterate(interp, values(this), node or ast.Pass())
         if "over" in this.attrs:
             return values(Num())
     return None

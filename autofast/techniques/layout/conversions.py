@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import Edit, Keyword, Wrap
 from autofast.facts.layout import against, draws, is_convolutional, takes_image
 from autofast.facts.precision.code import Code
+from autofast.flow.program import Flow
 from autofast.model import names
 from autofast.model.events import Site
 from autofast.model.kinds import is_module
@@ -204,13 +205,28 @@ def _is_image(script: Script, transfer: Transfer, models: list[Model]) -> bool:
                 given = inner
             if given is node:
                 return True
-            if (
-                target is not None
-                and function_of(call) is function_of(node)
-                and ast.dump(given) == ast.dump(target)
-            ):
+            if target is not None and _holds(script, given, target, transfer.node):
                 return True
     return False
+
+
+def _holds(script: Script, given: ast.expr, target: ast.expr, copy: ast.AST) -> bool:
+    """Whether ``given`` is what was put into ``target``: nothing else, or the batch as it was where it was not copied."""
+    if function_of(given) is not function_of(target) or ast.dump(given) != ast.dump(
+        ast.parse(ast.unparse(target), mode="eval").body
+    ):
+        return False
+    if not isinstance(given, ast.Name):
+        return True
+    flow = script.analysis(Flow)
+    made = {id(d.node) for d in flow.reaching(given)}
+    before = {
+        id(d.node)
+        for n in ast.walk(copy)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id == given.id
+        for d in flow.reaching(n)
+    }
+    return id(target) in made and made <= before | {id(target)}
 
 
 def _passed_on(script: Script, expr: ast.expr) -> ast.expr | None:
@@ -239,7 +255,7 @@ def _outermost(script: Script, node: ast.expr) -> ast.expr:
 
 
 def _target(node: ast.expr) -> ast.expr | None:
-    """The variable that the value of ``node`` is put into, as it would be read."""
+    """The variable that the value of ``node`` is put into."""
     parent = parent_of(node)
     value: ast.AST | None = node
     position = None
@@ -253,8 +269,4 @@ def _target(node: ast.expr) -> ast.expr | None:
         if not isinstance(target, ast.Tuple) or position >= len(target.elts):
             return None
         target = target.elts[position]
-    return (
-        ast.parse(ast.unparse(target), mode="eval").body
-        if isinstance(target, (ast.Name, ast.Attribute))
-        else None
-    )
+    return target if isinstance(target, (ast.Name, ast.Attribute)) else None

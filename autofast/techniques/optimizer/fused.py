@@ -10,6 +10,7 @@ from autofast.facts.optimizers import FUSED, sparse
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow, function_around
 from autofast.flow.scopes import mentions
+from autofast.model import disk
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
 from autofast.model.names import ANY_OPTIMIZER
@@ -252,10 +253,10 @@ def _configured(script: Script, word: str) -> str:
                 return f"{at(node)}"
     folder = script.entry.path.parent
     for path in sorted(
-        [*folder.glob("*.yaml"), *folder.glob("*.yml"), *folder.glob("conf*/*.yaml")]
+        p for pattern in ("*.yaml", "*.yml", "conf*/*.yaml") for p in disk.matching(folder, pattern)
     ):
         try:
-            if word in path.read_text("utf-8", "replace"):
+            if word in disk.text(path):
                 return path.name
         except OSError:
             continue

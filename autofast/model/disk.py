@@ -1,0 +1,114 @@
+"""What reading a script asks of the disk, in one place, so that the questions can be noted: what was found out about a script
+(:mod:`autofast.commands.cache`) holds for as long as the answers to all of them stay the same."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+# Folders that hold other people's code or no code at all.
+NEVER = frozenset(
+    "__pycache__ __pypackages__ build dist env node_modules site-packages venv".split()
+)
+MOST = 5_000  # files of a project that are looked at
+
+Question = tuple[str, ...]  # its kind, a path, and perhaps a pattern
+_NOTED: ContextVar[dict[Question, str] | None] = ContextVar("noted", default=None)
+
+
+@contextmanager
+def noting() -> Iterator[dict[Question, str]]:
+    """All questions of what runs within, with their answers as :func:`answer` gives them."""
+    noted: dict[Question, str] = {}
+    token = _NOTED.set(noted)
+    try:
+        yield noted
+    finally:
+        _NOTED.reset(token)
+
+
+def answer(question: Question) -> str:
+    """The answer of now, as a word that is another one for every other answer."""
+    kind, path, *pattern = question
+    with noting() as noted:
+        try:
+            if kind == "read":
+                read(Path(path))
+            elif kind == "small":
+                is_small(Path(path), int(*pattern))
+            elif kind == "file":
+                is_file(Path(path))
+            elif kind == "folder":
+                is_folder(Path(path))
+            elif kind == "matching":
+                matching(Path(path), *pattern)
+            elif kind == "below":
+                python_below(Path(path))
+        except OSError:
+            pass  # that is an answer, too
+    return noted.get(question, "")
+
+
+def read(path: Path) -> bytes:
+    """The bytes of a file; raises :class:`OSError`."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        _note("read", path, f"{type(error).__name__}")
+        raise
+    _note("read", path, hashlib.sha256(raw).hexdigest())
+    return raw
+
+
+def text(path: Path, encoding: str = "utf-8", errors: str = "replace") -> str:
+    """The text of a file, with ``\\n`` line ends; raises :class:`OSError` and :class:`ValueError`."""
+    return read(path).decode(encoding, errors).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def is_small(path: Path, most: int) -> bool:
+    """Whether a file has at most so many bytes; raises :class:`OSError`."""
+    return _note("small", path, path.stat().st_size <= most, str(most))
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file."""
+    return _note("file", path, path.is_file())
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is such a folder."""
+    return _note("folder", path, path.is_dir())
+
+
+def matching(folder: Path, pattern: str) -> list[Path]:
+    """What lies in a folder and fits a pattern, in order."""
+    found = sorted(folder.glob(pattern))
+    _note("matching", folder, _of_all(found), pattern)
+    return found
+
+
+def python_below(folder: Path) -> list[Path]:
+    """The scripts, modules and notebooks of a project; not all of them where they are too many."""
+    found: list[Path] = []
+    for here, below, names in os.walk(folder):
+        below[:] = sorted(d for d in below if d not in NEVER and not d.startswith("."))
+        found += [Path(here) / n for n in sorted(names) if n.endswith((".py", ".ipynb"))]
+        if len(found) > MOST:
+            break
+    _note("below", folder, _of_all(found))
+    return found
+
+
+def _of_all(paths: Iterable[Path]) -> str:
+    return hashlib.sha256("\0".join(map(str, paths)).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _note(kind: str, path: Path, found: str | bool, *pattern: str) -> bool:
+    noted = _NOTED.get()
+    if noted is not None:
+        noted.setdefault((kind, str(path), *pattern), str(found))
+    return found is True
