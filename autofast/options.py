@@ -33,6 +33,13 @@ _ELSEWHERE = (
 )
 
 
+class Steps(click.IntRange):
+    """A number, or ``auto``: None."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return None if value == "auto" else super().convert(value, param, ctx)
+
+
 class ProjectCommand(click.Command):
     """A command whose options have their defaults in ``[tool.autofast.NAME]`` of the project."""
 
@@ -254,9 +261,9 @@ def run_options(command: F) -> F:
     options = [
         click.option(
             "--steps",
-            type=click.IntRange(0),
+            type=Steps(0),
             metavar="N",
-            help="Optimizer steps of a run (0: all).  [default: a few seconds of them]",
+            help="Optimizer steps of a run (0: all; auto: a few seconds of them).  [default: auto]",
         ),
         click.option(
             "--time-budget",

@@ -1,10 +1,10 @@
 """Judges every script of tests/faults with the verifier and writes the table of docs/verify.md.
 
-    python -m benchmarks.verify_faults [--second | --last | --third | --fourth | --fifth] [--write] [--before FILE] [--printed FILE]
+    python -m benchmarks.verify_faults [--second | --last | --third | --fourth | --fifth | --sixth] [--write] [--before FILE] [--printed FILE]
 
 ``--second``: the set of benchmarks/verify_faults_2, of which nothing is said but the two scripts; ``--last``: its last half, which was
 made when verify was done and run once. ``--third``: the set of benchmarks/verify_faults_3, written blind; ``--fourth``: its last half, run once.
-``--fifth``: the set of benchmarks/verify_faults_4, written blind, run once.
+``--fifth``, ``--sixth``: the sets of benchmarks/verify_faults_4 and _5, written blind, run once.
 
 Takes some minutes on two cores. ``--write`` puts the table into docs/verify.md, with today's date and the version of torch.
 """
@@ -27,6 +27,8 @@ from benchmarks.verify_faults_3 import FOURTH, THIRD
 from benchmarks.verify_faults_3 import HERE as THIRD_FOLDER
 from benchmarks.verify_faults_4 import FIFTH
 from benchmarks.verify_faults_4 import HERE as FOURTH_FOLDER
+from benchmarks.verify_faults_5 import HERE as FIFTH_FOLDER
+from benchmarks.verify_faults_5 import SIXTH
 from tests.faults import CASES, HERE, Case
 from tests.test_verify_faults import FINE, Bench
 
@@ -37,6 +39,7 @@ SETS = {
     "third": (THIRD, THIRD_FOLDER),
     "fourth": (FOURTH, THIRD_FOLDER),
     "fifth": (FIFTH, FOURTH_FOLDER),
+    "sixth": (SIXTH, FIFTH_FOLDER),
 }
 
 
@@ -70,6 +73,7 @@ def main() -> int:
     sets.add_argument("--third", action="store_true", help="the third set, first half")
     sets.add_argument("--fourth", action="store_true", help="the third set, last half")
     sets.add_argument("--fifth", action="store_true", help="the fourth set")
+    sets.add_argument("--sixth", action="store_true", help="the fifth set")
     args = parser.parse_args()
     which = next((name for name in SETS if name and getattr(args, name)), "")
     cases, here = SETS[which]

@@ -35,9 +35,12 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
             "dropouts",
             "masked",
             "scalars",
+            "masks",
+            "fed",
+            "idle_masks",
         }
     ),
-    Pass: frozenset({"items", "sketches"}),
+    Pass: frozenset({"items", "sketches", "begun", "ended"}),
     Saved: frozenset({"path", "step", "tensors", "plain"}),
     Call: frozenset({"model", "samples", "sums", "step", "random", "order"}),
     Lines: frozenset({"code", "ran"}),

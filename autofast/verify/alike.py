@@ -50,11 +50,19 @@ def _data(ev: Evidence) -> Iterator[tuple[Call, Call, list[str]]]:
         yield x, y, names
 
 
+def _same_rates(x: Sequence[float], y: Sequence[float]) -> bool:
+    return len(x) != len(y) or all(_close(p, q, SAME) for p, q in zip(x, y, strict=True))
+
+
 def steps(ev: Evidence) -> int:
     """Over how many optimizer steps the two drew the same random numbers and the models were given the same data; 0 where not known."""
     a, b = ev.a.record.steps, ev.b.record.steps
     states = [(x.random, y.random) for x, y in zip(a, b, strict=False)]
     until = next((i for i, (x, y) in enumerate(states) if x != y or not x), len(states))
+    # A rate that falls on a plateau, by the numbers of the training.
+    rates = ((x.lr, y.lr) for x, y in zip(a, b, strict=False))
+    other = (i for i, (x, y) in enumerate(rates) if not _same_rates(x, y))
+    until = min(until, next(other, until))
     for x, y, names in _data(ev):
         if x.model != y.model or any(
             not _close(x.sums[n], y.sums.get(n, float("nan")), SAME) for n in names

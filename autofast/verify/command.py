@@ -357,6 +357,12 @@ def warnings_of(machine: Mapping[str, str], target: str, runs: list[Run]) -> Ite
             f"the runs ended after {count(max(len(record.steps) for record in close), 'step')}, within the first pass over the training "
             "data: what comes after it (evaluation, schedules, checkpoints) was not compared; --steps N goes further, --steps 0 to the end"
         )
+    cut = max((run.samples for run in runs), default=0)
+    if cut:
+        yield (
+            f"passes over the data were cut to {count(cut, 'sample')} in the runs that are compared (not in those that are timed), so that "
+            "these see what comes at their end; --steps N or --steps 0 leaves them whole"
+        )
     outside = sorted(
         {path for run in runs for record in run.records for path in record.wrote_outside}
     )

@@ -110,12 +110,15 @@ def changes(ev: Evidence) -> Check | None:
 
 def words(ev: Evidence) -> str:
     """What was seen of the original, in a few words for the first sentence of the report."""
+    uneven = ev.uncut
+    ev = ev.uncut or ev
     record = ev.a.record
     training = [p for p in record.passes if p.training and p.complete]
     evaluations = [p for p in record.passes if not p.training and p.complete]
     rates = [s.lr for s in record.steps]
     changed = sum(x != y for x, y in zip(rates, rates[1:], strict=False))
     parts = [count(len(record.steps), "step")]
+    cut = f" cut to {count(ev.a.samples, 'sample')}" if ev.a.samples else ""
     for number, one, many in (
         (len(training), "pass", "passes"),
         (len(evaluations), "evaluation", "evaluations"),
@@ -123,7 +126,7 @@ def words(ev: Evidence) -> str:
         (changed, "change of the learning rate", "changes of the learning rate"),
     ):
         if number:
-            parts.append(f"{number} {one if number == 1 else many}")
+            parts.append(f"{number} {one if number == 1 else many}{cut if one == 'pass' else ''}")
     text = ", ".join(parts)
     if truncated(ev):
         lacking = [
@@ -140,7 +143,9 @@ def words(ev: Evidence) -> str:
         ]
         text = f"of the first {text}{'; ' if lacking else ''}{', '.join(lacking)}{' was seen' if lacking else ''}"
     else:
-        text = f"{text}, to the end"
+        text = f"{text}, to the end{' of the script with passes that are cut' if cut else ''}"
+    if uneven is not None:
+        text += f"; it stops by its own numbers, the other after {count(len(ev.b.record.steps), 'step')}"
     missed = unreached(ev)[0] if record.lines and ev.b.record.lines else []
     if missed:
         more = f" and {count(len(missed) - 1, 'further place')}" if len(missed) > 1 else ""

@@ -39,6 +39,7 @@ class Evidence:
     failed: of the rewritten script at any seed.
     tried: (arm, seed, detail) of all runs.
     made: ``rewritten`` with a record for each of its processes, where the comparison takes them together (``ranks``).
+    uncut: where runs of unequal length were cut to what they share (``shared``), the same evidence with all of them.
     margin: smallest difference in loss that matters, as a share of the loss.
     seeds: how many pairs are made at most.
     """
@@ -56,6 +57,7 @@ class Evidence:
     failed: tuple[Run, ...] = ()
     tried: frozenset[tuple[str, int, Detail]] = frozenset()
     made: tuple[Run, ...] = ()
+    uncut: Evidence | None = None
 
     @property
     def a(self) -> Run:

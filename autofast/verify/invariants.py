@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from autofast.report.style import count
-from autofast.verify.estimates import distance, gap, median
+from autofast.verify import course
+from autofast.verify.estimates import difference, distance, fmean, gap, median
 from autofast.verify.evidence import Evidence, summed, taken
 from autofast.verify.record import Record, Run, Step, TensorPrint
 from autofast.verify.result import Check, Sameness
@@ -43,7 +44,9 @@ def ended(ev: Evidence) -> Check | None:
         else:
             text = f"the rewritten script ended with exit code {run.exit_code}"
         return Check(name, False, text, verdict=BROKEN)
-    return Check(name, True, f"{count(len(ev.a.record.steps), 'optimizer step')}, as the original")
+    whole = ev.uncut or ev
+    as_original = "" if course.unequal(whole) else ", as the original"
+    return Check(name, True, f"{count(course.made(whole.b), 'optimizer step')}{as_original}")
 
 
 def enough(ev: Evidence) -> Check | None:
@@ -104,6 +107,9 @@ def steps(ev: Evidence) -> Check | None:
     if ev.effect == "recipe" or not steady:
         text = f"{len(b.steps)} optimizer steps, {len(a.steps)} in the original; {b.backwards} backwards, {a.backwards} in the original"
         return Check(name, True if steady else None, text)
+    apart = course.steps(ev.uncut or ev)
+    if apart is not None and apart.passed is not True:
+        return apart
     if len(a.steps) != len(b.steps):
         return Check(
             name,
@@ -128,6 +134,8 @@ def steps(ev: Evidence) -> Check | None:
             f"{b.skipped} steps were skipped for infinite gradients, {a.skipped} in the original",
             verdict=BROKEN,
         )
+    if apart is not None:
+        return apart
     extra = (
         f", {b.skipped} skipped for infinite gradients ({a.skipped} in the original)"
         if a.skipped or b.skipped
@@ -187,6 +195,8 @@ def samples(ev: Evidence) -> Check | None:
         ("evaluation_samples", "samples for evaluation"),
     ):
         one, two = summed(a, kind), summed(b, kind)
+        if kind == "samples" and bool(sum(one)) != bool(sum(two)):
+            return _without_loader(ev, name)
         if any(summed(o, kind) != one for o in ev.originals[1:] if o.records):
             return Check(name, None, f"the {words} vary between two runs of the original")
         place = _first(one, two)
@@ -201,6 +211,25 @@ def samples(ev: Evidence) -> Check | None:
     if not total:
         return None
     return Check(name, True, f"{total:.0f} samples for training, equal at every step")
+
+
+def _without_loader(ev: Evidence, name: str) -> Check:
+    """One of the two takes its samples from memory, not from a DataLoader: what the models are given in each step tells how many."""
+    counts = []
+    for run in (ev.a, ev.b):
+        found = Counter[int]()
+        for call in run.record.calls:
+            found[call.step] += call.samples
+        counts.append([found[i] for i in range(course.made(run))])
+    text = "from a DataLoader in one of the two, from memory in the other"
+    if not all(map(any, counts)):
+        text += "; what the models are given was not seen"
+        return Check(name, None, text, verdict=Sameness.UNCLEAR)
+    place = _first(*counts)
+    if place is None:
+        return Check(name, True, f"{sum(counts[1])} for training, {text}, equal at every step")
+    words = f"the models are given {counts[1][place]} samples in step {place + 1}, {counts[0][place]} in the original"
+    return Check(name, None, f"{words}, {text}", verdict=Sameness.UNCLEAR)
 
 
 def _same_lr(x: tuple[float, ...], y: tuple[float, ...]) -> bool:
@@ -229,8 +258,8 @@ def learning_rates(ev: Evidence) -> Check | None:
     name = "learning rates"
     if ev.effect == "recipe" or not any(_rates(ev.a)):
         return None
-    if any(_first_rate(ev.a, o) is not None for o in (*ev.originals[1:], *ev.others) if o.records):
-        return Check(name, None, "the original's learning rates depend on the training itself")
+    if any(_first_rate(ev.a, o) is not None for o in course.runs(ev)):
+        return _free_rates(ev, name)
     for a, b in ev.pairs or ((ev.a, ev.b),):
         place = _first_rate(a, b)
         if (
@@ -241,6 +270,10 @@ def learning_rates(ev: Evidence) -> Check | None:
             place = None
         if place is not None:
             before, after = _rates(a)[place], _rates(b)[place]
+            decided = len(before) == len(after) and course.numbers_decide(ev, a, b, place)
+            if decided and not course.known(ev):
+                text = f"they differ from step {place + 1} on: not yet known whether those of the original depend on its numbers"
+                return Check(name, None, text, verdict=Sameness.UNCLEAR)
             group = next(
                 (
                     i
@@ -259,6 +292,45 @@ def learning_rates(ev: Evidence) -> Check | None:
         True,
         f"equal at {'all ' * (len(ev.a.record.steps) > 1)}{count(len(ev.a.record.steps), 'step')}",
     )
+
+
+def _factors(run: Run) -> set[float]:
+    """By what the rates of the first group change from one step to the next, to four digits."""
+    rates = [rate[0] for rate in _rates(run) if rate and rate[0] > 0]
+    return {float(f"{y / x:.4g}") for x, y in zip(rates, rates[1:], strict=False) if x != y}
+
+
+def _free_rates(ev: Evidence, name: str) -> Check:
+    """Rates that depend on the training itself (a plateau): they change by the same factors, and are as high in the mean over seeds."""
+    text = "the original's learning rates depend on the training itself"
+    for a, b in course.pairs(ev):
+        place = _first_rate(a, b)
+        if place is not None and not course.numbers_decide(ev, a, b, place):
+            drawn = a.record.steps[place].random == ""  # what was drawn by then is not known
+            if not drawn and not (a.record.skipped or b.record.skipped):
+                after, before = _rates(b)[place], _rates(a)[place]
+                words = f"{', '.join(f'{r:.6g}' for r in after)} at step {place + 1}, {', '.join(f'{r:.6g}' for r in before)} in the original"
+                return Check(name, False, f"{words}; until then not a bit differs")
+    usual = {factor for run in course.runs(ev) for factor in _factors(run)}
+    other = [sorted(_factors(b) - usual) for _, b in ev.pairs]
+    if len(usual) <= 3 and len(other) >= course.LEAST and sum(map(bool, other)) > len(other) / 2:
+        factor = next(some[0] for some in other if some)
+        return Check(
+            name,
+            False,
+            f"they change by {factor:g}, in the original by {', '.join(f'{f:g}' for f in sorted(usual))}",
+        )
+    means = [
+        tuple(fmean([math.log(r[0]) for r in _rates(run) if r and r[0] > 0] or [math.nan]) for run in pair)
+        for pair in ev.pairs
+    ]  # fmt: skip
+    means = [(x, y) for x, y in means if math.isfinite(x) and math.isfinite(y)]
+    if len(means) >= course.ENOUGH:
+        found = difference([x for x, _ in means], [y for _, y in means])
+        if abs(found.value) > max(math.log(1.05), found.half(0.9995)):
+            words = f"{math.exp(found.value):.3g} times as high in the mean over {len(means)} seeds"
+            return Check(name, False, f"{words}; {text}")
+    return Check(name, None, text)
 
 
 def optimizers(ev: Evidence) -> Check | None:

@@ -47,6 +47,7 @@ from autofast.verify.evidence import (
 )
 from autofast.verify.record import FULL, Run
 from autofast.verify.result import Check, Parity, Sameness
+from autofast.verify.shared import shared
 
 __all__ = ["Evidence", "Wish", "gather", "judge", "wanted"]
 
@@ -59,6 +60,7 @@ WORST = (
     Sameness.IDENTICAL,
 )
 BATCH = 4  # seeds are added by so many
+OTHERWISE = 3  # seeds of a script from elsewhere that is the same to the bit: one run need not reach what the change acts in
 REPEATS = 4  # runs of an original that does not repeat itself, so that its own scatter is known
 
 _STRUCTURE = (
@@ -115,7 +117,7 @@ def wanted(
 
     Seeds are shifts: 0 runs the script with the seeds it sets itself. ``seeds``: pairs at most.
     """
-    ev = gather(effect, runs, rules=rules, arm=arm, margin=margin, seeds=seeds)
+    ev = shared(gather(effect, runs, rules=rules, arm=arm, margin=margin, seeds=seeds))
     wishes = [Wish(ORIGINAL, 0, FULL, "as it is"), Wish(ORIGINAL, 0, FULL, "once more")][
         len(ev.originals) :
     ]
@@ -125,8 +127,8 @@ def wanted(
     if any(check.passed is False for check in _structure(ev)):
         return []
     same = parity_exact.reproducible(ev)
-    if same and parity_exact.equal(ev.a, ev.b):
-        return []
+    if parity_exact.identical(ev):
+        return _more_seeds(ev, arm, OTHERWISE if effect == "unknown" else 0)
     if effect == "exact":
         again = (
             []
@@ -166,9 +168,17 @@ def _seeds_wanted(ev: Evidence) -> int:
     if len(ev.pairs) < parity_seeds.LEAST:
         return parity_seeds.LEAST
     checks, more = _numeric(ev)
-    if any(c.passed is False for c in checks) or not more:
+    if any(c.passed is False for c in checks):
+        return 0
+    if not more and not _open(ev):
         return 0
     return len(ev.pairs) + BATCH
+
+
+def _open(ev: Evidence) -> bool:
+    """Whether more seeds would tell if the original's course hangs on its numbers, and is kept."""
+    found = [invariants.steps(ev), invariants.learning_rates(ev)]
+    return any(c is not None and c.passed is None and c.verdict is Sameness.UNCLEAR for c in found)
 
 
 def _more_seeds(ev: Evidence, arm: str, total: int) -> list[Wish]:
@@ -215,7 +225,7 @@ def _rounding(ev: Evidence) -> tuple[list[Check], int]:
 def _numeric(ev: Evidence) -> tuple[list[Check], int]:
     """The checks of the numbers, by effect, and how many more pairs of runs they need."""
     same = parity_exact.reproducible(ev)
-    if same and parity_exact.equal(ev.a, ev.b):
+    if parity_exact.identical(ev):
         return [parity_exact.bitwise(ev)], 0
     if ev.effect == "exact":
         return [parity_exact.bitwise(ev) if same else parity_exact.as_close(ev)], 0
@@ -307,7 +317,7 @@ def judge(
     margin: float = 0.02,
 ) -> Parity:
     """From all runs made for ``wanted`` (timed ones left out). ``rules``: names of those applied, which tell the precision to expect."""
-    ev = gather(effect, runs, rules=rules, arm=arm, margin=margin, seeds=seeds)
+    ev = shared(gather(effect, runs, rules=rules, arm=arm, margin=margin, seeds=seeds))
     if not ev.originals or not ev.rewritten:
         return Parity(Sameness.UNCLEAR, effect, (), "the two scripts were not both run", 1)
     checks = _structure(ev)

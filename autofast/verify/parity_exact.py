@@ -58,6 +58,11 @@ def reproducible(ev: Evidence) -> bool:
     return len(ev.originals) > 1 and all(equal(ev.a, o) for o in ev.originals[1:])
 
 
+def identical(ev: Evidence) -> bool:
+    """Where the original repeats itself: every pair is equal, under other seeds too."""
+    return reproducible(ev) and equal(ev.a, ev.b) and all(equal(a, b) for a, b in ev.pairs)
+
+
 def bitwise(ev: Evidence) -> Check:
     """Losses, gradient and update norms and final weights, bit for bit. Only where the original repeats itself."""
     name = "bit for bit"

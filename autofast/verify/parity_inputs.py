@@ -222,18 +222,60 @@ def modules(ev: Evidence) -> Check | None:
                 return Check(name, False, f"{key} is {now}, {text} in the original")
     lost = {plain(k) for k in a.dropouts} - {plain(k) for k in b.dropouts}
     lost = {k for k in lost if all(k in map(plain, o.record.dropouts) for o in ev.originals)}
-    if lost:
+    drawn = _masks(ev)
+    if lost and drawn is not True:
         return Check(name, False, f"{min(lost)} is no longer called in training")
+    if isinstance(drawn, str):
+        return Check(name, False, drawn)
     shared = _shared_masks(a, b)
     if shared:
         return Check(name, False, shared)
     return Check(name, True, f"{len(a.modules)} modules")
 
 
+def _masks(ev: Evidence) -> str | bool | None:
+    """What is wrong with the masks of dropout; True: they are of the original's sizes. None: not known.
+
+    Sizes are sorted, as other orders draw the same. One that is half as large or smaller is shared by samples or steps. More and larger ones are
+    no fault: activations that are computed again draw again.
+    """
+    a, b = ev.a.record, ev.b.record
+    again = [o.record.masks for o in ev.originals[1:] if o.records]
+    if a.masks is None or b.masks is None or any(a.masks != other for other in again):
+        return None
+    if any(record.moments.compiling for record in (a, b)) or not _parts_alike(a, b):
+        return None  # compiled code draws by itself; other parts of a batch at a time
+    evaluated = [any(s.evaluating is not None for s in r.steps) for r in (a, b)]
+    if all(evaluated) and bool(a.idle_masks) != bool(b.idle_masks):
+        words = "masks of dropout are" if b.idle_masks else "no mask of dropout is"
+        other = "none is" if b.idle_masks else "some are"
+        return f"{words} drawn without gradients, as in an evaluation; in the original {other}"
+    one, two = sum(a.masks), sum(b.masks)
+    if two and not one:
+        return (
+            f"masks of dropout have {two} entries in the first steps; in the original none is drawn"
+        )
+    if one and 2 * two <= one:
+        return f"the masks of dropout have {two} entries in the first steps, {one} in the original: lost, or shared by samples or steps"
+    if len(a.masks) == len(b.masks):
+        both = zip(sorted(a.masks), sorted(b.masks), strict=True)
+        less = next(((x, y) for x, y in both if 2 * y <= x), None)
+        if less is not None:
+            return f"a mask of dropout has {less[1]} entries, {less[0]} in the original: one for several samples or steps"
+        return sorted(a.masks) == sorted(b.masks) and bool(a.masks)
+    return False
+
+
+def _parts_alike(a: Record, b: Record) -> bool:
+    """The models are given about as many samples at a time: graphs and sentences have different sizes, parts of a batch half of them at most."""
+    sizes = [max((c.samples for c in record.calls), default=0) for record in (a, b)]
+    return max(sizes) < 1.5 * min(sizes)
+
+
 def _shared_masks(a: Record, b: Record) -> str:
     """A module of dropout draws once along a dimension in which the original draws for every entry: one mask for the whole batch."""
-    if max((c.samples for c in a.calls), default=0) != max((c.samples for c in b.calls), default=0):
-        return ""  # other parts of a batch at a time
+    if not _parts_alike(a, b):
+        return ""
     after = {plain(key): shape for key, shape in b.masked.items()}
     for key, shape in a.masked.items():
         now = after.get(plain(key), ())

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import TypeVar
 
 from autofast.verify import parity_together
-from autofast.verify.estimates import fmean, spread
+from autofast.verify.estimates import difference, fmean, spread
 from autofast.verify.evidence import Evidence
 from autofast.verify.record import Run
 from autofast.verify.result import Check
@@ -32,6 +33,7 @@ AMOUNT = 0.1  # least difference of the log of the scatter, LEAST of a correlati
 LEAST = 0.1
 MOST_PAIRS = 150_000
 NAMES = ("weighted sum", "sum of squares", "sum")
+T = TypeVar("T")
 Key = tuple[int, int]  # loader, number of the row
 
 
@@ -69,7 +71,7 @@ def _items(run: _Same) -> dict[Key, Items]:
     found: dict[Key, Items] = {}
     for record in run.run.records:
         passes: Counter[int] = Counter()
-        for one in (p for p in record.passes if p.training and p.items):
+        for one in (p for p in (*record.passes, *record.fed) if p.training and p.items):
             number = passes[one.loader]
             passes[one.loader] += 1
             for batch, (indices, rows) in enumerate(one.items):
@@ -166,9 +168,23 @@ def _reordered(before: Sequence[Items], after: Sequence[Items]) -> bool:
     return any(b.scale for b in after)
 
 
-def _correlated(before: float, n: int, after: float, m: int, wide: float) -> bool:
+def _correlated(
+    measure: Callable[[Sequence[T]], tuple[float, int]],
+    before: Sequence[T],
+    after: Sequence[T],
+    wide: float,
+) -> tuple[float, float] | None:
+    """What ``measure`` finds in the original and in the other where chance does not make such a difference; ``wide``: the variance of one value.
+
+    Values that share an item are not independent, and labels that seldom change are far from normal: so the scatter over seeds counts as well.
+    """
+    (one, n), (two, m) = measure(before), measure(after)
     error = math.sqrt(wide / max(1, n) + wide / max(1, m))
-    return min(n, m) >= 50 and abs(after - before) > max(CRITICAL * error, LEAST)
+    if min(n, m) < 50 or abs(two - one) <= max(CRITICAL * error, LEAST):
+        return None
+    single = [[measure([x])[0] for x in some] for some in (before, after)]
+    seen = difference(*single).half(0.995) if min(map(len, single)) > 1 else 0.0
+    return (one, two) if abs(two - one) > seen else None
 
 
 def _batches(some: Sequence[Items]) -> list[list[tuple[int, float]]]:
@@ -235,23 +251,20 @@ def _different(key: Key, before: Sequence[Items], after: Sequence[Items]) -> str
             return text
     if not any(x.scale for x in before) or not any(x.scale for x in after):
         return ""
-    one, two = _common(before), _common(after)
     # The mean over pairs of a batch has the variance 2 / n^2 of its items; the number of items is at least two.
-    if _correlated(one[0], one[1], two[0], two[1], 0.5):
+    if found := _correlated(_common, before, after, 0.5):
         return (
-            f"what is drawn for the items of a batch is correlated by {two[0]:.2f}, by {one[0]:.2f} in the original: "
+            f"what is drawn for the items of a batch is correlated by {found[1]:.2f}, by {found[0]:.2f} in the original: "
             "one draw for the batch in place of one for each item, or the other way round"
         )
-    one, two = _met(before), _met(after)
-    if _correlated(one[0], one[1], two[0], two[1], 3.0):
+    if found := _correlated(_met, before, after, 3.0):
         return (
-            f"items that meet again change together (by {two[0]:.2f}, by {one[0]:.2f} in the original): "
+            f"items that meet again change together (by {found[1]:.2f}, by {found[0]:.2f} in the original): "
             "one draw for the batch in place of one for each item, or the other way round"
         )
     for ahead, words in (((1, 0), "pass"), ((0, 1), "batch")):
-        one, two = _repeated(before, ahead), _repeated(after, ahead)
-        if _correlated(one[0], one[1], two[0], two[1], 2.0):
-            return f"what is drawn comes again in the next {words} (correlation {two[0]:.2f}, {one[0]:.2f} in the original): seeds of workers?"
+        if found := _correlated(partial(_repeated, ahead=ahead), before, after, 2.0):
+            return f"what is drawn comes again in the next {words} (correlation {found[1]:.2f}, {found[0]:.2f} in the original): seeds of workers?"
     return ""
 
 
@@ -273,10 +286,10 @@ def drawn(ev: Evidence) -> Check | None:
             return Check(name, False, text + _named(key))
     for leaf in range(parity_together.leaves([run for some in runs for run in some])):
         looked += 1
-        one, two = (parity_together.together(some, leaf) for some in runs)
-        if _correlated(*one, *two, 3.0):
+        found = _correlated(partial(parity_together.together, leaf=leaf), runs[0], runs[1], 3.0)
+        if found:
             text = (
-                f"items that meet again are alike or unlike together (by {two[0]:.2f}, by {one[0]:.2f} in the original): "
+                f"items that meet again are alike or unlike together (by {found[1]:.2f}, by {found[0]:.2f} in the original): "
                 "one draw for the batch in place of one for each item, or the other way round"
             )
             return Check(name, False, f"{text} (item {leaf + 1} of a batch)")

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autofast.verify.estimates import Difference, difference, fmean, spread
-from autofast.verify.evidence import Evidence, curve, norms
+from autofast.verify.evidence import Evidence, curve, norms, taken
 from autofast.verify.record import Run
 from autofast.verify.result import Check, Sameness
 
@@ -30,6 +30,7 @@ LEAST = 4  # pairs of seeds before anything is judged
 WINDOWS = 10
 CRITICAL = 4.0  # standard errors by which a window of the loss curve may be off; no sound pair of tests/test_verify_parity.py is
 LEVEL = math.log(1.05)
+PART_LEVEL = math.log(1.1)  # of a group of parameters
 CAP = 0.05  # of the loss's drop over the run: no margin is larger
 
 
@@ -265,5 +266,40 @@ def level(ev: Evidence, name: str) -> Check | None:
     return Check(f"{words} over seeds", abs(found.value) <= max(LEVEL, found.half(0.9995)), text)
 
 
+def _part_levels(run: Run, name: str) -> list[float]:
+    """Of each group of parameters of each optimizer, the mean log of its norm."""
+    found: dict[tuple[int, int], list[float]] = {}
+    for step in taken(run):
+        for place, value in enumerate(getattr(step, name)):
+            if value is not None and 0 < value < math.inf:
+                found.setdefault((step.optimizer, place), []).append(math.log(value))
+    return [fmean(found[key]) for key in sorted(found)]
+
+
+def parts(ev: Evidence) -> Check | None:
+    """The same for groups of parameters: a part of the model whose gradient is lost or doubled need not show in the whole.
+
+    Within 10 %, or what seeds cannot tell apart (99.99 %, as there are a dozen of them).
+    """
+    name = "norms of layers over seeds"
+    if ev.effect == "recipe" or len(ev.pairs) < LEAST:
+        return None
+    looked = 0
+    for what, words in (("grad_norms", "gradients"), ("update_norms", "updates")):
+        both = [[_part_levels(run, what) for run in pair] for pair in ev.pairs]
+        sizes = {len(levels) for pair in both for levels in pair}
+        if len(sizes) != 1:  # other groups, or a part that has no gradients under some seed
+            continue
+        for place in range(sizes.pop()):
+            found = difference([a[place] for a, _ in both], [b[place] for _, b in both])
+            looked += 1
+            if abs(found.value) > max(PART_LEVEL, found.half(0.99995)):
+                often = f"{math.exp(found.value):.3g} times the original's, in the mean over {len(both)} seeds"
+                text = f"{words} of group {place + 1} of the parameters are {often}"
+                return Check(name, False, text)
+    return Check(name, True, f"{looked} groups of parameters") if looked > 2 else None
+
+
 def levels(ev: Evidence) -> list[Check]:
-    return [check for check in (level(ev, "grad_norm"), level(ev, "update_norm")) if check]
+    found = (level(ev, "grad_norm"), level(ev, "update_norm"), parts(ev))
+    return [check for check in found if check]

@@ -155,6 +155,9 @@ def numbers(ev: Evidence) -> Check | None:
             elif i < len(other) and other[i] != value:
                 return Check(name, False, f"{other[i]} instead of {value} in {quantity[0][:70]!r}")
             equal += i < len(other)
+    for one, two in ev.pairs:
+        if one.seed and (text := _otherwise(ev, one, two)):
+            return Check(name, False, f"{text} (seed {one.seed})")
     if near:
         # Training is the same to the bit; an evaluation in other batches is summed in another order.
         return Check(
@@ -167,6 +170,19 @@ def numbers(ev: Evidence) -> Check | None:
         if equal
         else None
     )
+
+
+def _otherwise(ev: Evidence, a: Run, b: Run) -> str:
+    """The first number that differs by more than rounding, under another seed under which the training is the same to the bit."""
+    if not equal(a, b):
+        return ""
+    measured, after = _measured(ev), printed(said(b))
+    for quantity, values in printed(said(a)).items():
+        pairs = zip(values, after.get(quantity, ()), strict=False)
+        wrong = next(((x, y) for x, y in pairs if x != y and not rounded_alike(x, y)), None)
+        if wrong is not None and quantity not in measured:
+            return f"{wrong[1]} instead of {wrong[0]} in {quantity[0][:70]!r}"
+    return ""
 
 
 def _lines(run: Run) -> str:

@@ -12,18 +12,22 @@ import math
 from collections.abc import Iterable, Sequence
 
 from autofast.verify.estimates import fmean, pstdev
-from autofast.verify.record import Run
+from autofast.verify.record import Pass, Run
 
 MOST_PAIRS = 100_000  # of places of one item, in one run
 Vector = tuple[float, ...]
 Meeting = tuple[int, int]  # two batches
 
 
+def _passes(run: Run) -> tuple[Pass, ...]:
+    return (*run.record.passes, *run.record.fed)
+
+
 def _places(run: Run, leaf: int) -> dict[int, dict[int, Vector]]:
     """Item -> batch of the run -> its projections; the first of several in one batch."""
     found: dict[int, dict[int, Vector]] = {}
     batch = 0
-    for one in (p for p in run.record.passes if p.training and p.sketches):
+    for one in (p for p in _passes(run) if p.training and p.sketches):
         for (indices, _), leaves in zip(one.items, one.sketches, strict=False):
             batch += 1
             for index, vector in zip(indices, leaves[leaf] if leaf < len(leaves) else (), strict=False):  # fmt: skip
@@ -75,7 +79,7 @@ def leaves(runs: Sequence[Run]) -> int:
     """How many tensors of a batch there are projections of, in every run."""
     return min(
         (
-            max((len(x) for p in run.record.passes if p.training for x in p.sketches), default=0)
+            max((len(x) for p in _passes(run) if p.training for x in p.sketches), default=0)
             for run in runs
         ),
         default=0,

@@ -47,6 +47,8 @@ def _record(ranks: Sequence[Record]) -> Record:
         wrote_outside=tuple(sorted({path for rank in ranks for path in rank.wrote_outside})),
         notes=tuple(dict.fromkeys(note for rank in ranks for note in rank.notes)),
         lines=_lines(ranks),
+        fed=(),
+        masks=None,  # of a part of each batch
         dropouts=tuple(dict.fromkeys(name for rank in ranks for name in rank.dropouts)),
         modules={name: text for rank in reversed(ranks) for name, text in rank.modules.items()},
     )

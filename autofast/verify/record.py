@@ -39,6 +39,7 @@ class Step:
         lr: the learning rate of each parameter group, at the time of the step.
         grad_norm: 2-norm of all gradients of this optimizer just before its step, after unscaling; None unless asked for.
         update_norm: 2-norm of the change of this optimizer's parameters in this step; None unless asked for.
+        grad_norms, update_norms: the same of groups of parameters that follow each other in the optimizer, six at most.
         training: share of the modules called since the step before, with gradients enabled, that were in training mode; None unless
             asked for.
         evaluating: the same share of those called without gradients; None also where none was called so.
@@ -60,6 +61,8 @@ class Step:
     skipped: bool = False
     grad_norm: float | None = None
     update_norm: float | None = None
+    grad_norms: tuple[float, ...] = ()
+    update_norms: tuple[float, ...] = ()
     training: float | None = None
     evaluating: float | None = None
     modes: tuple[float, ...] = ()
@@ -99,6 +102,7 @@ class Pass:
         items: for each batch the indices of its samples, and for every tensor of more than one dimension three rows of numbers, one for each sample
             (weighted sum, sum of squares, sum); empty for what is no map-style data set, and beyond a number of samples.
         sketches: for the same batches and tensors a random projection of each sample.
+        begun, ended: optimizer steps made before its start and before its end.
     """
 
     loader: int
@@ -111,6 +115,8 @@ class Pass:
     leaves: tuple[tuple[float, ...], ...] = ()
     items: tuple[tuple[tuple[int, ...], tuple[tuple[float, ...], ...]], ...] = ()
     sketches: tuple[tuple[tuple[tuple[float, ...], ...], ...], ...] = ()
+    begun: int = 0
+    ended: int = 0
 
 
 @dataclass(frozen=True)
@@ -206,7 +212,9 @@ class Record:
             words, by name. precision: what was computed in ("autocast cpu bfloat16", "forward float32", "gradient float32", "TF32
             matmul"). lines: by file, relative to the script's folder. written: texts that were opened for writing in the working
             folder. dropouts: modules of dropout that were called in training mode, by name; masked: the smallest size
-            of each dimension that they were given. scalars: what TensorBoard was given: name, step
+            of each dimension that they were given. masks: sizes of the masks of dropout, of modules and functions, that were drawn with
+            gradients in the first steps (None: not recorded); idle_masks: how many were drawn without. fed: passes again,
+            with the items as a model was given them, where that is something else than the loader gave. scalars: what TensorBoard was given: name, step
             (None: none was given), value. All of these only with ``Detail.state``.
     """
 
@@ -246,6 +254,9 @@ class Record:
     dropouts: tuple[str, ...] = ()
     masked: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     scalars: tuple[tuple[str, int | None, float], ...] = ()
+    masks: tuple[int, ...] | None = None
+    idle_masks: int = 0
+    fed: tuple[Pass, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -276,6 +287,7 @@ class Run:
     """One run of one arm: what each of its processes recorded, and what was seen from outside.
 
     Attributes:
+        samples: to which passes over DataLoaders were shortened; 0: they were not.
         arm: "original", "rewritten", or the name of a subset of rules.
         seed: seeds set from outside, and shift added to the seeds that the script sets itself (0: none).
         records: by rank; empty when the script died before its first line.
@@ -298,6 +310,7 @@ class Run:
     files: Mapping[str, str] = field(default_factory=dict)
     script: tuple[str, str] = ("", "")
     changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    samples: int = 0
 
     @property
     def record(self) -> Record:

@@ -173,6 +173,7 @@ class Runner:
         detail: Detail,
         steps: int,
         seconds: float = 0.0,
+        samples: int = 0,
         deadline: float = math.inf,
     ) -> Run:
         """One run in a fresh process. Raises ``OutOfTime`` where it does not end before the deadline.
@@ -180,6 +181,7 @@ class Runner:
         Args:
             seed: random generators start from it. shift: 0, or a number that changes the seeds which the script sets itself.
             steps: optimizer steps after which the run ends (0: the script's own end). seconds: end at the first step after that long.
+            samples: that an iteration over a DataLoader gives at most (0: all).
             deadline: of ``time.monotonic()``.
         """
         scratch, setup = self.scratch, self.setup
@@ -192,6 +194,7 @@ class Runner:
             "out": str(outputs / "record-%r.json"),
             "steps": steps,
             "seconds": seconds,
+            "samples": samples,
             "seed": seed,
             "shift": shift,
             "scratch": str(cwd if scratch.in_place else scratch.folder),
@@ -237,6 +240,7 @@ class Runner:
             stderr=_text(outputs / "stderr")[-STDERR_LIMIT:],
             pressure=_share(waited, _waiting_for_cpu(), elapsed),
             timed_out=timed_out,
+            samples=samples,
             log=_log(outputs / "stderr"),
             files=_files(records, cwd),
             script=(str(program.path), _source(program.path, program.overlay)),

@@ -25,6 +25,8 @@ from autofast.verify.runs import OutOfTime, Program, Runner
 PILOT_SECONDS = 6.0
 PILOT_STEPS = 2000  # a run takes no more steps than this unless asked
 LEAST_STEPS = 12
+ENDS = 2  # passes that a run sees the end of, if need be because they are shortened
+LEAST_BATCHES = 4  # of a pass that is shortened
 LEAST_RUNS = 3  # the original twice and the rewritten script once are run whatever the budget says
 LEAST_LIMIT, LIMIT_FACTOR = 900.0, 20.0  # see ``_limit``
 GRACE = 15.0  # seconds, or half the budget, after which a run that is still going is ended
@@ -207,6 +209,7 @@ class Series:
     def _sameness(self) -> None:
         wanted = self.wanted
         made: list[Run] = []
+        samples = self._shortened()
         while wishes := parity.wanted(
             wanted.effect, made, rules=wanted.rules, seeds=wanted.seeds, margin=wanted.margin
         ):
@@ -217,10 +220,31 @@ class Series:
                 program = self.original if wish.arm == ORIGINAL else self.rewritten
                 left = self._left(max(1, LEAST_RUNS - len(made)))
                 self.tell(f"sameness: run {len(made) + 1}, {wish.arm}, {wish.reason}{left}")
-                made.append(self._run(program, wish.detail, shift=wish.seed))
+                made.append(self._run(program, wish.detail, shift=wish.seed, samples=samples))
+            if samples and _no_loader(made):
+                # It takes its batches from elsewhere, and would go through all of them: passes stay what they are.
+                self.runs = [run for run in self.runs if run not in made]
+                samples = 0
+                made.clear()
         self._judge()
         if self.parity is not None:
             self.tell(f"sameness so far: {self.parity.verdict.value} ({self.parity.summary})")
+
+    def _shortened(self) -> int:
+        """To how many samples passes over loaders are shortened in the runs that are compared, so that these see what comes at the end of a pass:
+        evaluations, saves, schedules. 0: they are not, where the user said how many steps a run takes, or the steps of the pilot reach that anyway.
+        """
+        if self.wanted.steps is not None or not self.steps or self.pilot is None:
+            return 0
+        passes = [
+            one for r in self.pilot.records for one in r.passes if one.training and one.batches
+        ]
+        if not passes or sum(one.complete for one in passes) >= ENDS:
+            return 0
+        size = max(round(one.samples / one.batches) for one in passes)
+        ranks = max(1, len(self.pilot.records))
+        batches = sum(one.batches for one in passes) // ranks
+        return size * max(LEAST_BATCHES, batches // (ENDS + 1)) if size else 0
 
     def _speed(self) -> None:
         while any(asked := speed.following(self._aa, self._ab)):
@@ -310,6 +334,7 @@ class Series:
         shift: int = 0,
         steps: int | None = None,
         seconds: float = 0.0,
+        samples: int = 0,
     ) -> Run:
         steps = self.steps if steps is None else steps
         run = self.runner.run(
@@ -319,6 +344,7 @@ class Series:
             detail=detail,
             steps=steps,
             seconds=seconds,
+            samples=samples,
             deadline=self._deadline(),
         )
         self.runs.append(run)
@@ -349,6 +375,16 @@ class Series:
             )
         if self._ab:
             self.speed = speed.judge(self._aa, self._ab)
+
+
+def _no_loader(runs: Sequence[Run]) -> bool:
+    """Of the two, one alone takes its training batches from DataLoaders."""
+    found = {
+        run.arm: any(one.training for r in run.records for one in r.passes)
+        for run in runs
+        if run.ok
+    }
+    return len(set(found.values())) > 1
 
 
 def _crashed(runs: Sequence[Run]) -> bool:

@@ -84,6 +84,16 @@ def _uneven(steps: Sequence[Step], record: Record) -> bool:
     return extra >= 0.05 * whole
 
 
+def _whole(record: Record) -> bool:
+    """It came to the script's own end: what its first pass takes and what follows its last step are parts of the training."""
+    return record.ending != "steps"
+
+
+def _tail(record: Record) -> float:
+    """Seconds from the last step to the script's own end: the last evaluation, the last save."""
+    return max(0.0, record.moments.ended - record.steps[-1].end) if _whole(record) else 0.0
+
+
 def _agree(runs: Sequence[Run], left_out: int) -> bool:
     """The whole window is as much longer than its median steps in one script as in the other: logging, checkpoints and stalls that come
     now and then, and take other shares of the two, are in the mean alone."""
@@ -103,7 +113,10 @@ def _samples(record: Record, warm_up: int) -> float:
 
 
 def window(runs: Sequence[Run], warm_up: int | None = None) -> Window:
-    """Choose warm-up (the larger of 3 steps and a tenth, at least until torch.compile is done, at most half) and statistic."""
+    """Choose warm-up (the larger of 3 steps and a tenth, at least until torch.compile is done, at most half) and statistic.
+
+    Where uneven steps are averaged and the runs come to the script's own end, only the first step, which starts with the script, is left out.
+    """
     records = [r.record for r in runs if r.records and r.record.steps]
     if not records:
         return Window(warm_up or 0, "median step", False)
@@ -119,6 +132,8 @@ def window(runs: Sequence[Run], warm_up: int | None = None) -> Window:
             break
     if not _agree(runs, left_out):
         kind = "mean of the window"
+    if kind == "mean of the window" and warm_up is None and all(map(_whole, records)):
+        left_out = min(max(1, *map(_compiled, records)), count // 2)
     by_arm: dict[str, list[float]] = {}
     for run in runs:
         if run.records and run.record.steps:
@@ -135,7 +150,9 @@ def statistic(run: Run, warm_up: int, kind: Kind, per_sample: bool = False) -> f
         if not steps:
             continue
         walls = [s.wall for s in steps]
-        seconds = median(walls) if kind == "median step" else fmean(walls)
+        seconds = (
+            median(walls) if kind == "median step" else fmean(walls) + _tail(record) / len(walls)
+        )
         size = _samples(record, warm_up) if per_sample else 1.0
         values.append(seconds / size if size else math.nan)
     return max(values) if values else math.nan

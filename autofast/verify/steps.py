@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import bisect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -35,6 +35,7 @@ from autofast.verify.record import (
 )
 
 VERSION = 1
+FED = 32  # added to the number of a loader where its items are those that a model was given
 KINDS = {
     "b": "backward",
     "o": "optimizer",
@@ -71,6 +72,7 @@ def record(raw: Mapping[str, Any]) -> Record:
     iterations = passes(events)
     started = moments.get("script_started", 0.0)
     steps = rows(events, iterations, started, raw.get("walls") or [])
+    ends = [step.end for step in steps]
     sums, leaves = raw.get("checksums", {}), raw.get("leaves", {})
     items = raw.get("items", {})
     return Record(
@@ -101,14 +103,9 @@ def record(raw: Mapping[str, Any]) -> Record:
                 one.workers,
                 tuple(sums.get(str(number), ())),
                 columns(leaves.get(str(number), ())),
-                tuple(
-                    (tuple(drawn), tuple(map(tuple, rows)))
-                    for drawn, rows, _ in items.get(str(number), ())
-                ),
-                tuple(
-                    tuple(tuple(map(tuple, one)) for one in shown)
-                    for _, _, shown in items.get(str(number), ())
-                ),
+                *singles(items.get(str(number), ())),
+                bisect.bisect_left(ends, one.start),
+                bisect.bisect_left(ends, one.end),
             )
             for number, one in iterations.items()
         ),
@@ -144,8 +141,37 @@ def record(raw: Mapping[str, Any]) -> Record:
         written=tuple(raw.get("written", ())),
         dropouts=tuple(raw.get("dropouts", ())),
         masked={name: tuple(shape) for name, shape in raw.get("masked", {}).items()},
+        masks=tuple(raw["masks"]) if "masks" in raw else None,
+        idle_masks=raw.get("idle_masks", 0),
+        fed=tuple(fed(raw.get("fed", {}), iterations, ends)),
         scalars=tuple((name, step, value) for name, step, value in raw.get("scalars", ())),
     )
+
+
+def singles(batches: Sequence[Sequence[Any]]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Of single items: ``Pass.items`` and ``Pass.sketches``."""
+    items = tuple((tuple(drawn), tuple(map(tuple, rows))) for drawn, rows, _ in batches)
+    sketches = tuple(tuple(tuple(map(tuple, one)) for one in shown) for _, _, shown in batches)
+    return items, sketches
+
+
+def fed(
+    raw: Mapping[str, Sequence[Sequence[Any]]],
+    iterations: Mapping[int, Iteration],
+    ends: Sequence[float],
+) -> Iterator[Pass]:
+    """Passes by what the models were given of them, under numbers of their own."""
+    for key, batches in raw.items():
+        one = iterations.get(int(key))
+        if one is not None and one.training:
+            items, sketches = singles(batches)
+            sizes = [len(drawn) for drawn, _ in items]
+            whole = one.complete and len(sizes) == len(one.sizes)
+            yield Pass(
+                FED + one.loader, True, len(sizes), sum(sizes), whole, one.workers,
+                items=items, sketches=sketches,
+                begun=bisect.bisect_left(ends, one.start), ended=bisect.bisect_left(ends, one.end),
+            )  # fmt: skip
 
 
 def prints(raw: Mapping[str, Any]) -> dict[str, TensorPrint]:
@@ -241,6 +267,8 @@ def row(
         skipped=skipped,
         grad_norm=extras.get("norm"),
         update_norm=extras.get("update"),
+        grad_norms=tuple(extras.get("norms", ())),
+        update_norms=tuple(extras.get("updates", ())),
         training=extras.get("training"),
         evaluating=extras.get("evaluating"),
         modes=tuple(extras.get("modes", ())),

@@ -6,9 +6,15 @@ from typing import Any
 
 import torch
 
+PARTS = 6  # groups of parameters, one after the other as the optimizer holds them: layers from the first to the last
+
 
 def norm(tensors: list[Any]) -> Any:
     """2-norm of all values together, in float64, on their device."""
+    return together(norms(tensors))
+
+
+def norms(tensors: list[Any]) -> list[Any]:
     parts = []
     for tensor in tensors:
         values = tensor.coalesce().values() if tensor.layout == torch.sparse_coo else tensor
@@ -17,6 +23,17 @@ def norm(tensors: list[Any]) -> Any:
                 values, dtype=torch.complex128 if values.is_complex() else torch.float64
             )
         )
+    return parts
+
+
+def by_parts(values: list[Any]) -> list[Any]:
+    """The norms of the groups, from those of single tensors (None: it has no gradient)."""
+    size = -(-len(values) // PARTS) or 1
+    groups = [values[i : i + size] for i in range(0, len(values), size)]
+    return [together([one for one in group if one is not None]) for group in groups]
+
+
+def together(parts: list[Any]) -> Any:
     if not parts:
         return 0.0
     return torch.linalg.vector_norm(torch.stack([part.to(parts[0].device) for part in parts]))
@@ -33,16 +50,14 @@ class Watch:
     def before(self, optimizer: Any, extras: dict[str, Any]) -> None:
         """Gradients as the step will use them. A fused optimizer gets them scaled from GradScaler, and unscales in its kernel."""
         with torch.no_grad():
-            extras["norm"] = norm(
-                [
-                    parameter.grad.detach()
-                    for parameter in parameters(optimizer)
-                    if parameter.grad is not None
-                ]
-            )
+            held = [parameter.grad for parameter in parameters(optimizer)]
+            single = iter(norms([grad.detach() for grad in held if grad is not None]))
+            parts = by_parts([None if grad is None else next(single) for grad in held])
             scale = getattr(optimizer, "grad_scale", None)
             if scale is not None:
-                extras["norm"] = extras["norm"] / scale.detach().clone()
+                parts = [part / scale.detach().clone() for part in parts]
+            extras["norm"] = together([part for part in parts if torch.is_tensor(part)])
+            extras["norms"] = parts
             self.values = [parameter.detach().clone() for parameter in parameters(optimizer)]
 
     def after(self, optimizer: Any, extras: dict[str, Any]) -> None:
@@ -52,5 +67,6 @@ class Watch:
                 for new, old in zip(parameters(optimizer), self.values)  # noqa: B905
                 if new.shape == old.shape
             ]
+            extras["updates"] = by_parts(norms(changes))
             extras["update"] = norm(changes)
         self.values = []

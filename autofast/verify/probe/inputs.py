@@ -48,8 +48,9 @@ class Inputs:
     dropout modules that were called, and the smallest size of every dimension that they were given (empty: of no constant number).
     """
 
-    def __init__(self, probe: Probe) -> None:
+    def __init__(self, probe: Probe, loaders: Any = None) -> None:
         self.probe = probe
+        self.loaders = loaders
         self.calls: list[tuple[int, int, dict[str, float], int, str, float]] = []
         self.modules: dict[str, str] = {}
         self.dropouts: dict[int, str] = {}
@@ -82,6 +83,9 @@ class Inputs:
         found = [*named(arguments), *named(keywords or {})][:MOST_LEAVES]
         read = [(name, readable(tensor, self.probe)) for name, tensor in found]
         sums = {name: value for name, value in read if value is not None}
+        if self.loaders is not None:
+            tensors = [tensor for name, tensor in found if name in sums]
+            self.loaders.given(tensors, [sums[name] for name, _ in found if name in sums])
         size = next((int(t.shape[0]) for _, t in found if t.dim()), 1)
         steps = self.probe.steps
         random = surroundings.random_digest() if not steps else ""

@@ -24,8 +24,11 @@ from .walk import walk
 MOST_ITEMS = 100_000  # numbers of single items that are kept
 PROJECTIONS = 12  # of an item, from which its distance to itself in another batch is estimated
 LONGEST = 1 << 17  # values of an item that are projected
+UNCHANGED = (
+    30  # batches: where a model is given them as they were loaded, it is not looked any further
+)
 MOST_LEAVES = 16  # of a batch's structure whose checksums are kept one by one
-PASS, SIZES = "_autofast_pass", "_autofast_sizes"
+PASS, SIZES, GIVEN = "_autofast_pass", "_autofast_sizes", "_autofast_given"
 
 
 def first_size(batch: Any, depth: int = 0) -> int:
@@ -127,12 +130,18 @@ class Loaders:
         self.checksums: dict[int, list[float]] = {}
         self.leaves: dict[int, list[list[float]]] = {}
         self.items: dict[int, list[tuple[list[int], list[list[float]], list[Any]]]] = {}
+        # What was made of the items of a batch by the time when a model is given them.
+        self.fed: dict[int, list[tuple[list[int], list[list[float]], list[Any]]]] = {}
+        self.latest: tuple[int, list[Any], list[float]] | None = None
+        self.changed, self.looked = False, 0
         self.projections: dict[int, Any] = {}
         self.kept = 0
         base: Any = dataloader._BaseDataLoaderIter
         self.wrap_iter(dataloader.DataLoader)
         self.wrap_next(base)
         self.wrap_index(base)
+        if probe.settings.samples:
+            self.shorten(probe.settings.samples)
 
     def wrap_iter(self, cls: Any) -> None:
         original, probe = cls.__iter__, self.probe
@@ -199,12 +208,36 @@ class Loaders:
                 self.checksums.setdefault(iterator.__dict__.get(PASS, -1), []).append(whole)
                 self.leaves.setdefault(iterator.__dict__.get(PASS, -1), []).append(single)
                 if drawn and self.kept < MOST_ITEMS:
-                    self.single(iterator.__dict__.get(PASS, -1), drawn, batch)
+                    number = iterator.__dict__.get(PASS, -1)
+                    self.single(self.items.setdefault(number, []), drawn, leaves(batch))
+                    self.latest = (number, drawn, single)
             return in_double(batch) if double else batch
 
         base.__next__ = opaque(fetch)
 
-    def single(self, number: int, drawn: list[Any], batch: Any) -> None:
+    def given(self, tensors: list[Any], sums: list[float]) -> None:
+        """A model is given tensors, with their checksums: those that have as many rows as the latest batch had items are kept.
+
+        Of all batches, as a flip of the whole batch leaves every second one as it was; but not where the first ones are all what was loaded.
+        """
+        if self.latest is None or self.kept >= MOST_ITEMS:
+            return
+        number, drawn, known = self.latest
+        self.latest = None
+        made = [
+            (tensor, one)
+            for tensor, one in zip(tensors, sums)  # noqa: B905
+            if tensor.dim() > 1 and tensor.is_floating_point() and len(tensor) == len(drawn)
+        ]
+        self.changed = self.changed or any(
+            all(abs(one - other) > 1e-6 * max(abs(one), abs(other)) for other in known)
+            for _, one in made
+        )
+        self.looked += 1
+        if made and (self.changed or self.looked <= UNCHANGED):
+            self.single(self.fed.setdefault(number, []), drawn, [tensor for tensor, _ in made])
+
+    def single(self, store: list[Any], drawn: list[Any], tensors: list[Any]) -> None:
         """Each item of a batch by itself, in three numbers for each tensor (weighted sum, sum of squares, sum) and a projection. Tokens and
         masks too; labels tell of nothing that is drawn."""
         try:
@@ -214,7 +247,7 @@ class Loaders:
         rows: list[list[float]] = []
         shown: list[list[list[float]]] = []
         with torch.no_grad():
-            for leaf in leaves(batch)[:4]:
+            for leaf in tensors[:4]:
                 if (
                     isinstance(leaf, torch.Tensor)
                     and not leaf.is_complex()
@@ -229,7 +262,7 @@ class Loaders:
                     shown.append(self.projected(flat))
         if rows:
             self.kept += len(drawn) * (len(rows) + len(shown) * PROJECTIONS)
-            self.items.setdefault(number, []).append((indices, rows, shown))
+            store.append((indices, rows, shown))
 
     def projected(self, flat: Any) -> list[list[float]]:
         """To six digits: 0 and 1 are all that matters of a distance."""
@@ -243,11 +276,38 @@ class Loaders:
 
     def wrap_index(self, base: Any) -> None:
         original, mapped = base._next_index, dataloader._DatasetKind.Map
+        most = self.probe.settings.samples
 
         def next_index(iterator: Any) -> Any:
             index = original(iterator)
+            if most:
+                index = self.part(iterator, index, most)
             known = isinstance(index, (list, tuple)) and iterator._dataset_kind == mapped
             iterator.__dict__.setdefault(SIZES, deque()).append(list(index) if known else None)
             return index
 
         base._next_index = opaque(next_index)
+
+    def part(self, iterator: Any, index: Any, most: int) -> Any:
+        """What is left of ``most`` samples of this pass; its end where nothing is."""
+        sampler, given = iterator.__dict__.get(GIVEN, (None, 0))
+        if sampler is not iterator._sampler_iter:  # persistent workers: another pass
+            given = 0
+        if given >= most:
+            raise StopIteration
+        if isinstance(index, (list, tuple)):
+            index = index[: most - given]
+        size = len(index) if isinstance(index, (list, tuple)) else 1
+        iterator.__dict__[GIVEN] = (iterator._sampler_iter, given + size)
+        return index
+
+    def shorten(self, most: int) -> None:
+        """Loaders say how long their passes are now: what is averaged or planned by that goes on."""
+        original = dataloader.DataLoader.__len__
+
+        def length_of(loader: Any) -> int:
+            whole = original(loader)
+            size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1
+            return min(whole, -(-most // size)) if isinstance(size, int) else whole
+
+        dataloader.DataLoader.__len__ = length_of  # type: ignore[method-assign]

@@ -112,14 +112,17 @@ def torch_arrived(
 
         steps.watch = Watch()
     if steps is not None and wanted.state:
-        from . import inputs, precision
+        from . import inputs, masks, precision
 
         kinds = attempt("precision", precision.Precision)
         if kinds is not None:
             steps.kinds = kinds.gradients
             writer.parts.append(lambda: {"precision": kinds.found()})
+        drawn = attempt("masks of dropout", lambda: masks.Masks(probe))
+        if drawn is not None:
+            writer.parts.append(lambda: {"masks": drawn.sizes, "idle_masks": drawn.idle})
         steps.random = surroundings.random_digest
-        given = inputs.Inputs(probe)
+        given = inputs.Inputs(probe, fetches)
         writer.parts.append(
             lambda: {
                 "inputs": given.calls,
@@ -130,7 +133,13 @@ def torch_arrived(
         )
     if fetches is not None:
         writer.parts.append(
-            lambda: {"items": {str(number): rows for number, rows in fetches.items.items()}}
+            lambda: {
+                name: {str(number): rows for number, rows in found.items()}
+                for name, found in (
+                    ("items", fetches.items),
+                    ("fed", fetches.fed if fetches.changed else {}),
+                )
+            }
         )
     if steps is not None and (wanted.state or wanted.perturb):
         models = state.State(probe)

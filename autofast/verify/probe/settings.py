@@ -13,9 +13,10 @@ class Settings(NamedTuple):
     """See autofast/verify/record.py (Detail) for the last five.
 
     out: where to write; ``%r`` becomes the rank. steps: optimizer steps after which to end; 0 for all. seconds: soft limit from the first
-    step's end on; 0 for none. seed: for all generators before the script starts; None leaves them. shift: added, times a prime, to seeds that
-    the script sets. scratch: the working folder outside of which no file should be written. guard: folders of the user's in which no file
-    that exists may be written to, but for those in made: earlier runs made them.
+    step's end on; 0 for none. samples: that an iteration over a DataLoader gives at most; 0 for all. seed: for all generators before the
+    script starts; None leaves them. shift: added, times a prime, to seeds that the script sets. scratch: the working folder outside of
+    which no file should be written. guard: folders of the user's in which no file that exists may be written to, but for those in made:
+    earlier runs made them.
     """
 
     out: str = ""
@@ -23,6 +24,7 @@ class Settings(NamedTuple):
     seconds: float = 0.0
     seed: int | None = None
     shift: int = 0
+    samples: int = 0
     scratch: str = ""
     guard: tuple[str, ...] = ()
     made: tuple[str, ...] = ()

@@ -1,0 +1,81 @@
+"""The masks of dropout that are drawn, by modules or by functions: their sizes in the first steps, and whether some are drawn without gradients.
+
+One mask for a whole batch, or for all steps of a sequence, draws fewer numbers than one for each; dropout that is left on in an evaluation draws some there.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as functional
+
+from .core import Probe
+from .training import opaque
+
+FIRST = 2  # steps in which sizes are kept
+MOST = 4000
+# Of torch._VF, which torch.nn.functional calls: whether a mask has one number for each channel instead of each entry.
+KINDS = {
+    "dropout": False,
+    "dropout_": False,
+    "alpha_dropout": False,
+    "alpha_dropout_": False,
+    "feature_dropout": True,
+    "feature_dropout_": True,
+    "feature_alpha_dropout": True,
+    "feature_alpha_dropout_": True,
+}
+
+
+class Masks:
+    """``sizes``: of masks drawn with gradients in the first steps; ``idle``: how many were drawn without."""
+
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self.sizes: list[int] = []
+        self.idle = 0
+        for name, channels in KINDS.items():
+            if hasattr(torch._VF, name):
+                self.wrap(torch._VF, name, f"aten::{name}", self.dropout(channels))
+        name = "scaled_dot_product_attention"
+        if hasattr(functional, name):
+            self.wrap(functional, name, f"aten::{name}", self.attention)
+
+    def wrap(self, owner: Any, name: str, known: str, look: Any) -> None:
+        original = getattr(owner, name)
+        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+
+        @functools.wraps(original)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if not compiling():
+                look(*args, **kwargs)
+            return original(*args, **kwargs)
+
+        # So that torch.jit.script still takes it for the operation that it is.
+        from torch.jit import _builtins
+
+        _builtins._register_builtin(watched, known)
+        setattr(owner, name, opaque(watched))
+
+    def drawn(self, size: int) -> None:
+        if not torch.is_grad_enabled():
+            self.idle += 1
+        elif self.probe.steps < FIRST and len(self.sizes) < MOST:
+            self.sizes.append(size)
+
+    def dropout(self, channels: bool) -> Any:
+        def look(tensor: Any, p: Any = 0.5, train: Any = True, *rest: Any) -> None:
+            if train and p:
+                shape = tensor.shape[:2] if channels else tensor.shape
+                self.drawn(math.prod(shape))
+
+        return look
+
+    def attention(
+        self, query: Any, key: Any, value: Any, mask: Any = None, dropout_p: float = 0.0, *rest: Any, **more: Any
+    ) -> None:  # fmt: skip
+        if dropout_p:
+            self.drawn(math.prod(query.shape[:-1]) * int(key.shape[-2]))
