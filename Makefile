@@ -14,11 +14,7 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print(max(2, min(8, os.cpu_count() or 2
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-<<<<<<< HEAD
-.PHONY: demo test bench lint venv clean
-=======
-.PHONY: demo test lint docs venv clean
->>>>>>> main
+.PHONY: demo test bench lint docs venv clean
 
 demo: $(READY)
 	@$(BIN)/python benchmarks/demo.py
