@@ -1,11 +1,11 @@
-"""Tables that benchmarks write into docs/verify.md, between two marks."""
+"""Tables that benchmarks write into docs/verify-evidence.md, between two marks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-PAGE = Path(__file__).parent.parent / "docs" / "verify.md"
+PAGE = Path(__file__).parent.parent / "docs" / "verify-evidence.md"
 
 
 def put(name: str, lines: Sequence[str], page: Path = PAGE) -> None:

@@ -1,4 +1,4 @@
-"""Judges every script of tests/faults with the verifier and writes the table of docs/verify.md.
+"""Judges every script of tests/faults with the verifier and writes the table of docs/verify-evidence.md.
 
     python -m benchmarks.verify_faults [--second | --last | --third | --fourth | --fifth | --sixth] [--write] [--before FILE] [--printed FILE]
 
@@ -6,7 +6,7 @@
 made when verify was done and run once. ``--third``: the set of benchmarks/verify_faults_3, written blind; ``--fourth``: its last half, run once.
 ``--fifth``, ``--sixth``: the sets of benchmarks/verify_faults_4 and _5, written blind, run once.
 
-Takes some minutes on two cores. ``--write`` puts the table into docs/verify.md, with today's date and the version of torch.
+Takes some minutes on two cores. ``--write`` puts the table into docs/verify-evidence.md, with today's date and the version of torch.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--write", action="store_true", help="put the table into docs/verify.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/verify-evidence.md")
     parser.add_argument("--only", default="", help="cases whose name has this in it")
     parser.add_argument(
         "--printed", type=Path, help="take what an earlier run printed, run nothing"

@@ -3,7 +3,7 @@
     python -m benchmarks.verify_noise [--times 20] [--jobs 1] [--write]
 
 Five fixtures, each judged ``--times`` times with the real order of runs and the real rules for stopping. Runs start in a fork of a process that has
-imported torch, which saves two seconds each; everything else is as in ``autofast verify``. ``--write`` puts the table into docs/verify.md.
+imported torch, which saves two seconds each; everything else is as in ``autofast verify``. ``--write`` puts the table into docs/verify-evidence.md.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> int:
         default=1,
         help="so many verifications at a time: a noisier machine, which is no excuse",
     )
-    parser.add_argument("--write", action="store_true", help="put the table into docs/verify.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/verify-evidence.md")
     args = parser.parse_args()
     rows, wrong = [], 0
     with ThreadPoolExecutor(args.jobs) as pool:  # the work is in the processes that they start

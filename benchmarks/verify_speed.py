@@ -5,7 +5,7 @@
 Two scripts for each case do so many units of work (a loop of integers, no sleep: under load both take longer alike) before the first step, in
 each step, after each pass and in each evaluation. The truth is the ratio of the work from the first step to the end of the script, with what a
 step costs beside; that of whole runs has the start-up with it, whose part outside of the script is taken from the runs themselves.
-``--write`` puts the table into docs/verify.md.
+``--write`` puts the table into docs/verify-evidence.md.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--only", default="", help="cases whose name has this in it")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds for each case")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/verify.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/verify-evidence.md")
     args = parser.parse_args(arguments)
     rows, good, whole, false = [], 0, 0, 0
     loads = []

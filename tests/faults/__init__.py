@@ -1,6 +1,6 @@
 """Rewritten scripts with one fault each, and sound ones: what the verifier must tell apart.
 
-Every fault is one of the silent corruptions that an automatic rewrite can cause (the list in docs/verify.md): the script runs to its end, and
+Every fault is one of the silent corruptions that an automatic rewrite can cause (the list in docs/verify-evidence.md): the script runs to its end, and
 the loss goes down. ``effect`` is that of the rule in whose work the fault would hide, so that the test of that effect has to find it.
 """
 
