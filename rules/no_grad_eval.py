@@ -11,9 +11,11 @@ from autofast.facts.cost import gains
 from autofast.facts.forwards import is_measured, is_worth
 from autofast.facts.replicas import trained_replicas
 from autofast.facts.whole_functions import whole_function
+from autofast.flow.scopes import own_nodes
 from autofast.model.events import loops
 from autofast.model.script import Evaluation, Script
-from autofast.model.source import source_of
+from autofast.model.source import at, source_of
+from autofast.model.tensors import is_unknown_in, tensors_in
 from autofast.model.values import Ext, Ref
 from autofast.read.recover.evaluations import HOOKS
 from autofast.rule import Effect, Finding, Options, rule
@@ -73,6 +75,8 @@ def tightened(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     message = "evaluates under no_grad, which still counts versions of tensors and follows views"
     node: ast.AST = evaluation.node if evaluation.kind == "with" else context
     why = trained_replicas(script, evaluation)
+    if evaluation.kind == "decorator" and (given := returned_tensors(script, evaluation.node)):
+        why = f"{at(given)} gives tensors to its callers, which would be inference tensors for good"
     if evaluation.escapes:
         why = f"under inference_mode, what it makes could not be used later: {evaluation.escapes}"
     if why:
@@ -85,6 +89,15 @@ def tightened(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     ):
         edit = Decorator(evaluation.node, name, old=context)
     yield Finding(node, message, edits=(*imports, edit), asks=ASKS, torch=SINCE)
+
+
+def returned_tensors(script: Script, function: ast.AST) -> ast.Return | None:
+    """A ``return`` of a function that may give tensors to its callers."""
+    for node in own_nodes(function):
+        if isinstance(node, ast.Return) and node.value is not None:
+            if tensors_in(script.values(node.value)) or is_unknown_in(script.values(node.value)):
+                return node
+    return None
 
 
 def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
