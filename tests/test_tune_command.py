@@ -11,10 +11,11 @@ from click.testing import CliRunner, Result
 
 from autofast.cli import cli
 from autofast.tune import command
+from autofast.tune.measuring import Measuring
 from autofast.tune.result import Fate
 from autofast.tune.search import Search
 from autofast.verify.record import Run
-from autofast.verify.result import SpeedVerdict
+from autofast.verify.result import Ratio, SpeedVerdict
 from tests.forked import ForkRunner
 
 SLOW = """import sys, time
@@ -108,7 +109,9 @@ def test_ctrl_c_writes_the_best_so_far(folder: Path, monkeypatch: pytest.MonkeyP
         if fate is Fate.KEPT:
             raise KeyboardInterrupt
 
+    gain = Ratio(1.3, 1.2, 1.4, 6, (1.3,) * 6)  # whatever this machine is busy with
     monkeypatch.setattr(Search, "_decide", pressed)
+    monkeypatch.setattr(Measuring, "ratio", lambda self, base, other: gain)
     monkeypatch.setattr(
         "autofast.verify.speed.verdict_of", lambda noise, found: SpeedVerdict.FASTER
     )
