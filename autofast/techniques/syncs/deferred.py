@@ -1,13 +1,13 @@
 """Statements that only put a number away, into a sum, a list, an average, are put off: the tensors are kept, and read when needed.
 
-``total += loss.item()`` becomes ``losses.append(loss.detach())``, and below the loop (or in the ``if`` that prints)
+A sum stays on the device where that gives the same number (``running``). Else ``total += loss.item() / n`` becomes
+``losses.append(loss.detach())``, and below the loop (or in the ``if`` that prints)
 
     for value in torch.stack(losses).tolist():
-        total += value
+        total += value / n
 
 The very same Python arithmetic runs in the same order on the very numbers that ``item()`` would have given, so every result is the same to
-the last bit, on every device: sums in float64 on the device would not be possible on MPS, and float32 would round in another way (as would
-Python's ``sum``, which compensates from 3.12 on). Whole numbers are the same in any order, and are summed by ``sum``.
+the last bit, on every device. Python's ``sum`` would not be, which compensates from 3.12 on; whole numbers are the same in any order.
 """
 
 from __future__ import annotations
