@@ -50,10 +50,8 @@ class Number(click.FloatRange):
         return number
 
 
-class Named(click.ParamType):
+class Named(click.types.StringParamType):
     """A file or folder to write: an empty name, as of an unset variable of a shell, is a mistake."""
-
-    name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not value:
