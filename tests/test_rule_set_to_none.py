@@ -229,6 +229,44 @@ def test_plain_sgd_moves_nothing_with_zeros() -> None:
     ).fixes
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "flat, o = torch.zeros(200), 0\n"
+            "for p in model.parameters():\n    p.grad = flat[o:o + p.numel()].view_as(p)\n    o += p.numel()",
+            "flat.mul_(0.5)",
+        ),
+        ("", "if step == 0:\n    losses += [p.grad for p in model.parameters()]"),
+        ("seen = []", "if not seen:\n    seen = [p.grad for p in model.parameters()]"),
+        ("seen = {}", "for n, p in model.named_parameters():\n    seen[n] = p.grad"),
+    ],
+    ids=["flat", "added", "set once", "dictionary"],
+)
+def test_gradients_that_somebody_holds(before: str, after: str) -> None:
+    """A flat buffer, or a list made in the first step: no backward would fill them again."""
+    text = SCRIPT.format(net=NET, optimizer=ADAM, zero=FALSE, loss=LOSS, after=indent(after))
+    done = apply(RULE, text.replace("losses = []", "losses = []\n" + before))
+    assert not done.fixes and "expects it to be filled again" in done.refusals
+
+
+def indent(text: str) -> str:
+    return text.replace("\n", "\n    ")
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "grads = [p.grad for p in model.parameters()]\ntorch._foreach_mul_(grads, 0.5)",
+        "for p in model.parameters():\n    if p.grad is not None:\n        g = p.grad\n        g.mul_(0.5)",
+        "grads = []\nfor p in model.parameters():\n    grads.append(p.grad)\ntorch._foreach_mul_(grads, 0.5)",
+    ],
+)
+def test_gradients_that_a_step_looks_at(after: str) -> None:
+    done = made(after=after)
+    assert done.fixes and run(done.text)["losses"] == run(done.before)["losses"]
+
+
 def test_reading_after_the_backward_is_fine() -> None:
     done = made(
         after="norm = sum(p.grad.norm().item() for p in model.parameters())\ntorch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
