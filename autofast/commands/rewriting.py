@@ -144,6 +144,7 @@ def trains_nothing(script: Script, plan: Plan) -> bool:
 
 
 @deeply
+@growing()
 def rewrite(
     entry: Path,
     root: Path,
@@ -175,8 +176,7 @@ def rewrite(
     def reread(new: Mapping[Source, str]) -> Script:
         texts = _texts(entry, raw, overlay)
         texts |= {source.path: source.encode(text) for source, text in new.items()}
-        with growing():
-            return spare(read_script(entry, root, overlay=texts), config)
+        return spare(read_script(entry, root, overlay=texts), config)
 
     passes = fixed_point(chosen, reread)
     if unwanted is not None:
