@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from autofast.model.source import ancestors, function_of, parent_of, source_of
+from autofast.model.source import ancestors, function_of, parent_of, source_of, walk
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -16,7 +16,7 @@ BY_TEXT = frozenset({"eval", "exec"})
 def shows_names(scope: ast.AST) -> bool:
     """Whether a scope asks for its variables by ``locals()``, ``vars()``, ``globals()``, or runs text: ``"{loss}".format(**locals())``."""
     everywhere = isinstance(scope, ast.Module)
-    for node in ast.walk(scope):
+    for node in walk(scope):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             continue
         name, here = node.func.id, function_of(node) is scope

@@ -131,9 +131,10 @@ class Log:
     def __init__(self) -> None:
         self._sites: dict[tuple[str, int], Site] = {}
         self._ways: dict[tuple[str, int], dict[Hashable, int]] = {}
+        # Each stack once, with the number of its way: most that happens shares one with others.
+        self._stacks: dict[Stack, tuple[Stack, int]] = {}
+        self._numbers: dict[Way, int] = {}
         self._count = 0
-        self._stack: Stack = ()
-        self._frames: Way = ()
         self.full = ""  # a place that is reached in more ways than are kept
 
     def add(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None = None, args: Arguments | None = None,
@@ -145,9 +146,11 @@ class Log:
             self._sites[key] = site
         ways = self._ways[key]
         self._count += 1
-        if stack != self._stack:
-            self._stack, self._frames = stack, way_of(stack)
-        way = (grad, this, self._frames)
+        if (known := self._stacks.get(stack)) is None:
+            number = self._numbers.setdefault(way_of(stack), len(self._numbers))
+            known = self._stacks[stack] = stack, number
+        stack = known[0]
+        way = (grad, this, known[1])
         if way in ways:
             old = site.occurrences[ways[way]]
             site.occurrences[ways[way]] = Occurrence(

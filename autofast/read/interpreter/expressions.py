@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autofast.model.events import BranchFrame, LoopFrame, WithFrame
+from autofast.model.source import children, walk
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -52,7 +53,7 @@ class Expressions(Binding):
         return found
 
     def generic(self, node: ast.expr, env: Env) -> Values:
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, ast.expr):
                 self.expr(child, env)
         return values(Num())
@@ -432,7 +433,7 @@ def _binds(node: ast.expr) -> bool:
     """Whether there is a ``:=`` in it."""
     known: bool | None = getattr(node, "_af_binds", None)
     if known is None:
-        known = node._af_binds = any(isinstance(n, ast.NamedExpr) for n in ast.walk(node))  # type: ignore[attr-defined]
+        known = node._af_binds = any(isinstance(n, ast.NamedExpr) for n in walk(node))  # type: ignore[attr-defined]
     return known
 
 
