@@ -235,23 +235,20 @@ class Core:
 
     def intern(self, kind: type, key: tuple[Any, ...], make: Any) -> Any:
         """One object per place and way there: interpreting a place again gives the same thing again."""
-        calls = [n for n, f in enumerate(self.stack) if isinstance(f, CallFrame)]
-        begun = calls[-1] if calls else 0
-        turns = tuple(
-            f.turn
-            for n, f in enumerate(self.stack)
-            if isinstance(f, LoopFrame) and (f.unrolled or (kind is Dict and n >= begun))
-        )
-        full = (
-            kind,
-            key,
-            turns,
-            self.summaries.context(self.stack),
-        )
-        if full not in self.things:
-            self.things[full] = make()
-        self.summaries.interned(self.things[full], kind is Dict)
-        return self.things[full]
+        turns: list[int] = []
+        below = kind is Dict  # the call that runs
+        for frame in reversed(self.stack):
+            if isinstance(frame, LoopFrame):
+                if frame.unrolled or below:
+                    turns.append(frame.turn)
+            elif isinstance(frame, CallFrame):
+                below = False
+        full = (kind, key, tuple(turns), self.summaries.context(self.stack))
+        found = self.things.get(full)
+        if found is None:
+            found = self.things[full] = make()
+        self.summaries.interned(found, kind is Dict)
+        return found
 
     # what the other parts provide
     def block(self, body: Iterable[ast.stmt], env: Env) -> bool:

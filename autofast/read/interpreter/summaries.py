@@ -82,11 +82,16 @@ class Summaries:
 
     def context(self, stack: list[Frame]) -> tuple[int, ...]:
         """The last calls on the way to a place: fewer for a function that has been followed often, as its objects would be too many."""
-        calls = [f for f in stack if isinstance(f, CallFrame)]
-        if not calls:
-            return ()
-        often = self.followed.get(id(calls[-1].func.node), 0) > OFTEN
-        return tuple(id(f.node) for f in calls[-1 if often else -4 :])
+        found: list[int] = []
+        most = 4
+        for frame in reversed(stack):
+            if isinstance(frame, CallFrame):
+                if not found and self.followed.get(id(frame.func.node), 0) > OFTEN:
+                    most = 1
+                found.append(id(frame.node))
+                if len(found) == most:
+                    break
+        return tuple(reversed(found))
 
     def read(self, env: Env, name: str, found: Values | None) -> None:
         """A variable of another scope is read (``found`` is None: it has no value there)."""
