@@ -44,9 +44,15 @@ class Expressions(Binding):
         self.steps += 1
         if self.steps > self.limits[-1]:
             raise TooDeep
-        method = getattr(self, "expr_" + type(node).__name__, None)
-        found: Values = method(node, env) if method is not None else self.generic(node, env)
+        kind = type(node)
+        method: Any = self.methods.get(kind)
+        if method is None:
+            method = getattr(self, "expr_" + kind.__name__, self.generic)
+            self.methods[kind] = method
+        found: Values = method(node, env)
         old = self.at.get(id(node))
+        if old is found:
+            return found
         if not found and not isinstance(node, ast.Subscript):
             found = values(Unknown("it has no value here"))
         self.at[id(node)] = found if old is None or old == found else join(old, found)

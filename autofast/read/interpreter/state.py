@@ -45,6 +45,8 @@ BUDGET = 200_000  # evaluated expressions for one script
 SHARE = 0.9  # of what is left, for one call: a deep helper cannot starve the training loop
 MOST_CUTS = 250  # calls that are cut short: after so many nothing is known any more
 MOST_VALUES = 48  # more things than this are "unknown"
+TOO_MANY = Unknown("too many possibilities")
+OF_MANY = 20_000  # evaluated expressions for a call of one of too many functions
 
 
 def values(*things: Thing) -> Values:
@@ -53,15 +55,21 @@ def values(*things: Thing) -> Values:
 
 def join(*sets: Values) -> Values:
     """The union; a set that has grown too large becomes unknown."""
-    largest = max(sets, key=len, default=NOTHING)
-    if all(part <= largest for part in sets) and len(largest) <= MOST_VALUES + 1:
+    if len(sets) == 2:  # nearly always
+        one, other = sets
+        largest = one if other <= one else other
+        holds_all = largest is one or one <= other
+    else:
+        largest = max(sets, key=len, default=NOTHING)
+        holds_all = all(part <= largest for part in sets)
+    if holds_all and len(largest) <= MOST_VALUES + 1:
         return largest
     out = NOTHING.union(*sets)
     if len(out) > MOST_VALUES:
         if sum(isinstance(t, (Const, Num)) for t in out) > MOST_VALUES // 2:
             out = frozenset(t for t in out if not isinstance(t, (Const, Num))) | {Num()}
         if len(out) > MOST_VALUES:
-            out = frozenset(ordered(out)[:MOST_VALUES]) | {Unknown("too many possibilities")}
+            out = frozenset(ordered(out)[:MOST_VALUES]) | {TOO_MANY}
     return out
 
 
@@ -146,6 +154,7 @@ class Core:
         self.patched: dict[str, Values] = {}  # names of libraries that the program assigns to
         self.summaries = Summaries()
         self.constants: dict[int, Values] = {}  # by id of their node
+        self.methods: dict[type, Any] = {}  # for each kind of node
         self.libraries: set[str] = set(names.PACKAGES)  # names that are modules of libraries
 
     def note(self, text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from typing import Any
 
 from autofast.model.events import BranchFrame, GuardFrame, TryFrame, WithFrame
 from autofast.model.names import NAMED_TUPLE
@@ -59,13 +60,17 @@ class Statements(Binding):
             del self.left[noted:]
 
     def stmt(self, node: ast.stmt, env: Env) -> bool:
-        method = getattr(self, "stmt_" + type(node).__name__, None)
+        kind = type(node)
+        method: Any = self.methods.get(kind)
         if method is None:
-            for child in children(node):
-                if isinstance(child, ast.expr):
-                    self.expr(child, env)
-            return False
+            method = getattr(self, "stmt_" + kind.__name__, self.stmt_of_expressions)
+            self.methods[kind] = method
         return bool(method(node, env))
+
+    def stmt_of_expressions(self, node: ast.stmt, env: Env) -> None:
+        for child in children(node):
+            if isinstance(child, ast.expr):
+                self.expr(child, env)
 
     def stmt_Expr(self, node: ast.Expr, env: Env) -> None:
         self.expr(node.value, env)
