@@ -39,16 +39,7 @@ from autofast.read.interpreter.binding import Binding
 from autofast.read.interpreter.containers import as_table
 from autofast.read.interpreter.iteration import fields_of
 from autofast.read.interpreter.named import evaluated, is_namespace
-from autofast.read.interpreter.state import (
-    DEPTH,
-    OF_MANY,
-    SHARE,
-    TOO_MANY,
-    Record,
-    TooDeep,
-    join,
-    values,
-)
+from autofast.read.interpreter.state import DEPTH, SHARE, Record, TooDeep, join, values
 from autofast.read.interpreter.summaries import key_of
 from autofast.read.library import module_parts, options
 from autofast.read.library import torch_library as torchlib
@@ -149,17 +140,6 @@ class Calls(Binding):
             given.sure = any(e.sure for e in entries) and not several
 
     def call_values(self, callee: Values, args: Arguments, node: ast.AST | None) -> Values:
-        if TOO_MANY not in callee or not self.active:
-            return self.call_each(callee, args, node)
-        # Others may be called than those that are known: they do not use up what the script still needs.
-        self.limits.append(min(self.limits[-1], self.steps + OF_MANY))
-        try:
-            return self.call_each(callee, args, node)
-        finally:
-            self.limits.pop()
-
-    def call_each(self, callee: Values, args: Arguments, node: ast.AST | None) -> Values:
-        """What a call gives that calls one of ``callee``."""
         found: Values = NOTHING
         for thing in self.choices(
             frozenset(t for t in callee if self.takes(t, args)) or callee

@@ -45,8 +45,6 @@ BUDGET = 200_000  # evaluated expressions for one script
 SHARE = 0.9  # of what is left, for one call: a deep helper cannot starve the training loop
 MOST_CUTS = 250  # calls that are cut short: after so many nothing is known any more
 MOST_VALUES = 48  # more things than this are "unknown"
-TOO_MANY = Unknown("too many possibilities")
-OF_MANY = 20_000  # evaluated expressions for a call of one of too many functions
 
 
 def values(*things: Thing) -> Values:
@@ -69,7 +67,7 @@ def join(*sets: Values) -> Values:
         if sum(isinstance(t, (Const, Num)) for t in out) > MOST_VALUES // 2:
             out = frozenset(t for t in out if not isinstance(t, (Const, Num))) | {Num()}
         if len(out) > MOST_VALUES:
-            out = frozenset(ordered(out)[:MOST_VALUES]) | {TOO_MANY}
+            out = frozenset(ordered(out)[:MOST_VALUES]) | {Unknown("too many possibilities")}
     return out
 
 
