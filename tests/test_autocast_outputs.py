@@ -327,3 +327,35 @@ def test_what_a_model_hands_through_is_never_cast(returns: str, use: str):
         done = amp(text, rules="autocast", target=target)
         assert "y = y.float()" not in done.text and "part.float()" not in done.text
         assert len(trained(done.text)["losses"]) == 6
+
+
+APART = """
+def apart(e):
+    squares = (e * e).sum(1)
+    {product}
+    gram = squares.unsqueeze(1) + squares.unsqueeze(0) - {away}
+    return gram.clamp(min=1e-6).sqrt().mean()
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("product", "away"),
+    [
+        ("product = e @ e.t()", "2 * product"),
+        ("", "2.0 * torch.mm(e, e.t())"),
+        ("", "e.matmul(e.t()) * 2"),
+    ],
+)
+def test_distances_that_are_left_of_a_product_stay_in_fp32(product: str, away: str) -> None:
+    """Of near points, a product of 16 bits leaves only its rounding: the model alone runs under autocast."""
+    before = APART.format(product=product or "pass", away=away)
+    done = rewritten("return self.b(h)", "loss = apart(model(x))", before=before)
+    assert "loss = apart(model(x).float())" in done.text or ".float()" in done.text
+    blocks = [line for line in done.text.splitlines() if "autocast(" in line]
+    after = done.text.split(blocks[0])[1].splitlines()[1]
+    assert "apart(" not in after, done.text
+    sums = APART.format(product="product = e @ e.t()", away="squares.sum() * 0")
+    joined = rewritten("return self.b(h)", "loss = apart(model(x))", before=sums)
+    inside = joined.text.split(blocks[0])[1].splitlines()[1]
+    assert "apart(" in inside, joined.text

@@ -650,6 +650,15 @@ STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
         ),
         (
             changed(
+                "return self.b(torch.relu(self.a(x)))",
+                "h, w = self.a(x), self.b.weight\n"
+                "        squares = torch.sum(h**2, dim=1, keepdim=True) + w.pow(2).sum(1)\n"
+                "        return -(squares - 2 * torch.matmul(h, w.t()))",
+            ),
+            "computes distances by way of a product",
+        ),
+        (
+            changed(
                 "self.b(torch.relu(self.a(x)))",
                 "self.b(torch.sparse.mm(x.to_sparse(), self.a.weight.t()))",
             ),

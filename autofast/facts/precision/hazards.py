@@ -10,6 +10,7 @@ from autofast.facts.precision.alike import made_alike
 from autofast.facts.precision.banned import banned, error_of
 from autofast.facts.precision.between import structure
 from autofast.facts.precision.code import Code
+from autofast.facts.precision.distances import distances
 from autofast.facts.precision.foreign import custom_function, foreign
 from autofast.facts.precision.layers import dense_sizes, is_small
 from autofast.facts.precision.ratios import Ratios
@@ -43,6 +44,7 @@ def against(code: Code) -> str:
         _losses,
         _dtypes,
         algebra,
+        distances,
         structure,
         custom_function,
         foreign,

@@ -1,0 +1,148 @@
+"""Distances by way of a product, ``|a|² + |b|² - 2ab``: where a and b are near, what is left is the rounding of the product.
+
+Autocast keeps ``torch.cdist`` in fp32; written out, the product is 16-bit: off by up to 1/256 of ``|a||b|`` in bf16, however small the distance.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.facts.precision.code import Code
+from autofast.flow.defuse import bound_to
+from autofast.flow.program import Flow
+from autofast.model.script import Script
+from autofast.model.source import at, parent_of
+from autofast.model.values import Method, Ref, Tensor
+
+PRODUCTS = frozenset({"matmul", "mm", "bmm", "einsum", "inner"})
+ADDING = frozenset(
+    {"addmm", "baddbmm"}
+)  # what they are given, and a product: ``torch.addmm(squares, a, b, alpha=-2)``
+SAME_NUMBERS = frozenset(
+    "unsqueeze squeeze view reshape expand expand_as repeat t transpose permute contiguous float clone detach".split()
+)
+DEEP = 6
+
+
+def distances(code: Code) -> str:
+    """Why the distances in it need fp32, in words; empty where there are none."""
+    for node in (n for part in code.parts for n in ast.walk(part)):
+        if not isinstance(node, (ast.BinOp, ast.Call)) or not code.script.reached(node):
+            continue
+        if _is_whole(node) and _cancels(code.script, node):
+            return f"{at(node)} computes distances by way of a product, which in 16 bits is off by more than a small distance"
+    return ""
+
+
+def _is_whole(node: ast.expr) -> bool:
+    """Not a part of a longer sum."""
+    outer = parent_of(node)
+    return not (isinstance(outer, ast.BinOp) and isinstance(outer.op, (ast.Add, ast.Sub)))
+
+
+def _cancels(script: Script, expr: ast.expr) -> bool:
+    """Whether a sum of squares has a product of matrices taken away."""
+    if isinstance(expr, ast.Call) and _called(script, expr) not in ADDING:
+        return False
+    terms = list(_terms(script, expr))
+    squares = any(sign > 0 and _is_sum_of_squares(script, term, 0) for term, sign in terms)
+    return squares and any(sign < 0 and _is_product(script, term) for term, sign in terms)
+
+
+def _terms(
+    script: Script, expr: ast.expr, sign: int = 1, depth: int = 0
+) -> Iterator[tuple[ast.expr, int]]:
+    """What a sum is made of, with its sign, without factors that are numbers and without changes of shape."""
+    match expr:
+        case ast.BinOp(left=left, right=right, op=ast.Add() | ast.Sub() as how):
+            yield from _terms(script, left, sign, depth)
+            yield from _terms(script, right, -sign if isinstance(how, ast.Sub) else sign, depth)
+        case ast.BinOp(left=left, right=right, op=ast.Mult()):
+            tensors = [side for side in (left, right) if _is_tensor(script, side)]
+            factor = right if tensors == [left] else left
+            if len(tensors) == 1:
+                negative = isinstance(factor, ast.UnaryOp) and isinstance(factor.op, ast.USub)
+                yield from _terms(script, tensors[0], -sign if negative else sign, depth)
+            else:
+                yield expr, sign
+        case ast.UnaryOp(operand=operand, op=ast.USub()):
+            yield from _terms(script, operand, -sign, depth)
+        case ast.Call(func=ast.Attribute(value=tensor, attr=name)) if (
+            name in SAME_NUMBERS and _is_tensor(script, tensor)
+        ):
+            yield from _terms(script, tensor, sign, depth)
+        case ast.Call(args=[first, *_]) if _called(script, expr) in ADDING:
+            func = expr.func
+            method = isinstance(func, ast.Attribute) and _is_tensor(script, func.value)
+            yield from _terms(script, func.value if method else first, sign, depth)  # type: ignore[attr-defined]
+            yield expr, -sign if _is_taken_away(expr) else sign
+        case ast.Name() if depth < DEEP:
+            made = script.analysis(Flow).definitions(expr).origins(expr)
+            values = [bound_to(d.node) for d in made]
+            if len(values) == 1 and values[0][1] and values[0][0] is not None:
+                yield from _terms(script, values[0][0], sign, depth + 1)
+            else:
+                yield expr, sign
+        case _:
+            yield expr, sign
+
+
+def _is_taken_away(call: ast.Call) -> bool:
+    """``alpha=-2``, or as it was written long ago: ``squares.addmm(1, -2, a, b)``."""
+    given = [k.value for k in call.keywords if k.arg == "alpha"] or call.args[:2]
+    return any(isinstance(v, ast.UnaryOp) and isinstance(v.op, ast.USub) for v in given)
+
+
+def _is_product(script: Script, term: ast.expr) -> bool:
+    if isinstance(term, ast.BinOp):
+        return isinstance(term.op, ast.MatMult)
+    return isinstance(term, ast.Call) and _called(script, term) in PRODUCTS | ADDING
+
+
+def _is_sum_of_squares(script: Script, term: ast.expr, depth: int) -> bool:
+    match term:
+        case ast.Call(func=ast.Attribute(value=tensor)) if _called(script, term) == "sum":
+            of = tensor if _is_tensor(script, tensor) else next(iter(term.args), None)
+            return of is not None and _is_square(script, of, depth)
+        case ast.BinOp(left=norm, op=ast.Pow(), right=ast.Constant(value=2)):
+            return isinstance(norm, ast.Call) and _called(script, norm) == "norm"
+        case ast.Call(func=ast.Attribute(value=ast.Call() as norm)) if _called(script, term) in (
+            "pow",
+            "square",
+        ):
+            return _called(script, norm) == "norm"
+    return False
+
+
+def _is_square(script: Script, expr: ast.expr, depth: int) -> bool:
+    match expr:
+        case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=2)):
+            return True
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return ast.dump(left) == ast.dump(right)
+        case ast.Call():
+            return _called(script, expr) in ("pow", "square")
+        case ast.Name() if depth < DEEP:
+            made = script.analysis(Flow).definitions(expr).origins(expr)
+            values = [bound_to(d.node) for d in made]
+            return bool(values) and all(
+                whole and value is not None and _is_square(script, value, depth + 1)
+                for value, whole in values
+            )
+    return False
+
+
+def _called(script: Script, call: ast.Call) -> str:
+    """The operation of torch that a call is one of, as a function or as a method."""
+    names = {
+        t.name.rpartition(".")[2]
+        for t in script.values(call.func)
+        if (isinstance(t, Ref) and t.name.startswith("torch."))
+        or (isinstance(t, Method) and isinstance(t.this, Tensor))
+    }
+    return names.pop() if len(names) == 1 else ""
+
+
+def _is_tensor(script: Script, expr: ast.expr) -> bool:
+    return any(isinstance(t, Tensor) for t in script.values(expr))
