@@ -111,6 +111,41 @@ def test_nothing_to_do(zero: str) -> None:
     assert made(zero).findings == ()
 
 
+LISTED = """
+class Net(nn.Module):
+    def __init__(self, sizes=(6, 5)):
+        super().__init__()
+        layers, size = [], 4
+        for item in list(sizes):
+            layers += [nn.Linear(size, item), nn.ReLU()]
+            size = item
+        layers += [nn.Linear(size, 1)]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x):
+        return self.layers(x)
+"""
+
+
+def test_layers_that_a_loop_puts_into_a_list() -> None:
+    done = made(net=LISTED)
+    assert done.lines == ["optimizer.zero_grad(set_to_none=True)"]
+    assert run(done.before)["losses"] == run(done.text)["losses"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.layers(x)", "x @ torch.ones(4, 1)"),
+        ("nn.Sequential(*layers)", "nn.Sequential(*layers)\n        self.first = layers[0]"),
+        ("        self.layers =", "        layers += unknown_layers()\n        self.layers ="),
+    ],
+)
+def test_layers_in_a_list_that_may_be_left_out(old: str, new: str) -> None:
+    assert old in LISTED
+    assert not made(net="from secret import unknown_layers\n" + LISTED.replace(old, new)).fixes
+
+
 def changed(old: str, new: str) -> str:
     assert old in NET
     return NET.replace(old, new)
