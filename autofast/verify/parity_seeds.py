@@ -166,21 +166,39 @@ def equivalence(ev: Evidence) -> tuple[Check, int]:
     return Check(name, False, f"{text}: higher than seeds allow"), 0
 
 
-def learns(ev: Evidence) -> Check | None:
-    """The loss falls at least half as far as in the original, where that falls for certain."""
+def learns(ev: Evidence) -> tuple[Check | None, int]:
+    """The loss falls at least half as far as in the original; and how many more pairs would tell. Where it is not certain that the
+    original's falls, nothing is known: a script that learns nothing would look the same."""
     name = "it learns"
     both = [(drop(a), drop(b)) for a, b in ev.pairs]
     both = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
-    if len(both) < 3 or len(curve(ev.a)) < 3:
-        return None
+    if len(both) < 3:
+        return None, 0
     before, after = [x for x, _ in both], [y for _, y in both]
-    fell, gained = fmean(before), fmean(after)
-    if fell <= 3 * spread(before) / math.sqrt(len(before)) or fell <= 0:
-        text = "the original's loss does not fall for certain in so few steps: a script that learns nothing would look the same"
-        return Check(name, None, text + " (more steps would tell)")
+    fell, gained, n = fmean(before), fmean(after), len(both)
+    needed = 3 * spread(before) / math.sqrt(n)
+    if len(curve(ev.a)) < 3 or fell <= needed or fell <= 0:
+        more = math.ceil(n * (needed / fell) ** 2) + 1 - n if fell > 0 else 0
+        steps = f"in {len(curve(ev.a))} steps the original's loss does not fall for certain"
+        text = (
+            f"{steps} ({_two_digits(fell)} ± {_two_digits(needed)} from the first tenth to the last third, {n} seeds): "
+            f"a script that learns nothing would look the same; {longer(ev)} would tell"
+        )
+        check = Check(name, None, text, verdict=Sameness.UNCLEAR)
+        return check, more if more <= ev.seeds else 0
     text = f"the loss falls by {gained:.3g}, by {fell:.3g} in the original, from the first tenth to the last third"
     error = difference(before, after).half(0.995)
-    return Check(name, not (gained < fell / 2 and fell - gained > error), text)
+    return Check(name, not (gained < fell / 2 and fell - gained > error), text), 0
+
+
+def longer(ev: Evidence) -> str:
+    """What goes further than these runs did."""
+    cut = any(record.ending == "steps" for record in ev.a.records) or ev.a.samples
+    return (
+        "more steps (--steps N, 0 for all)"
+        if cut
+        else "a longer training (arguments of the script stand behind --)"
+    )
 
 
 def band(ev: Evidence) -> Check:
