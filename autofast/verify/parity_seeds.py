@@ -179,9 +179,9 @@ def learns(ev: Evidence) -> tuple[Check | None, int]:
     needed = 3 * spread(before) / math.sqrt(n)
     if len(curve(ev.a)) < 3 or fell <= needed or fell <= 0:
         more = math.ceil(n * (needed / fell) ** 2) + 1 - n if fell > 0 else 0
-        steps = f"in {len(curve(ev.a))} steps the original's loss does not fall for certain"
+        by = f"{_two_digits(fell)} ± {_two_digits(needed)} (first tenth to last third, {n} seeds)"
         text = (
-            f"{steps} ({_two_digits(fell)} ± {_two_digits(needed)} from the first tenth to the last third, {n} seeds): "
+            f"in {len(curve(ev.a))} steps the original's loss falls by {by}, not for certain: "
             f"a script that learns nothing would look the same; {longer(ev)} would tell"
         )
         check = Check(name, None, text, verdict=Sameness.UNCLEAR)
