@@ -31,6 +31,7 @@ WINDOWS = 10
 CRITICAL = 4.0  # standard errors by which a window of the loss curve may be off; no sound pair of tests/test_verify_parity.py is
 LEVEL = math.log(1.05)
 PART_LEVEL = math.log(1.1)  # of a group of parameters
+NOTHING = 1e-5  # of the largest group's gradient: about what float32 leaves of a sum that is 0
 CAP = 0.05  # of the loss's drop over the run: no margin is larger
 
 
@@ -294,21 +295,34 @@ def _part_levels(run: Run, name: str) -> list[float]:
     return [fmean(found[key]) for key in sorted(found)]
 
 
+def _rounding_alone(ev: Evidence) -> set[int]:
+    """Groups whose gradient is below NOTHING of the largest group's, in all runs."""
+    places: list[set[int]] = []
+    for run in (run for pair in ev.pairs for run in pair):
+        levels = _part_levels(run, "grad_norms")
+        least = max(levels, default=0.0) + math.log(NOTHING)
+        places.append({i for i, level in enumerate(levels) if level < least})
+    return set.intersection(*places) if places else set()
+
+
 def parts(ev: Evidence) -> Check | None:
     """The same for groups of parameters: a part of the model whose gradient is lost or doubled need not show in the whole.
 
-    Within 10 %, or what seeds cannot tell apart (99.99 %, as there are a dozen of them).
+    Within 10 %, or what seeds cannot tell apart (99.99 %, as there are a dozen of them). A group whose gradient is nothing beside the
+    others' in all runs (a bias before a normalisation) holds rounding, and tells nothing.
     """
     name = "norms of layers over seeds"
     if ev.effect == "recipe" or len(ev.pairs) < LEAST:
         return None
-    looked = 0
+    looked, rounding = 0, _rounding_alone(ev)
     for what, words in (("grad_norms", "gradients"), ("update_norms", "updates")):
         both = [[_part_levels(run, what) for run in pair] for pair in ev.pairs]
         sizes = {len(levels) for pair in both for levels in pair}
         if len(sizes) != 1:  # other groups, or a part that has no gradients under some seed
             continue
         for place in range(sizes.pop()):
+            if place in rounding:
+                continue
             found = difference([a[place] for a, _ in both], [b[place] for _, b in both])
             looked += 1
             if abs(found.value) > max(PART_LEVEL, found.half(0.99995)):
