@@ -608,6 +608,35 @@ def load():
     assert not found.fixes and "may write to it" in found.refusals
 
 
+def test_options_are_no_arrays() -> None:
+    """`seed += 1` of an option writes to nothing that a tensor could hold."""
+    text = """
+import argparse
+import numpy as np
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--seed", type=int, default=1)
+
+def seeded(seed):
+    seed += 1
+    torch.manual_seed(seed)
+
+def rows(arr):
+    data = TensorDataset(torch.from_numpy(arr))
+    return DataLoader(data, batch_size=8)
+
+"""
+    setup = (
+        "args = parser.parse_args([])\nloader = rows(np.ones((4, 30), 'f').T)\nseeded(args.seed)"
+    )
+    assert "contiguous()" in checked(setup, text).text
+    other = text.replace("type=int", "type=lambda t: np.ones(3)").replace(
+        "default=1", "default='1'"
+    )
+    found = checked(setup, other.replace("torch.manual_seed(seed)", "torch.manual_seed(1)"))
+    assert not found.fixes and "may write to it" in found.refusals
+
+
 def test_loops_below_the_write_do_not_bring_it_back() -> None:
     text = """
 import numpy as np

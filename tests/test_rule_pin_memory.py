@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.loaders import DEVICE, FILES, script
-from tests.onerule import apply
+from tests.onerule import apply, run
 
 RULE = "pin-memory"
 PLAIN = "DataLoader(Files(), batch_size=4)"
@@ -174,3 +174,60 @@ def test_a_loader_that_nothing_uses_is_nobody_s_business() -> None:
         "\ndef mean_and_std():\n    return [x.mean() for x in DataLoader(Files(), batch_size=9)]\n"
     )
     assert "batch_size=9)]" in apply(RULE, script(PLAIN, dataset=FILES + unused)).text
+
+
+SPELLED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def init():
+    data = TensorDataset(torch.randn(24, 4), torch.arange(24) % 2)
+    loader = DataLoader(data, batch_size=8, shuffle=True)
+
+    def gen(n):
+        batches = loader.__iter__()
+        for i in range(n):
+            try:
+                x, y = next(batches)
+            except StopIteration:
+                batches = loader.__iter__()
+                x, y = batches.__next__()
+            yield {"x": x, "y": y}
+
+    return lambda n: gen(n)
+
+
+model = nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches, losses = init()(8), []
+for i in range(8):
+    batch = next(batches)
+    x, y = batch["x"].to(device), batch["y"].to(device)
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+
+
+def test_iterators_that_are_made_by_name() -> None:
+    """``loader.__iter__()`` is ``iter(loader)``, also in a generator that another function hands out."""
+    found = apply("pin-memory", SPELLED)
+    assert len(found.fixes) == 1
+    assert run(found.text)["losses"] == run(SPELLED)["losses"]
+    assert len(apply("non-blocking", found.text).fixes) == 1
+
+
+def test_iterators_that_are_made_by_name_in_each_turn() -> None:
+    """They start the workers anew, as ``iter(loader)`` does."""
+    text = SPELLED.replace("shuffle=True", "shuffle=True, num_workers=2")
+    assert apply("persistent-workers", text).fixes
+    once = text.replace("                batches = loader.__iter__()\n", "")
+    once = once.replace("batches.__next__()", "x[:0], y[:0]")
+    assert not apply("persistent-workers", once).fixes

@@ -25,6 +25,7 @@ from autofast.model.source import (
     statement_of,
 )
 from autofast.model.values import (
+    Arg,
     Const,
     Dict,
     Ext,
@@ -54,6 +55,7 @@ SHARING = frozenset(
         "__array__",
     }
 )
+PLAIN = frozenset(Ref(f"builtins.{name}") for name in ("int", "float", "str", "bool"))
 NUMPY_WRITES = frozenset(
     {"sort", "fill", "put", "partition", "resize", "itemset", "setfield", "byteswap"}
 )
@@ -285,7 +287,15 @@ def _may_share(script: Script, thing: Thing, made: set[int], arrays: bool) -> bo
         return arrays and not (
             isinstance(thing, Num) and (thing.synced is not None or thing.pattern)
         )
+    if isinstance(thing, Arg) and _is_plain(script, thing):
+        return any(_may_share(script, t, made, arrays) for t in thing.default)
     return not isinstance(thing, (Const, Seq, Dict, Func, Inst, Ext, Ref))
+
+
+def _is_plain(script: Script, option: Arg) -> bool:
+    """What the user says is a number or text: nothing of the project makes it into something else."""
+    made = next((k.value for k in option.node.keywords if k.arg == "type"), None)
+    return made is None or script.values(made) <= PLAIN
 
 
 def _copies(script: Script, thing: Thing) -> bool:

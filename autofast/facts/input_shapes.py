@@ -93,7 +93,8 @@ def varies(script: Script, loader: Loader) -> str:
                 continue
             if given == "batch_sampler" and loader.datasets and all(map(one_size, loader.datasets)):
                 continue  # it says which images a batch holds, and all have one size
-            return f"the loader on {at(loader.node)} has its own {given}, which may pad batches to different sizes"
+            may = "pad batches to different" if given == "collate_fn" else "gather images of different"
+            return f"the loader on {at(loader.node)} has its own {given}, which may {may} sizes"
     if not loader.datasets:
         return f"the dataset of the loader on {at(loader.node)} is not known"
     for dataset in loader.datasets:

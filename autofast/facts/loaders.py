@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autofast.model.events import CallFrame, Occurrence, Stack, loops
 from autofast.model.script import Loader, Script, Use
 from autofast.model.source import parent_of
-from autofast.model.values import Cls, Given, Inst, Ref, Tensor, Thing, const
+from autofast.model.values import Cls, Given, Inst, Method, Ref, Tensor, Thing, const
 
 # the parameters of DataLoader that may be given by position
 POSITION = {
@@ -171,7 +171,8 @@ def _in_loop(stack: Stack) -> bool:
 
 def _is_iter(script: Script, expr: ast.expr) -> bool:
     return isinstance(expr, ast.Call) and any(
-        isinstance(t, Ref) and t.name in ("builtins.iter", "builtins.enumerate")
+        (isinstance(t, Ref) and t.name in ("builtins.iter", "builtins.enumerate"))
+        or (isinstance(t, Method) and t.name == "__iter__")
         for t in script.values(expr.func)
     )
 

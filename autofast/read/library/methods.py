@@ -17,6 +17,7 @@ from autofast.model.values import (
     Const,
     Ext,
     Func,
+    Given,
     Inst,
     Num,
     Reason,
@@ -54,6 +55,12 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
         return tensor_method(interp, this, name, args, node)
     if isinstance(this, Ext) and this.name == "builtins.super":
         return super_method(interp, this, name, args, node)
+    if name == "__iter__" and isinstance(this, Ext) and (is_loader(this) or "over" in this.attrs):
+        func = node.func if isinstance(node, ast.Call) else None
+        of = func.value if isinstance(func, ast.Attribute) else None
+        return interp.call_values(
+            values(Ref("builtins.iter")), Arguments(None, [Given(values(this), of)]), node
+        )
     if is_module(this):
         return module_method(interp, this, name, args, node)
     if (done := pylib.method(interp, this, name, args, node)) is not None:
