@@ -874,7 +874,7 @@ def test_an_evaluation_that_was_not_reached_is_not_judged(
     known = {"lines": {"train.py": Lines((1, 2, 3, 4, 5), ran)}, "ending": ending, **more}
     plain = made(script=("/p/train.py", WHOLE), **known)
     found = judge(
-        "exact", [plain, plain, made("rewritten", script=("/p/train.py", WHOLE), **known)]
+        "unknown", [plain, plain, made("rewritten", script=("/p/train.py", WHOLE), **known)]
     )
     assert found.verdict is (Sameness.UNCLEAR if words else Sameness.IDENTICAL)
     assert words in found.summary

@@ -115,8 +115,8 @@ def changes(ev: Evidence) -> Check | None:
 
 def reached(ev: Evidence) -> Check | None:
     """Runs that end early saw an evaluation and a save, where lines of the script that make one did not run."""
-    if not truncated(ev) or not ev.a.record.lines:
-        return None
+    if ev.effect != "unknown" or not truncated(ev) or not ev.a.record.lines:
+        return None  # of the rules' own rewrites the first sentence says what was not seen
     record = ev.a.record
     evaluated = any(not p.training for p in record.passes) or any(
         s.evaluating is not None for s in record.steps
