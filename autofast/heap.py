@@ -7,14 +7,22 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+MANY = 1_000_000  # objects that are kept from the collector before it looks at them once more
+
 
 @contextmanager
 def growing() -> Iterator[None]:
-    """Nothing is collected meanwhile. What is garbage then goes when the next objects are made."""
-    held = gc.isenabled()
+    """Nothing is collected meanwhile, and afterwards the collector passes over all that was made: a process that ends has nothing
+    to collect, and in one that goes on to many more scripts, what is garbage by then goes with the next of them."""
+    if not gc.isenabled():
+        yield
+        return
+    if gc.get_freeze_count() > MANY:
+        gc.unfreeze()
+        gc.collect()
     gc.disable()
     try:
         yield
     finally:
-        if held:
-            gc.enable()
+        gc.freeze()
+        gc.enable()

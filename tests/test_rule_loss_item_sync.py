@@ -395,7 +395,7 @@ LISTS = [  # the holder, how its list is called
 def test_lists_are_called_after_what_is_summed(holder: str, name: str) -> None:
     text = HEAD + training(f"{holder} += loss.item() / 3", f"{holder} = 0", f"print({holder})")
     assert f"{name}.append(loss.detach())" in apply("loss-item-sync", text).lines
-    both = f"{holder} += loss.item() / 3\nother += loss.item() / 2"
+    both = f"{holder} += loss.item() / 3\nlast = i\nother += loss.item() / 2"
     text = HEAD + training(both, f"{holder} = other = 0", f"print({holder}, other)")
     done = same(text, f"{name}.append(loss.detach())")
     assert sum(line.endswith(" = []") for line in set(done.lines)) == 2
@@ -472,6 +472,59 @@ if i % 2 == 1:
         'print(f"{i} {running.item() / 2!r}")',
     )
     assert len(done.lines) == 2  # nothing is read after the loop, where nobody looks
+
+
+METERS = """\
+def train():
+    losses, sizes, hits = Meter(), Meter(), Meter()
+    for i, (x, y) in enumerate(loader):
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        out = model(x)
+        loss = F.cross_entropy(out, y)
+        loss.backward()
+        optimizer.step()
+        size = out.abs().mean()
+        losses.update(loss.item(), x.size(0))
+        sizes.update(size.item(), x.size(0))
+        hits.update(out.argmax(1).eq(y).sum().item())
+        if i % 2 == 0:
+            print(i, losses, sizes, hits)
+
+train()
+train()
+"""
+
+
+def test_meters_of_one_step_are_kept_in_one_list() -> None:
+    done = same(
+        HEAD + METER + METERS,
+        "losses.update(loss_value.item(), count)",
+        "sizes.update(size_value.item(), count)",
+        "hits.update(value.item())",
+    )
+    assert done.text.count(".append(") == done.text.count(".clear()") == 1
+    assert done.text.count(".item()") == 3  # nobody looks after the loop
+    shown = METERS.replace("print(i, losses, sizes, hits)", "print(i, losses, hits)")
+    shown = shown.replace("\ntrain()\n", "    print(sizes)\n\ntrain()\n", 1)
+    done = same(HEAD + METER + shown, "sizes.update(value.item(), count)")
+    assert done.text.count(" = []") == 3
+
+
+def test_a_meter_that_is_older_than_its_loop() -> None:
+    older = METERS.replace(
+        "def train():\n    losses, sizes, hits",
+        "hits = Meter()\n\ndef train():\n    losses, sizes, _",
+    )
+    done = same(HEAD + METER + older, "hits.update(value.item())")
+    assert done.text.count("hits.update(") == 2 > done.text.count("losses.update(")
+    epochs = METERS.replace(
+        "    for i, (x, y)", "    for _ in range(2):\n      for i, (x, y)"
+    ).replace("\n        ", "\n          ")
+    done = same(HEAD + METER + epochs, "hits.update(value.item())")
+    assert done.text.count("losses.update(") == 2, (
+        "the next epoch goes on with what the last one has left"
+    )
 
 
 def test_read_in_conditions_and_after_the_loop() -> None:

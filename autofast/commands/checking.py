@@ -14,6 +14,7 @@ from autofast.config import Config
 from autofast.depth import deeply
 from autofast.edit.postcheck import PostConditionError
 from autofast.faults import internal
+from autofast.heap import growing
 from autofast.model import disk
 from autofast.model.source import BadInput, shown_path
 from autofast.report.record import Record, merged
@@ -111,6 +112,7 @@ def check(request: Request) -> Checked:
     return result
 
 
+@growing()
 def _look(request: Request, cache: Cache, entry: Path, raw: bytes | None) -> Outcome:
     """Read one script, and keep what was found out where nothing but files had a part in it."""
     from autofast.commands import (

@@ -144,6 +144,7 @@ def trains_nothing(script: Script, plan: Plan) -> bool:
 
 
 @deeply
+@growing()
 def rewrite(
     entry: Path,
     root: Path,
@@ -172,11 +173,14 @@ def rewrite(
         kept = [replace(rule, find=_without(beyond, rule.find)) for rule in rules]
         chosen = _plan(script, config, kept)
 
+    latest = [script]
+
     def reread(new: Mapping[Source, str]) -> Script:
         texts = _texts(entry, raw, overlay)
         texts |= {source.path: source.encode(text) for source, text in new.items()}
-        with growing():
-            return spare(read_script(entry, root, overlay=texts), config)
+        again = read_script(entry, root, overlay=texts, before=latest[0].sources)
+        latest[0] = spare(again, config)
+        return again
 
     passes = fixed_point(chosen, reread)
     if unwanted is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, scope_of, variables_of
-from autofast.model.events import BranchFrame, Frame, Log, Site, Stack, inside
+from autofast.model.events import BranchFrame, Frame, Log, Occurrence, Site, Stack, inside
 from autofast.model.script import Script, Step
 from autofast.model.source import function_of, source_of, statement_of
 from autofast.model.values import Arg, Const, const, one
@@ -104,10 +104,7 @@ def behind_option(script: Script, places: Iterable[Site]) -> Off | None:
 def options_within(script: Script, loops: Iterable[ast.AST]) -> list[Off]:
     """The options with a default that decide what happens within ``loops``."""
     stacks = [
-        o.stack
-        for _, site in script.log.each()
-        for o in site
-        if any(isinstance(f, BranchFrame) and not f.known for f in o.stack)
+        s for s in script.stacks if any(isinstance(f, BranchFrame) and not f.known for f in s)
     ]
     within = [s for s in stacks if any(inside(s, loop) for loop in loops)]
     return _options(script, stacks, [f for s in within for f in s])
@@ -187,16 +184,21 @@ def _is_required(option: Arg) -> bool:
 def by_default(script: Script, off: Off) -> Script:
     """The script as it runs without the option: what needs that does not happen, and what the tests are is known."""
     sites: list[Site] = []
-    frames: dict[int, Frame] = {}
+    frames: dict[Frame, Frame] = {}
 
     def settled(frame: Frame) -> Frame:
-        return frames.setdefault(id(frame), off.settled(frame))
+        if frame not in frames:
+            frames[frame] = off.settled(frame)
+        return frames[frame]
 
+    stacks = {s: tuple(map(settled, s)) for s in script.stacks if not off.is_needed(s)}
     for _, site in script.log.each():
         left = [
-            replace(o, stack=tuple(map(settled, o.stack)))
+            o
+            if (stack := stacks[o.stack]) == o.stack
+            else Occurrence(stack, o.order, o.this, o.args, o.result, o.grad, o.data)
             for o in site
-            if not off.is_needed(o.stack)
+            if o.stack in stacks
         ]
         if left:
             sites.append(Site(site.kind, site.node, left))

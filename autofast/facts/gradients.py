@@ -24,7 +24,7 @@ from autofast.model.events import (
 )
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Backward, Script, Step
-from autofast.model.source import at
+from autofast.model.source import at, children, walk
 from autofast.model.values import Cls, Dict, Ext, Func, Inst, Ref, Seq, Tensor, Thing, Unknown
 from autofast.read.library.module_parts import MORE
 from autofast.read.recover.build import unwrapped
@@ -186,7 +186,7 @@ class Slice:
         self.needed: set[str] = set()
         body = function.body
         returns = [
-            n for n in ast.walk(function) if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom))
+            n for n in walk(function) if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom))
         ]
         if not isinstance(body[-1], ast.Return) or len(returns) != 1 or body[-1].value is None:
             raise Refusal(f"{function.name}() ({at(function)}) does not end in one place")
@@ -204,7 +204,7 @@ class Slice:
     def statement(self, stmt: ast.stmt) -> None:
         match stmt:
             case ast.Assign(targets=targets, value=value):
-                bound = {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+                bound = {n.id for t in targets for n in walk(t) if isinstance(n, ast.Name)}
                 if bound & self.needed:
                     if all(isinstance(t, (ast.Name, ast.Tuple)) for t in targets):
                         self.needed -= bound
@@ -217,7 +217,7 @@ class Slice:
                 for _ in range(2):  # what one pass needs, the pass before it has to give
                     self.block(body)
                     self.needed |= before
-                if any(isinstance(n, ast.Name) and n.id in self.needed for n in ast.walk(target)):
+                if any(isinstance(n, ast.Name) and n.id in self.needed for n in walk(target)):
                     self.take(over)
             case ast.Expr() | ast.Assert() | ast.Pass():
                 pass
@@ -229,10 +229,10 @@ class Slice:
     def has_layers(self, node: ast.AST) -> bool:
         return any(
             isinstance(n, ast.Attribute) and self.is_this(n.value) and n.attr not in FACTS
-            for n in ast.walk(node)
+            for n in walk(node)
         ) or any(
             isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id in self.needed
-            for n in ast.walk(node)
+            for n in walk(node)
         )
 
     def is_this(self, node: ast.AST) -> bool:
@@ -257,7 +257,7 @@ class Slice:
                 return
             case ast.Name(id=name):
                 self.needed.add(name)
-        for child in ast.iter_child_nodes(expr):
+        for child in children(expr):
             self.take(child)
 
 
@@ -369,17 +369,15 @@ def _is_foreign(layers: Iterable[str]) -> bool:
 def _varies(script: Script, cls: ast.ClassDef) -> str:
     """The line of a layer that is used under a condition which may change from step to step."""
     for method in (n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name != "__init__"):
-        calls = [
-            n for n in ast.walk(method) if isinstance(n, ast.Call) and _is_layer(script, n.func)
-        ]
+        calls = [n for n in walk(method) if isinstance(n, ast.Call) and _is_layer(script, n.func)]
         graph = script.analysis(Flow).graph(method)
-        for node in ast.walk(method) if calls else ():
+        for node in walk(method) if calls else ():
             if isinstance(node, (ast.If, ast.IfExp, ast.While)) and not _fixed(
                 script, cls, method, node.test
             ):
-                inside_it = {id(n) for n in ast.walk(node)}
+                inside_it = {id(n) for n in walk(node)}
                 leaves = any(
-                    isinstance(n, (ast.Return, ast.Continue, ast.Break)) for n in ast.walk(node)
+                    isinstance(n, (ast.Return, ast.Continue, ast.Break)) for n in walk(node)
                 )
                 if any(id(c) in inside_it or (leaves and graph.may_follow(c, node)) for c in calls):
                     return at(node)
@@ -398,14 +396,14 @@ def _is_layer(script: Script, func: ast.expr) -> bool:
 
 def _fixed(script: Script, cls: ast.ClassDef, method: ast.FunctionDef, test: ast.expr) -> bool:
     """The test asks for what was decided when the model was made: attributes that only ``__init__`` sets, and constants."""
-    names = [n for n in ast.walk(test) if isinstance(n, ast.Name) and not _is_this(method, n)]
-    asked = {n.attr for n in ast.walk(test) if isinstance(n, ast.Attribute)}
-    calls = [n for n in ast.walk(test) if isinstance(n, ast.Call)]
+    names = [n for n in walk(test) if isinstance(n, ast.Name) and not _is_this(method, n)]
+    asked = {n.attr for n in walk(test) if isinstance(n, ast.Attribute)}
+    calls = [n for n in walk(test) if isinstance(n, ast.Call)]
     setters = [n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name != "__init__"]
     changed = {
         n.attr
         for f in setters
-        for n in ast.walk(f)
+        for n in walk(f)
         if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
     }
     library = all(
@@ -431,14 +429,14 @@ def _is_counted(method: ast.FunctionDef, index: ast.expr) -> bool:
     """A constant, or the variable of a loop: every element has its turn."""
     loops = {
         n.id
-        for f in ast.walk(method)
+        for f in walk(method)
         if isinstance(f, (ast.For, ast.comprehension))
-        for n in ast.walk(f.target)
+        for n in walk(f.target)
         if isinstance(n, ast.Name)
     }
-    names = [n for n in ast.walk(index) if isinstance(n, ast.Name)]
+    names = [n for n in walk(index) if isinstance(n, ast.Name)]
     return all(n.id in loops or _is_this(method, n) for n in names) and not any(
-        isinstance(n, ast.Call) for n in ast.walk(index)
+        isinstance(n, ast.Call) for n in walk(index)
     )
 
 

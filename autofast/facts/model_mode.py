@@ -44,12 +44,23 @@ def trains_at(script: Script, forward: Occurrence) -> bool | None:
 def _is_part(script: Script, forward: Occurrence) -> bool:
     """Whether something else that is switched has the model as a part, or may have."""
     mine = {id(x) for x in unwrapped(forward.this)} if forward.this is not None else set()
+    return any(
+        parts is None or (thing not in mine and not mine.isdisjoint(parts))
+        for thing, parts in script.analysis(_switched).items()
+    )
+
+
+def _switched(script: Script) -> dict[int, frozenset[int] | None]:
+    """What is switched anywhere, with its parts, all by id; None for what is not known."""
+    found: dict[int, frozenset[int] | None] = {}
     for site in script.methods("eval", "train"):
-        for o in site:
-            others = unwrapped(o.this) if o.this is not None else [None]
-            if any(x is None or (id(x) not in mine and mine & parts_of(x).keys()) for x in others):
-                return True
-    return False
+        for this in site.things():
+            for thing in unwrapped(this) if this is not None else ():
+                if id(thing) not in found:
+                    found[id(thing)] = frozenset(parts_of(thing))
+            if this is None:
+                found[0] = None
+    return found
 
 
 def _switches(script: Script, forward: Occurrence) -> Iterator[tuple[Occurrence, bool]]:

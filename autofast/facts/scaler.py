@@ -20,7 +20,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
-from autofast.model.source import ancestors, at, function_of, parent_of
+from autofast.model.source import ancestors, at, function_of, parent_of, walk
 from autofast.model.values import const
 
 MOST = 400  # states before one statement: more than any script needed that was tried
@@ -318,7 +318,7 @@ class _Book:
 
     def _is_steady(self, test: ast.expr) -> bool:
         """It asks for variables and attributes of which the second is set nowhere but where objects are made."""
-        for node in ast.walk(test):
+        for node in walk(test):
             if isinstance(node, (ast.Call, ast.NamedExpr, ast.Subscript, ast.Await)):
                 return False
             if isinstance(node, ast.Attribute) and node.attr in self.volatile.attributes:
@@ -527,7 +527,7 @@ def _forget(states: States, node: ast.AST) -> States:
     ):
         return states
     names = {
-        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
+        n.id for n in walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
     }
     if not names:
         return states

@@ -9,7 +9,7 @@ from enum import Enum
 
 from autofast.flow.graph import Node
 from autofast.flow.scopes import bound_by, outside_parts, owner, parameters
-from autofast.model.source import parent_of
+from autofast.model.source import children, parent_of, walk
 
 # builtins that take all of an iterable before they return
 EAGER = frozenset("all any bytes dict frozenset list max min set sorted sum tuple".split())
@@ -72,7 +72,7 @@ def _of_statement(tree: ast.AST) -> Iterator[Access]:
         case ast.match_case():
             yield from (
                 Access(Kind.USE, n, n.id, False)
-                for n in ast.walk(tree.pattern)
+                for n in walk(tree.pattern)
                 if isinstance(n, ast.Name)
             )
         case ast.ExceptHandler():
@@ -108,7 +108,7 @@ def _captures(pattern: ast.pattern) -> Iterator[Access]:
     """The names that a pattern binds once it has matched; one of the arms of ``|`` does."""
     if isinstance(pattern, ast.MatchOr):
         names: dict[str, list[ast.AST]] = {}
-        for node in ast.walk(pattern):
+        for node in walk(pattern):
             for name in bound_by(node):
                 names.setdefault(name, []).append(node)
         for name, nodes in names.items():
@@ -116,7 +116,7 @@ def _captures(pattern: ast.pattern) -> Iterator[Access]:
             yield from (Access(Kind.DEFINE, n, name, sure=False) for n in nodes[1:])
         return
     yield from (Access(Kind.DEFINE, pattern, name) for name in bound_by(pattern))
-    for child in ast.iter_child_nodes(pattern):
+    for child in children(pattern):
         if isinstance(child, ast.pattern):
             yield from _captures(child)
 
@@ -155,7 +155,7 @@ def _of(node: ast.AST | None, sure: bool) -> Iterator[Access]:
         case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
             yield from _of_comprehension(node, sure)
         case _:
-            yield from _all(sure, *ast.iter_child_nodes(node))
+            yield from _all(sure, *children(node))
 
 
 def _of_name(node: ast.Name, sure: bool) -> Iterator[Access]:

@@ -154,15 +154,8 @@ class CallGraph:
 
     def _follow_log(self) -> None:
         """What else the reader has followed: functions that a library calls back, properties, hooks, the ``forward`` of wrapped models."""
-        frames = {
-            id(f): f
-            for _, site in self.script.log.each()
-            for o in site
-            for f in o.stack
-            if isinstance(f, CallFrame)
-        }
-        for frame in frames.values():
-            if frame.node is not frame.func.node:
+        for frame in dict.fromkeys(f for stack in self.script.stacks for f in stack):
+            if isinstance(frame, CallFrame) and frame.node is not frame.func.node:
                 self._enter(frame.node, frame.func.node)
 
     def _enter(self, node: ast.AST, function: Function) -> None:

@@ -13,7 +13,7 @@ from autofast.flow.cfg import Graph, graph_of
 from autofast.flow.graph import PLACES, Function, Node
 from autofast.flow.scopes import COMPREHENSIONS, STAR, Variable, variables_of
 from autofast.flow.solve import Problem, solve
-from autofast.model.source import parent_of, statement_of
+from autofast.model.source import parent_of, statement_of, walk
 
 
 @dataclass(frozen=True)
@@ -221,9 +221,7 @@ class DefUse:
         return sorted(found, key=lambda n: (n.lineno, n.col_offset))
 
     def _read_after(self, variable: Variable, code: ast.AST) -> set[int]:
-        places = {
-            id(self.graph.place(n)) for n in ast.walk(code) if n is code or isinstance(n, PLACES)
-        }
+        places = {id(self.graph.place(n)) for n in walk(code) if n is code or isinstance(n, PLACES)}
         todo = [
             n
             for p in places

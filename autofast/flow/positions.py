@@ -15,7 +15,7 @@ from autofast.model.events import (
     Stack,
     TryFrame,
 )
-from autofast.model.source import ancestors, block_of, function_of, statement_of, within
+from autofast.model.source import ancestors, block_of, function_of, statement_of, walk, within
 
 # One object stands for all of a kind.
 SHARED = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
@@ -91,7 +91,7 @@ def comes_before(
 
 def nodes_of(parts: Iterable[ast.AST]) -> set[int]:
     """The ids of all nodes in ``parts``."""
-    return {id(node) for part in parts for node in ast.walk(part) if not isinstance(node, SHARED)}
+    return {id(node) for part in parts for node in walk(part) if not isinstance(node, SHARED)}
 
 
 def happens_in(occurrence: Occurrence, node: ast.AST, inside: set[int]) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from typing import TYPE_CHECKING
 
-import libcst as cst
+from autofast.model.source import ancestors, function_of, parent_of, source_of, walk
 
-from autofast.model.source import ancestors, function_of, parent_of, source_of
+if TYPE_CHECKING:
+    import libcst as cst
 
 BY_TEXT = frozenset({"eval", "exec"})
 
@@ -14,7 +16,7 @@ BY_TEXT = frozenset({"eval", "exec"})
 def shows_names(scope: ast.AST) -> bool:
     """Whether a scope asks for its variables by ``locals()``, ``vars()``, ``globals()``, or runs text: ``"{loss}".format(**locals())``."""
     everywhere = isinstance(scope, ast.Module)
-    for node in ast.walk(scope):
+    for node in walk(scope):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             continue
         name, here = node.func.id, function_of(node) is scope
@@ -48,6 +50,8 @@ def is_spelled(node: ast.expr) -> bool:
 
 def _in_text(string: ast.JoinedStr, value: ast.expr) -> bool:
     """Whether a string shows an expression together with its text; said of any whose text cannot be told."""
+    import libcst as cst  # which takes longer to import than all else, for what few scripts have
+
     try:
         whole = cst.parse_expression(f"({source_of(string).segment(string)})")
         for part in _fields(whole):
@@ -61,6 +65,8 @@ def _in_text(string: ast.JoinedStr, value: ast.expr) -> bool:
 
 
 def _fields(node: cst.CSTNode) -> list[cst.FormattedStringExpression]:
+    import libcst as cst
+
     found = [node] if isinstance(node, cst.FormattedStringExpression) else []
     return found + [part for child in node.children for part in _fields(child)]
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from autofast.model.source import ancestors, parent_of, source_of
+from autofast.model.source import ancestors, children, parent_of, source_of, walk
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Scope = (
@@ -79,7 +79,7 @@ def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
     body = (
         scope.body
         if isinstance(scope, (ast.Module, *FUNCTIONS, ast.ClassDef))
-        else list(ast.iter_child_nodes(scope))
+        else list(children(scope))
     )
     todo: list[ast.AST] = [body] if isinstance(body, ast.AST) else list(reversed(body))
     while todo:
@@ -89,7 +89,7 @@ def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
             list(
                 outside_parts(node)
                 if isinstance(node, (*FUNCTIONS, ast.ClassDef))
-                else ast.iter_child_nodes(node)
+                else children(node)
             )
         )
 
@@ -133,12 +133,12 @@ def bound_by(node: ast.AST) -> list[str]:
 
 def stored_in(node: ast.AST) -> set[str]:
     """Names that code in ``node`` may bind or delete, whosever they are (parameters left out)."""
-    return {name for n in ast.walk(node) if not isinstance(n, ast.arg) for name in bound_by(n)}
+    return {name for n in walk(node) if not isinstance(n, ast.arg) for name in bound_by(n)}
 
 
 def loaded_in(node: ast.AST) -> set[str]:
     """Names that code in ``node`` reads, whosever they are."""
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    return {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
 # ---------------------------------------------------------------------------------------------- scopes
@@ -292,7 +292,7 @@ def _in_order(tree: ast.AST) -> Iterator[ast.AST]:
     while todo:
         node = todo.pop()
         yield node
-        todo += reversed(list(ast.iter_child_nodes(node)))
+        todo += reversed(list(children(node)))
 
 
 def variables_of(node: ast.AST) -> Variables:

@@ -28,6 +28,7 @@ class Numbered:
     """Things that are what they are by identity. Their hash is a serial number, so sets of them have one order in every run."""
 
     __slots__ = ()
+    serial = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "serial", next(_serial))
@@ -36,8 +37,7 @@ class Numbered:
         return f"<{type(self).__name__} {hash(self)}>"
 
     def __hash__(self) -> int:
-        number: int = getattr(self, "serial", 0)
-        return number
+        return self.serial
 
 
 class Clock:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from autofast.model.source import at
@@ -131,9 +132,11 @@ class Log:
     def __init__(self) -> None:
         self._sites: dict[tuple[str, int], Site] = {}
         self._ways: dict[tuple[str, int], dict[Hashable, int]] = {}
+        # Each stack once, with the number of its way: most that happens shares one with others.
+        self._stacks: dict[Stack, tuple[Stack, int]] = {}
+        self._numbers: dict[Way, int] = {}
         self._count = 0
-        self._stack: Stack = ()
-        self._frames: Way = ()
+        self._kinds: dict[str, list[tuple[int, Site]]] = defaultdict(list)  # numbered as they came
         self.full = ""  # a place that is reached in more ways than are kept
 
     def add(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None = None, args: Arguments | None = None,
@@ -142,12 +145,15 @@ class Log:
         site = self._sites.get(key)
         if site is None:
             site, self._ways[key] = Site(kind, node), {}
+            self._kinds[kind].append((len(self._sites), site))
             self._sites[key] = site
         ways = self._ways[key]
         self._count += 1
-        if stack != self._stack:
-            self._stack, self._frames = stack, way_of(stack)
-        way = (grad, this, self._frames)
+        if (known := self._stacks.get(stack)) is None:
+            number = self._numbers.setdefault(way_of(stack), len(self._numbers))
+            known = self._stacks[stack] = stack, number
+        stack = known[0]
+        way = (grad, this, known[1])
         if way in ways:
             old = site.occurrences[ways[way]]
             site.occurrences[ways[way]] = Occurrence(
@@ -161,7 +167,10 @@ class Log:
 
     def of(self, *kinds: str) -> list[Site]:
         """The sites of these kinds, in the order the script first came to them."""
-        return [s for (kind, _), s in self._sites.items() if kind in kinds]
+        found = [pair for kind in dict.fromkeys(kinds) for pair in self._kinds.get(kind, ())]
+        if len(kinds) > 1:
+            found.sort(key=itemgetter(0))
+        return [site for _, site in found]
 
     def each(self) -> list[tuple[tuple[str, int], Site]]:
         """Every site with its kind, in the order the script first came to them."""
@@ -171,7 +180,9 @@ class Log:
     def holding(cls, sites: Iterable[Site]) -> Log:
         """A log of these sites, which nothing is added to."""
         log = cls()
-        log._sites = {(site.kind, id(site.node)): site for site in sites}
+        for n, site in enumerate(sites):
+            log._sites[site.kind, id(site.node)] = site
+            log._kinds[site.kind].append((n, site))
         return log
 
     def at(self, kind: str, node: ast.AST) -> Site | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import cache
 
 _MOVED = [
     (
@@ -202,6 +203,7 @@ STARRED = {
 }
 
 
+@cache
 def makes_module(name: str) -> bool:
     """Whether calling ``name`` gives an ``nn.Module`` of a library."""
     last = name.rsplit(".", 1)[-1]

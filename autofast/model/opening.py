@@ -10,8 +10,8 @@ from autofast.model.notebook import Notebook
 from autofast.model.source import BadInput, Source
 
 
-def read_source(path: Path, root: Path) -> Source:
-    """Read ``path``; raises :class:`BadInput` with one clear line where it is no readable Python 3."""
+def read_source(path: Path, root: Path, before: Source | None = None) -> Source:
+    """Read ``path``, which may still be what it was ``before``; raises :class:`BadInput` with one clear line where it is no readable Python 3."""
     rel = path.as_posix()
     if path.is_symlink() and not path.exists():
         raise BadInput(
@@ -25,11 +25,13 @@ def read_source(path: Path, root: Path) -> Source:
         raise BadInput(f"{rel}: no such file") from None
     except OSError as error:
         raise BadInput(f"{rel}: cannot be read ({error.strerror})") from None
-    return open_source(path.resolve(), _relative(path, root), raw)
+    return open_source(path.resolve(), _relative(path, root), raw, before)
 
 
-def open_source(path: Path, rel: str, raw: bytes) -> Source:
+def open_source(path: Path, rel: str, raw: bytes, before: Source | None = None) -> Source:
     """The source of a Python file or a Jupyter notebook; what has no name (standard input) is known by its first character."""
+    if before is not None and (before.rel, before.raw) == (rel, raw):
+        return before
     if path.suffix == ".ipynb" or (path.name == "-" and raw.lstrip()[:1] == b"{"):
         return Notebook(path, rel, raw)
     return Source(path, rel, raw)

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from autofast.model.events import Log, LoopFrame, Occurrence, Site, Stack
-from autofast.model.source import Source
+from autofast.model.source import Source, walk
 from autofast.model.torch_age import TorchAge
 from autofast.model.values import NOTHING, Arguments, Ext, Given, Inst, Tensor, Thing, Values
 
@@ -397,7 +397,12 @@ class Script:
 
     def reached(self, node: ast.AST) -> bool:
         """Whether the script comes to this expression (or to an expression of this statement)."""
-        return any(id(n) in self.at for n in ast.walk(node))
+        return any(id(n) in self.at for n in walk(node))
+
+    @cached_property
+    def stacks(self) -> list[Stack]:
+        """The frames around all that happens, each stack once."""
+        return list(dict.fromkeys(o.stack for _, s in self.log.each() for o in s))
 
     @cached_property
     def everything(self) -> list[Occurrence]:

@@ -86,14 +86,14 @@ class Source:
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
         """All nodes of ``tree``, in the order of :func:`ast.walk`, which takes far longer the second time too."""
-        return tuple(ast.walk(self.tree))
+        return tuple(walk(self.tree))
 
     def stored_in(self, statement: ast.AST) -> frozenset[str]:
         """The names that get a value anywhere in a statement of this file."""
         if id(statement) not in self._stored:
             self._stored[id(statement)] = frozenset(
                 n.id
-                for n in ast.walk(statement)
+                for n in walk(statement)
                 if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
             )
         return self._stored[id(statement)]
@@ -218,6 +218,20 @@ def ancestors(node: ast.AST) -> Iterator[ast.AST]:
         parent = parent_of(parent)
 
 
+def children(node: ast.AST) -> tuple[ast.AST, ...]:
+    """The nodes right below ``node``, which :func:`ast.iter_child_nodes` would look for each time."""
+    known: tuple[ast.AST, ...] | None = getattr(node, "_af_children", None)
+    return tuple(ast.iter_child_nodes(node)) if known is None else known
+
+
+def walk(node: ast.AST) -> Iterator[ast.AST]:
+    """``node`` and all nodes below it, in the order of :func:`ast.walk`."""
+    todo = [node]
+    for here in todo:  # which grows meanwhile
+        yield here
+        todo += children(here)
+
+
 def within(node: ast.AST, outer: ast.AST) -> bool:
     """Whether ``outer`` is ``node`` or stands around it."""
     return node is outer or any(a is outer for a in ancestors(node))
@@ -261,14 +275,14 @@ def live(node: ast.AST) -> Iterator[ast.AST]:
         if is_switched(here):
             live_arm = live_block(here)
             todo += live_arm
-            dead = (n for s in (*here.body, *here.orelse) if s not in live_arm for n in ast.walk(s))
+            dead = (n for s in (*here.body, *here.orelse) if s not in live_arm for n in walk(s))
             todo += [
                 n
                 for n in dead
                 if isinstance(n, (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom))
             ]
         else:
-            todo += ast.iter_child_nodes(here)
+            todo += children(here)
 
 
 def live_block(switched: ast.If) -> list[ast.stmt]:
@@ -286,12 +300,13 @@ def _link(tree: ast.Module, source: Source) -> None:
     todo: list[ast.AST] = [tree]
     while todo:
         node = todo.pop()
-        for child in ast.iter_child_nodes(node):
+        below = node._af_children = tuple(ast.iter_child_nodes(node))  # type: ignore[attr-defined]
+        for child in below:
             if isinstance(
                 child, (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
             ):
                 continue  # these are shared singletons
-            child._af_source, child._af_parent = source, node  # type: ignore[attr-defined]
+            child._af_source, child._af_parent = source, node
             todo.append(child)
 
 

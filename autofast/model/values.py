@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from autofast.model.changes import Mutable, Numbered, Watched, steady
@@ -28,14 +29,19 @@ class Const:
     value: Any
 
     def __hash__(self) -> int:
-        return steady(repr(self.value))
+        known: int | None = self.__dict__.get("_hash")
+        if known is None:
+            known = self.__dict__["_hash"] = steady(repr(self.value))
+        return known
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Const)
-            and type(other.value) is type(self.value)
-            and repr(other.value) == repr(self.value)
-        )
+        if self is other:
+            return True
+        if not isinstance(other, Const) or type(other.value) is not type(self.value):
+            return False
+        if type(self.value) is str:
+            return bool(other.value == self.value)
+        return repr(other.value) == repr(self.value)
 
 
 @dataclass(frozen=True)
@@ -374,6 +380,14 @@ class Tensor:
             )
             self.__dict__["_hash"] = known
         return known
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Tensor) and self._facts == other._facts)
+
+    @cached_property
+    def _facts(self) -> tuple[object, ...]:
+        """All that is said of it, put together once: tensors are compared far more often than made."""
+        return tuple(map(self.__dict__.__getitem__, self.__dataclass_fields__))
 
     passes: frozenset[Any] = frozenset()
 

@@ -6,6 +6,7 @@ import ast
 import os
 import sys
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
 from autofast.model import disk
@@ -22,10 +23,18 @@ LIBRARIES = frozenset(
 class Project:
     """Finds and reads modules below ``root``; everything else is a library and never opened.
 
-    ``overlay`` gives other contents for some files: standard input, or a rewritten text that is read again.
+    ``overlay`` gives other contents for some files: standard input, or a rewritten text that is read again. ``before`` are files as an
+    earlier reading found them: those that still are the same are not parsed again.
     """
 
-    def __init__(self, entry: Path, root: Path, overlay: dict[Path, bytes] | None = None):
+    def __init__(
+        self,
+        entry: Path,
+        root: Path,
+        overlay: dict[Path, bytes] | None = None,
+        before: Iterable[Source] = (),
+    ):
+        self.before = {source.path: source for source in before}
         self.entry, self.root = entry, root.resolve()
         self.overlay = {path.resolve(): raw for path, raw in (overlay or {}).items()}
         self.sources: dict[Path, Source] = {}
@@ -56,15 +65,16 @@ class Project:
         """The source at ``path``, read once; raises :class:`BadInput`."""
         key = Path(os.path.realpath(path))  # a link to itself is told by the reader
         if key not in self.sources:
+            before = self.before.get(key)
             if key in self.overlay:
                 rel = (
                     key.relative_to(self.root).as_posix()
                     if self.root in key.parents
                     else path.as_posix()
                 )
-                self.sources[key] = open_source(key, rel, self.overlay[key])
+                self.sources[key] = open_source(key, rel, self.overlay[key], before)
             else:
-                self.sources[key] = read_source(path, self.root)
+                self.sources[key] = read_source(path, self.root, before)
         return self.sources[key]
 
     def find(self, name: str, level: int, importer: Source) -> Source | None:

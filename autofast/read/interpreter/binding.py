@@ -203,10 +203,10 @@ class Binding(Core):
                 ]
                 todo += [thing.cls] if isinstance(thing, Inst) else []
             elif isinstance(thing, Dict):
-                parts = [thing.any()]
+                parts = [thing.rest, *(e.values for es in thing.entries.values() for e in es)]
                 thing.widen(why)
             elif isinstance(thing, Seq):
-                parts = [thing.any()]
+                parts = [thing.elem, *(thing.items or ())]
                 thing.elem |= unknown
             elif isinstance(thing, Cls):
                 parts = list(thing.members.values())
@@ -228,7 +228,9 @@ class Binding(Core):
                 parts = [thing.func, *thing.args.all()]
             elif isinstance(thing, Module):
                 todo.append(thing.env)
-            todo += [t for part in parts for t in part if type(t) not in PLAIN]
+            todo += [
+                t for part in parts for t in part if type(t) not in PLAIN and id(t) not in seen
+            ]
 
     def set_in_namespace(self, space: Ext, key: Any, found: Values) -> None:
         """``vars(x)[key] = found``, ``x.__dict__[key] = found``."""

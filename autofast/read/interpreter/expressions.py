@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autofast.model.events import BranchFrame, LoopFrame, WithFrame
+from autofast.model.source import children, walk
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -43,16 +44,22 @@ class Expressions(Binding):
         self.steps += 1
         if self.steps > self.limits[-1]:
             raise TooDeep
-        method = getattr(self, "expr_" + type(node).__name__, None)
-        found: Values = method(node, env) if method is not None else self.generic(node, env)
+        kind = type(node)
+        method: Any = self.methods.get(kind)
+        if method is None:
+            method = getattr(self, "expr_" + kind.__name__, self.generic)
+            self.methods[kind] = method
+        found: Values = method(node, env)
         old = self.at.get(id(node))
+        if old is found:
+            return found
         if not found and not isinstance(node, ast.Subscript):
             found = values(Unknown("it has no value here"))
         self.at[id(node)] = found if old is None or old == found else join(old, found)
         return found
 
     def generic(self, node: ast.expr, env: Env) -> Values:
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, ast.expr):
                 self.expr(child, env)
         return values(Num())
@@ -432,7 +439,7 @@ def _binds(node: ast.expr) -> bool:
     """Whether there is a ``:=`` in it."""
     known: bool | None = getattr(node, "_af_binds", None)
     if known is None:
-        known = node._af_binds = any(isinstance(n, ast.NamedExpr) for n in ast.walk(node))  # type: ignore[attr-defined]
+        known = node._af_binds = any(isinstance(n, ast.NamedExpr) for n in walk(node))  # type: ignore[attr-defined]
     return known
 
 

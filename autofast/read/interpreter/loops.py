@@ -8,6 +8,7 @@ import importlib
 from autofast.model import names
 from autofast.model.changes import CLOCK
 from autofast.model.events import LoopFrame
+from autofast.model.source import walk
 from autofast.model.values import (
     NOTHING,
     Const,
@@ -210,7 +211,7 @@ class Loops(Statements):
     def stmt_While(self, node: ast.While, env: Env) -> bool:
         self.loop(node, NOTHING, env)
         forever = isinstance(node.test, ast.Constant) and bool(node.test.value)
-        return forever and not any(isinstance(n, ast.Break) for n in ast.walk(node))
+        return forever and not any(isinstance(n, ast.Break) for n in walk(node))
 
 
 def _few(over: Values) -> list[Values]:
@@ -235,7 +236,7 @@ def _augmented(node: ast.AST) -> list[ast.expr]:
     if known is not None:
         return known
     found: list[ast.expr] = []
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.AugAssign):
             found.append(part.target)
         elif (
@@ -244,7 +245,7 @@ def _augmented(node: ast.AST) -> list[ast.expr]:
             and isinstance(part.targets[0], ast.Name)
         ):
             name = part.targets[0].id
-            if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(part.value)):
+            if any(isinstance(n, ast.Name) and n.id == name for n in walk(part.value)):
                 found.append(part.targets[0])
     node._af_augmented = found  # type: ignore[attr-defined]
     return found

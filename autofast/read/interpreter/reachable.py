@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from autofast.model.changes import Watched
+from autofast.model.changes import Mutable, Watched
 from autofast.model.values import (
     Arg,
     Bound,
@@ -31,30 +31,53 @@ from autofast.model.values import (
 # Nothing can be reached from these, or set on them.
 PLAIN = frozenset({Const, Num, Setting, Located, Ref, Unknown, Tensor, Arg})
 
+# What notes the changes of its own items.
+TABLES: dict[type, tuple[str, ...]] = {
+    Inst: ("attrs", "past"),
+    Ext: ("attrs",),
+    Dict: ("entries",),
+    Cls: ("members",),
+    Func: ("attrs", "defaults"),
+}
 
-def changed_since(roots: Iterable[Thing], ticks: int, most: int) -> bool:
-    """Whether a thing among ``roots``, or that can be reached from them, has changed; also where these are more than ``most``."""
+
+def reached(roots: Iterable[Thing], most: int) -> list[Thing] | None:
+    """What can be reached from ``roots`` and may change; None where there are more than ``most`` things.
+
+    As long as none of it has changed, nothing else can be reached, either.
+    """
     todo: list[Any] = [t for t in roots if type(t) not in PLAIN]
     seen = set(map(id, todo))
+    found: list[Thing] = []
     while todo:
         thing = todo.pop()
+        if isinstance(thing, Mutable) or type(thing) in TABLES:
+            found.append(thing)
         parts: list[Any] = []
         for held in _held(thing):
             if isinstance(held, Watched):
-                if getattr(held, "changed", 0) > ticks:
-                    return True
                 for value in held.values():
                     parts.extend(value if isinstance(value, frozenset) else _of_entries(value))
             else:
                 parts.extend(held)
-        if thing.__dict__.get("changed", 0) > ticks:
-            return True
         for part in parts:
             if type(part) not in PLAIN and id(part) not in seen:
                 seen.add(id(part))
                 todo.append(part)
         if len(seen) > most:
+            return None
+    return found
+
+
+def changed_since(found: Iterable[Thing], ticks: int) -> bool:
+    """Whether one of these (:func:`reached`) has changed."""
+    for thing in found:
+        own = thing.__dict__
+        if own.get("changed", 0) > ticks:
             return True
+        for name in TABLES.get(type(thing), ()):
+            if getattr(own[name], "changed", 0) > ticks:
+                return True
     return False
 
 

@@ -53,8 +53,14 @@ def values(*things: Thing) -> Values:
 
 def join(*sets: Values) -> Values:
     """The union; a set that has grown too large becomes unknown."""
-    largest = max(sets, key=len, default=NOTHING)
-    if all(part <= largest for part in sets) and len(largest) <= MOST_VALUES + 1:
+    if len(sets) == 2:  # nearly always
+        one, other = sets
+        largest = one if other <= one else other
+        holds_all = largest is one or one <= other
+    else:
+        largest = max(sets, key=len, default=NOTHING)
+        holds_all = all(part <= largest for part in sets)
+    if holds_all and len(largest) <= MOST_VALUES + 1:
         return largest
     out = NOTHING.union(*sets)
     if len(out) > MOST_VALUES:
@@ -146,6 +152,7 @@ class Core:
         self.patched: dict[str, Values] = {}  # names of libraries that the program assigns to
         self.summaries = Summaries()
         self.constants: dict[int, Values] = {}  # by id of their node
+        self.methods: dict[type, Any] = {}  # for each kind of node
         self.libraries: set[str] = set(names.PACKAGES)  # names that are modules of libraries
 
     def note(self, text: str) -> None:
@@ -235,23 +242,20 @@ class Core:
 
     def intern(self, kind: type, key: tuple[Any, ...], make: Any) -> Any:
         """One object per place and way there: interpreting a place again gives the same thing again."""
-        calls = [n for n, f in enumerate(self.stack) if isinstance(f, CallFrame)]
-        begun = calls[-1] if calls else 0
-        turns = tuple(
-            f.turn
-            for n, f in enumerate(self.stack)
-            if isinstance(f, LoopFrame) and (f.unrolled or (kind is Dict and n >= begun))
-        )
-        full = (
-            kind,
-            key,
-            turns,
-            self.summaries.context(self.stack),
-        )
-        if full not in self.things:
-            self.things[full] = make()
-        self.summaries.interned(self.things[full], kind is Dict)
-        return self.things[full]
+        turns: list[int] = []
+        below = kind is Dict  # the call that runs
+        for frame in reversed(self.stack):
+            if isinstance(frame, LoopFrame):
+                if frame.unrolled or below:
+                    turns.append(frame.turn)
+            elif isinstance(frame, CallFrame):
+                below = False
+        full = (kind, key, tuple(turns), self.summaries.context(self.stack))
+        found = self.things.get(full)
+        if found is None:
+            found = self.things[full] = make()
+        self.summaries.interned(found, kind is Dict)
+        return found
 
     # what the other parts provide
     def block(self, body: Iterable[ast.stmt], env: Env) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from typing import Any
 
 from autofast.model.events import BranchFrame, GuardFrame, TryFrame, WithFrame
 from autofast.model.names import NAMED_TUPLE
+from autofast.model.source import children, walk
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -58,13 +60,17 @@ class Statements(Binding):
             del self.left[noted:]
 
     def stmt(self, node: ast.stmt, env: Env) -> bool:
-        method = getattr(self, "stmt_" + type(node).__name__, None)
+        kind = type(node)
+        method: Any = self.methods.get(kind)
         if method is None:
-            for child in ast.iter_child_nodes(node):
-                if isinstance(child, ast.expr):
-                    self.expr(child, env)
-            return False
+            method = getattr(self, "stmt_" + kind.__name__, self.stmt_of_expressions)
+            self.methods[kind] = method
         return bool(method(node, env))
+
+    def stmt_of_expressions(self, node: ast.stmt, env: Env) -> None:
+        for child in children(node):
+            if isinstance(child, ast.expr):
+                self.expr(child, env)
 
     def stmt_Expr(self, node: ast.Expr, env: Env) -> None:
         self.expr(node.value, env)
@@ -183,7 +189,7 @@ class Statements(Binding):
         if not isinstance(func, Func) or not isinstance(func.node, ast.FunctionDef):
             return False
         parameters = func.node.args.args
-        returns = [n.value for n in ast.walk(func.node) if isinstance(n, ast.Return)]
+        returns = [n.value for n in walk(func.node) if isinstance(n, ast.Return)]
         if not parameters or not all(
             isinstance(r, ast.Name) and r.id == parameters[-1].arg for r in returns
         ):
@@ -407,9 +413,7 @@ class Statements(Binding):
         if isinstance(thing, Inst):
             exits = [f.node for f in thing.cls.find("__exit__") or () if isinstance(f, Func)]
             return any(
-                isinstance(n, ast.Return) and n.value is not None
-                for f in exits
-                for n in ast.walk(f)
+                isinstance(n, ast.Return) and n.value is not None for f in exits for n in walk(f)
             )
         return isinstance(thing, Ext) and thing.name in (
             "contextlib.suppress",
@@ -460,7 +464,7 @@ class Statements(Binding):
         before, ends = env.vars, [env.vars]
         for case in node.cases:
             env.vars = dict(before)
-            for name in ast.walk(case.pattern):
+            for name in walk(case.pattern):
                 if isinstance(name, (ast.MatchAs, ast.MatchStar)) and name.name:
                     env.vars[name.name] = values(Unknown("matched by a pattern"))
             if case.guard is not None:
@@ -498,7 +502,7 @@ def ways_out(stmt: ast.stmt) -> list[str]:
             ):
                 found.add(_WAYS_OUT[type(node)])
             inner = in_loop or isinstance(node, (ast.For, ast.AsyncFor, ast.While))
-            todo.extend((child, inner) for child in ast.iter_child_nodes(node))
+            todo.extend((child, inner) for child in children(node))
         known = stmt._af_ways_out = sorted(found)  # type: ignore[attr-defined]
     return known
 

@@ -14,7 +14,7 @@ from typing import Any
 from autofast.model.changes import CLOCK
 from autofast.model.events import CallFrame, Frame, LoopFrame
 from autofast.model.values import Arguments, Env, Func, Thing, Values
-from autofast.read.interpreter.reachable import changed_since
+from autofast.read.interpreter.reachable import changed_since, reached
 
 OFTEN = 40  # calls of one function that are followed with all that tells their objects apart
 MOST_EVENTS = 2_000  # of one call that happen once more in all the ways they came about
@@ -50,13 +50,18 @@ class Summary:
     # Functions that were not entered once more, as they were being followed already.
     recursions: frozenset[int]
     in_turns: bool  # it made dicts, which are others in the first pass of a loop
+    reached: list[Thing] | None = None  # from the roots
 
     def holds(self) -> bool:
         """Whether nothing it rests on has changed since."""
         if not all(_unchanged(env.vars.get(name), found) for env, name, found in self.reads):
             return False
         if self.ticks != CLOCK.ticks:
-            if self.epoch != CLOCK.epoch or changed_since(self.roots, self.ticks, MOST_ROOTS):
+            if self.epoch != CLOCK.epoch:
+                return False
+            if self.reached is None:
+                self.reached = reached(self.roots, MOST_ROOTS)
+            if self.reached is None or changed_since(self.reached, self.ticks):
                 return False
             self.ticks = CLOCK.ticks
         return True
@@ -82,11 +87,16 @@ class Summaries:
 
     def context(self, stack: list[Frame]) -> tuple[int, ...]:
         """The last calls on the way to a place: fewer for a function that has been followed often, as its objects would be too many."""
-        calls = [f for f in stack if isinstance(f, CallFrame)]
-        if not calls:
-            return ()
-        often = self.followed.get(id(calls[-1].func.node), 0) > OFTEN
-        return tuple(id(f.node) for f in calls[-1 if often else -4 :])
+        found: list[int] = []
+        most = 4
+        for frame in reversed(stack):
+            if isinstance(frame, CallFrame):
+                if not found and self.followed.get(id(frame.func.node), 0) > OFTEN:
+                    most = 1
+                found.append(id(frame.node))
+                if len(found) == most:
+                    break
+        return tuple(reversed(found))
 
     def read(self, env: Env, name: str, found: Values | None) -> None:
         """A variable of another scope is read (``found`` is None: it has no value there)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from pathlib import Path
 
 from autofast.depth import deeply
@@ -73,12 +74,18 @@ FRAMEWORKS = {
 
 
 @deeply
-def read_script(entry: Path, root: Path, overlay: dict[Path, bytes] | None = None) -> Script:
-    """Read ``entry`` and what it uses of the project below ``root``, but for files that are nested too deeply; raises :class:`BadInput`."""
+def read_script(
+    entry: Path,
+    root: Path,
+    overlay: dict[Path, bytes] | None = None,
+    before: Iterable[Source] = (),
+) -> Script:
+    """Read ``entry`` and what it uses of the project below ``root``, but for files that are nested too deeply; raises :class:`BadInput`.
+    ``overlay`` and ``before`` are those of :class:`Project`."""
     broken: dict[Path, str] = {}
     while True:
         restart()
-        project = Project(entry, root, overlay)
+        project = Project(entry, root, overlay, before)
         project.broken.update(broken)
         source = project.read(entry)
         interp = Interpreter(project)

@@ -25,7 +25,6 @@ from autofast.flow.scopes import (
     variables_of,
 )
 from autofast.model import names
-from autofast.model.events import CallFrame
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
 from autofast.model.source import (
@@ -34,6 +33,7 @@ from autofast.model.source import (
     parent_of,
     source_of,
     statement_of,
+    walk,
 )
 from autofast.model.values import (
     Bound,
@@ -145,7 +145,7 @@ class _Leaks:
         yield from self.kept()
         yield from (self.read(name) for name in self.tainted())
         for statement in region.statements:
-            for part in ast.walk(statement):
+            for part in walk(statement):
                 if (
                     isinstance(part, ast.Return)
                     and part.value is not None
@@ -179,7 +179,7 @@ class _Leaks:
                 continue  # followed as a variable
             yield f"{at(site.node)} changes something that outlives this place"
         for function in self.functions():
-            for part in ast.walk(function):
+            for part in walk(function):
                 if (
                     isinstance(part, ast.Name)
                     and isinstance(part.ctx, ast.Store)
@@ -236,11 +236,8 @@ class _Leaks:
         found: dict[int, ast.AST] = {}
         if isinstance(self.region.scope, FUNCTIONS):
             found[id(self.region.scope)] = self.region.scope
-        for _, site in self.script.log.each():
-            for occurrence in site:
-                for frame in self.region.below(occurrence.stack):
-                    if isinstance(frame, CallFrame):
-                        found[id(frame.func.node)] = frame.func.node
+        for frame in self.region.calls(self.script):
+            found[id(frame.func.node)] = frame.func.node
         return list(found.values())
 
     def born_inside(self, thing: Thing | None) -> bool:
@@ -257,7 +254,7 @@ class _Leaks:
         scope = self.region.scope
         names = [
             n
-            for n in ast.walk(scope)
+            for n in walk(scope)
             if isinstance(n, ast.Name) and any(t is thing for t in self.script.values(n))
         ]
         return [n for n in names if function_of(n) is scope and is_local(n)]
@@ -268,7 +265,7 @@ class _Leaks:
         region = self.region
         if region.whole:
             return
-        for part in (n for statement in region.statements for n in ast.walk(statement)):
+        for part in (n for statement in region.statements for n in walk(statement)):
             if (
                 isinstance(part, ast.Name)
                 and isinstance(part.ctx, ast.Store)

@@ -394,13 +394,10 @@ def _inner(thing: Thing | None) -> list[Thing]:
 
 def _caches(script: Script, region: Region) -> str:
     """Results that are remembered: by ``lru_cache``, or by a dataset that is read in this process."""
-    for _, site in script.log.each():
-        for occurrence in site:
-            for frame in region.below(occurrence.stack):
-                if isinstance(frame, CallFrame):
-                    for decorator in frame.func.decorators:
-                        if any(getattr(t, "name", "") in REMEMBERS for t in decorator):
-                            return f"{frame.func.name}() remembers its results, which may be tensors made here ({at(frame.node)})"
+    for frame in region.calls(script):
+        for decorator in frame.func.decorators:
+            if any(getattr(t, "name", "") in REMEMBERS for t in decorator):
+                return f"{frame.func.name}() remembers its results, which may be tensors made here ({at(frame.node)})"
     read = {
         x
         for _, o in region.sites(script, "iterate")

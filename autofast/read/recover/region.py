@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from autofast.model.events import Log, Occurrence, Site, Stack, Way, way_of
+from autofast.model.events import CallFrame, Log, Occurrence, Site, Stack, Way, way_of
 from autofast.model.script import Script
-from autofast.model.source import function_of
+from autofast.model.source import function_of, walk
 
 
 class Region:
@@ -15,10 +15,11 @@ class Region:
 
     def __init__(self, log: Log, node: ast.AST, statements: Iterable[ast.stmt], whole: bool):
         self.node, self.statements, self.whole = node, list(statements), whole
-        self.inner = {id(n) for s in self.statements for n in ast.walk(s)}
+        self.inner = {id(n) for s in self.statements for n in walk(s)}
         self.scope = node if whole else function_of(node)
         # Where models that run here were read for the first time.
         self.repeated: dict[Way, None] = {}
+        self._below: dict[Stack, Stack] = {}
         todo = [
             (o.stack, first)
             for site in log.of("forward_again")
@@ -27,6 +28,7 @@ class Region:
         ]
         while now := [first for stack, first in todo if self.reaches(stack)]:
             self.repeated.update(dict.fromkeys(now))
+            self._below.clear()
             todo = [(stack, first) for stack, first in todo if first not in self.repeated]
 
     @property
@@ -34,7 +36,7 @@ class Region:
         return any(
             isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await))
             for s in self.statements
-            for n in ast.walk(s)
+            for n in walk(s)
         )
 
     def holds(self, node: ast.AST) -> bool:
@@ -49,6 +51,12 @@ class Region:
 
     def below(self, stack: Stack) -> Stack:
         """The frames from the first one on that stands in the region."""
+        found = self._below.get(stack)
+        if found is None:
+            found = self._below[stack] = self._look_below(stack)
+        return found
+
+    def _look_below(self, stack: Stack) -> Stack:
         for i, frame in enumerate(stack):
             if id(frame.node) in self.inner:
                 return stack[i:]
@@ -58,6 +66,15 @@ class Region:
                 if way[: i + 1] in self.repeated:
                     return stack[i:]
         return ()
+
+    def calls(self, script: Script) -> Iterator[CallFrame]:
+        """The calls of the project's functions that run here."""
+        seen: set[int] = set()
+        for stack in script.stacks:
+            for frame in self.below(stack):
+                if isinstance(frame, CallFrame) and id(frame) not in seen:
+                    seen.add(id(frame))
+                    yield frame
 
     def sites(self, script: Script, *kinds: str) -> Iterator[tuple[Site, Occurrence]]:
         for site in script.log.of(*kinds):

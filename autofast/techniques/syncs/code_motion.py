@@ -18,7 +18,7 @@ from autofast.flow.positions import block, index
 from autofast.flow.reflection import shows_names
 from autofast.flow.scopes import declared, mentions, stored_in
 from autofast.model.script import Script
-from autofast.model.source import function_of, within
+from autofast.model.source import function_of, walk, within
 from autofast.model.values import Const, Dict, Func, Inst, Num, Ref, Seq, Tensor, Thing
 from autofast.ops import is_in_place, op
 from autofast.techniques.syncs.freshness import is_fresh, writes
@@ -132,7 +132,7 @@ def _gate(script: Script, statement: ast.Assign, target: ast.Name) -> ast.If | N
 
 def _is_pure(script: Script, value: ast.expr) -> bool:
     """Whether an expression only computes with what is there: it may be computed later, or not at all."""
-    for node in ast.walk(value):
+    for node in walk(value):
         if not isinstance(node, PLAIN):
             return False
         if isinstance(node, ast.Call) and not _is_pure_call(script, node):
@@ -167,7 +167,7 @@ def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
         or next(catchers(script, statement, loop_of(statement)), None) is not None
     ):
         return False
-    names = [n for n in ast.walk(statement.value) if isinstance(n, ast.Name)]
+    names = [n for n in walk(statement.value) if isinstance(n, ast.Name)]
     needed = {n.id for n in names}
     if any(needed & stored_in(other) for other in between):
         return False
@@ -182,7 +182,7 @@ def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
         t for n in names for t in script.values(n) if isinstance(t, (Inst, Seq, Dict))
     }
     open_to_change = not all(_is_fixed(script, n) for n in names)
-    for node in (n for other in between for n in ast.walk(other)):
+    for node in (n for other in between for n in walk(other)):
         if isinstance(node, ast.Call) and not _is_quiet(script, node):
             if needed & rebound or (
                 open_to_change and not _is_elsewhere(script, node, names, things)

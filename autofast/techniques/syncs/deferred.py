@@ -121,7 +121,9 @@ def _value_names(sinks: list[Sink], payload: list[ast.expr], tensors: int) -> li
     names: list[str] = []
     for k, part in enumerate(payload):
         stems = (
-            ("value", "number", "reading")
+            (f"{part.id}_value", f"{part.id}_number")
+            if k < tensors > 1 and isinstance(part, ast.Name)
+            else ("value", "number", "reading")
             if k < tensors
             else ("index", "place")
             if ast.dump(part) in indices

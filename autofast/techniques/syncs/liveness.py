@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.loops import Loop, common_loop
+from autofast.flow.loops import Loop, common_loop, loop_of
 from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
 from autofast.flow.scopes import binds, declared, is_parameter, mentions
@@ -79,14 +79,34 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
                 f"`{text_of(sink.holder)}` is used in every step ({at(node)}); {WHERE_SHOWN}"
             )
         needs.gates.setdefault(id(gate), (gate, []))[1].append(node)
-    flow = script.analysis(Flow).definitions(loop)
-    needs.after = sink.kind != "number" or _name(sink) in flow.live_after(loop)
+    needs.after = _is_used_after(script, sink, loop, outside)
     _check_end(script, sink, loop, needs, outside)
     if sink.kind != "number" and (caught := _tried_by_caller(script, sink, loop)) is not None:
         raise Refusal(
             f"an exception in the loop may be caught ({at(caught)}), and the rest would never be read"
         )
     return needs
+
+
+def _is_used_after(script: Script, sink: Sink, loop: Loop, outside: Sequence[ast.AST]) -> bool:
+    """Whether what a sink fills may be looked at after its loop; ``outside`` are all places out of it that do."""
+    flow, here = script.analysis(Flow).definitions(loop), function_of(loop)
+    if sink.kind == "number":
+        return _name(sink) in flow.live_after(loop)
+    if not isinstance(sink.holder, ast.Name) or isinstance(here, ast.Module):
+        return True
+    definitions = flow.reaching(sink.holder)
+    if not definitions or any(function_of(d.node) is not here for d in definitions):
+        return True
+    for made in definitions:
+        # made anew each time that the loop begins: what the last turns have left is then forgotten
+        if not isinstance(made.value, (ast.Call, ast.List, ast.Dict)):
+            return True
+        if loop_of(made.node) is not loop_of(loop) or within(made.node, loop):
+            return True
+    graph = script.analysis(Flow).graph(loop)
+    inner = loop_of(loop)
+    return any(function_of(n) is not here or graph.may_follow(n, loop, inner) for n in outside)
 
 
 def _is_other_element(script: Script, sink: Sink, node: ast.AST) -> bool:

@@ -33,6 +33,7 @@ from autofast.techniques.syncs.reads import Read, by_statement, on_device
 from autofast.techniques.syncs.returned import hand_on, results_of
 from autofast.techniques.syncs.sinks import Sink, sink_of
 from autofast.techniques.syncs.steps import is_often, is_step, runs_in_steps, works_between
+from autofast.techniques.syncs.summable import is_summed
 from autofast.techniques.syncs.sums import grouped
 from autofast.techniques.syncs.unspelled import WHERE_SHOWN
 
@@ -224,7 +225,7 @@ def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Fo
             loop,
             [(s, mine) for s, mine, _ in fixed if not any(id(s) == id(f.node) for f, _ in shared)],
         )
-    for parts in sinks:
+    for parts in joined(script, sinks):
         assert loop is not None
         yield from later(script, loop, parts)
     yield from used_late(script, late, fixed)
@@ -333,12 +334,36 @@ def read_at_once(
         yield from group(members, edits, [r for s in sinks for r in s.reads])
 
 
+def joined(
+    script: Script, sinks: list[list[tuple[Sink, Needs]]]
+) -> Iterator[list[tuple[Sink, Needs]]]:
+    """The sinks, those in one: statements below each other that keep tensors until the same place, as the meters of a step do."""
+    waiting: list[tuple[Sink, Needs]] = []
+    for parts in sinks:
+        alone = len(parts) > 1 or bool(parts[0][1].moves) or is_summed(script, parts[0][0])
+        if waiting and (alone or not may_join(waiting[-1], parts[0])):
+            yield waiting
+            waiting = []
+        if alone:
+            yield parts
+        else:
+            waiting = [*waiting, *parts]
+    if waiting:
+        yield waiting
+
+
+def may_join(one: tuple[Sink, Needs], other: tuple[Sink, Needs]) -> bool:
+    here = block(one[0].statement)
+    below = index(here, other[0].statement) == index(here, one[0].statement) + 1
+    readers = all(r.how == "item" for s, _ in (one, other) for r in s.reads)
+    return below and readers and one[1].places == other[1].places
+
+
 def later(script: Script, loop: Loop, parts: list[tuple[Sink, Needs]]) -> Iterator[Found]:
     """A sink, with what is put off together with it, is put off."""
     used = [r for s, _ in parts for r in s.reads]
-    yield from group(
-        [(parts[0][0].statement, said(used))], put_off_parts(script, loop, parts), used
-    )
+    places: list[tuple[ast.AST, str]] = [(s.statement, said(s.reads)) for s, _ in parts if s.reads]
+    yield from group(places, put_off_parts(script, loop, parts), used)
 
 
 def put_off_parts(script: Script, loop: Loop, parts: list[tuple[Sink, Needs]]) -> list[Edit]:

@@ -43,6 +43,8 @@ def _copied(statement: ast.stmt, swaps: dict[int, str]) -> ast.stmt:
             node._af_swap = swaps[id(node)]  # type: ignore[attr-defined]
     memo: dict[int, object] = {id(source_of(statement)): None, id(parent_of(statement)): None}
     copy = deepcopy(statement, memo)
+    for node in ast.walk(copy):
+        vars(node).pop("_af_children", None)  # which change
     for node in ast.walk(statement):
         if hasattr(node, "_af_swap"):
             del node._af_swap
