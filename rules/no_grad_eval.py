@@ -57,6 +57,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield from added(script, evaluation)
 
 
+GIVES_DATA = tuple(  # sets ``p.data`` to what was computed, silently
+    f"torch.nn.utils.{module}vector_to_parameters" for module in ("", "convert_parameters.")
+)
+
+
 def tightened(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     """``no_grad`` becomes ``inference_mode``."""
     context = evaluation.context
@@ -79,6 +84,8 @@ def tightened(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
         why = f"{at(given)} gives tensors to its callers, which would be inference tensors for good"
     if evaluation.escapes:
         why = f"under inference_mode, what it makes could not be used later: {evaluation.escapes}"
+    for site in script.calls(*GIVES_DATA):
+        why = f"{at(site.node)} gives parameters new data, which under inference_mode could not be trained"
     if why:
         yield Finding(node, message, refusal=why)
         return

@@ -864,6 +864,13 @@ def test_a_named_pipe_in_the_folder_is_not_read(project: Path) -> None:
     assert "no training loop" in autofast("rewrite", "empty.py").err
 
 
+def test_a_neighbour_that_python_cannot_parse(project: Path) -> None:
+    Path("empty.py").write_text("")
+    Path("deep.py").write_text("import empty\nx = " + "1+" * 20000 + "1\n")
+    done = autofast("rewrite", "empty.py")
+    assert done.code == 0 and "no training loop" in done.err and "nested" not in done.err
+
+
 @pytest.mark.parametrize("option", ["-o", "--output-dir", "--patch", "--split-patches", "--report"])
 def test_an_empty_name_writes_nothing(project: Path, option: str) -> None:
     done = autofast("rewrite", "train.py", option, "")

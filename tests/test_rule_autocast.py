@@ -944,6 +944,31 @@ def test_sums_in_a_tensor_made_with_the_dtype_of_what_is_added(made: str, why: s
 
 
 @pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("h = torch.ones(16, 32).lerp_(h, 0.5)", "tensors of one dtype"),
+        ("h = torch.lerp(h, torch.ones_like(x[:, :1]), 0.5)", "tensors of one dtype"),
+        ("h = torch.zeros(16, 32).masked_scatter(h > 0, h)", "tensors of one dtype"),
+        ("h = h + h.view(torch.int32) % 2", "reads the bits"),
+        ("assert h.dtype == torch.float32", "demands a dtype"),
+        ("if h.dtype != x.dtype:\n            raise TypeError", "demands a dtype"),
+        ("assert x.dtype == torch.float32", ""),
+        ("h = h.view(16, -1)", ""),
+        ("h = h + torch.zeros(16, 32).scatter(1, h.argmax(1, keepdim=True), 1.0)", ""),
+    ],
+)
+def test_code_that_wants_its_own_dtype(line: str, why: str) -> None:
+    text = changed(
+        "return self.b(torch.relu(self.a(x)))",
+        f"h = self.a(x)\n        {line}\n        return self.b(torch.relu(h))",
+    )
+    done = amp(text)
+    assert bool(done.fixes) == (not why) and why in done.refusals, done.refusals
+    if not why:
+        same(text)
+
+
+@pytest.mark.parametrize(
     ("weight", "why"),
     [
         ("torch.randn(8, 32) + 1j * torch.randn(8, 32)", "is complex"),

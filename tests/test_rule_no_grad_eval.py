@@ -1239,3 +1239,27 @@ def test_a_softmax_is_no_model() -> None:
     done = apply("no-grad-eval", SOFTMAX)
     assert done.lines == ["with torch.inference_mode():"]
     assert run(SOFTMAX)["losses"] == run(done.text)["losses"]
+
+
+def test_parameters_that_are_given_new_data() -> None:
+    """Parameters made of inference tensors would train wrongly, without an error."""
+    done = apply(
+        "no-grad-eval",
+        """
+import torch
+from torch import nn
+torch.manual_seed(0)
+net, x = nn.Linear(4, 2), torch.randn(8, 4)
+vector = nn.utils.parameters_to_vector(net.parameters()).detach()
+with torch.no_grad():
+    for e in torch.randn(3, 10):
+        nn.utils.vector_to_parameters(vector + e, net.parameters())
+        print(net(x).sum().item())
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for i in range(3):
+    optimizer.zero_grad()
+    net(x).pow(2).mean().backward()
+    optimizer.step()
+""",
+    )
+    assert not done.fixes and "gives parameters new data" in done.refusals

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import sys
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -171,8 +172,10 @@ class Project:
 
 def _imports(text: str, stem: str) -> bool:
     try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is odd in a neighbour is not asked here
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     for node in ast.walk(tree):
         if isinstance(node, ast.Import) and any(a.name.split(".")[-1] == stem for a in node.names):

@@ -1,11 +1,13 @@
 """What of the original and of the changes was seen in the runs: no verdict reaches further.
 
 A *hunk* is a run of changed lines: those taken out of the original, those put in its place. One of which no line ran, on either side, was
-not judged at all, and is named. Where runs end before the scripts do, it keeps the verdict from being more than UNCLEAR.
+not judged at all: it is named, and keeps the verdict from being more than UNCLEAR. So does an evaluation or a save that the script has
+and that runs which end early did not come to.
 """
 
 from __future__ import annotations
 
+import ast
 import difflib
 import os
 from collections.abc import Iterator
@@ -94,7 +96,7 @@ def truncated(ev: Evidence) -> bool:
 
 
 def changes(ev: Evidence) -> Check | None:
-    """Every hunk ran. In runs that end early, one that did not keeps the verdict open; else it is named and no more."""
+    """Every hunk ran: one that did not keeps the verdict open, however far the runs went."""
     name = "changed lines"
     if not ev.a.record.lines or not ev.b.record.lines:
         return None
@@ -103,9 +105,60 @@ def changes(ev: Evidence) -> Check | None:
         return Check(name, True, f"{count(number, 'changed place')}, all ran") if number else None
     text = f"never ran: {'; '.join(hunk.words for hunk in missed[:3])}"
     text += f" and {len(missed) - 3} more" if len(missed) > 3 else ""
-    if truncated(ev):
-        return Check(name, None, f"{text} (--steps N goes further)", verdict=Sameness.UNCLEAR)
-    return Check(name, None, f"{text} (not with these arguments on this machine)")
+    what = (
+        "--steps N goes further"
+        if truncated(ev)
+        else "not with these arguments on this machine; arguments that reach it stand behind --"
+    )
+    return Check(name, None, f"{text} ({what})", verdict=Sameness.UNCLEAR)
+
+
+def reached(ev: Evidence) -> Check | None:
+    """Runs that end early saw an evaluation and a save, where lines of the script that make one did not run."""
+    if ev.effect != "unknown" or not truncated(ev) or not ev.a.record.lines:
+        return None  # of the rules' own rewrites the first sentence says what was not seen
+    record = ev.a.record
+    evaluated = any(not p.training for p in record.passes) or any(
+        s.evaluating is not None for s in record.steps
+    )
+    saved = bool(record.saves or record.checkpoints)
+    lacking = []
+    for seen, names, word in ((evaluated, EVALUATES, "evaluation"), (saved, SAVES, "save")):
+        place = None if seen else _not_run(ev, names)
+        if place:
+            lacking.append(f"no {word} ({place})")
+    if not lacking:
+        return None
+    text = f"{' and '.join(lacking)} was reached (--steps auto cuts passes short to reach it, --steps 0 runs to the end)"
+    return Check("evaluation and saves", None, text, verdict=Sameness.UNCLEAR)
+
+
+EVALUATES = frozenset({"eval", "no_grad", "inference_mode"})
+SAVES = frozenset({"save", "save_file", "save_model", "save_pretrained", "save_checkpoint"})
+
+
+def _not_run(ev: Evidence, names: frozenset[str]) -> str:
+    """The first call of a method of one of these names that did not run, as a place; empty where all ran."""
+    folder, found = os.path.dirname(ev.a.script[0]), ""
+    texts = {os.path.basename(ev.a.script[0]): ev.a.script[1]}
+    texts |= {
+        os.path.relpath(p, os.path.dirname(ev.b.script[0]) or folder): old
+        for p, (old, _) in ev.b.changed.items()
+    }
+    for name, text in texts.items():
+        lines = _seen([ev.a], name)
+        try:
+            tree = ast.parse(text)
+        except SyntaxError:
+            continue
+        for node in ast.walk(tree):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            if node.func.attr in names:
+                ran = _ran(lines, (node.lineno, (node.end_lineno or node.lineno) + 1))
+                if ran is False and not found:
+                    found = f"line {node.lineno} of {name}"
+    return found
 
 
 def words(ev: Evidence) -> str:

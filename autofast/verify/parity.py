@@ -93,6 +93,7 @@ _STRUCTURE = (
     parity_items.drawn,
     parity_saves.values,
     coverage.changes,
+    coverage.reached,
 )
 
 
@@ -207,8 +208,9 @@ def _more_seeds(ev: Evidence, arm: str, total: int) -> list[Wish]:
 
 def _over_seeds(ev: Evidence) -> tuple[list[Check], int]:
     check, more = parity_seeds.equivalence(ev)
-    learns = parity_seeds.learns(ev)
-    return [check, *([learns] if learns else []), *parity_seeds.levels(ev)], more
+    learns, further = parity_seeds.learns(ev)
+    found = [check, *([learns] if learns else []), *parity_seeds.levels(ev)]
+    return found, max(more, further)
 
 
 def _rounding(ev: Evidence) -> tuple[list[Check], int]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from autofast.report.style import count
 from autofast.verify import alike
 from autofast.verify.estimates import rounded_alike
-from autofast.verify.evidence import Evidence
+from autofast.verify.evidence import SINGLE_STEP, Evidence
 from autofast.verify.invariants import moved_by
 from autofast.verify.parity_exact import equal, reproducible, state_apart, trained_alike
 from autofast.verify.parity_rounding import FAR, SEEN, single, yardsticks
@@ -72,6 +72,7 @@ def _rounded(ev: Evidence, pairs: list[Pair]) -> str:
     others = [run.record.saves for run in yardsticks(ev) if run.records]
     # What follows a training that is the same to the bit, an average of its weights, has no rounding of many steps in it.
     followed = trained_alike(ev)
+    walk = 4 * SINGLE_STEP * math.sqrt(max(25, len(ev.a.record.steps)))  # a rounding in each step
     for x, y in pairs:
         if x.step != y.step:
             continue
@@ -87,7 +88,8 @@ def _rounded(ev: Evidence, pairs: list[Pair]) -> str:
             if not here:
                 continue
             far = moved_by(print_, y.tensors[key])
-            if far > (10 * SEEN if followed else max(FAR * max(here), FAR * own, 10 * SEEN)):
+            carried = min(10 * SEEN, max(FAR * min(here), walk))
+            if far > (carried if followed else max(FAR * max(here), FAR * own, 10 * SEEN)):
                 return f"{x.path}, step {x.step}: {key} is {far:.2g} away from the original's"
     return ""
 

@@ -31,6 +31,7 @@ WINDOWS = 10
 CRITICAL = 4.0  # standard errors by which a window of the loss curve may be off; no sound pair of tests/test_verify_parity.py is
 LEVEL = math.log(1.05)
 PART_LEVEL = math.log(1.1)  # of a group of parameters
+NOTHING = 1e-5  # of the largest group's gradient: about what float32 leaves of a sum that is 0
 CAP = 0.05  # of the loss's drop over the run: no margin is larger
 
 
@@ -166,21 +167,39 @@ def equivalence(ev: Evidence) -> tuple[Check, int]:
     return Check(name, False, f"{text}: higher than seeds allow"), 0
 
 
-def learns(ev: Evidence) -> Check | None:
-    """The loss falls at least half as far as in the original, where that falls for certain."""
+def learns(ev: Evidence) -> tuple[Check | None, int]:
+    """The loss falls at least half as far as in the original; and how many more pairs would tell. Where it is not certain that the
+    original's falls, nothing is known: a script that learns nothing would look the same."""
     name = "it learns"
     both = [(drop(a), drop(b)) for a, b in ev.pairs]
     both = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
-    if len(both) < 3 or len(curve(ev.a)) < 3:
-        return None
+    if len(both) < 3:
+        return None, 0
     before, after = [x for x, _ in both], [y for _, y in both]
-    fell, gained = fmean(before), fmean(after)
-    if fell <= 3 * spread(before) / math.sqrt(len(before)) or fell <= 0:
-        text = "the original's loss does not fall for certain in so few steps: a script that learns nothing would look the same"
-        return Check(name, None, text + " (more steps would tell)")
+    fell, gained, n = fmean(before), fmean(after), len(both)
+    needed = 3 * spread(before) / math.sqrt(n)
+    if len(curve(ev.a)) < 3 or fell <= needed or fell <= 0:
+        more = math.ceil(n * (needed / fell) ** 2) + 1 - n if fell > 0 else 0
+        by = f"{_two_digits(fell)} ± {_two_digits(needed)} (first tenth to last third, {n} seeds)"
+        text = (
+            f"in {len(curve(ev.a))} steps the original's loss falls by {by}, not for certain: "
+            f"a script that learns nothing would look the same; {longer(ev)} would tell"
+        )
+        check = Check(name, None, text, verdict=Sameness.UNCLEAR)
+        return check, more if more <= ev.seeds else 0
     text = f"the loss falls by {gained:.3g}, by {fell:.3g} in the original, from the first tenth to the last third"
     error = difference(before, after).half(0.995)
-    return Check(name, not (gained < fell / 2 and fell - gained > error), text)
+    return Check(name, not (gained < fell / 2 and fell - gained > error), text), 0
+
+
+def longer(ev: Evidence) -> str:
+    """What goes further than these runs did."""
+    cut = any(record.ending == "steps" for record in ev.a.records) or ev.a.samples
+    return (
+        "more steps (--steps N, 0 for all)"
+        if cut
+        else "a longer training (arguments of the script stand behind --)"
+    )
 
 
 def band(ev: Evidence) -> Check:
@@ -276,21 +295,34 @@ def _part_levels(run: Run, name: str) -> list[float]:
     return [fmean(found[key]) for key in sorted(found)]
 
 
+def _rounding_alone(ev: Evidence) -> set[int]:
+    """Groups whose gradient is below NOTHING of the largest group's, in all runs."""
+    places: list[set[int]] = []
+    for run in (run for pair in ev.pairs for run in pair):
+        levels = _part_levels(run, "grad_norms")
+        least = max(levels, default=0.0) + math.log(NOTHING)
+        places.append({i for i, level in enumerate(levels) if level < least})
+    return set.intersection(*places) if places else set()
+
+
 def parts(ev: Evidence) -> Check | None:
     """The same for groups of parameters: a part of the model whose gradient is lost or doubled need not show in the whole.
 
-    Within 10 %, or what seeds cannot tell apart (99.99 %, as there are a dozen of them).
+    Within 10 %, or what seeds cannot tell apart (99.99 %, as there are a dozen of them). A group whose gradient is nothing beside the
+    others' in all runs (a bias before a normalisation) holds rounding, and tells nothing.
     """
     name = "norms of layers over seeds"
     if ev.effect == "recipe" or len(ev.pairs) < LEAST:
         return None
-    looked = 0
+    looked, rounding = 0, _rounding_alone(ev)
     for what, words in (("grad_norms", "gradients"), ("update_norms", "updates")):
         both = [[_part_levels(run, what) for run in pair] for pair in ev.pairs]
         sizes = {len(levels) for pair in both for levels in pair}
         if len(sizes) != 1:  # other groups, or a part that has no gradients under some seed
             continue
         for place in range(sizes.pop()):
+            if place in rounding:
+                continue
             found = difference([a[place] for a, _ in both], [b[place] for _, b in both])
             looked += 1
             if abs(found.value) > max(PART_LEVEL, found.half(0.99995)):
