@@ -396,6 +396,36 @@ def test_a_loss_by_hand_is_computed_in_fp32():
     assert "out = model(x).float()" in same(script(loop)).text
 
 
+MANY = """out = model(x)
+    target = F.one_hot(y, 4).float()
+    weight = 1 + target.sum(0)
+    error = (out - target) * weight
+    loss = error.abs().mean()
+    # the second pass
+    if len(losses) % 2:
+        far = model(-x)
+        total = (far * far).mean()
+        loss = loss + total"""
+
+
+def test_many_statements_are_not_indented_where_outputs_become_fp32():
+    done = same(script(LOOP.replace("loss = criterion(model(x), y)", MANY)))
+    block = "    {around}{line} = model({x}).float()\n"
+    for indented, line, x in (("    ", "out", "x"), ("        ", "far", "-x")):
+        around = f"{CPU}\n{indented}    "
+        assert block.format(around=around, line=line, x=x) in done.text
+    assert "\n    error = (out - target) * weight\n    loss = error.abs().mean()\n" in done.text
+    few = MANY.split("    # the")[0].replace("    weight = 1 + target.sum(0)\n", "")
+    done = same(script(LOOP.replace("loss = criterion(model(x), y)", few.replace(" * weight", ""))))
+    assert "\n        out = model(x).float()\n        target = F.one_hot" in done.text
+
+
+def test_another_name_of_the_loss_stays_outside():
+    text = script(LOOP.replace("(model(x), y)", "(model(x), y)\n    losses[-2:]\n    total = loss"))
+    done = same(text.replace("loss.backward()", "total.backward()"))
+    assert "        loss = criterion(model(x), y)\n    losses[-2:]\n    total = loss\n" in done.text
+
+
 def test_a_loss_module_of_the_script_is_followed():
     text = (
         HEAD

@@ -129,6 +129,8 @@ def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
         call, gate = factory(script, func.value), None
         if call is None and (bound := _bound(script, transfer, func.value)) is not None:
             call, gate = bound
+        if call is not None and _is_there(script, transfer, call):
+            continue
         if call is not None and (gate is None or _is_switch(script, gate.test)):
             yield from _made_there(script, transfer, call, where, gate)
         elif call is None:
@@ -172,6 +174,15 @@ def _all_made_there(
     together = [*edits, *(e for other in others for e in other.edits)]
     effect = max(m.effect for m in (first, *others))
     yield replace(first, edits=tuple(together), effect=effect)
+
+
+def _is_there(script: Script, transfer: Transfer, call: ast.Call) -> bool:
+    """Whether it is made where it goes, as ``torch.zeros_like(x).cuda()`` is of a batch that is there: nothing is copied."""
+    names = {t.name for t in script.values(call.func) if isinstance(t, Ref)}
+    if not call.args or not names or not all(name.endswith("_like") for name in names):
+        return False
+    devices = {t.device if isinstance(t, Tensor) else "?" for t in script.values(call.args[0])}
+    return devices == {"dev"} and transfer.to_device
 
 
 def _is_switch(script: Script, test: ast.expr) -> bool:
