@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autofast.edit.aligned import broken, is_habit
+from autofast.edit.aligned import broken, carried_on, is_habit
 from autofast.edit.edits import Import, Keyword, Parameter, Rewrite
 from autofast.model.source import Source
 from tests.engine import call, edited, source
@@ -61,6 +61,85 @@ def train(args, model, device, train_loader, optimizer, epoch,
 )
 def test_a_line_is_broken_after_commas(line: str, limit: int, lines: list[str] | None) -> None:
     assert broken(line, limit) == lines
+
+
+CONTINUED = """
+loader = DataLoader(data, batch_size=8, \\
+                    shuffle=True, drop_last=True)
+"""
+
+
+def test_lines_that_go_on_are_broken_where_they_go_on() -> None:
+    def more(s: Source) -> list[Keyword]:
+        made = call(s, "DataLoader")
+        return [Keyword(made, "workers", "4", rule="a"), Keyword(made, "pin", "f(1, 2)", rule="a")]
+
+    assert edited(CONTINUED, more, 60).splitlines()[2:] == [
+        "                    shuffle=True, drop_last=True, workers=4,",
+        "                    pin=f(1, 2))",
+    ]
+    plain = CONTINUED.replace(" \\", "")
+    assert edited(plain, more, 60).splitlines()[2:] == [
+        "                    shuffle=True, drop_last=True, workers=4,",
+        "                    pin=f(1, 2))",
+    ]
+    tabs = plain.replace("                    ", "\t")
+    assert "\n\tshuffle=True, drop_last=True, workers=4,\n\tpin=" in edited(tabs, more, 45)
+
+
+@pytest.mark.parametrize(
+    ("line", "limit", "lines"),
+    [
+        ("  'a, b', [c, d], e)", 14, ["  'a, b',", "  [c, d], e)"]),
+        ("  aaaa, bbbb), cccc, dddd", 14, None),
+        ("  aaaa,  # and more, much more", 14, None),
+    ],
+)
+def test_commas_of_a_part(line: str, limit: int, lines: list[str] | None) -> None:
+    assert carried_on(line, limit) == lines
+
+
+LONG = "    total += first_of_all.shape[0] * second_of_all.shape[1] * third_of_all.shape[2] * the_loss_of_this_batch.item() + 1.0 * 2.0"
+
+
+def test_the_width_of_a_file_is_that_of_its_long_lines_of_code() -> None:
+    """Three lines of 130 columns are a habit; one, or a long text, is none."""
+    call_ = "    f(first_of_all.shape[0] * second_of_all.shape[1] * third_of_all.shape[2], losses)"
+    grown = ", ".join([call_[:-1], *("another_one_of_them",) * 2]) + ")"
+
+    def more(s: Source) -> list[Rewrite]:
+        return [Rewrite(call(s, "f"), grown.strip(), rule="a")]
+
+    for lines, broken_ in ((3, False), (1, True)):
+        head = "\n".join(["def g():", *(LONG.replace("1.0", f"{n}.0") for n in range(lines))])
+        after = edited(f"{head}\n{call_}\n", more, None)
+        assert (grown not in after.split("\n")) is broken_
+    text = "\n".join("    h('" + "text " * 30 + f"{n}')" for n in range(3))
+    assert grown not in edited(f"def g():\n{text}\n{call_}\n", more, None).split("\n")
+
+
+def test_a_call_stays_on_one_line_beside_one_like_it() -> None:
+    args = "the_data_set_of_all, batch_size=the_options.batch_size, num_workers=the_options.workers"
+    before = f"one = Loader({args}, sampler=Sampler(the_data_set_of_all))\ntwo = Loader({args})\n"
+    after = edited(before, lambda s: [Keyword(call(s, "Loader", 1), "pin", "True", rule="a")], 100)
+    assert after.endswith(f"\ntwo = Loader({args}, pin=True)\n")
+
+
+def test_two_lines_rather_than_one_for_each_argument() -> None:
+    """Where the file shows no way of its own to break calls."""
+    names = [f"keyword_{n}=options.value_{n}" for n in range(4)]
+    before = f"made = Loader({', '.join(names[:2])})\n"
+
+    def more(s: Source) -> list[Keyword]:
+        made = call(s, "Loader")
+        return [Keyword(made, f"keyword_{n}", f"options.value_{n}", rule="a") for n in (2, 3)]
+
+    assert edited(before, more, 80).splitlines() == [
+        f"made = Loader({', '.join(names[:2])},",
+        f"              {', '.join(names[2:])})",
+    ]
+    black = "f(\n    1,\n    2,\n)\n"
+    assert edited(before + black, more, 80).startswith("made = Loader(\n    keyword_0")
 
 
 def test_a_remark_that_made_a_line_too_long_stays_at_its_end() -> None:
