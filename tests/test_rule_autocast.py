@@ -546,7 +546,9 @@ def test_what_a_model_returns_as_a_tuple_becomes_fp32():
         "loss = criterion(model(x), y)",
         "out, h = model(x)\n    loss = criterion(out, y) + 0.1 * (h.exp() - h).mean()",
     )
-    assert "out, h = tuple(part.float() for part in model(x))" in same(text).lines
+    assert "        out, h = model(x)\n        h = h.float()\n" in same(text).text
+    kept = text.replace("out, h = model(x)", "both = model(x)\n    out, h = both")
+    assert "both = tuple(part.float() for part in model(x))" in same(kept).lines
 
 
 # ------------------------------------------------------------------------------------------------ refusals
@@ -1395,6 +1397,37 @@ def test_a_flag_that_may_be_true_without_cuda_or_no_bool(flag: str) -> None:
         'with torch.autocast("cuda", dtype=amp_dtype, enabled=torch.cuda.is_available()):'
         in done.lines
     )
+
+
+TRAINER = """
+
+class Trainer:
+    def __init__(self, args):
+        self.args = args
+
+    def train(self):
+        for x, y in zip(X, Y):
+            if self.args.cuda:
+                x, y = x.cuda(), y.cuda()
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+
+
+Trainer(args).train()
+"""
+
+
+@pytest.mark.parametrize(("more", "own"), [("", True), ("self.args = copy(args)", False)])
+def test_the_flag_of_the_script_in_an_attribute(more: str, own: bool) -> None:
+    text = FLAGGED.format(flag="not args.no_cuda and torch.cuda.is_available()")
+    trainer = TRAINER.replace("self.args = args", f"self.args = args\n        {more}")
+    done = amp("from copy import copy\n" + text[: text.index("\n\ndef train")] + trainer)
+    asked = "self.args.cuda" if own else "torch.cuda.is_available()"
+    assert f'"cuda", dtype=amp_dtype, enabled={asked}' in done.text
+    assert trained(done.text)["losses"] == trained(done.before)["losses"]
 
 
 ENGINE = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autofast.edit.aligned import broken, carried_on, is_habit
-from autofast.edit.edits import Import, Keyword, Parameter, Rewrite
+from autofast.edit.edits import Helper, Import, Keyword, Parameter, Rewrite
 from autofast.model.source import Source
 from tests.engine import call, edited, source
 
@@ -123,6 +123,21 @@ def test_a_call_stays_on_one_line_beside_one_like_it() -> None:
     before = f"one = Loader({args}, sampler=Sampler(the_data_set_of_all))\ntwo = Loader({args})\n"
     after = edited(before, lambda s: [Keyword(call(s, "Loader", 1), "pin", "True", rule="a")], 100)
     assert after.endswith(f"\ntwo = Loader({args}, pin=True)\n")
+
+
+@pytest.mark.parametrize(
+    ("between", "below"),
+    [
+        ('matplotlib.use("Agg")', True),
+        ('os.environ["A"] = "b"', True),
+        ("DEBUG = False", False),  # may be what decides about the next import
+        ("def f():\n    pass", False),
+    ],
+)
+def test_a_constant_stands_below_all_imports(between: str, below: bool) -> None:
+    text = f"import os\nimport matplotlib\n\n{between}\nimport torch.nn\n\nf(1)\n"
+    after = edited(text, lambda s: [Helper(s, "n", "n = 3\n", rule="a")], None)
+    assert (after.index("n = 3") > after.index("import torch")) is below
 
 
 def test_two_lines_rather_than_one_for_each_argument() -> None:
