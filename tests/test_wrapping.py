@@ -141,7 +141,7 @@ def test_a_constant_stands_below_all_imports(between: str, below: bool) -> None:
 
 
 def test_two_lines_rather_than_one_for_each_argument() -> None:
-    """Where the file shows no way of its own to break calls."""
+    """Where neither the file nor the project's settings show how calls are broken."""
     names = [f"keyword_{n}=options.value_{n}" for n in range(4)]
     before = f"made = Loader({', '.join(names[:2])})\n"
 
@@ -149,12 +149,11 @@ def test_two_lines_rather_than_one_for_each_argument() -> None:
         made = call(s, "Loader")
         return [Keyword(made, f"keyword_{n}", f"options.value_{n}", rule="a") for n in (2, 3)]
 
-    assert edited(before, more, 80).splitlines() == [
-        f"made = Loader({', '.join(names[:2])},",
-        f"              {', '.join(names[2:])})",
-    ]
-    black = "f(\n    1,\n    2,\n)\n"
-    assert edited(before + black, more, 80).startswith("made = Loader(\n    keyword_0")
+    lines = [f"made = Loader({names[0]}, {names[1]},", f"              {names[2]}, {names[3]})"]
+    assert edited(before, more, None).splitlines() == lines
+    black = "made = Loader(\n    keyword_0=options.value_0,\n"
+    assert edited(before, more, 88).startswith(black)
+    assert edited(before + "f(\n    1,\n    2,\n)\n", more, None).startswith(black)
 
 
 def test_a_remark_that_made_a_line_too_long_stays_at_its_end() -> None:

@@ -36,6 +36,7 @@ class Document:
         self.source = source
         places = Places(source)
         self.limit = limit or _habit(source.lines)
+        self._formatted = limit is not None
         self._ground = Ground(places, Style.of(source, places.module.default_indent), self.limit)
         # A statement at module level -> its text.
         self._pieces: dict[int, tuple[cst.CSTNode, str]] = {}
@@ -53,7 +54,8 @@ class Document:
                 f"{self.source.rel}: expressions are nested too deeply to be rewritten"
             ) from None
         text = _restored(text, self._lost)
-        return fold(text, self.source.text, self.limit, self._ground.style.unit)
+        unit = self._ground.style.unit
+        return fold(text, self.source.text, self.limit, unit, formatted=self._formatted)
 
     def _code(self, module: cst.Module) -> str:
         """The text of ``module``. Statements that are the same as in another composition are not written out again."""

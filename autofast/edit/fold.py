@@ -26,8 +26,10 @@ ROOM = 24  # columns by which a call may outgrow one like it that was too long b
 SHORT = 3  # lines of a folded statement; black may make one of each argument
 
 
-def fold(text: str, original: str, limit: int, unit: str) -> str:
+def fold(text: str, original: str, limit: int, unit: str, formatted: bool = False) -> str:
     """``text`` with the lines broken that are longer than ``limit`` and are not a user's line, however indented.
+
+    A project that is ``formatted`` has the limit in its settings: where the file has no way of its own, it is black's.
 
     A statement that had a line too long already stays as it is: its author does not mind.
     """
@@ -50,7 +52,9 @@ def fold(text: str, original: str, limit: int, unit: str) -> str:
         folded = [
             line
             for part in parts
-            for line in (part if _fits(part, limit) else _broken(part, original, limit, unit))
+            for line in (
+                part if _fits(part, limit) else _broken(part, original, limit, unit, formatted)
+            )
         ]
         if _keeps(known, code, folded):
             lines[first - 1 : last] = folded
@@ -73,7 +77,7 @@ def _fits(code: list[str], limit: int) -> bool:
     return all(len(line) <= limit for line in code)
 
 
-def _broken(code: list[str], original: str, limit: int, unit: str) -> list[str]:
+def _broken(code: list[str], original: str, limit: int, unit: str, formatted: bool) -> list[str]:
     """One statement as the file itself breaks its lines, or else as black does."""
     if len(code) > 1:
         return _continued(code, limit) or _folded(tuple(code), limit, unit)
@@ -81,8 +85,8 @@ def _broken(code: list[str], original: str, limit: int, unit: str) -> list[str]:
     if own and is_habit(original):
         return own
     folded = _folded(tuple(code), limit, unit)
-    is_shorter = own is not None and len(own) < SHORT < len(folded) and not hangs(original)
-    return own if own and is_shorter else folded
+    is_shorter = own is not None and len(own) < SHORT < len(folded)
+    return own if own and is_shorter and not formatted and not hangs(original) else folded
 
 
 def _continued(code: list[str], limit: int) -> list[str] | None:

@@ -231,8 +231,10 @@ def _stored(statement: ast.stmt) -> set[str]:
 
 def _names_again(statement: ast.stmt) -> bool:
     """``total = loss``."""
-    plain = isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name)
-    return plain and all(isinstance(t, ast.Name) for t in statement.targets)
+    match statement:
+        case ast.Assign(targets=targets, value=ast.Name()):
+            return all(isinstance(t, ast.Name) for t in targets)
+    return False
 
 
 def _makes_tensor(script: Script, statement: ast.stmt) -> bool:

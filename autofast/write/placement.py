@@ -56,7 +56,10 @@ def _comes_first(script: Script, place: ast.stmt) -> bool:
         for node in (*(f.node for f in step.stack), step.loop)
         if isinstance(node, (ast.stmt, ast.expr)) and function_of(node) is function
     ]
-    return all(graph.dominates(place, way) or within(way, place) for way in map(statement_of, ways))
+    return all(
+        graph.dominates(place, way) or within(way, place) or within(place, way)
+        for way in map(statement_of, ways)
+    )
 
 
 def forks(script: Script, trainer: Trainer) -> bool:

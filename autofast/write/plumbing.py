@@ -145,12 +145,12 @@ class Way:
             return None
         assert isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef))
         self._names[id(scope)] = name  # before the callers: a function may call itself
-        if self.required:
-            default, needed = None, ()
-        else:
+        default: str | None = None
+        needed: tuple[Edit, ...] = ()
+        if not self.required:
             plain = self.plain
-            code, needed = plain(source_of(scope)) if callable(plain) else (plain, ())
-            default = code or "None"
+            default, needed = plain(source_of(scope)) if callable(plain) else (plain, ())
+            default = default or "None"
         self._edits[(id(scope),)] = Parameter(scope, name, default)
         self._edits.update(((id(scope), -n), edit) for n, edit in enumerate(needed, 1))
         for call in self.graph.sites(scope):

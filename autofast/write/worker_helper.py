@@ -65,10 +65,10 @@ def helper(script: Script, source: Source, options: Options) -> Helped:
     words = {"os": os, "cores": SHARED.format(os=os) if ranks else CORES.format(os=os)}
     if why := _fork_only(script):
         mp, more = module_in(source, "multiprocessing")
-        forms, asked, words = (FORKED,), "forks", {**words, "mp": mp, "why": why}
+        forms, asked, words = [FORKED], "forks", {**words, "mp": mp, "why": why}
     else:
         sys, more = module_in(source, "sys")
-        forms, asked, words = (FREE, FOLDED), "cores", {**words, "sys": sys}
+        forms, asked, words = [FREE, FOLDED], "cores", {**words, "sys": sys}
     for most in MOST.values():  # another rule, or an earlier run, may have put it there
         for form in forms:
             if _holds(source, form.format(name=NAMES[0], asked=asked, most=most, **words)):

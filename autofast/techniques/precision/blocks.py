@@ -29,9 +29,7 @@ def block_edits(
             parts = casts_below(script, half, call) if not cast or PART in cast else []
             if parts:
                 named += parts
-            elif cast:
-                casts[id(call)] = call, cast
-            elif cast := cast_of(script, call, maybe=True):
+            elif cast or (cast := cast_of(script, call, maybe=True)):
                 casts[id(call)] = call, cast
             else:
                 return f"{why}, and the model's output is no plain tensor that .float() could be called on"
