@@ -134,4 +134,4 @@ for epoch in range(2):
 
 def test_with_the_sums_that_are_read_in_each_step() -> None:
     lines = apply(RULE + " loss-item-sync", BOTH).lines
-    assert "total += loss.detach()" in lines and "seen += value" in lines
+    assert "total += loss.detach()" in lines and "seen += loss.detach().double()" in lines

@@ -29,7 +29,7 @@ TEXTS = ("code", "template", "value", "header", "default")
 class Edit:
     """What all edits have: ``rule`` is filled in by the plan, ``rank`` decides who goes inside whom (order.py).
 
-    ``moot``: nothing is lost where the statement goes altogether (an old spelling that is gone then, too).
+    ``moot``: nothing is lost where the statement, or the expression, goes altogether (an old spelling that is gone then, too).
     """
 
     rule: str = field(default="", kw_only=True)

@@ -66,6 +66,9 @@ class Pool:
         if (same := self._same.get(wish)) is not None:
             self.edits[same].add(edit.rule)
             return
+        if edit.moot and (other := self._rewritten(edit)) is not None:
+            self.edits[other].add(edit.rule)
+            return
         _check_form(edit)
         for check in (
             self._check_slots,
@@ -78,6 +81,11 @@ class Pool:
         self._slots.update((slot, (edit, content)) for slot, content in _slots(edit))
         self._gone.update((id(node), edit) for node in discarded(edit))
         self.edits[edit] = {edit.rule}
+
+    def _rewritten(self, edit: Edit) -> Rewrite | None:
+        """The edit that writes something else at the very place of ``edit``."""
+        places = (self._gone.get(id(anchor)) for anchor in anchors(edit))
+        return next((other for other in places if isinstance(other, Rewrite)), None)
 
     def _check_slots(self, edit: Edit) -> None:
         for slot, content in _slots(edit):

@@ -119,6 +119,17 @@ def only_cuda(script: Script) -> bool:
     return requires_cuda(script) or not devices(script) & NOT_CUDA
 
 
+def is_taken(source: Source, *names: str) -> bool:
+    """Whether the file may use a name of Python's, such as ``sum``, for something of its own."""
+    return any(
+        getattr(n, "name", None) in names
+        or getattr(n, "asname", None) in names
+        or getattr(n, "arg", None) in names
+        or (isinstance(n, ast.Name) and n.id in names and not isinstance(n.ctx, ast.Load))
+        for n in source.nodes
+    )
+
+
 def spelled(call: ast.Call, given: Given | None) -> ast.expr | None:
     """The expression of an argument where the call itself holds it: what comes through ``**`` or a partial means nothing there."""
     expr = given.expr if given is not None and not given.via else None

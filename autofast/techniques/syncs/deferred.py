@@ -1,13 +1,13 @@
 """Statements that only put a number away, into a sum, a list, an average, are put off: the tensors are kept, and read when needed.
 
-``total += loss.item()`` becomes ``losses.append(loss.detach())``, and below the loop (or in the ``if`` that prints)
+A sum stays on the device where that gives the same number (``running``). Else ``total += loss.item() / n`` becomes
+``losses.append(loss.detach())``, and below the loop (or in the ``if`` that prints)
 
     for value in torch.stack(losses).tolist():
-        total += value
+        total += value / n
 
 The very same Python arithmetic runs in the same order on the very numbers that ``item()`` would have given, so every result is the same to
-the last bit, on every device: sums in float64 on the device would not be possible on MPS, and float32 would round in another way (as would
-Python's ``sum``, which compensates from 3.12 on). Whole numbers are the same in any order, and are summed by ``sum``.
+the last bit, on every device. Python's ``sum`` would not be, which compensates from 3.12 on; whole numbers are the same in any order.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from autofast.techniques.syncs.kept_lists import Kept
 from autofast.techniques.syncs.list_names import ListNames, name_of_list
 from autofast.techniques.syncs.liveness import Needs
 from autofast.techniques.syncs.reads import gives_the_same
+from autofast.techniques.syncs.running import summed
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.steps import first_in
 from autofast.techniques.syncs.turns import comes_first, runs_at_all
@@ -35,18 +36,17 @@ OUTERMOST = Rank.GRAD_MODE  # lists are made, and read, outside the block of an 
 
 def put_off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs) -> list[Edit]:
     """The edits that put off a sink, together with those that take over what it computes."""
-    first = sinks[0].statement
+    first, around = sinks[0].statement, _anchor(script, loop)
+    filled = _is_filled(script, first, loop, needs)
+    if len(sinks) == 1:
+        made = summed(script, sinks[0], loop, needs, around=around, filled=filled)
+        if made:
+            return made
     payload, tensors = _payload(script, sinks)
     values = _value_names(sinks, payload, tensors)
     main = next((s for s in sinks if s.kind != "passed"), sinks[0])
     lists = Kept(script, sinks, payload[:tensors], payload[tensors:], values)
     lists.name = name_of_list(script, main, payload[:tensors], loop)
-    gates = [gate for gate, _ in needs.gates.values()]
-    filled = (
-        all(comes_first(first, gate) for gate in gates) and len(gates) == 1 and not needs.after
-        if gates
-        else runs_at_all(script, first, loop)
-    )
     if filled and lists.may_be_stacked():
         lists.split = True
         lists.numbers = [
@@ -60,7 +60,6 @@ def put_off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs) -> list
         Replace(first, lists.append(items), holes={f"p{k}": p for k, p in enumerate(payload)})
     ]
     edits += [*lists.imports, *(Remove(sink.statement) for sink in sinks[1:])]
-    around = _anchor(script, loop)
     edits.append(Before(around, lists.empty(), rank=OUTERMOST))
     for gate, nodes in needs.gates.values():
         edits.append(Before(first_in(gate, nodes), f"{lists.replay()}\n{lists.cleared()}"))
@@ -68,6 +67,14 @@ def put_off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs) -> list
     if needs.after:
         edits.append(After(around, lists.replay(), rank=OUTERMOST))
     return edits
+
+
+def _is_filled(script: Script, first: ast.stmt, loop: Loop, needs: Needs) -> bool:
+    """Whether something has certainly been kept where it is read."""
+    gates = [gate for gate, _ in needs.gates.values()]
+    if not gates:
+        return runs_at_all(script, first, loop)
+    return all(comes_first(first, gate) for gate in gates) and len(gates) == 1 and not needs.after
 
 
 def _payload(script: Script, sinks: list[Sink]) -> tuple[list[ast.expr], int]:

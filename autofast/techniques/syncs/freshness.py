@@ -23,17 +23,26 @@ CONTAINERS = frozenset(
 
 def kept(script: Script, core: ast.expr) -> str:
     """The template (hole ``{core}``) of what is kept of a tensor: without its graph, and safe from changes in place."""
-    values = script.values(core)
-    if (
-        isinstance(core, ast.Call)
-        and values
-        and all(isinstance(t, Tensor) and t.dtype == "int" and not t.grad for t in values)
-    ):
-        return "{core}"  # a count
-    bare = _is_detached(script, core) or _has_no_graph(script, core)
-    detached = "{core}" if bare else "{core}.detach()"
+    if _is_computed_count(script, core):
+        return "{core}"
     own = is_fresh(script, core) and not _graphs(script) and not script.unread
-    return detached if own else f"{detached}.clone()"
+    return without_graph(script, core) + ("" if own else ".clone()")
+
+
+def without_graph(script: Script, core: ast.expr) -> str:
+    """The template (hole ``{core}``) of a tensor without its graph: ``.detach()`` where it may have one."""
+    bare = _is_computed_count(script, core)
+    bare = bare or _is_detached(script, core) or _has_no_graph(script, core)
+    return "{core}" if bare else "{core}.detach()"
+
+
+def _is_computed_count(script: Script, core: ast.expr) -> bool:
+    values = script.values(core)
+    return (
+        isinstance(core, ast.Call)
+        and bool(values)
+        and all(isinstance(t, Tensor) and t.dtype == "int" and not t.grad for t in values)
+    )
 
 
 def _is_detached(script: Script, core: ast.expr) -> bool:

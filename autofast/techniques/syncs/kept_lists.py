@@ -21,7 +21,7 @@ from autofast.techniques.syncs.scalars import is_scalar
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.swapping import escaped, swapped
 from autofast.techniques.syncs.turns import begins_whole
-from autofast.write.spelling import torch_in
+from autofast.write.spelling import is_taken, torch_in
 
 
 @dataclass(eq=False)
@@ -52,7 +52,7 @@ class Kept:
             and is_scalar(self.script, core)
             and devices == {"dev"}
             and not several_gpus(self.script)
-            and not (self.weights and self._is_bound("zip"))
+            and not (self.weights and is_taken(self.sinks[0].source, "zip"))
         )
 
     # -------------------------------------------------------------------------------------------- in the loop
@@ -124,7 +124,7 @@ class Kept:
     def _count(self) -> str:
         """The sum of the list, where these are whole numbers: exact, in any order."""
         core = self.tensors[0]
-        if kind_of(self.script, core) != "int" or self._is_bound("sum", "int"):
+        if kind_of(self.script, core) != "int" or is_taken(self.sinks[0].source, "sum", "int"):
             return ""
         if self.split:
             return f"sum({self._all()})"
@@ -133,16 +133,6 @@ class Kept:
             case ast.Call(func=ast.Attribute(attr="sum"), args=[], keywords=[]):
                 return f"int(sum({self.name}))" if self.may_be_stacked() else ""
         return ""
-
-    def _is_bound(self, *names: str) -> bool:
-        """Whether the file may use a name of Python's for something of its own."""
-        return any(
-            getattr(n, "name", None) in names
-            or getattr(n, "asname", None) in names
-            or getattr(n, "arg", None) in names
-            or (isinstance(n, ast.Name) and n.id in names and not isinstance(n.ctx, ast.Load))
-            for n in ast.walk(self.sinks[0].source.tree)
-        )
 
     def _again(self, sink: Sink) -> str:
         """The statement as it runs later: each read of a kept tensor, each number that was kept with it."""

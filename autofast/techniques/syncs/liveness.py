@@ -21,6 +21,7 @@ from autofast.techniques.syncs.code_motion import Move, move_around
 from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.sinks import PURE, Sink, text_of
 from autofast.techniques.syncs.steps import rare_branch
+from autofast.techniques.syncs.summable import is_summed
 from autofast.techniques.syncs.unspelled import WHERE_SHOWN
 
 SHOWS = tuple(Ref(f"builtins.{n}") for n in ("vars", "getattr", "setattr", "delattr"))
@@ -158,7 +159,7 @@ def _check_end(
             raise Refusal(
                 f"an exception in the loop may be caught ({at(attempt)}), and the rest would never be read"
             )
-    if not needs.gates and _is_endless(script, loop):
+    if not needs.gates and _is_endless(script, loop) and not is_summed(script, sink):
         raise Refusal("the loop may not end: one tensor would be kept for each step")
 
 

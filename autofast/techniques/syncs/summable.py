@@ -1,0 +1,135 @@
+"""Sums that can be made on the device, and are the same numbers to the last bit.
+
+A float is exact in float64, and sums, differences and products of float64 are rounded as Python's own are; quotients by a number are not,
+since CUDA multiplies by the inverse. Counts are whole numbers of 64 bits. MPS has no float64.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.flow.defuse import bound_to
+from autofast.flow.program import Flow
+from autofast.model.script import Script
+from autofast.model.values import Const, Tensor
+from autofast.techniques.syncs.common_reads import several_gpus
+from autofast.techniques.syncs.floats import kind_of
+from autofast.techniques.syncs.reads import Read
+from autofast.techniques.syncs.scalars import is_scalar
+from autofast.techniques.syncs.sinks import Sink, is_number
+from autofast.write.spelling import only_cuda
+
+EXACT = (ast.Add, ast.Sub, ast.Mult)
+
+
+def is_summed(script: Script, sink: Sink) -> bool:
+    """Whether the sum can be made on the device, and is the same number then."""
+    kind = kind_of_sum(script, sink)
+    begins = begins_as(script, sink) if kind else frozenset()
+    return bool(begins) and (kind == "float" or begins == {"int"})
+
+
+def kind_of_sum(script: Script, sink: Sink) -> str:
+    """``float`` or ``int``, as the sum is; empty where it cannot be made on the device."""
+    match sink.statement:
+        case ast.AugAssign(target=ast.Name(), op=ast.Add() | ast.Sub(), value=added):
+            pass
+        case ast.Assign(targets=[ast.Name()], value=ast.BinOp() as added):
+            pass
+        case _:
+            return ""
+    cores = [r.core for r in sink.reads]
+    devices = {t.device for c in cores for t in script.values(c) if isinstance(t, Tensor)}
+    if (
+        sink.kind != "number"
+        or devices != {"dev"}
+        or several_gpus(script)
+        or not all(is_scalar(script, c) for c in cores)
+    ):
+        return ""
+    kept = {id(r.node) for r in sink.reads} | {id(use) for use in own_uses(sink)}
+    others = [p for p in _parts(added, kept) if id(p) not in kept]
+    if any(id(n) in kept for p in others for n in ast.walk(p)):
+        return ""  # a quotient, a function of the number
+    kinds = {_number_of(script, r) for r in sink.reads}
+    if kinds == {"int"} and others == [] and all(_is_long(script, c) for c in cores):
+        return "int"
+    numbers = all(_is_number(script, p) for p in others)
+    return "float" if kinds == {"float"} and numbers and only_cuda(script) else ""
+
+
+def _parts(expr: ast.expr, kept: set[int]) -> Iterator[ast.expr]:
+    """What goes into a computation that rounds the same on the device: what is ``kept`` there, and what has nothing of it."""
+    computed = id(expr) not in kept and any(id(n) in kept for n in ast.walk(expr))
+    if computed and isinstance(expr, ast.BinOp) and isinstance(expr.op, EXACT):
+        yield from _parts(expr.left, kept)
+        yield from _parts(expr.right, kept)
+    elif computed and isinstance(expr, ast.UnaryOp) and isinstance(expr.op, ast.USub):
+        yield from _parts(expr.operand, kept)
+    else:
+        yield expr
+
+
+def _number_of(script: Script, read: Read) -> str:
+    """The kind of number that a read gives; empty where it does not hold all of the tensor's value."""
+    kind = kind_of(script, read.core)
+    if read.how == "item" or read.how == kind:
+        return kind
+    return "float" if read.how == "float" and kind == "int" else ""
+
+
+def _is_long(script: Script, core: ast.expr) -> bool:
+    """Whether a count is of 64 bits, as sums of whole numbers are where no other type is asked for."""
+    if isinstance(core, ast.Name):
+        made = script.analysis(Flow).definitions(core).origins(core)
+        values = [bound_to(d.node) for d in made if not d.is_augmented]
+        return len(values) == len(made) > 0 and all(
+            whole and value is not None and _is_sum(value) for value, whole in values
+        )
+    return _is_sum(core)
+
+
+def _is_sum(value: ast.expr) -> bool:
+    match value:
+        case ast.Call(func=ast.Attribute(attr="sum"), args=[], keywords=[]):
+            return True
+        case ast.Call(func=ast.Attribute(value=inner, attr="detach" | "cpu"), args=[], keywords=[]):
+            return _is_sum(inner)
+    return False
+
+
+def _is_number(script: Script, part: ast.expr) -> bool:
+    """A number of Python's, computed in each turn as before: no text, no read of its own that is left, no array."""
+    values = script.values(part)
+    return is_number(script, part) and not any(
+        isinstance(t, Const) and isinstance(t.value, str) for t in values
+    )
+
+
+def begins_as(script: Script, sink: Sink) -> frozenset[str]:
+    """The types of the numbers, all written down, that the sum begins as; none where it may begin as something else."""
+    own, uses = target_of(sink), own_uses(sink)
+    made = {d for use in uses for d in script.analysis(Flow).reaching(use) if d.node is not own}
+    bound = [bound_to(d.node) for d in made]
+    values = [v.value for v, whole in bound if whole and isinstance(v, ast.Constant)]
+    found = frozenset(type(v).__name__ for v in values)
+    return found if len(values) == len(made) and found <= {"int", "float"} else frozenset()
+
+
+def target_of(sink: Sink) -> ast.expr:
+    match sink.statement:
+        case ast.AugAssign(target=target) | ast.Assign(targets=[target]):
+            return target
+    raise AssertionError(sink.statement)
+
+
+def own_uses(sink: Sink) -> list[ast.Name]:
+    """Where the statement itself takes the sum up: the target of ``+=``, or its name on the right."""
+    target = target_of(sink)
+    if isinstance(sink.statement, ast.AugAssign):
+        return [target] if isinstance(target, ast.Name) else []
+    assert isinstance(sink.statement, ast.Assign) and isinstance(target, ast.Name)
+    return [
+        n for n in ast.walk(sink.statement.value) if isinstance(n, ast.Name) and n.id == target.id
+    ]
