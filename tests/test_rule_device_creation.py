@@ -509,7 +509,7 @@ def test_indices_that_stay_on_the_host(make: str) -> None:
         ),
         (
             "z = torch.arange(4).view(1, 4).expand(3, 4).float()\nz = Variable(z, requires_grad=False)\nif x.is_cuda:\n    z = z.cuda()",
-            ['z = torch.arange(4, device="cuda" if x.is_cuda else None).view(1, 4).expand(3, 4).float()'],
+            ['z = torch.arange(4, device=x.device).view(1, 4).expand(3, 4).float()'],
         ),
         (
             "z = Variable(torch.ones(3, 4), requires_grad=False).to(device)",

@@ -99,6 +99,46 @@ def test_commas_of_a_part(line: str, limit: int, lines: list[str] | None) -> Non
     assert carried_on(line, limit) == lines
 
 
+BELOW = """
+edges = Variable(zeros(x.size(0),
+                       x.size(1), g(1,
+                                    2)))
+other = Variable(zeros(x.size(0),
+                       x.size(1)))
+text = f(Variable(x), \"\"\"
+         a\"\"\")
+"""
+
+
+def test_lines_go_with_the_bracket_that_they_stand_below() -> None:
+    def plain(s: Source) -> list[Rewrite | Keyword]:
+        inner = call(s, "zeros")
+        unwrap = Rewrite(call(s, "Variable"), "{made}", {"made": inner}, rule="a")
+        return [unwrap, Keyword(inner, "device", "x.device", rule="b")]
+
+    after = edited(BELOW, plain, None)
+    assert after.startswith(
+        """
+edges = zeros(x.size(0),
+              x.size(1), g(1,
+                           2), device=x.device)
+other"""
+    )
+    assert after[after.index("other") :] == BELOW[BELOW.index("other") :]
+
+    def named(s: Source) -> list[Rewrite]:
+        return [
+            Rewrite(
+                call(s, "f"),
+                "longer(Variable(x), {text})",
+                {"text": call(s, "f").args[1]},
+                rule="a",
+            )
+        ]
+
+    assert edited(BELOW, named, None).endswith('text = longer(Variable(x), """\n         a""")\n')
+
+
 LONG = "    total += first_of_all.shape[0] * second_of_all.shape[1] * third_of_all.shape[2] * the_loss_of_this_batch.item() + 1.0 * 2.0"
 
 

@@ -18,6 +18,7 @@ from autofast.edit.edits import Edit
 from autofast.edit.fold import fold
 from autofast.edit.locate import Places, Unplaceable
 from autofast.edit.merge import Pool, file_of
+from autofast.edit.realign import realigned
 from autofast.edit.snippet import Style
 from autofast.model.source import Source
 
@@ -54,6 +55,7 @@ class Document:
                 f"{self.source.rel}: expressions are nested too deeply to be rewritten"
             ) from None
         text = _restored(text, self._lost)
+        text = realigned(text, self.source.text)
         unit = self._ground.style.unit
         return fold(text, self.source.text, self.limit, unit, formatted=self._formatted)
 

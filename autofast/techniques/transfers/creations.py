@@ -157,7 +157,8 @@ def _all_made_there(
         found = parts(script, expr, factory)
         calls = found.calls if found is not None else ()
     if gate is not None:
-        where = f"{where} if {source_of(gate).segment(gate.test)} else None"
+        beside = _device_asked(script, gate.test) if where == '"cuda"' else ""
+        where = beside or f"{where} if {source_of(gate).segment(gate.test)} else None"
     made = [created(script, call, where) for call in calls]
     if not calls or None in made or any(hides(call, needed) for call in calls):
         return
@@ -201,7 +202,8 @@ def _made_there(
     script: Script, transfer: Transfer, call: ast.Call, where: str, gate: ast.If | None
 ) -> Iterator[Creation]:
     if gate is not None:
-        where = f"{where} if {source_of(gate).segment(gate.test)} else None"
+        beside = _device_asked(script, gate.test) if where == '"cuda"' else ""
+        where = beside or f"{where} if {source_of(gate).segment(gate.test)} else None"
     creation = created(script, call, where)
     if creation is None:
         return
@@ -223,6 +225,15 @@ def _made_there(
             Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": func.value})
         )
     yield replace(creation, edits=tuple(edits))
+
+
+def _device_asked(script: Script, test: ast.expr) -> str:
+    """``x.device`` for the condition ``x.is_cuda`` of a tensor; empty for any other."""
+    if isinstance(test, ast.Attribute) and test.attr == "is_cuda":
+        found = script.values(test.value)
+        if found and all(isinstance(t, Tensor) for t in found):
+            return f"{source_of(test).segment(test.value)}.device"
+    return ""
 
 
 def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | None:
