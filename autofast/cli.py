@@ -20,6 +20,7 @@ from autofast.model.source import BadInput
 from autofast.options import (
     PLAIN,
     STDIN,
+    Named,
     ProjectCommand,
     complete_files,
     complete_rules,
@@ -82,6 +83,7 @@ def cli() -> None:
 @output_options
 @click.option(
     "--split-patches",
+    type=Named(),
     metavar="DIR",
     help="Write one patch for each rule below DIR, each to be applied on top of the one before.",
 )
@@ -96,6 +98,7 @@ def cli() -> None:
 )
 @click.option(
     "--report",
+    type=Named(),
     metavar="FILE",
     help="Also write a page for reviewers to FILE: old and new side by side, with all reasons.",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -62,7 +63,8 @@ PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 def find_root(path: Path) -> Path:
     """The git work tree around ``path`` (no git is run: a ``.git`` of any kind marks the root), else the nearest folder that packaging takes
     for a project, as in a downloaded archive; else its own folder."""
-    folder = path.resolve() if path.is_dir() else path.resolve().parent
+    real = Path(os.path.realpath(path))  # which a link that leads to itself does not end
+    folder = real if path.is_dir() else real.parent
     around = (folder, *folder.parents)
     found = next((f for f in around if (f / ".git").exists()), None)
     return found or next(

@@ -40,6 +40,25 @@ class Steps(click.IntRange):
         return None if value == "auto" else super().convert(value, param, ctx)
 
 
+class Number(click.FloatRange):
+    """A number in a range; ``nan`` is in none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if number != number:
+            self.fail(f"{value!r} is no number.", param, ctx)
+        return number
+
+
+class Named(click.types.StringParamType):
+    """A file or folder to write: an empty name, as of an unset variable of a shell, is a mistake."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not value:
+            self.fail("names nothing; give a path, or leave the option out.", param, ctx)
+        return value
+
+
 class ProjectCommand(click.Command):
     """A command whose options have their defaults in ``[tool.autofast.NAME]`` of the project."""
 
@@ -200,7 +219,7 @@ def input_options(command: F) -> F:
         ),
         click.option(
             "--min-gain",
-            type=click.FloatRange(0, 100),
+            type=Number(0, 100),
             metavar="PERCENT",
             help="Only what is expected to save this much of the training's time.  [default: 1]",
         ),
@@ -235,11 +254,15 @@ def output_options(command: F) -> F:
         click.option(
             "-o",
             "--output",
+            type=Named(),
             metavar="FILE",
             help="Write the rewritten script to FILE (`-`: standard output).",
         ),
         click.option(
-            "--output-dir", metavar="DIR", help="Write all files of the script below DIR."
+            "--output-dir",
+            type=Named(),
+            metavar="DIR",
+            help="Write all files of the script below DIR.",
         ),
         click.option("--in-place", is_flag=True, help="Rewrite the files themselves."),
         click.option(
@@ -249,6 +272,7 @@ def output_options(command: F) -> F:
         ),
         click.option(
             "--patch",
+            type=Named(),
             metavar="FILE",
             help="Write the changes to FILE for `git apply` (`-`: standard output).",
         ),
@@ -268,7 +292,7 @@ def run_options(command: F) -> F:
         click.option(
             "--time-budget",
             "budget",
-            type=click.FloatRange(0),
+            type=Number(0),
             default=900.0,
             metavar="S",
             help="Seconds for everything (0: no limit).  [default: 900]",
@@ -276,11 +300,16 @@ def run_options(command: F) -> F:
         click.option(
             "--json",
             "json_file",
+            type=Named(),
             metavar="FILE",
             help="Write all figures to FILE (`-`: standard output).",
         ),
         click.option(
-            "--report", "html_file", metavar="FILE", help="Write a page with plots to FILE."
+            "--report",
+            "html_file",
+            type=Named(),
+            metavar="FILE",
+            help="Write a page with plots to FILE.",
         ),
         click.option("--force", is_flag=True, help="Replace files that exist."),
         click.option(
@@ -317,7 +346,7 @@ def run_options(command: F) -> F:
         ),
         click.option(
             "--limit",
-            type=click.FloatRange(0),
+            type=Number(0),
             default=0.0,
             metavar="S",
             help="End a run after S seconds.",
@@ -338,7 +367,7 @@ def run_options(command: F) -> F:
         ),
         click.option(
             "--margin",
-            type=click.FloatRange(0, min_open=True),
+            type=Number(0, min_open=True),
             default=0.02,
             metavar="X",
             help="Share of the loss that counts as no difference.  [default: 0.02]",

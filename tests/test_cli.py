@@ -848,6 +848,33 @@ def test_a_dangling_link_is_called_by_its_name(project: Path) -> None:
     assert message.startswith("link.py: a link to /nowhere/other.py, which does not exist")
 
 
+@pytest.mark.parametrize("command", ["rewrite", "check", "verify", "tune"])
+def test_a_link_to_itself(project: Path, command: str) -> None:
+    Path("one.py").symlink_to("two.py")
+    Path("two.py").symlink_to("one.py")
+    done = autofast(command, "one.py")
+    assert done.code == 2 and "one.py: " in done.err and "internal error" not in done.err
+    assert autofast("rewrite", "train.py").code == 0  # beside it
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_named_pipe_in_the_folder_is_not_read(project: Path) -> None:
+    os.mkfifo("pipe.py")
+    Path("empty.py").write_text("")
+    assert "no training loop" in autofast("rewrite", "empty.py").err
+
+
+@pytest.mark.parametrize("option", ["-o", "--output-dir", "--patch", "--split-patches", "--report"])
+def test_an_empty_name_writes_nothing(project: Path, option: str) -> None:
+    done = autofast("rewrite", "train.py", option, "")
+    assert done.code == 2 and done.out == b"" and "names nothing" in done.err
+
+
+def test_no_number(project: Path) -> None:
+    done = autofast("rewrite", "train.py", "--min-gain", "nan")
+    assert done.code == 2 and "'nan' is no number" in done.err
+
+
 def test_options_that_leave_no_rule(project: Path) -> None:
     assert "names no rule" in autofast("rewrite", "train.py", "--select", "").err
     assert "no rule is left" in fault(

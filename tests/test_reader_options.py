@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from autofast.model.values import Arg, Const, Func, Unknown
+from autofast.model.values import Arg, Cls, Const, Func, Unknown
+from tests.onerule import apply, run
 from tests.reading import read, shown
 
 ARGPARSE = """
@@ -146,3 +147,89 @@ def test_functions_of_several_subcommands(tmp_path: Path) -> None:
     """
     found = {t.name for t in shown(read(tmp_path, code)) if isinstance(t, Func)}
     assert found == {"train", "test"}
+
+
+# ------------------------------------------------------------------------------------------------ options that name a class
+CHOSEN = """
+import argparse
+import sys
+import torch
+from torch import nn
+
+class Small(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 3))
+
+class Large(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 2, 3))
+
+NETS = {{"small": Small, "large": Large}}
+
+class Choose(argparse.Action):
+    def __call__(self, parser, namespace, values, option_string=None):
+        setattr(namespace, self.dest, self.choices[values])
+
+Made = type("", (argparse.Action,), dict(__call__=lambda a, p, n, v, o: setattr(n, a.dest, a.choices[v])))
+
+torch.manual_seed(0)
+parser = argparse.ArgumentParser()
+parser.add_argument("--net", default=Small, {how})
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+net = parser.parse_args(words).net().to(device)
+optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+losses = []
+for step in range(4):
+    optimizer.zero_grad()
+    loss = net(torch.randn(2, 3, 8, 8).to(device)).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+
+
+@pytest.mark.parametrize("words", [[], ["--net", "large"]])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "choices=NETS, action=Choose",
+        "choices=dict(small=Small, large=Large), action=Made",
+        "type=lambda name: NETS[name]",
+        "type=NETS.__getitem__",
+    ],
+)
+def test_classes_that_options_name(how: str, words: list[str]) -> None:
+    """What is made of the class is known, whichever the user asks for."""
+    found = apply("channels-last", CHOSEN.format(how=how))
+    assert bool(found.fixes) is ("__getitem__" not in how)
+    before = run(found.before, words=words)["losses"]
+    assert run(found.text, words=words)["losses"] == pytest.approx(before, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.choices[values])", "self.choices[values])\n        namespace.lr = 2"),
+        ("self.choices[values])", "self.choices.get(values, eval(values)))"),
+        ("self.choices[values])", "__import__(values).Net)"),
+        ("setattr(namespace, self.dest,", "setattr(namespace, values,"),
+        ("class Choose(argparse.Action):", "class Choose(secret.Action):"),
+        ("    def __call__", "    def __init__(self, *a, **k):\n        pass\n\n    def __call__"),
+    ],
+)
+def test_actions_that_may_do_anything(old: str, new: str, tmp_path: Path) -> None:
+    text = CHOSEN.format(how="choices=NETS, action=Choose")
+    assert old in text
+    code = text.replace(old, new).replace("import sys", "import secret\nimport probe")
+    found = shown(read(tmp_path, code + "\nprobe.show(parser.parse_args().net)\n"))
+    assert not all(isinstance(t, Cls) for t in found)
+
+
+def test_options_of_numbers_stay_options(tmp_path: Path) -> None:
+    """A converter of the project that gives no class: the default, or what the user says."""
+    code = ARGPARSE + (
+        "def size(text):\n    return int(text) * 2\n"
+        "parser.add_argument('--n', type=size, default=4)\nprobe.show(parser.parse_args().n)\n"
+    )
+    (option,) = shown(read(tmp_path, code))
+    assert isinstance(option, Arg) and option.default == frozenset({Const(4)})

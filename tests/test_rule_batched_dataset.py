@@ -544,6 +544,87 @@ def test_writes_before_the_copy_and_to_other_tensors_do_not_count() -> None:
     assert "TensorDataset(x.contiguous())" in found.text
 
 
+ARRAYS = """
+import numpy as np
+
+def table(seed):
+    rows = np.zeros((4, 30), dtype=np.float32)
+    rows[:] = np.random.RandomState(seed).rand(4, 30)
+    return rows.T
+
+def spoilt(arr):
+    rows = arr{copy}
+    rows[3] = 7
+    return rows
+
+def rows(arr):
+    data = TensorDataset(torch.from_numpy(arr))
+    return DataLoader(data, batch_size=8)
+
+"""
+
+
+def test_arrays_that_another_function_makes_for_itself() -> None:
+    """A function that is not running when the rows are copied writes to arrays of its own alone."""
+    text = ARRAYS.replace("{copy}", ".copy()")
+    setup = "loader = rows(table(1))\nother = table(2)\nspoilt(other)"
+    assert "contiguous()" in checked(setup, text).text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("arr.copy()", "arr"),
+        ("arr.copy()", "arr.T"),
+        ("arr.copy()", "np.asarray(arr)"),
+        ("rows = arr.copy()\n    rows[3] = 7", "rows = [arr].copy()\n    rows[0] += 1.0"),
+        ("rows = arr.copy()\n    rows[3] = 7", "rows = [arr].copy()\n    rows[0][3] = 1"),
+    ],
+)
+def test_arrays_that_may_be_those_of_the_rows(old: str, new: str) -> None:
+    text = ARRAYS.replace("{copy}", ".copy()")
+    assert old in text
+    setup = "arr = table(1)\nloader = rows(arr)\nspoilt(arr)"
+    found = checked(setup, text.replace(old, new))
+    assert not found.fixes and "may write to it" in found.refusals
+
+
+def test_a_function_that_is_still_running_may_write_later() -> None:
+    text = """
+import numpy as np
+
+def rows(arr):
+    data = TensorDataset(torch.from_numpy(arr))
+    return DataLoader(data, batch_size=8)
+
+def load():
+    arr = np.ones((4, 30), dtype=np.float32)
+    loader = rows(arr.T)
+    arr[:] = 2
+    return loader
+
+"""
+    found = checked("loader = load()", text)
+    assert not found.fixes and "may write to it" in found.refusals
+
+
+def test_loops_below_the_write_do_not_bring_it_back() -> None:
+    text = """
+import numpy as np
+
+def rows(arr):
+    for _ in range(2):
+        data = TensorDataset(torch.from_numpy(arr))
+    return DataLoader(data, batch_size=8)
+
+"""
+    setup = "arr = np.ones((4, 30), dtype=np.float32)\narr[1] = 3\nloader = rows(arr.T)"
+    assert "contiguous()" in checked(setup, text).text
+    again = "for _ in range(2):\n    arr[1] = 3\n    loader = rows(arr.T)"
+    found = checked("arr = np.ones((4, 30), dtype=np.float32)\n" + again, text)
+    assert not found.fixes and "may write to it" in found.refusals
+
+
 def test_contiguous_tensors_get_no_copy_though_they_are_changed() -> None:
     setup = (
         "a = torch.zeros(30, 4)\nw = nn.Parameter(torch.randn(30, 4))\ndata = TensorDataset(a, w)"

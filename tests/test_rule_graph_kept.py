@@ -113,6 +113,37 @@ def test_what_stays(body: str) -> None:
     assert not made(body).findings
 
 
+@pytest.mark.parametrize(
+    "seen",
+    [
+        "kept = [l is loss for l in losses]",
+        "kept = [id(l) for l in losses]",
+        "kept = losses.index(loss)",
+        "kept = loss in losses",
+        "kept = {}\nfor l in losses:\n    kept[l] = i",
+        "kept = losses[-1].requires_grad",
+    ],
+)
+def test_tensors_that_are_told_apart(seen: str) -> None:
+    """A detached tensor is another object, and asks for no gradient."""
+    assert not made(STEP + "losses.append(loss)\n" + seen).findings
+
+
+@pytest.mark.parametrize(
+    ("put", "back"),
+    [
+        ("parts.setdefault('a', []).append(total)", "sum(parts['a'])"),
+        ("names = losses\nnames.append(total)", "sum(losses)"),
+        ("keep(losses, total)", "sum(losses)"),
+    ],
+)
+def test_a_backward_goes_through_what_it_is_put_into(put: str, back: str) -> None:
+    body = f"total += loss\n{put}\nif i == 5:\n    {back}.backward()"
+    text = SCRIPT.format(body=body.replace("\n", "\n        "))
+    text = text.replace("def mean", "def keep(held, x):\n    held.append(x)\n\n\ndef mean")
+    assert not apply(RULE, text.replace("torch.manual", "parts = {}\ntorch.manual")).findings
+
+
 BOTH = """
 import torch
 from torch import nn

@@ -111,6 +111,41 @@ def test_nothing_to_do(zero: str) -> None:
     assert made(zero).findings == ()
 
 
+LISTED = """
+class Net(nn.Module):
+    def __init__(self, sizes=(6, 5)):
+        super().__init__()
+        layers, size = [], 4
+        for item in list(sizes):
+            layers += [nn.Linear(size, item), nn.ReLU()]
+            size = item
+        layers += [nn.Linear(size, 1)]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x):
+        return self.layers(x)
+"""
+
+
+def test_layers_that_a_loop_puts_into_a_list() -> None:
+    done = made(net=LISTED)
+    assert done.lines == ["optimizer.zero_grad(set_to_none=True)"]
+    assert run(done.before)["losses"] == run(done.text)["losses"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.layers(x)", "x @ torch.ones(4, 1)"),
+        ("nn.Sequential(*layers)", "nn.Sequential(*layers)\n        self.first = layers[0]"),
+        ("        self.layers =", "        layers += unknown_layers()\n        self.layers ="),
+    ],
+)
+def test_layers_in_a_list_that_may_be_left_out(old: str, new: str) -> None:
+    assert old in LISTED
+    assert not made(net="from secret import unknown_layers\n" + LISTED.replace(old, new)).fixes
+
+
 def changed(old: str, new: str) -> str:
     assert old in NET
     return NET.replace(old, new)
@@ -192,6 +227,44 @@ def test_plain_sgd_moves_nothing_with_zeros() -> None:
     assert not made(
         net=net, optimizer="torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=1e-4)"
     ).fixes
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "flat, o = torch.zeros(200), 0\n"
+            "for p in model.parameters():\n    p.grad = flat[o:o + p.numel()].view_as(p)\n    o += p.numel()",
+            "flat.mul_(0.5)",
+        ),
+        ("", "if step == 0:\n    losses += [p.grad for p in model.parameters()]"),
+        ("seen = []", "if not seen:\n    seen = [p.grad for p in model.parameters()]"),
+        ("seen = {}", "for n, p in model.named_parameters():\n    seen[n] = p.grad"),
+    ],
+    ids=["flat", "added", "set once", "dictionary"],
+)
+def test_gradients_that_somebody_holds(before: str, after: str) -> None:
+    """A flat buffer, or a list made in the first step: no backward would fill them again."""
+    text = SCRIPT.format(net=NET, optimizer=ADAM, zero=FALSE, loss=LOSS, after=indent(after))
+    done = apply(RULE, text.replace("losses = []", "losses = []\n" + before))
+    assert not done.fixes and "expects it to be filled again" in done.refusals
+
+
+def indent(text: str) -> str:
+    return text.replace("\n", "\n    ")
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "grads = [p.grad for p in model.parameters()]\ntorch._foreach_mul_(grads, 0.5)",
+        "for p in model.parameters():\n    if p.grad is not None:\n        g = p.grad\n        g.mul_(0.5)",
+        "grads = []\nfor p in model.parameters():\n    grads.append(p.grad)\ntorch._foreach_mul_(grads, 0.5)",
+    ],
+)
+def test_gradients_that_a_step_looks_at(after: str) -> None:
+    done = made(after=after)
+    assert done.fixes and run(done.text)["losses"] == run(done.before)["losses"]
 
 
 def test_reading_after_the_backward_is_fine() -> None:

@@ -65,6 +65,13 @@ def made(rule: str, body: str = "pass", end: str = "pass") -> Applied:
         ("found.append(math.exp(loss))", "torch's function"),
         ("found.extend(out.argmax(1).tolist())", "copy them once after the loop"),
         ("found.append((out > 0).cpu().numpy().sum())", "copy them once after the loop"),
+        ("found.append(out.detach().cpu())", "copy them once after the loop"),
+        ("found.append(out.detach().to('cpu'))", "copy them once after the loop"),
+        ("found.append(loss.detach().cpu())", "keep the tensor, detached"),
+        (
+            "if x.shape[0] == 1:\n    pass\nelse:\n    found.append(out.detach().cpu())",
+            "copy them once after the loop",
+        ),
         ("mask = y > 0\nfound.append(out[mask].detach().mean())", "multiply by the mask"),
         ("found.append((out > 0).nonzero().size(0))", "multiply by the mask"),
         (
@@ -89,6 +96,9 @@ def test_waiting_that_is_reported(body: str, advice: str) -> None:
         ("if i % 4 == 0 and (out < 0).any():\n    print(i)", "pass"),
         ("pass", "print(f'{loss:.3f}', out.tolist())"),
         ("if epoch > 1:\n    print(i)", "pass"),
+        ("found.append(torch.zeros(3).cpu())", "pass"),
+        ("found.append(out.detach().to('cpu', non_blocking=True))", "pass"),
+        ("if x.shape[0] == 1:\n    found.append(out.detach().cpu())", "pass"),
         ("found.append(out[y].detach().mean())", "pass"),
         ("found.append(data.tensors[0][data.tensors[1] > 0].mean())", "pass"),
         ("print(f'{i}: {x.size(0)}')", "pass"),

@@ -10,10 +10,11 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from autofast.facts.loaders import given
-from autofast.flow.memory import Memory, is_false
+from autofast.flow.defuse import bound_to
+from autofast.flow.memory import Memory, is_false, root
 from autofast.flow.program import Flow
-from autofast.flow.scopes import variables_of
-from autofast.model.events import CallFrame, LoopFrame, Occurrence
+from autofast.flow.scopes import own_nodes, variables_of
+from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.source import (
     ancestors,
@@ -118,8 +119,12 @@ def written_after(script: Script, expr: ast.expr, made: Sequence[Occurrence]) ->
         for source in script.sources
         for n in source.nodes
     )
-    for node, target in _writes(script, shared):
-        if may_be(script, target, expr, arrays=shared) and not _is_before(script, node, expr, made):
+    for node, target, written in _writes(script, shared):
+        if (
+            may_be(script, target, expr, arrays=shared)
+            and not _is_before(script, node, expr, made)
+            and not _is_own(script, node, written, expr, made)
+        ):
             return f"{at(node)} may write to it"
     return ""
 
@@ -132,13 +137,13 @@ def _is_data(script: Script, expr: ast.expr) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------ writes
-def _writes(script: Script, shared: bool) -> Iterator[tuple[ast.AST, Values]]:
-    """Every write to a tensor (or to an array that may share its memory), with what is written to."""
+def _writes(script: Script, shared: bool) -> Iterator[tuple[ast.AST, Values, ast.expr | None]]:
+    """Every write to a tensor (or to an array that may share its memory), with what is written to, and the expression for it."""
     seen: set[int] = set()
     for source in script.sources:
         for node in source.nodes:
             seen.add(id(node))
-            yield from ((node, target) for target in _written(script, node, shared))
+            yield from ((node, *target) for target in _written(script, node, shared))
     for (kind, _), site in script.log.each():
         if (
             is_in_place(kind.removeprefix("."))
@@ -147,12 +152,14 @@ def _writes(script: Script, shared: bool) -> Iterator[tuple[ast.AST, Values]]:
         ):
             # getattr(x, "mul_")(2).
             if not (isinstance(site.node.func, ast.Attribute) and is_in_place(site.node.func.attr)):
-                yield site.node, frozenset(o.this for o in site if o.this is not None)
+                yield site.node, frozenset(o.this for o in site if o.this is not None), None
 
 
-def _written(script: Script, node: ast.AST, shared: bool) -> Iterator[Values]:
+def _written(
+    script: Script, node: ast.AST, shared: bool
+) -> Iterator[tuple[Values, ast.expr | None]]:
     if isinstance(node, ast.AugAssign):
-        if not isinstance(node.target, ast.Subscript) and not _is_counter(script, node.target):
+        if _writes_itself(script, node.target) and not _is_counter(script, node.target):
             site = script.log.at("augment", node)
             old: Values = (
                 frozenset().union(*(o.data["old"] for o in site))
@@ -162,7 +169,7 @@ def _written(script: Script, node: ast.AST, shared: bool) -> Iterator[Values]:
             if not any(isinstance(t, Const) for t in old) or any(
                 isinstance(t, Tensor) for t in old
             ):
-                yield old
+                yield old, node.target
         return
     targets = script.analysis(Memory).written(node)
     match node:
@@ -181,8 +188,15 @@ def _written(script: Script, node: ast.AST, shared: bool) -> Iterator[Values]:
     for target in targets:
         found = script.values(target)
         if not found and any(isinstance(a, ast.Lambda) for a in ancestors(target)):
-            yield frozenset({Unknown("a lambda")})
-        yield found
+            yield frozenset({Unknown("a lambda")}), None
+        yield found, target
+
+
+def _writes_itself(script: Script, target: ast.expr) -> bool:
+    """Whether nothing else says what `target += ...` writes to: of arrays, `rows[0] += 1` stores into `rows`; of lists, it changes what they hold."""
+    if not isinstance(target, ast.Subscript):
+        return True
+    return any(isinstance(t, (Seq, Dict)) for t in script.values(target.value))
 
 
 def _is_counter(script: Script, target: ast.expr) -> bool:
@@ -290,23 +304,74 @@ def _collates(loader: object) -> bool:
 # ------------------------------------------------------------------------------------------------ when
 def _is_before(script: Script, node: ast.AST, expr: ast.expr, made: Sequence[Occurrence]) -> bool:
     """Whether the write is certainly over when the copy is made."""
-    if not made or script.log.full or any(isinstance(f, LoopFrame) for o in made for f in o.stack):
+    if not made or script.log.full:
         return False
-    there = function_of(node)
+    there, loops = function_of(node), any(isinstance(f, LoopFrame) for o in made for f in o.stack)
     if there is function_of(expr):
-        return len(made) == 1 and _is_over(script, node, expr)
-    if any(function_of(f.node) is there for o in made for f in o.stack if isinstance(f, CallFrame)):
-        calls = [
-            [f.node for f in o.stack if isinstance(f, CallFrame) and function_of(f.node) is there]
-            for o in made
-        ]
-        return all(len(found) == 1 and _is_over(script, node, found[0]) for found in calls)
+        return not loops and len(made) == 1 and _is_over(script, node, expr)
+    ways = [[n for n, f in enumerate(o.stack) if _calls_from(f, node)] for o in made]
+    if any(ways):
+        # Loops below the call come back to the copy, not to the write.
+        return all(
+            len(way) == 1
+            and not any(isinstance(f, LoopFrame) for f in o.stack[: way[0]])
+            and _is_over(script, node, o.stack[way[0]].node)
+            for way, o in zip(ways, made, strict=True)
+        )
+    if loops:
+        return False
     found = [
         o
         for o in script.everything
         if any(isinstance(f, CallFrame) and f.func.node is there for f in o.stack)
     ]
     return bool(found) and max(o.order for o in found) < min(o.order for o in made)
+
+
+def _calls_from(frame: Frame, node: ast.AST) -> bool:
+    """Whether a call stands in the function (or at the top level of the file) of a node."""
+    return (
+        isinstance(frame, CallFrame)
+        and function_of(frame.node) is function_of(node)
+        and source_of(frame.node) is source_of(node)
+    )
+
+
+def _is_own(
+    script: Script,
+    node: ast.AST,
+    written: ast.expr | None,
+    expr: ast.expr,
+    made: Sequence[Occurrence],
+) -> bool:
+    """The function of the write has made what it writes to, and is not running when the copy is made."""
+    home = function_of(node)
+    if written is None or not isinstance(home, ast.FunctionDef) or not made or script.log.full:
+        return False
+    if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(home)):
+        return False  # it may be in the middle
+    runs = any(isinstance(f, CallFrame) and f.func.node is home for o in made for f in o.stack)
+    if runs or home in {*ancestors(expr)}:
+        return False
+    return script.analysis(Memory).made_by(root(written)) is not None or _is_copy(script, written)
+
+
+def _is_copy(script: Script, written: ast.expr) -> bool:
+    """A variable that holds `x.copy()`: of an array a copy of all, of a list or dict one of the list alone."""
+    around = parent_of(written)
+    if not isinstance(written, ast.Name) or around is None:
+        return False
+    if isinstance(parent_of(around), ast.AugAssign):
+        return False  # `rows[0] += 1` writes to what the list holds
+    made = [d for d in script.analysis(Flow).reaching(written) if not d.is_augmented]
+    return bool(made) and all(_copies_all(script, *bound_to(d.node)) for d in made)
+
+
+def _copies_all(script: Script, value: ast.expr | None, whole: bool) -> bool:
+    match value:
+        case ast.Call(func=ast.Attribute(value=of, attr="copy"), args=[], keywords=[]):
+            return whole and not any(isinstance(t, Inst) for t in script.values(of))
+    return False
 
 
 def _is_over(script: Script, node: ast.AST, other: ast.AST) -> bool:

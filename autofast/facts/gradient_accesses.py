@@ -213,7 +213,7 @@ def use_of(node: ast.Attribute) -> str:
     if isinstance(node.ctx, ast.Del):
         return "zero"
     if isinstance(node.ctx, ast.Store):
-        if isinstance(parent, ast.Assign) and _is_nothing(parent.value):
+        if isinstance(parent, ast.Assign) and is_nothing(parent.value):
             return "zero"
         return "read" if isinstance(parent, ast.AugAssign) else "write"
     if is_none_test(node):
@@ -227,9 +227,9 @@ def use_of(node: ast.Attribute) -> str:
     return "read"
 
 
-def _is_nothing(value: ast.expr) -> bool:
+def is_nothing(value: ast.expr) -> bool:
     if isinstance(value, ast.IfExp):
-        return _is_nothing(value.body) and _is_nothing(value.orelse)
+        return is_nothing(value.body) and is_nothing(value.orelse)
     if isinstance(value, ast.Call):
         name = (
             value.func.attr
@@ -396,7 +396,7 @@ def _aliases(script: Script, node: ast.AST, strict: bool) -> list[ast.AST]:
     todo: list[ast.AST] = [node]
     calls, flow = script.analysis(CallGraph), script.analysis(Flow)
     while todo:
-        part = _whole(todo.pop())
+        part = whole_of(todo.pop())
         parent = parent_of(part)
         targets: list[ast.expr] = []
         if isinstance(parent, ast.Assign):
@@ -467,7 +467,7 @@ SHOWS = frozenset(
 )
 
 
-def _whole(node: ast.AST) -> ast.AST:
+def whole_of(node: ast.AST) -> ast.AST:
     """The largest expression around ``node`` that holds the tensor itself, not something computed from it."""
     while (parent := parent_of(node)) is not None:
         name = ""

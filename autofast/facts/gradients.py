@@ -100,7 +100,14 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
                     yield (id(part), name), f"{part.cls.node.name}.{name}"
                 todo.extend(t for t in found if is_module(t) or isinstance(t, (Seq, Dict)))
         elif isinstance(part, Ext) and part.name in CONTAINERS:
-            todo.extend(_held(part))
+            if part.args.loose is None:
+                todo.extend(_held(part))
+            else:
+                yield from (
+                    (_inside(part, key), name)
+                    for held in _held(part)
+                    for key, name in parameters_of(held)
+                )
         elif isinstance(part, Ext) and is_module(part):
             short = part.name.rsplit(".", 1)[-1]
             if short not in HOLDERS | WITHOUT or not part.name.startswith("torch.nn."):
@@ -113,12 +120,19 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
                 yield (id(part), ""), f"{short} of {at(part.node)}"
 
 
+def _inside(container: Ext, key: Key) -> Key:
+    """The key of a layer that a loop made, of which some may be elsewhere: only those in this container count."""
+    return id(container), f"{key[0]} {key[1]}"
+
+
 def _held(container: Ext) -> list[Thing]:
     """The modules in a Sequential, ModuleList or ModuleDict."""
     added = [t for found in container.attrs.values() for t in found]
     held = [t for g in container.args.positional for t in g.values]
     held += [t for t in added if is_module(t) or isinstance(t, Unknown)]
-    if container.args.open or any(isinstance(t, Unknown) for t in held):
+    listed = container.args.loose is not None and container.name == "torch.nn.Sequential"
+    opened = container.args.open and not listed
+    if opened or not all(is_module(t) or isinstance(t, (Seq, Dict)) for t in held):
         raise Refusal(
             f"what {container.name.rsplit('.', 1)[-1]} of {at(container.node)} holds is not known"
         )
@@ -134,11 +148,10 @@ def used_parameters(module: Thing, above: tuple[int, ...]) -> set[Key]:
     if isinstance(module, (Seq, Dict)):
         return {key for t in module.any() for key in used_parameters(t, above)}
     if isinstance(module, Ext):
-        return (
-            {key for t in _held(module) for key in used_parameters(t, above)}
-            if module.name in CONTAINERS
-            else {(id(module), "")}
-        )
+        if module.name not in CONTAINERS:
+            return {(id(module), "")}
+        used = {key for t in _held(module) for key in used_parameters(t, above)}
+        return used if module.args.loose is None else {_inside(module, key) for key in used}
     if not isinstance(module, Inst):
         return set()
     forward = [f for f in module.cls.find("forward") or () if isinstance(f, Func)]

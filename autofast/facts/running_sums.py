@@ -21,6 +21,8 @@ HARMLESS = frozenset(  # methods of something unknown that only show or keep wha
     update item detach cpu numpy tolist""".split()
 )
 
+OF_GRAPHS = frozenset({"requires_grad", "grad_fn", "is_leaf", "retain_grad", "register_hook"})
+
 
 @dataclass(frozen=True, eq=False)
 class Kept:
@@ -47,7 +49,9 @@ def kept_graphs(script: Script) -> Iterator[Kept]:
                 continue
             if not _outlives(script, kept, loop, functions):
                 continue
-            through = through or script.analysis(Slices).of(_gone_through(script))
+            through = through or script.analysis(Slices).of(
+                [*_gone_through(script), *_told_apart(script)]
+            )
             if not through.holds(kept.target):
                 yield Kept(kept.statement, kept.target, kept.value, script.unread)
 
@@ -151,6 +155,31 @@ def _gone_through(script: Script) -> list[ast.expr]:
                 found += [node.func.value] if isinstance(node.func, ast.Attribute) else []
                 found += [*node.args, *(k.value for k in node.keywords)]
     return found
+
+
+def _told_apart(script: Script) -> Iterator[ast.expr]:
+    """What tells a tensor from a detached one of the same numbers: ``x is best``, ``id(x)``, ``x in kept``, ``seen[x]``, ``x.grad_fn``."""
+    for source in script.sources:
+        for node in source.nodes:
+            match node:
+                case ast.Compare(left=left, ops=ops, comparators=others):
+                    sides = [left, *others]
+                    for op, one, other in zip(ops, sides, sides[1:], strict=False):
+                        if isinstance(op, (ast.In, ast.NotIn)) or (
+                            isinstance(op, (ast.Is, ast.IsNot))
+                            and not any(isinstance(e, ast.Constant) for e in (one, other))
+                        ):
+                            yield from (one, other)
+                case ast.Call(func=ast.Name(id="id" | "hash"), args=args):
+                    yield from args
+                case ast.Call(
+                    func=ast.Attribute(value=held, attr="index" | "remove" | "count"), args=args
+                ):
+                    yield from (held, *args)
+                case ast.Subscript(slice=ast.Name() | ast.Attribute() as key):
+                    yield key
+                case ast.Attribute(value=tensor, attr=name) if name in OF_GRAPHS:
+                    yield tensor
 
 
 def _may_go_back(script: Script, call: ast.Call) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from autofast.flow.frequency import is_mostly_left_out
+from autofast.flow.frequency import is_mostly_left_out, is_usual
 from autofast.flow.program import Flow
 from autofast.model.events import (
     BranchFrame,
@@ -41,7 +41,7 @@ def with_every_step(script: Script, site: Site) -> bool:
 
 
 def in_every_iteration(script: Script, site: Site) -> tuple[ast.AST, Occurrence] | None:
-    """The training or evaluation loop each of whose iterations comes to this place, and how."""
+    """The training or evaluation loop each of whose iterations (but for few) comes to this place, and how."""
     for loop in batch_loops(script):
         for occurrence in site:
             if not inside(occurrence.stack, loop):
@@ -54,6 +54,7 @@ def in_every_iteration(script: Script, site: Site) -> tuple[ast.AST, Occurrence]
                 and not f.known
                 and not about_hardware(f.node)
                 and not _is_given(f)
+                and not is_usual(f)
                 for f in rest
             ):
                 continue

@@ -126,6 +126,11 @@ def is_rare(frame: BranchFrame) -> bool:
     return isinstance(frame.node, ast.If) and rare_arm(frame.node) is frame.arm
 
 
+def is_usual(frame: BranchFrame) -> bool:
+    """Whether all but few iterations take this arm."""
+    return isinstance(frame.node, ast.If) and rare_arm(frame.node) is (not frame.arm)
+
+
 def rare_arms_around(node: ast.AST, loop: Loop | None) -> list[tuple[ast.If, bool]]:
     """The conditions around ``node`` that few iterations of ``loop`` (calls of its function, without one) pass, innermost first, each with its arm."""
     if loop is not None and not any(outer is loop for outer in loops_around(node)):

@@ -35,6 +35,12 @@ FACTORIES = frozenset(
 )
 # Functions that give memory of its own.
 NEW = FACTORIES | {"torch.tensor", "torch.stack", "torch.cat"}
+NEW_ARRAYS = frozenset(
+    f"numpy.{name}"
+    for name in """array zeros zeros_like ones ones_like empty empty_like full full_like arange linspace eye concatenate stack
+vstack hstack column_stack tile repeat random.rand random.randn random.random random.randint random.uniform random.normal""".split()
+)
+WRAPPED = frozenset({"torch.from_numpy", "torch.as_tensor"})  # tensors in the memory of arrays
 # Where the flag stands.
 INPLACE_LAYERS = {"ReLU": 0, "ReLU6": 0, "SiLU": 0, "Dropout": 1, "LeakyReLU": 1, "ELU": 1}
 
@@ -103,9 +109,11 @@ class Memory:
         values = self.script.values
         match expr:
             case ast.Call(keywords=keywords) if any(
-                k.arg in (None, "out", "inplace") for k in keywords
+                k.arg in (None, "out", "inplace", "copy", "like") for k in keywords
             ):
                 return False
+            case ast.Call(func=func, args=[data, *_]) if self._is_one_of(func, WRAPPED):
+                return self.is_fresh(data)
             case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if all(
                 isinstance(t, Method) for t in values(expr.func)
             ):
@@ -115,7 +123,11 @@ class Memory:
             case ast.Call(func=func):
                 return bool(values(func)) and all(
                     isinstance(t, Ref)
-                    and (t.name in NEW or (t.name.startswith("torch.") and _computes(t.name)))
+                    and (
+                        t.name in NEW
+                        or t.name in NEW_ARRAYS
+                        or (t.name.startswith("torch.") and _computes(t.name))
+                    )
                     for t in values(func)
                 )
             case (
@@ -133,6 +145,10 @@ class Memory:
             case ast.Subscript(value=inner):
                 return self.is_fresh(inner)
         return False
+
+    def _is_one_of(self, func: ast.expr, names: frozenset[str]) -> bool:
+        found = self.script.values(func)
+        return bool(found) and all(isinstance(t, Ref) and t.name in names for t in found)
 
     def made_by(self, expr: ast.expr) -> frozenset[int] | None:
         """The ids of the expressions that made the memory of what ``expr`` holds, all of them new memory; None where these are not known."""

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.scopes import Variable, variables_of
+from autofast.flow.scopes import Variable, own_nodes, variables_of
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, statement_of
-from autofast.model.values import Bound, Method, Ref
+from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown
 
 CONTAINERS = (ast.Tuple, ast.List, ast.Starred)
 
@@ -62,6 +62,8 @@ class Slices:
                 found.variables.add(variable)
                 for place in (*table.stores(variable), *table.loads(variable)):
                     yield from self._bound(place)
+                for load in table.loads(variable):
+                    yield from self._other_names(load)
         elif isinstance(node, ast.Attribute):
             if node.attr not in found.attributes and not self._is_method(node):
                 found.attributes.add(node.attr)
@@ -80,6 +82,21 @@ class Slices:
         for entry in self.calls.entries(function) if not isinstance(function, ast.Module) else ():
             if isinstance(entry, ast.Call):
                 yield from (*entry.args, *(k.value for k in entry.keywords))
+
+    def _other_names(self, load: ast.Name) -> Iterator[ast.expr]:
+        """What else is a name of the list or object that a variable holds, so that what is put in there is put in here: ``b = a``, ``f(a)``."""
+        known = self.script.values(load)
+        if known and not any(isinstance(t, (Seq, Dict, Inst, Unknown)) for t in known):
+            return
+        match parent_of(load):
+            case ast.Assign(targets=targets, value=value) if value is load:
+                yield from targets
+            case ast.Call(func=func) as call if func is not load:
+                for callee in self.calls.callees(call):
+                    given = self.calls.given_to(call, callee, load)
+                    for name in own_nodes(callee.function):
+                        if isinstance(name, ast.Name) and name.id in given:
+                            yield name
 
     def _is_method(self, node: ast.Attribute) -> bool:
         known = self.script.values(node)
@@ -109,10 +126,16 @@ def _put_into(place: ast.expr) -> list[ast.expr]:
         case ast.withitem(context_expr=value, optional_vars=target) if target is here:
             return [value]
         case ast.Attribute():
-            call = parent_of(outer)
-            whole = statement_of(place)
-            if isinstance(call, ast.Call) and call.func is outer and isinstance(whole, ast.Expr):
-                return [*call.args, *(k.value for k in call.keywords)]
+            given: list[ast.expr] = []
+            while isinstance(outer, ast.Attribute):  # also `x.setdefault(k, []).append(v)`
+                call = parent_of(outer)
+                if not isinstance(call, ast.Call) or call.func is not outer:
+                    break
+                given += [*call.args, *(k.value for k in call.keywords)]
+                outer = parent_of(call)
+                while isinstance(outer, ast.Subscript) and outer.value is call:
+                    call, outer = outer, parent_of(outer)
+            return given if isinstance(statement_of(place), ast.Expr) else []
     return []
 
 

@@ -85,8 +85,8 @@ def is_folder(path: Path) -> bool:
 
 
 def matching(folder: Path, pattern: str) -> list[Path]:
-    """What lies in a folder and fits a pattern, in order."""
-    found = sorted(folder.glob(pattern))
+    """The files in a folder that fit a pattern, in order: no pipes, which would have us wait."""
+    found = sorted(path for path in folder.glob(pattern) if path.is_file())
     _note("matching", folder, _of_all(found), pattern)
     return found
 
@@ -96,7 +96,8 @@ def python_below(folder: Path) -> list[Path]:
     found: list[Path] = []
     for here, below, names in os.walk(folder):
         below[:] = sorted(d for d in below if d not in NEVER and not d.startswith("."))
-        found += [Path(here) / n for n in sorted(names) if n.endswith((".py", ".ipynb"))]
+        ours = (Path(here) / n for n in sorted(names) if n.endswith((".py", ".ipynb")))
+        found += [path for path in ours if path.is_file()]  # no pipes, no links to nowhere
         if len(found) > MOST:
             break
     _note("below", folder, _of_all(found))

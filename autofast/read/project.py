@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import sys
 from pathlib import Path
 
@@ -30,7 +31,7 @@ class Project:
         self.broken: dict[Path, str] = {}
         self.namespaces: dict[str, Source | None] = {}
         self._places: dict[tuple[Path | str, ...], Source | None] = {}
-        first = entry.resolve().parent
+        first = Path(os.path.realpath(entry)).parent
         self.search = list(
             dict.fromkeys([first, self.root, self.root / "src", self.root / "lib", first.parent])
         )
@@ -52,7 +53,7 @@ class Project:
 
     def read(self, path: Path) -> Source:
         """The source at ``path``, read once; raises :class:`BadInput`."""
-        key = path.resolve()
+        key = Path(os.path.realpath(path))  # a link to itself is told by the reader
         if key not in self.sources:
             if key in self.overlay:
                 rel = (

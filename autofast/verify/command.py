@@ -198,7 +198,7 @@ def _words(launch: str, option: str) -> tuple[str, ...]:
 
 # ------------------------------------------------------------------------------------------------ the two programs
 def _pair(request: Request, config: Config) -> Pair:
-    script = request.script.resolve()
+    script = Path(os.path.realpath(request.script))
     for path in (request.script, request.rewritten):
         if path is not None and path.is_dir():
             raise BadInput(f"{path}: is a folder; give the training script in it")

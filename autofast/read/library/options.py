@@ -6,22 +6,28 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeGuard
 
+from autofast.model.events import BranchFrame
 from autofast.model.source import parent_of
 from autofast.model.values import (
     NOTHING,
     Arg,
     Arguments,
+    Cls,
     Const,
+    Dict,
     Ext,
     Func,
+    Given,
     Inst,
     Num,
+    Partial,
     Ref,
     Seq,
     Thing,
     Unknown,
     Values,
     const,
+    ordered,
 )
 from autofast.model.values import things as values
 
@@ -38,6 +44,7 @@ PARSERS = frozenset(
     }
 )
 SPACES = frozenset({"types.SimpleNamespace", "argparse.Namespace"})
+ACTION = "argparse.Action"
 FLAGS = "absl.flags.FLAGS"
 DEFINE = "absl.flags.DEFINE_"
 TYPER = frozenset({"typer.Option", "typer.Argument"})
@@ -52,6 +59,8 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         return values(parser)
     if name in SPACES:
         return values(_space(interp, args, node))
+    if name == "builtins.type" and len(args.positional) == 3:
+        return values(interp.intern(Ext, (id(node), name), lambda: Ext(name, node, args)))
     if name in TYPER and isinstance(node, ast.Call) and (given := args.given(0, "default")):
         return values(Arg(_parameter_of(node), given.values, node, "", given.expr))
     if name.startswith(DEFINE) and isinstance(node, ast.Call):
@@ -103,7 +112,8 @@ def parser_method(
         unsaid = {"store_true": False, "store_false": True}.get(str(action))
         default = given.values if given is not None else values(Const(unsaid))
         said = given.expr if given is not None else None
-        this.attrs[f"{OPTION}{key}"] = values(Arg(key, default, node, kind, said))
+        option = Arg(key, default, node, kind, said)
+        this.attrs[f"{OPTION}{key}"] = chosen(interp, this, option, args, node) or values(option)
         return values(Num())
     if name in ("add_argument_group", "add_mutually_exclusive_group"):
         return values(this)
@@ -121,6 +131,77 @@ def parser_method(
         _set_defaults(interp, this, args)
         return values(Const(None))
     return values(Num())
+
+
+def chosen(
+    interp: Core, parser: Ext | Inst, option: Arg, args: Arguments, node: ast.Call
+) -> Values:
+    """The classes and functions of which an option names one, by an action or a ``type=`` of the project; nothing for any other option."""
+    text = Given(values(replace(option, default=NOTHING)), None)
+    if (kind := args.named.get("type")) is not None and all(
+        isinstance(t, Func) for t in kind.values
+    ):
+        found = _maybe(interp, kind.values, Arguments(None, [text]), node)
+        plain = [t for t in option.default if isinstance(t, Const) and isinstance(t.value, str)]
+        default = option.default - frozenset(plain) - {Const(None)}
+        for word in plain:  # a default that is a string goes through `type=`, too
+            default |= interp.call_values(
+                kind.values, Arguments(None, [Given(values(word), None)]), node
+            )
+    elif "action" in args.named and all(_is_action(t) for t in args.named["action"].values):
+        found, default = _acted(interp, parser, option, args, node), option.default
+    else:
+        return NOTHING
+    both = found | (default - {Const(None)})
+    named = found and all(isinstance(t, (Cls, Func, Ref, Partial)) for t in both)
+    return found | default if named else NOTHING
+
+
+def _is_action(thing: Thing) -> bool:
+    if isinstance(thing, Ext):  # type("Choose", (argparse.Action,), {...})
+        bases = thing.args.get(1, "bases") if thing.name == "builtins.type" else NOTHING
+        return any(isinstance(t, Seq) and Ref(ACTION) in t.any() for t in bases)
+    return isinstance(thing, Cls) and ACTION in thing.external
+
+
+def _acted(
+    interp: Core, parser: Ext | Inst, option: Arg, args: Arguments, node: ast.Call
+) -> Values:
+    """What an action sets the option to, when its ``__call__`` is given what the user says."""
+    found = NOTHING
+    for action in ordered(args.named["action"].values):
+        key = (id(node), "action", action)
+        this: Ext = interp.intern(Ext, key, lambda: Ext(ACTION, node, args))
+        this.attrs.update({name: given.values for name, given in args.named.items()})
+        this.attrs["dest"] = values(Const(option.name))
+        space: Ext = interp.intern(
+            Ext, (*key, "space"), lambda: Ext("argparse.Namespace", node, Arguments(None))
+        )
+        text = values(replace(option, default=NOTHING))
+        given = [Given(v, None) for v in (values(this), values(parser), values(space), text)]
+        own = _calls_of(action)
+        _maybe(interp, own, Arguments(None, [*given, Given(values(Num()), None)]), node)
+        if not own or space.open or set(space.attrs) != {option.name}:
+            return NOTHING
+        found |= space.attrs[option.name]
+    return found
+
+
+def _calls_of(action: Thing) -> Values:
+    if isinstance(action, Cls):
+        made = action.find("__init__")
+        return NOTHING if made else action.find("__call__") or NOTHING
+    members = action.args.get(2, "dict") if isinstance(action, Ext) else NOTHING
+    return NOTHING.union(*(t.get("__call__") for t in members if isinstance(t, Dict)))
+
+
+def _maybe(interp: Core, func: Values, args: Arguments, node: ast.Call) -> Values:
+    """A call that happens only where the option is given."""
+    interp.stack.append(BranchFrame(node, True))
+    try:
+        return interp.call_values(func, args, node)
+    finally:
+        interp.stack.pop()
 
 
 def _name(flags: list[str]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword, Remove, Replace, Rewrite
 from autofast.facts.gradients import left_out
+from autofast.facts.kept_gradients import kept_gradient
 from autofast.model.events import Site, inside
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Optimizer, Script, Step
@@ -142,7 +143,11 @@ def against(script: Script, zeroing: Zeroing) -> str:
         (
             why
             for step in steps
-            if (why := _read(script, zeroing, step) or _skipped(script, zeroing, step))
+            if (
+                why := _read(script, zeroing, step)
+                or _kept(script, step)
+                or _skipped(script, zeroing, step)
+            )
         ),
         "",
     )
@@ -158,6 +163,15 @@ def _read(script: Script, zeroing: Zeroing, step: Step) -> str:
     for node in _reads(script, zeroing, step):
         return f"{at(node)} reads a gradient that would be None there"
     return ""
+
+
+def _kept(script: Script, step: Step) -> str:
+    node = kept_gradient(script, step)
+    return (
+        ""
+        if node is None
+        else f"somebody has the gradient of {at(node)}, and expects it to be filled again"
+    )
 
 
 def _reads(script: Script, zeroing: Zeroing, step: Step) -> Iterator[ast.AST]:

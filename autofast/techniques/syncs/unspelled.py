@@ -122,6 +122,8 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
         if how in COPIES and not is_scalar(script, core):
             return COPIED if mine else None
         return READ if mine and not is_spelled(site.node) else None
+    if kind == "move" and isinstance(site.node, ast.Call):
+        return _of_copy(script, site, site.node)
     if kind in PICKS:
         given = [v for o in site if o.args is not None for v in o.args.all()]
         return (
@@ -133,6 +135,18 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
         given = [v for o in site if o.args is not None for v in o.args.all()]
         return COMPUTED if any(_on_device(t) for v in given for t in v) else None
     return None
+
+
+def _of_copy(script: Script, site: Site, node: ast.Call) -> Wait | None:
+    """``out.detach().cpu()``, certainly of a result on the device, and not in the background."""
+    to_host = all(
+        o.data.get("kinds") == {"cpu"} and isinstance(o.this, Tensor) and o.this.device == "dev"
+        for o in site
+    )
+    if not to_host or any(k.arg == "non_blocking" for k in node.keywords):
+        return None
+    core = node.func.value if isinstance(node.func, ast.Attribute) else node
+    return READ if is_scalar(script, core) else COPIED
 
 
 def _waits(values: Values) -> bool:

@@ -1,0 +1,95 @@
+"""Gradients that are the same tensors for several steps, because somebody holds them: parts of one flat buffer, a list made before the loop."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.facts.gradient_accesses import KEEPS, is_nothing, whole_of
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.memory import Memory
+from autofast.flow.program import Flow
+from autofast.flow.scopes import declared, variables_of
+from autofast.model.script import Script, Step
+from autofast.model.source import function_of, parent_of, within
+from autofast.model.values import Ref
+
+LOOPS = (ast.For, ast.While, ast.AsyncFor)
+
+
+def kept_gradient(script: Script, step: Step) -> ast.AST | None:
+    """A place after which dropping a gradient would leave somebody with a tensor that no backward fills any more."""
+    for source in script.sources:
+        for node in source.nodes:
+            if isinstance(node, ast.Attribute) and node.attr == "grad":
+                if any(isinstance(t, Ref) for t in script.values(node)):
+                    continue  # torch.autograd.grad
+                if isinstance(node.ctx, ast.Load) and _is_kept(script, node, step, set()):
+                    return node
+                if isinstance(node.ctx, ast.Store) and not _is_given_new(script, node):
+                    return node
+    return None
+
+
+def _is_given_new(script: Script, node: ast.Attribute) -> bool:
+    """``p.grad = None``, ``p.grad = a * b``: no part of a tensor that somebody else has."""
+    statement = parent_of(node)
+    if isinstance(statement, ast.AugAssign):
+        return True
+    if not isinstance(statement, ast.Assign):
+        return False
+    value = statement.value
+    return is_nothing(value) or script.analysis(Memory).is_fresh(value)
+
+
+def _is_kept(script: Script, node: ast.AST, step: Step, seen: set[int]) -> bool:
+    """Whether the tensor itself, not something computed from it, is put where it is still there in the next step."""
+    part = whole_of(node)
+    if id(part) in seen:
+        return False
+    seen.add(id(part))
+    match parent_of(part):
+        case ast.Assign(targets=targets, value=value) if value is part:
+            return not all(_is_set_in_every_step(script, t, step) for t in targets)
+        case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
+            return not _is_set_in_every_step(script, target, step)
+        case ast.Call(func=ast.Attribute(value=holder, attr=name)) if name in KEEPS:
+            if not isinstance(holder, ast.Name):
+                return True
+            made = [d.node for d in script.analysis(Flow).reaching(holder)]
+            return not all(
+                isinstance(n, ast.Name) and _is_set_in_every_step(script, n, step) for n in made
+            )
+        case ast.Return() as statement:
+            function = function_of(statement)
+            if isinstance(function, ast.Module):
+                return False
+            sites = script.analysis(CallGraph).sites(function)
+            return any(_is_kept(script, site, step, seen) for site in sites)
+        case ast.Yield() | ast.AugAssign():
+            return True
+    return False
+
+
+def _is_set_in_every_step(script: Script, target: ast.expr, step: Step) -> bool:
+    """A local variable of a function that the step calls, or one that each turn of the loop sets before it is used."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return all(_is_set_in_every_step(script, t, step) for t in target.elts)
+    if not isinstance(target, ast.Name):
+        return False
+    function = function_of(target)
+    if isinstance(function, ast.Module) or (
+        isinstance(step.loop, LOOPS) and function is function_of(step.loop)
+    ):
+        if not isinstance(step.loop, LOOPS) or not within(target, step.loop):
+            return False
+        return _is_set_before_each_use(script, target)
+    return target.id not in declared(function)
+
+
+def _is_set_before_each_use(script: Script, target: ast.Name) -> bool:
+    graph, table = script.analysis(Flow).graph(target), variables_of(target)
+    variable = table.of(target)
+    return variable is not None and all(
+        function_of(load) is function_of(target) and graph.dominates(target, load)
+        for load in table.loads(variable)
+    )
