@@ -229,6 +229,40 @@ def test_sums_that_would_not_be_the_same_on_the_device(step: str, start: str) ->
     assert any(".append(" in line for line in done.lines), done.lines
 
 
+EVALUATION = """\
+def distance(a, b):
+    return torch.mean(torch.norm(a - b, dim=1))
+
+total = 0.0
+for x, y in loader:
+    with torch.no_grad():
+        model(x.to(device))
+        total += distance(x.to(device), x.to(device)[:, :1]).item()
+print(total)
+"""
+
+
+def test_means_are_floats_where_nothing_is_complex() -> None:
+    start = HEAD + training("pass")
+    done = same(start + EVALUATION, "total += distance(", "print(float(total))")
+    assert ".append(" not in done.text
+    powers = EVALUATION.replace("torch.norm(a - b, dim=1)", "torch.fft.fft(a - b)")
+    assert ".append(" in same(start + powers).text
+
+
+def test_the_device_of_another_tensor_is_none_of_its_own() -> None:
+    text = training("total += loss.item()", "total = 0.0", "print(total)")
+    on = text.replace("y.to(device)", "y.to(model[0].weight.device)")
+    assert on != text
+    same(HEAD + on, "total += loss.detach().double()")
+    asked = HEAD.replace(
+        'torch.device("cuda" if torch.cuda.is_available() else "cpu")',
+        'torch.device(__import__("os").environ.get("DEVICE", "cpu"))',
+    )
+    assert asked != HEAD
+    assert "double()" not in apply("loss-item-sync", asked + on).text
+
+
 def test_devices_without_float64() -> None:
     mps = HEAD.replace(
         'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")',

@@ -12,7 +12,7 @@ from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, TryF
 from autofast.model.script import Script
 from autofast.model.source import Source, at, function_of, parent_of, source_of
 from autofast.model.tensors import device_kinds, target_of
-from autofast.model.values import Ext, Given, Values, const
+from autofast.model.values import Ext, Given, Method, Num, Tensor, Thing, Values, const
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 # Kinds of device that may be another accelerator.
@@ -94,32 +94,52 @@ def _certain(script: Script, node: ast.AST, stack: Stack) -> bool:
 
 def devices(script: Script) -> frozenset[str]:
     """The kinds of device that the script names anywhere: cpu, cuda, mps, xpu, accel (whatever there is), option, ?."""
-    kinds: set[str] = set()
+    return frozenset(kind for kind, _ in _named(script))
+
+
+def only_cuda(script: Script) -> bool:
+    """Every device that the script names is a CUDA device or the CPU: no other accelerator takes part.
+
+    ``x.to(y.device)`` names none of its own; what a framework brings somewhere is not known.
+    """
+    if requires_cuda(script):
+        return True
+    own = {kind for kind, derived in _named(script) if not derived}
+    return not script.frameworks and not own & NOT_CUDA
+
+
+def _named(script: Script) -> Iterator[tuple[str, bool]]:
+    """Each kind of device that the script names, and whether it is one that something else is on."""
     for site in script.log.of("move", "move_model"):
         for occurrence in site:
             how = occurrence.data.get(
                 "how", getattr(getattr(site.node, "func", None), "attr", "to")
             )
             if how == "type":
-                kinds |= {"cuda"} & occurrence.data["kinds"]
+                yield from ((kind, False) for kind in {"cuda"} & occurrence.data["kinds"])
             elif how in ("to", "cuda", "xpu") and occurrence.args is not None:
-                kinds |= target_of(how, occurrence.args)[1] - {"tensor"}
+                given, kinds, _ = target_of(how, occurrence.args)
+                derived = given is not None and all(map(_is_of_another, given.values))
+                yield from ((kind, derived) for kind in kinds - {"tensor"})
     for site in script.calls("torch.device", "torch.set_default_device"):
         for occurrence in site:
             if occurrence.args is not None:
-                kinds |= device_kinds(
+                given_kinds = device_kinds(
                     occurrence.args.get(0, "device") | occurrence.args.get(0, "type")
                 )
+                yield from ((kind, False) for kind in given_kinds)
     if script.calls("torch.accelerator.current_accelerator"):
-        kinds.add("accel")
+        yield "accel", False
     if script.calls("torch.cuda.set_device", "torch.set_default_tensor_type"):
-        kinds.add("cuda")
-    return frozenset(kinds)
+        yield "cuda", False
 
 
-def only_cuda(script: Script) -> bool:
-    """Every device that the script names is a CUDA device or the CPU: no other accelerator takes part."""
-    return requires_cuda(script) or not devices(script) & NOT_CUDA
+def _is_of_another(device: Thing) -> bool:
+    """``y.device`` of a tensor, which it has from where that was moved to."""
+    if isinstance(device, Method):
+        return device.name == "device" and isinstance(device.this, (Tensor, Num))
+    made = isinstance(device, Ext) and device.name == "torch.device"
+    return made and device.node is None and "kind" in device.attrs  # type: ignore[union-attr]
 
 
 def is_taken(source: Source, *names: str) -> bool:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from autofast.flow.callgraph import CallGraph, Function, code_of
@@ -14,7 +15,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions
 from autofast.model.script import Script
 from autofast.model.source import parent_of
-from autofast.model.values import Tensor
+from autofast.model.values import Method, Ref, Tensor
 
 CASTS = frozenset({"float", "double", "half", "bfloat16"})
 KEEPS = frozenset(  # methods whose result has the type of what they are called on
@@ -36,6 +37,10 @@ KEEPS = frozenset(  # methods whose result has the type of what they are called 
         "abs",
     ]
 )
+# Give floats, of whatever numbers: real ones, but for a mean of complex numbers.
+REAL = frozenset({"norm", "std", "var"})
+MEANS = frozenset({"mean", "nanmean", "sigmoid", "softmax", "log_softmax", "logsumexp"})
+COMPLEX = re.compile(r"complex|cfloat|cdouble|chalf|fft|stft|hilbert|polar|\d[jJ]\b")
 DEEP = 6
 
 
@@ -44,8 +49,10 @@ def is_float(script: Script, core: ast.expr) -> bool:
     if holds_floats(script, core):
         return True
     values = [t for t in script.values(core) if isinstance(t, Tensor)]
-    known = all(t.grad or t.loss or t.dtype in ("f32", "f64", "half") for t in values)
-    return bool(values) and known and not any(t.dtype == "complex" for t in values)
+    if not values or any(t.dtype == "complex" for t in values):
+        return False
+    real = all(t.loss for t in values) or not script.analysis(_may_be_complex)
+    return real and all(t.grad or t.loss or t.dtype in ("f32", "f64", "half") for t in values)
 
 
 def kind_of(script: Script, core: ast.expr) -> str:
@@ -65,6 +72,8 @@ def holds_floats(script: Script, expr: ast.expr, depth: int = 0) -> bool:
     ):
         return False
     match expr:
+        case ast.Call() if (name := _called(script, expr)) in REAL | MEANS:
+            return name in REAL or not script.analysis(_may_be_complex)
         case ast.Call(func=ast.Attribute(value=tensor, attr=name), args=[], keywords=[]) if (
             name in CASTS
         ):
@@ -84,10 +93,34 @@ def holds_floats(script: Script, expr: ast.expr, depth: int = 0) -> bool:
             return _each(script, call, depth)
         case ast.Subscript(value=tensor):
             return _is_tensor(script, tensor) and holds_floats(script, tensor, depth + 1)
+        case ast.Call():
+            return _returns(script, expr, depth)
         case ast.Name():
             made = script.analysis(Flow).definitions(expr).origins(expr)
             return bool(made) and all(_assigns(script, d, depth) for d in made)
     return False
+
+
+def _called(script: Script, call: ast.Call) -> str:
+    """The operation of torch that a call is certainly one of, as a function or a method of a tensor; empty where a type is asked for."""
+    if any(k.arg in (None, "dtype") for k in call.keywords):
+        return ""
+    names = {
+        t.name.removeprefix("torch.nn.functional.")
+        .removeprefix("torch.linalg.")
+        .removeprefix("torch.")
+        if isinstance(t, Ref)
+        else t.name
+        for t in script.values(call.func)
+        if isinstance(t, Ref) or (isinstance(t, Method) and isinstance(t.this, Tensor))
+    }
+    known = len(names) == 1 and len(script.values(call.func)) > 0
+    return names.pop() if known and _is_tensor(script, call) else ""
+
+
+def _may_be_complex(script: Script) -> bool:
+    """Whether anything in the project speaks of complex numbers."""
+    return any(COMPLEX.search(source.text) for source in script.sources)
 
 
 def _is_tensor(script: Script, expr: ast.expr) -> bool:
@@ -105,6 +138,19 @@ def _assigns(script: Script, made: Definition, depth: int) -> bool:
     unpacked = isinstance(statement, ast.Assign) and parent_of(made.node) in statement.targets
     return (
         unpacked and isinstance(statement.value, ast.Call) and _each(script, statement.value, depth)  # type: ignore[union-attr]
+    )
+
+
+def _returns(script: Script, call: ast.Call, depth: int) -> bool:
+    """Whether all that a function of the project returns is such a tensor."""
+    callees = [code_of(t) for t in script.values(call.func)]
+    results = [script.analysis(CallGraph).results(c.function) for code in callees for c in code]
+    return (
+        bool(results)
+        and all(callees)
+        and all(
+            found and all(holds_floats(script, e, depth + 1) for e in found) for found in results
+        )
     )
 
 
