@@ -16,6 +16,7 @@ from autofast.techniques.layout.conversions import (
     conversions,
     images,
     is_there,
+    part_of,
     place_of,
     trained,
 )
@@ -41,13 +42,18 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         place = place_of(script, model)
         if place is not None:
             places.setdefault(id(place), (place, []))[1].append(model)
+    found: list[tuple[Finding, list[Model]]] = []
     for place, models in places.values():
         models += averages(script, place, models)
-        for finding, converted in conversions(script, place, models):
-            key = source_of(finding.node).rel, position(finding.node)
-            yield replace(finding, key=key)
-            if finding.edits:
-                accepted += [(model, key) for model in converted]
-                # The layout of the images alone changes what dropout draws, too.
-                effect = effect or finding.effect
+        found += conversions(script, place, models)
+    stays = [m for finding, models in found if finding.refusal for m in models]
+    for finding, models in found:
+        if finding.edits and (why := part_of(models, stays)):
+            finding = Finding(finding.node, finding.message, refusal=why)
+        key = source_of(finding.node).rel, position(finding.node)
+        yield replace(finding, key=key)
+        if finding.edits:
+            accepted += [(model, key) for model in models]
+            # The layout of the images alone changes what dropout draws, too.
+            effect = effect or finding.effect
     yield from images(script, accepted, effect)

@@ -728,7 +728,7 @@ def test_helpers_stand_below_the_imports_they_use() -> None:
             Helper(s, "h", "def h():\n    return torch.x(LIMIT)", rule="b"),
             Helper(s, "LIMIT", "LIMIT = 1", rule="a"),
         ],
-        "import os\n\nLIMIT = 1\nos.x()\nimport torch\nimport re\n\n\ndef h():\n    return torch.x(LIMIT)\n\n\ndef main(): pass\n",
+        "import os\nos.x()\nimport torch\nimport re\n\nLIMIT = 1\n\n\ndef h():\n    return torch.x(LIMIT)\n\n\ndef main(): pass\n",
     )
 
 

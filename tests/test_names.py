@@ -142,7 +142,7 @@ def test_a_new_parameter_has_a_default(
     how = "import engine\n" if "." in called else "from engine import train_one_epoch\n"
     main = f"def main():{MAKE}    {called}(model, loader, optimizer, device)\nmain()\n"
     done = write(
-        {"train.py": IMPORTS + how + main, "engine.py": ENGINE},
+        {"train.py": IMPORTS + how + main, "engine.py": ENGINE, "setup.py": ""},
         select=("autocast", "grad-scaler"),
         precision="fp16",
     )
@@ -159,7 +159,8 @@ def test_no_name_of_the_main_guard_in_a_function_that_others_import(
         f'if __name__ == "__main__":{MAKE}    train_one_epoch(model, loader, optimizer, device)\n'
     )
     text = ENGINE + "from data import DataLoader, make\n" + guard
-    done = write({"train.py": text}, select=("autocast", "grad-scaler"), precision="fp16")
+    files = {"train.py": text, "setup.py": ""}
+    done = write(files, select=("autocast", "grad-scaler"), precision="fp16")
     new = texts(done)["train.py"]
     assert "scaler.scale(loss)" in new
     assert len(ran(new.split("from data")[0], tmp_path, monkeypatch)) == 3

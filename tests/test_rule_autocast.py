@@ -396,6 +396,36 @@ def test_a_loss_by_hand_is_computed_in_fp32():
     assert "out = model(x).float()" in same(script(loop)).text
 
 
+MANY = """out = model(x)
+    target = F.one_hot(y, 4).float()
+    weight = 1 + target.sum(0)
+    error = (out - target) * weight
+    loss = error.abs().mean()
+    # the second pass
+    if len(losses) % 2:
+        far = model(-x)
+        total = (far * far).mean()
+        loss = loss + total"""
+
+
+def test_many_statements_are_not_indented_where_outputs_become_fp32():
+    done = same(script(LOOP.replace("loss = criterion(model(x), y)", MANY)))
+    block = "    {around}{line} = model({x}).float()\n"
+    for indented, line, x in (("    ", "out", "x"), ("        ", "far", "-x")):
+        around = f"{CPU}\n{indented}    "
+        assert block.format(around=around, line=line, x=x) in done.text
+    assert "\n    error = (out - target) * weight\n    loss = error.abs().mean()\n" in done.text
+    few = MANY.split("    # the")[0].replace("    weight = 1 + target.sum(0)\n", "")
+    done = same(script(LOOP.replace("loss = criterion(model(x), y)", few.replace(" * weight", ""))))
+    assert "\n        out = model(x).float()\n        target = F.one_hot" in done.text
+
+
+def test_another_name_of_the_loss_stays_outside():
+    text = script(LOOP.replace("(model(x), y)", "(model(x), y)\n    losses[-2:]\n    total = loss"))
+    done = same(text.replace("loss.backward()", "total.backward()"))
+    assert "        loss = criterion(model(x), y)\n    losses[-2:]\n    total = loss\n" in done.text
+
+
 def test_a_loss_module_of_the_script_is_followed():
     text = (
         HEAD
@@ -516,7 +546,9 @@ def test_what_a_model_returns_as_a_tuple_becomes_fp32():
         "loss = criterion(model(x), y)",
         "out, h = model(x)\n    loss = criterion(out, y) + 0.1 * (h.exp() - h).mean()",
     )
-    assert "out, h = tuple(part.float() for part in model(x))" in same(text).lines
+    assert "        out, h = model(x)\n        h = h.float()\n" in same(text).text
+    kept = text.replace("out, h = model(x)", "both = model(x)\n    out, h = both")
+    assert "both = tuple(part.float() for part in model(x))" in same(kept).lines
 
 
 # ------------------------------------------------------------------------------------------------ refusals
@@ -1399,6 +1431,37 @@ def test_a_flag_that_may_be_true_without_cuda_or_no_bool(flag: str) -> None:
         'with torch.autocast("cuda", dtype=amp_dtype, enabled=torch.cuda.is_available()):'
         in done.lines
     )
+
+
+TRAINER = """
+
+class Trainer:
+    def __init__(self, args):
+        self.args = args
+
+    def train(self):
+        for x, y in zip(X, Y):
+            if self.args.cuda:
+                x, y = x.cuda(), y.cuda()
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+
+
+Trainer(args).train()
+"""
+
+
+@pytest.mark.parametrize(("more", "own"), [("", True), ("self.args = copy(args)", False)])
+def test_the_flag_of_the_script_in_an_attribute(more: str, own: bool) -> None:
+    text = FLAGGED.format(flag="not args.no_cuda and torch.cuda.is_available()")
+    trainer = TRAINER.replace("self.args = args", f"self.args = args\n        {more}")
+    done = amp("from copy import copy\n" + text[: text.index("\n\ndef train")] + trainer)
+    asked = "self.args.cuda" if own else "torch.cuda.is_available()"
+    assert f'"cuda", dtype=amp_dtype, enabled={asked}' in done.text
+    assert trained(done.text)["losses"] == trained(done.before)["losses"]
 
 
 ENGINE = """

@@ -40,6 +40,28 @@ def test_tf32_stands_between_the_device_and_the_model() -> None:
     assert after(done.text, TF32[0]).startswith("model = ")
 
 
+ATTACK = """
+def attack(net, x, y):
+    delta = torch.zeros_like(x, requires_grad=True)
+    loss = nn.functional.cross_entropy(net(x + delta), y)
+    loss.backward()
+    return delta.grad.sign()
+
+best = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 2)).to(device)
+for x, y in DataLoader(data, batch_size=4):
+    attack(best, x.to(device), y.to(device))
+"""
+
+
+def test_flags_stand_above_the_training_where_another_model_is_made_below_it() -> None:
+    """What ``wrap()`` gives is not known, so that the only model with a known pass and gradients is the last one."""
+    wrapped = BODY.replace(
+        "data = Tensor", "model, optimizer = wrap(model, optimizer)\ndata = Tensor"
+    )
+    done = apply("cudnn-benchmark", f"{HEAD}from elsewhere import wrap\n{wrapped}{ATTACK}").text
+    assert after(done, "torch.backends.cudnn.benchmark = True").startswith("optimizer = ")
+
+
 def test_tf32_keeps_a_run_on_the_cpu_within_rounding() -> None:
     import torch
 

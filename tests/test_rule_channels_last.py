@@ -599,3 +599,31 @@ def test_images_stay_where_the_network_may_not_be_converted(tmp_path: Path) -> N
     alone = rewrite(tmp_path / "train.py", tmp_path, config, alone=True)
     assert "channels_last" not in str(alone.texts)
     assert len(alone.elsewhere) == 2
+
+
+WHOLE = """
+class Odd(Net):
+    def forward(self, x):
+        print(self.a(x).stride())
+        return super().forward(x)
+
+
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = Net(), Odd()
+
+    def score(self, x, y):
+        return F.cross_entropy(self.one(x) + self.other(x), y)
+
+
+"""
+
+
+def test_a_part_of_a_network_is_not_converted_alone() -> None:
+    """What has no forward() is none of the networks that are called, its parts are."""
+    text = HEAD + WHOLE + changed("F.cross_entropy(model(x), y)", "model.score(x, y)", LOOP)
+    found = apply(RULE, text.replace("Net().to", "Pair().to"))
+    assert not found.fixes
+    assert "it is a part of Pair, the rest of which is not converted" in found.refusals
+    assert apply(RULE, text.replace("Net().to", "Pair().to").replace(", Odd()", ", Net()")).fixes

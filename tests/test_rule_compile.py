@@ -180,7 +180,7 @@ def test_torch_that_comes_through_a_star() -> None:
         ("Net().to(device)", "nn.DataParallel(Net()).to(device)"),
     )
     lines = done(text, files={"nets.py": "import torch\nimport torch.nn as nn\n"}).lines
-    assert lines == ["import torch", "if torch.cuda.device_count() < 2:", "model.module.compile()"]
+    assert lines == ["if torch.cuda.device_count() < 2:", "model.module.compile()"]
 
 
 @pytest.mark.parametrize(

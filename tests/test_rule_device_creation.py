@@ -48,7 +48,7 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.full((3, 4), 2.0).to(device, non_blocking=True)", ["z = torch.full((3, 4), 2.0, device=device)"], Effect.EXACT),
         ("z = torch.eye(3, 4).to(device, torch.float64)", ["z = torch.eye(3, 4, device=device).to(device, torch.float64)"], Effect.EXACT),
         ("z = torch.arange(4).float().unsqueeze(0).to(device)", ["z = torch.arange(4, device=device).float().unsqueeze(0)"], Effect.EXACT),
-        ("z = torch.zeros_like(x).to(device)", ["z = torch.zeros_like(x, device=device)"], Effect.EXACT),
+        ("z = torch.zeros_like(torch.ones(3, 4)).to(device)", ["z = torch.zeros_like(torch.ones(3, 4), device=device)"], Effect.EXACT),
         ("z = torch.ones(x.size(0), 1).type_as(x)", ["z = x.new_ones(x.size(0), 1)"], Effect.EXACT),
         ("z = torch.ones(x.size(0), 1).to(x)", ["z = x.new_ones(x.size(0), 1)"], Effect.EXACT),
         ("z = torch.zeros((3, 4)).type_as(x)", ["z = x.new_zeros((3, 4))"], Effect.EXACT),
@@ -110,6 +110,8 @@ def test_cuda(make: str, device: str) -> None:
     [
         "z = torch.zeros(3, 4, device=device)",
         "z = torch.zeros(3, 4, device=device).to(device)",
+        "z = torch.zeros_like(x).to(device)",  # x is there: nothing is copied
+        "z = torch.ones_like(x, dtype=torch.float32).cuda()",
         "z = torch.zeros(3, 4).cpu()",
         'z = torch.zeros(3, 4).to("cpu")',
         "z = torch.zeros(3, 4).to(torch.float64)",
@@ -507,7 +509,7 @@ def test_indices_that_stay_on_the_host(make: str) -> None:
         ),
         (
             "z = torch.arange(4).view(1, 4).expand(3, 4).float()\nz = Variable(z, requires_grad=False)\nif x.is_cuda:\n    z = z.cuda()",
-            ['z = torch.arange(4, device="cuda" if x.is_cuda else None).view(1, 4).expand(3, 4).float()'],
+            ['z = torch.arange(4, device=x.device).view(1, 4).expand(3, 4).float()'],
         ),
         (
             "z = Variable(torch.ones(3, 4), requires_grad=False).to(device)",

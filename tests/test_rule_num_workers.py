@@ -18,7 +18,9 @@ RULE = "num-workers"
 PLAIN = "DataLoader(Files(), batch_size=4, shuffle=True)"
 
 
-def workers_on(text: str, cores: int, *, start: str = "fork", **environment: str) -> Any:
+def workers_on(
+    text: str, cores: int, *, start: str = "fork", system: str = "linux", **environment: str
+) -> Any:
     """The number of workers that a rewritten script computes on a machine with so many cores, which starts processes in one way."""
     tree = ast.parse(text)
     last = next(
@@ -39,15 +41,21 @@ def workers_on(text: str, cores: int, *, start: str = "fork", **environment: str
         def get_start_method() -> str:
             return start
 
-    scope: dict[str, Any] = {"os": Os, "multiprocessing": Multiprocessing}
-    exec("\n".join(map(ast.unparse, tree.body[last - 1 : last + 1])), scope)
+    class Sys:
+        platform = system
+
+    scope: dict[str, Any] = {"os": Os, "multiprocessing": Multiprocessing, "sys": Sys}
+    above = [s for s in tree.body[last - 1 : last] if isinstance(s, ast.Assign)]
+    exec("\n".join(map(ast.unparse, [*above, tree.body[last]])), scope)
     return scope[ast.unparse(tree.body[last]).split(" = ")[0]]
 
 
 # ------------------------------------------------------------------------------------------------ the helper
 @pytest.mark.parametrize(("cores", "workers"), [(1, 0), (2, 0), (3, 1), (4, 2), (9, 7), (64, 8)])
 def test_workers_suit_the_machine(cores: int, workers: int) -> None:
-    assert workers_on(apply(RULE, script(PLAIN)).text, cores) == workers
+    text = apply(RULE, script(PLAIN)).text
+    assert workers_on(text, cores) == workers
+    assert workers_on(text, cores, system="win32") == 0
 
 
 def test_ranks_share_the_cores() -> None:
@@ -60,6 +68,7 @@ def test_ranks_share_the_cores() -> None:
     assert workers_on(text, 16, LOCAL_WORLD_SIZE="4", WORLD_SIZE="32") == 2
     assert workers_on(text, 16) == 8
     assert workers_on(text, 4, LOCAL_WORLD_SIZE="8") == 0
+    assert workers_on(text, 64, system="darwin") == 0
 
 
 def test_a_cpu_keeps_its_cores_for_training() -> None:
@@ -68,12 +77,23 @@ def test_a_cpu_keeps_its_cores_for_training() -> None:
 
 def test_a_guarded_script_gets_workers_however_they_are_started() -> None:
     found = apply(RULE, script(PLAIN))
-    assert found.lines[:3] == [
+    assert found.lines[:4] == [
         "import os",
-        'cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1',
+        "import sys",
+        'cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1',
         "workers = max(0, min(8, cores - 2))",
     ]
     assert "num_workers=workers" in found.text
+
+
+def test_one_line_where_the_file_has_lines_as_long() -> None:
+    text = script(PLAIN, dataset=f"# {'-' * 95}\n" + FILES)
+    done = apply(RULE, text).text
+    line = 'workers = max(0, min(8, len(os.sched_getaffinity(0)) - 2)) if sys.platform == "linux" else 0'
+    assert line in done.split("\n") and "cores" not in done
+    assert [workers_on(done, n) for n in (1, 2, 4, 64)] == [0, 0, 2, 8]
+    assert workers_on(done, 64, system="win32") == 0
+    assert workers_on(apply(RULE, text, target="cpu").text, 64) == 2
 
 
 @pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
@@ -299,7 +319,7 @@ def test_a_factory_in_another_file() -> None:
     )
     assert "num_workers=workers" in found.texts["factory.py"]
     assert "workers = max(" in found.texts["factory.py"]
-    assert "cores" not in found.text
+    assert "workers = max(" not in found.text
 
 
 def test_a_constant_at_the_top() -> None:

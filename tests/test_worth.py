@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -169,7 +170,8 @@ def test_what_is_not_known_is_never_small(tmp_path: Path, old: str, new: str) ->
     text = DIGITS.replace(old, new)
     assert text != DIGITS and isinstance(estimate(tmp_path, text), str)
     # of TF32 nothing is left where autocast is written
-    assert not small(rewritten(tmp_path, text)) & ARITHMETIC - {"tf32"}
+    result = rewritten(tmp_path, text)
+    assert not (small(result) - result.plan.applied) & ARITHMETIC - {"tf32"}
 
 
 def test_tf32_is_for_products_that_are_left_in_fp32(tmp_path: Path) -> None:
@@ -417,3 +419,96 @@ def test_one_pass_that_is_looked_at_is_not_worth_a_block(
     result = rewritten(tmp_path, ROWS + more)
     assert ("no-grad-eval" in result.plan.applied) == worth
     assert ("no-grad-eval" in small(result)) != worth
+
+
+CELL_BY_CELL = """
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(100, 512)
+        self.rnn = nn.GRU(512, 512)
+        self.out = nn.Linear(512, 100)
+
+    def forward(self, x, state):
+        made, state = self.rnn(self.embed(x).unsqueeze(0), state)
+        return self.out(made[0]), state
+
+
+model = Net().to(device)
+optimizer = torch.optim.Adam(model.parameters())
+criterion = nn.CrossEntropyLoss()
+for epoch in range(2000):
+    text = torch.randint(100, (64, 201)).to(device)
+    state = torch.zeros(1, 64, 512).to(device)
+    optimizer.zero_grad()
+    loss = 0
+    for t in range(200):
+        out, state = model(text[:, t], state)
+        loss += criterion(out, text[:, t + 1])
+    loss.backward()
+    optimizer.step()
+"""
+AT_ONCE = CELL_BY_CELL.replace(
+    "    for t in range(200):\n        out, state = model(text[:, t], state)\n        loss += criterion(out, text[:, t + 1])\n",
+    "    out, state = model(text, state)\n    loss = criterion(out, text[0])\n",
+)
+CONVOLVES = CELL_BY_CELL.replace(
+    "self.embed =", "self.conv = nn.Conv2d(3, 64, 3)\n        self.embed ="
+)
+CELL = """self.cell = nn.GRUCell(512, 512)
+        self.out = nn.Linear(512, 100)
+
+    def forward(self, x, state):
+        state = self.cell(self.embed(x), state[0])
+        return self.out(state), state[None]
+"""
+WITH_CELL = (
+    CELL_BY_CELL[: CELL_BY_CELL.index("self.rnn")]
+    + CELL
+    + CELL_BY_CELL[CELL_BY_CELL.index("\n\nmodel =") :]
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "worth"),
+    [(CELL_BY_CELL, False), (WITH_CELL, False), (AT_ONCE, True), (CONVOLVES, True)],
+)
+def test_cells_in_a_loop_of_python_get_no_16_bits(tmp_path: Path, text: str, worth: bool) -> None:
+    result = rewritten(tmp_path, text)
+    assert ("autocast" in result.plan.applied) == worth
+    assert ("autocast" in small(result)) != worth
+
+
+def test_images_of_one_channel_need_no_order(tmp_path: Path) -> None:
+    (new,) = rewritten(tmp_path, wider(DIGITS, 16)).texts.values()
+    assert "Net().to(device, memory_format=torch.channels_last)\n" in new
+    assert "images.to(device, memory_format" not in new
+
+
+def test_images_of_an_evaluation_are_left(tmp_path: Path) -> None:
+    """Where it runs in every epoch: the first layer converts them."""
+    colours = wider(DIGITS, 16).replace("MNIST", "CIFAR10").replace("Conv2d(1,", "Conv2d(3,")
+    test = indent(FINAL.replace("MNIST", "CIFAR10").split("test_loader = ", 1)[1], "    ")
+    head = FINAL.replace("MNIST", "CIFAR10").split("test_loader = ", 1)[0]
+    parts = colours.replace("9216 * 16", "12544 * 16").replace("147456", "200704")
+    text = parts.replace("for epoch", f"{head}for epoch") + f"    test_loader = {test.lstrip()}"
+    (new,) = rewritten(tmp_path, text).texts.values()
+    assert "Net().to(device, memory_format=torch.channels_last)\n" in new
+    assert new.count("images.to(device, memory_format=torch.channels_last") == 1
+
+
+def test_a_decorator_runs_as_often_as_its_function(tmp_path: Path) -> None:
+    made, test = FINAL.split("with torch.no_grad():\n")
+    measure = (
+        f"@torch.no_grad()\ndef measure():\n{test.replace('print(correct)', '    return correct')}"
+    )
+    text = DIGITS.replace("for epoch", f"{made.lstrip()}\n\n{measure}\n\nfor epoch")
+    result = rewritten(tmp_path, text + "    print(measure())\n")
+    assert "no-grad-eval" in result.plan.applied
+    assert "no-grad-eval" in small(rewritten(tmp_path, text + "print(measure())\n"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from autofast.edit.aligned import broken, is_habit
-from autofast.edit.edits import Import, Keyword, Parameter, Rewrite
+from autofast.edit.aligned import broken, carried_on, is_habit
+from autofast.edit.edits import Helper, Import, Keyword, Parameter, Rewrite
 from autofast.model.source import Source
 from tests.engine import call, edited, source
 
@@ -61,6 +61,139 @@ def train(args, model, device, train_loader, optimizer, epoch,
 )
 def test_a_line_is_broken_after_commas(line: str, limit: int, lines: list[str] | None) -> None:
     assert broken(line, limit) == lines
+
+
+CONTINUED = """
+loader = DataLoader(data, batch_size=8, \\
+                    shuffle=True, drop_last=True)
+"""
+
+
+def test_lines_that_go_on_are_broken_where_they_go_on() -> None:
+    def more(s: Source) -> list[Keyword]:
+        made = call(s, "DataLoader")
+        return [Keyword(made, "workers", "4", rule="a"), Keyword(made, "pin", "f(1, 2)", rule="a")]
+
+    assert edited(CONTINUED, more, 60).splitlines()[2:] == [
+        "                    shuffle=True, drop_last=True, workers=4,",
+        "                    pin=f(1, 2))",
+    ]
+    plain = CONTINUED.replace(" \\", "")
+    assert edited(plain, more, 60).splitlines()[2:] == [
+        "                    shuffle=True, drop_last=True, workers=4,",
+        "                    pin=f(1, 2))",
+    ]
+    tabs = plain.replace("                    ", "\t")
+    assert "\n\tshuffle=True, drop_last=True, workers=4,\n\tpin=" in edited(tabs, more, 45)
+
+
+@pytest.mark.parametrize(
+    ("line", "limit", "lines"),
+    [
+        ("  'a, b', [c, d], e)", 14, ["  'a, b',", "  [c, d], e)"]),
+        ("  aaaa, bbbb), cccc, dddd", 14, None),
+        ("  aaaa,  # and more, much more", 14, None),
+    ],
+)
+def test_commas_of_a_part(line: str, limit: int, lines: list[str] | None) -> None:
+    assert carried_on(line, limit) == lines
+
+
+BELOW = """
+edges = Variable(zeros(x.size(0),
+                       x.size(1), g(1,
+                                    2)))
+other = Variable(zeros(x.size(0),
+                       x.size(1)))
+text = f(Variable(x), \"\"\"
+         a\"\"\")
+"""
+
+
+def test_lines_go_with_the_bracket_that_they_stand_below() -> None:
+    def plain(s: Source) -> list[Rewrite | Keyword]:
+        inner = call(s, "zeros")
+        unwrap = Rewrite(call(s, "Variable"), "{made}", {"made": inner}, rule="a")
+        return [unwrap, Keyword(inner, "device", "x.device", rule="b")]
+
+    after = edited(BELOW, plain, None)
+    assert after.startswith(
+        """
+edges = zeros(x.size(0),
+              x.size(1), g(1,
+                           2), device=x.device)
+other"""
+    )
+    assert after[after.index("other") :] == BELOW[BELOW.index("other") :]
+
+    def named(s: Source) -> list[Rewrite]:
+        return [
+            Rewrite(
+                call(s, "f"),
+                "longer(Variable(x), {text})",
+                {"text": call(s, "f").args[1]},
+                rule="a",
+            )
+        ]
+
+    assert edited(BELOW, named, None).endswith('text = longer(Variable(x), """\n         a""")\n')
+
+
+LONG = "    total += first_of_all.shape[0] * second_of_all.shape[1] * third_of_all.shape[2] * the_loss_of_this_batch.item() + 1.0 * 2.0"
+
+
+def test_the_width_of_a_file_is_that_of_its_long_lines_of_code() -> None:
+    """Three lines of 130 columns are a habit; one, or a long text, is none."""
+    call_ = "    f(first_of_all.shape[0] * second_of_all.shape[1] * third_of_all.shape[2], losses)"
+    grown = ", ".join([call_[:-1], *("another_one_of_them",) * 2]) + ")"
+
+    def more(s: Source) -> list[Rewrite]:
+        return [Rewrite(call(s, "f"), grown.strip(), rule="a")]
+
+    for lines, broken_ in ((3, False), (1, True)):
+        head = "\n".join(["def g():", *(LONG.replace("1.0", f"{n}.0") for n in range(lines))])
+        after = edited(f"{head}\n{call_}\n", more, None)
+        assert (grown not in after.split("\n")) is broken_
+    text = "\n".join("    h('" + "text " * 30 + f"{n}')" for n in range(3))
+    assert grown not in edited(f"def g():\n{text}\n{call_}\n", more, None).split("\n")
+
+
+def test_a_call_stays_on_one_line_beside_one_like_it() -> None:
+    args = "the_data_set_of_all, batch_size=the_options.batch_size, num_workers=the_options.workers"
+    before = f"one = Loader({args}, sampler=Sampler(the_data_set_of_all))\ntwo = Loader({args})\n"
+    after = edited(before, lambda s: [Keyword(call(s, "Loader", 1), "pin", "True", rule="a")], 100)
+    assert after.endswith(f"\ntwo = Loader({args}, pin=True)\n")
+
+
+@pytest.mark.parametrize(
+    ("between", "below"),
+    [
+        ('matplotlib.use("Agg")', True),
+        ('os.environ["A"] = "b"', True),
+        ("DEBUG = False", False),  # may be what decides about the next import
+        ("def f():\n    pass", False),
+    ],
+)
+def test_a_constant_stands_below_all_imports(between: str, below: bool) -> None:
+    text = f"import os\nimport matplotlib\n\n{between}\nimport torch.nn\n\nf(1)\n"
+    after = edited(text, lambda s: [Helper(s, "n", "n = 3\n", rule="a")], None)
+    assert (after.index("n = 3") > after.index("import torch")) is below
+
+
+def test_two_lines_rather_than_one_for_each_argument() -> None:
+    """Where neither the file nor the project's settings show how calls are broken."""
+    names = [f"keyword_{n}=options.value_{n}" for n in range(4)]
+    before = f"made = Loader({', '.join(names[:2])})\n"
+
+    def more(s: Source) -> list[Keyword]:
+        made = call(s, "Loader")
+        return [Keyword(made, f"keyword_{n}", f"options.value_{n}", rule="a") for n in (2, 3)]
+
+    lines = [f"made = Loader({names[0]}, {names[1]},", f"              {names[2]}, {names[3]})"]
+    assert edited(before, more, None).splitlines() == lines
+    black = "made = Loader(\n    keyword_0=options.value_0,\n"
+    assert edited(before, more, 88).startswith(black)
+    assert edited(before + "f(\n    1,\n    2,\n)\n", more, None).startswith(black)
 
 
 def test_a_remark_that_made_a_line_too_long_stays_at_its_end() -> None:

@@ -50,6 +50,47 @@ def broken(line: str, limit: int) -> list[str] | None:
     return [lines[0], *(" " * place + rest for rest in lines[1:])]
 
 
+def hangs(text: str) -> bool:
+    """Whether a file puts the arguments of a call behind a bracket that ends its line, as black does."""
+    last = ""
+    for token in _tokens(text):
+        if token.type == tokenize.NL and last == "(":
+            return True
+        last = token.string if token.type != tokenize.COMMENT else last
+    return False
+
+
+def carried_on(line: str, limit: int) -> list[str] | None:
+    """A line inside brackets that began further up, broken after its commas; None where that does not make it short enough."""
+    indent = line[: len(line) - len(line.lstrip())]
+    lines, rest = [], line
+    while len(rest) > limit:
+        fitting = [c for c in _outer_commas(rest) if c + 1 <= limit and rest[c + 1 :].strip()]
+        if not fitting:
+            return None
+        lines.append(rest[: fitting[-1] + 1])
+        rest = indent + rest[fitting[-1] + 1 :].lstrip()
+    return [*lines, rest]
+
+
+def _outer_commas(line: str) -> list[int]:
+    """The columns of the commas in a part of an expression that no bracket of it is around."""
+    depth, quote, found = 0, "", list[int]()
+    for column, sign in enumerate(line):
+        if quote:
+            if sign == quote and line[column - 1] != "\\":
+                quote = ""
+        elif sign in "\"'":
+            quote = sign
+        elif sign == "#" or depth < 0:
+            break
+        elif sign == "," and depth == 0:
+            found.append(column)
+        else:
+            depth += (sign in OPEN) - (sign in CLOSED)
+    return found
+
+
 def _commas(line: str) -> tuple[int, list[int]]:
     """The column behind the last bracket that nothing is around, and those of the commas directly in it."""
     place, depth, commas = 0, 0, list[int]()

@@ -6,6 +6,7 @@ that lead to them (:mod:`autofast.edit.edit_pass`) and no more. That makes attri
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
@@ -17,11 +18,16 @@ from autofast.edit.edits import Edit
 from autofast.edit.fold import fold
 from autofast.edit.locate import Places, Unplaceable
 from autofast.edit.merge import Pool, file_of
+from autofast.edit.realign import realigned
 from autofast.edit.snippet import Style
 from autofast.model.source import Source
 
 DEFAULT_LIMIT = 88
 WIDEST = 120  # where the user has no limit of their own, lines this long are still taken as a habit
+
+WIDEST_OF_ALL = 160  # and these, where several lines of code are longer than that
+SEVERAL = 3
+TEXT = re.compile(r"""\s*#.*|"[^"]*"|'[^']*'""")
 
 
 class Document:
@@ -30,8 +36,8 @@ class Document:
     def __init__(self, source: Source, limit: int | None = None):
         self.source = source
         places = Places(source)
-        longest = max((len(line) for line in source.lines), default=0)
-        self.limit = limit or max(DEFAULT_LIMIT, min(longest, WIDEST))
+        self.limit = limit or _habit(source.lines)
+        self._formatted = limit is not None
         self._ground = Ground(places, Style.of(source, places.module.default_indent), self.limit)
         # A statement at module level -> its text.
         self._pieces: dict[int, tuple[cst.CSTNode, str]] = {}
@@ -49,7 +55,9 @@ class Document:
                 f"{self.source.rel}: expressions are nested too deeply to be rewritten"
             ) from None
         text = _restored(text, self._lost)
-        return fold(text, self.source.text, self.limit, self._ground.style.unit)
+        text = realigned(text, self.source.text)
+        unit = self._ground.style.unit
+        return fold(text, self.source.text, self.limit, unit, formatted=self._formatted)
 
     def _code(self, module: cst.Module) -> str:
         """The text of ``module``. Statements that are the same as in another composition are not written out again."""
@@ -64,6 +72,14 @@ class Document:
             text = frame.with_changes(body=[statement]).code
             self._pieces[id(statement)] = statement, text
         return text
+
+
+def _habit(lines: Sequence[str]) -> int:
+    """How long the author lets lines of code become; text alone says nothing of lines beyond what is usual."""
+    widths = sorted((len(TEXT.sub("", line)) for line in lines), reverse=True)
+    often = widths[SEVERAL - 1] if len(widths) >= SEVERAL else 0
+    longest = max(map(len, lines), default=0)
+    return max(DEFAULT_LIMIT, min(longest, WIDEST), min(often, WIDEST_OF_ALL))
 
 
 def _lines(frame: cst.Module, lines: Sequence[cst.EmptyLine]) -> str:

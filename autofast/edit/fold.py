@@ -17,15 +17,19 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from functools import lru_cache
 
-from autofast.edit.aligned import broken, is_habit
+from autofast.edit.aligned import broken, carried_on, hangs, is_habit
 from autofast.edit.spans import BLOCKS, own_lines
 from autofast.edit.tuples import apart
 
 BLACK_UNIT = 4
+ROOM = 24  # columns by which a call may outgrow one like it that was too long before
+SHORT = 3  # lines of a folded statement; black may make one of each argument
 
 
-def fold(text: str, original: str, limit: int, unit: str) -> str:
+def fold(text: str, original: str, limit: int, unit: str, formatted: bool = False) -> str:
     """``text`` with the lines broken that are longer than ``limit`` and are not a user's line, however indented.
+
+    A project that is ``formatted`` has the limit in its settings: where the file has no way of its own, it is black's.
 
     A statement that had a line too long already stays as it is: its author does not mind.
     """
@@ -48,7 +52,9 @@ def fold(text: str, original: str, limit: int, unit: str) -> str:
         folded = [
             line
             for part in parts
-            for line in (part if _fits(part, limit) else _broken(part, original, limit, unit))
+            for line in (
+                part if _fits(part, limit) else _broken(part, original, limit, unit, formatted)
+            )
         ]
         if _keeps(known, code, folded):
             lines[first - 1 : last] = folded
@@ -71,10 +77,31 @@ def _fits(code: list[str], limit: int) -> bool:
     return all(len(line) <= limit for line in code)
 
 
-def _broken(code: list[str], original: str, limit: int, unit: str) -> list[str]:
+def _broken(code: list[str], original: str, limit: int, unit: str, formatted: bool) -> list[str]:
     """One statement as the file itself breaks its lines, or else as black does."""
-    own = broken(code[0], limit) if len(code) == 1 and is_habit(original) else None
-    return own or _folded(tuple(code), limit, unit)
+    if len(code) > 1:
+        return _continued(code, limit) or _folded(tuple(code), limit, unit)
+    own = broken(code[0], limit)
+    if own and is_habit(original):
+        return own
+    folded = _folded(tuple(code), limit, unit)
+    is_shorter = own is not None and len(own) < SHORT < len(folded)
+    return own if own and is_shorter and not formatted and not hangs(original) else folded
+
+
+def _continued(code: list[str], limit: int) -> list[str] | None:
+    """A statement of several lines with those broken that are too long, if they are none of its first; else None."""
+    found = [code[0]]
+    for line in code[1:]:
+        parts = [line] if len(line) <= limit else carried_on(line, limit)
+        if parts is None:
+            return None
+        found += parts
+    return found if len(code[0]) <= limit and not _has_text_over_lines(code) else None
+
+
+def _has_text_over_lines(code: list[str]) -> bool:
+    return any(quotes in line for line in code for quotes in ("'''", '"""'))
 
 
 def _keeps(known: set[str], code: list[str], folded: list[str]) -> bool:
@@ -87,8 +114,18 @@ def _keeps(known: set[str], code: list[str], folded: list[str]) -> bool:
 
 
 def _grown_from(line: str, wide: list[str]) -> bool:
-    """Whether ``line`` looks like one of the user's long lines with something put into it."""
-    return any(line[:20] == other[:20] for other in wide)
+    """Whether ``line`` looks like one of the user's long lines, or the same call, and is hardly longer than these."""
+    return any(
+        line[:20] == other[:20]
+        or (_call(line) and _call(line) == _call(other) and len(line) <= len(other) + ROOM)
+        for other in wide
+    )
+
+
+def _call(line: str) -> str:
+    """What is called on the right of an assignment; empty for any other line."""
+    match = re.match(r"[\w., ]+ = ([\w.]+\()", line)
+    return match[1] if match else ""
 
 
 def _spans(text: str, long: set[int]) -> Iterator[tuple[int, int]]:

@@ -184,7 +184,28 @@ def _is_standard(binding: Binding) -> bool:
 def _place_of_helper(tree: ast.Module, needs: frozenset[str]) -> int:
     """Below the leading imports and every other import at module level that the helper uses."""
     used = (n for n, s in enumerate(tree.body) if any(b.bound in needs for b in bindings(s)))
-    return _end_of_run(tree, max([_end_of_lead(tree), *used]))
+    return _end_of_run(tree, max([_end_of_all_imports(tree), *used]))
+
+
+def _end_of_all_imports(tree: ast.Module) -> int:
+    """The last of the leading imports, where settings may stand between them: ``matplotlib.use("Agg")``."""
+    end = _end_of_lead(tree)
+    for n, statement in enumerate(tree.body[end + 1 :], end + 1):
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            end = n
+        elif not _sets(statement):
+            break
+    return end
+
+
+def _sets(statement: ast.stmt) -> bool:
+    """A call for its effect, or ``os.environ["A"] = "b"``: binds no name."""
+    match statement:
+        case ast.Expr(value=ast.Call()):
+            return True
+        case ast.Assign(targets=[ast.Subscript() | ast.Attribute()]):
+            return True
+    return False
 
 
 def _end_of_run(tree: ast.Module, place: int) -> int:

@@ -197,9 +197,11 @@ def _up_to_backward(script: Script, region: Region, step: Step) -> None:
     for statement in here[stop : stop + 1]:
         wanted |= _loaded(statement)
     for n in range(stop - 1, start - 1, -1):
-        made = _stored(here[n])
-        if made & wanted and _makes_tensor(script, here[n]):
-            if index(here, region.last) < n:
+        if not _stored(here[n]) & wanted:
+            continue
+        another_name = _names_again(here[n])  # of what is taken in, which need not be, too
+        if another_name or _makes_tensor(script, here[n]):
+            if index(here, region.last) < n and not another_name:
                 region.last = here[n]
             wanted |= _loaded(here[n])
 
@@ -225,6 +227,14 @@ def _stored(statement: ast.stmt) -> set[str]:
         for n in ast.walk(statement)
         if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store)
     }
+
+
+def _names_again(statement: ast.stmt) -> bool:
+    """``total = loss``."""
+    match statement:
+        case ast.Assign(targets=targets, value=ast.Name()):
+            return all(isinstance(t, ast.Name) for t in targets)
+    return False
 
 
 def _makes_tensor(script: Script, statement: ast.stmt) -> bool:

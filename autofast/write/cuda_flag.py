@@ -62,12 +62,21 @@ class CudaFlags:
         """The variables and attributes that decide where a model goes, and that only hold bools that say no where there is no CUDA."""
         if module not in self._known:
             stored = _stored(module)
-            self._known[module] = frozenset(
+            flags = {
                 text
                 for text, values in stored.items()
                 if all(v is not None and _needs_cuda(self.script, v) for v in values)
                 and _decides(self.script, text)
-            )
+            }
+            # self.args = args
+            for text, values in stored.items():
+                if text.startswith("self.") and text.count(".") == 1:
+                    names = {v.id if isinstance(v, ast.Name) else "" for v in values}
+                    owner = names.pop() if len(names) == 1 else ""
+                    mine = {f for f in flags if f.startswith(f"{owner}.")} if owner else ()
+                    kept = {f"{text}.{flag.split('.', 1)[1]}" for flag in mine}
+                    flags |= kept - stored.keys()
+            self._known[module] = frozenset(flags)
         return self._known[module]
 
 
@@ -85,12 +94,12 @@ def _stored(module: ast.Module) -> dict[str, list[ast.expr | None]]:
 
 
 def _spelled(node: ast.AST) -> str:
-    """``flag`` or ``args.flag``; empty for anything else."""
+    """``flag``, ``args.flag`` or ``self.args.flag``; empty for anything else."""
     match node:
         case ast.Name(id=name):
             return name
-        case ast.Attribute(value=ast.Name(id=owner), attr=name):
-            return f"{owner}.{name}"
+        case ast.Attribute(value=ast.Name() | ast.Attribute(value=ast.Name()) as owner, attr=name):
+            return f"{_spelled(owner)}.{name}"
     return ""
 
 

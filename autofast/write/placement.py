@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.parts import trained_models
+from autofast.flow.program import Flow
 from autofast.model.events import CallFrame, GuardFrame, Site, Stack
 from autofast.model.script import Model, Script, Trainer
-from autofast.model.source import Source, ancestors, source_of, statement_of
+from autofast.model.source import Source, ancestors, function_of, source_of, statement_of, within
 from autofast.model.tensors import target_of
 from autofast.model.values import Ext, Inst, const
 
@@ -41,9 +42,24 @@ def setup_place(script: Script) -> ast.stmt | None:
     ]
     built = [_here(script.entry, o.node) for o in script.optimizers]
     for places in (made, moved, built):
-        if found := [p for p in places if p is not None]:
+        if found := [p for p in places if p is not None and _comes_first(script, p)]:
             return min(found, key=lambda s: s.lineno)
     return None
+
+
+def _comes_first(script: Script, place: ast.stmt) -> bool:
+    """Not behind the training in the same function, as where a model is built anew to be measured at the end."""
+    function, graph = function_of(place), script.analysis(Flow).graph(place)
+    ways = [
+        node
+        for step in script.steps
+        for node in (*(f.node for f in step.stack), step.loop)
+        if isinstance(node, (ast.stmt, ast.expr)) and function_of(node) is function
+    ]
+    return all(
+        graph.dominates(place, way) or within(way, place) or within(place, way)
+        for way in map(statement_of, ways)
+    )
 
 
 def forks(script: Script, trainer: Trainer) -> bool:

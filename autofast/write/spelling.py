@@ -36,12 +36,15 @@ def torch_in(source: Source) -> tuple[str, tuple[Import, ...]]:
     """The name of the module ``torch`` in a file, and the import that is needed for it."""
     if known := torch_name(source):
         return known, ()
-    name = "torch" if _is_starred(source) else source.fresh("torch")
+    if _is_starred(source):
+        used = any(isinstance(n, ast.Name) and n.id == "torch" for n in source.nodes)
+        return "torch", () if used else (Import(source, "import torch"),)
+    name = source.fresh("torch")
     return name, (Import(source, "import torch" if name == "torch" else f"import torch as {name}"),)
 
 
 def _is_starred(source: Source) -> bool:
-    """``torch`` is used, and nothing in the file binds it: it comes through ``from ... import *``."""
+    """Nothing in the file binds ``torch`` if it is used: it comes through ``from ... import *``."""
     stars = any(
         isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names)
         for n in source.tree.body

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from autofast.edit.compose import DEFAULT_LIMIT
 from autofast.edit.edits import Edit, Helper
 from autofast.facts.loaders import given
 from autofast.facts.parts import held_by
@@ -22,7 +23,10 @@ FORKED = """\
 {name} = max(0, min({most}, {cores} - 2)) if {asked} else 0
 """
 FREE = """\
-{asked} = {cores} if hasattr({os}, "sched_getaffinity") else 1
+{name} = max(0, min({most}, {cores} - 2)) if {sys}.platform == "linux" else 0
+"""
+FOLDED = """\
+{asked} = {cores} if {sys}.platform == "linux" else 1
 {name} = max(0, min({most}, {asked} - 2))
 """
 CORES = "len({os}.sched_getaffinity(0))"
@@ -59,17 +63,25 @@ def helper(script: Script, source: Source, options: Options) -> Helped:
     os, imports = module_in(source, "os")
     ranks = bool(script.calls("torch.distributed.init_process_group"))
     words = {"os": os, "cores": SHARED.format(os=os) if ranks else CORES.format(os=os)}
-    form, asked = FREE, "cores"
     if why := _fork_only(script):
         mp, more = module_in(source, "multiprocessing")
-        imports = (*imports, *more)
-        form, asked, words = FORKED, "forks", {**words, "mp": mp, "why": why}
+        forms, asked, words = [FORKED], "forks", {**words, "mp": mp, "why": why}
+    else:
+        sys, more = module_in(source, "sys")
+        forms, asked, words = [FREE, FOLDED], "cores", {**words, "sys": sys}
     for most in MOST.values():  # another rule, or an earlier run, may have put it there
-        if _holds(source, form.format(name=NAMES[0], asked=asked, most=most, **words)):
-            return Helped(NAMES[0], ())
+        for form in forms:
+            if _holds(source, form.format(name=NAMES[0], asked=asked, most=most, **words)):
+                return Helped(NAMES[0], ())
     name, asked = source.fresh(*NAMES), source.fresh(asked, f"{asked}_here")
-    code = form.format(name=name, asked=asked, most=MOST[options.target], **words)
-    return Helped(name, (*imports, Helper(source, name, code)))
+    codes = [f.format(name=name, asked=asked, most=MOST[options.target], **words) for f in forms]
+    code = next((c for c in codes if _is_narrow(source, c)), codes[-1])
+    return Helped(name, (*imports, *more, Helper(source, name, code)))
+
+
+def _is_narrow(source: Source, code: str) -> bool:
+    """Whether no line of new code is longer than one that the file has already, or than most formatters allow."""
+    return max(map(len, code.split("\n"))) <= max(DEFAULT_LIMIT, *map(len, source.lines))
 
 
 def _holds(source: Source, code: str) -> bool:

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from autofast.facts.cost import machine
+from autofast.facts.cost.cells import Cells
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
 from autofast.facts.switches import in_every_iteration
@@ -51,6 +52,8 @@ def half(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
     """Of 16 bits: half the work of products and convolutions, half the memory between them, and casts of each parameter and gradient."""
+    if place := script.analysis(Cells).place:
+        return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
     return _of_arithmetic(script, options, 0.4, machine.HALF, machine.HALF, 0.5, casts=2)
 
 
@@ -60,13 +63,20 @@ def tensor_cores(
     """Of TF32, for products of matrices alone: convolutions use it unless told otherwise."""
     if script.analysis(Cost).only_convolves:
         return Gain(0.0, "convolutions use TF32 without it, and nothing else multiplies matrices")
+    if place := script.analysis(Cells).place:
+        return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
     return _of_arithmetic(script, options, 0.1, products=machine.TENSOR_CORES)
 
 
 def layout(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of channels_last, for convolutions."""
+    """Of channels_last, for convolutions; of the images of an evaluation only that they come in the order of the weights."""
+    cost = script.analysis(Cost)
+    if cost.moves_batches(finding.node) and cost.channels(finding.node) == {1}:
+        return Gain(0.0, "images of one channel lie in memory as they would in either order")
+    if cost.moves_batches(finding.node) and not cost.trains(finding.node):
+        return Gain(0.002, "images of an evaluation, which its first layer would convert")
     return _of_arithmetic(script, options, 0.1, convolutions=machine.CHANNELS_LAST)
 
 

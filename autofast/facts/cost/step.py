@@ -19,11 +19,12 @@ from autofast.flow.loops import LOOPS
 from autofast.flow.program import Flow
 from autofast.model.events import LoopFrame, Occurrence, Site, Stack, below, loops
 from autofast.model.script import Loader, Script, Step
-from autofast.model.source import Source, at, statement_of
+from autofast.model.source import Source, at, parent_of, statement_of
 from autofast.model.values import Tensor, Thing
 
 ROWS = 64  # of an item whose shape is not known, for a network of nothing but dense layers
 BATCH = 4096  # rows that are given to such a network, where that is not known either
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LARGEST = 512  # side of images that a network is tried with
 # Work that is not in the layers of a model.
 HEAVY = frozenset(
@@ -276,6 +277,15 @@ class Cost:
         """Whether the loader at ``node``, or one whose batches are moved there, is trained with."""
         return any(x.trains for x in self._moved(node))
 
+    def moves_batches(self, node: ast.AST) -> bool:
+        """Whether a place moves batches of a loader to the device, or makes the loader."""
+        return bool(self._moved(node))
+
+    def channels(self, node: ast.AST) -> set[int | None]:
+        """How many channels the images have that are moved there; None among them where that is not known."""
+        shapes = [item(self.script, d) for x in self._moved(node) for d in x.datasets]
+        return {s.channels if s is not None else None for s in shapes}
+
     def _moved(self, node: ast.AST) -> list[Loader]:
         statement = {id(n) for n in ast.walk(statement_of(node))}
         moved = {id(t) for x in self.script.transfers if id(x.node) in statement for t in x.loaders}
@@ -300,7 +310,12 @@ class Cost:
         return any(id(f.node) not in passes for stack in self._ways(node) for f in loops(stack))
 
     def _ways(self, node: ast.AST) -> list[Stack]:
-        """The ways of the script to a place."""
+        """The ways of the script to a place; of a decorator, to the code of its function."""
+        function = parent_of(node)
+        if isinstance(function, FUNCTIONS) and node in function.decorator_list:
+            body = [way for stmt in function.body for way in self._ways(stmt)]
+            if body:
+                return body
         inside = {id(n) for n in ast.walk(node)}
         return [o.stack for _, s in self.script.log.each() if id(s.node) in inside for o in s]
 

@@ -10,11 +10,11 @@ from autofast.facts.layout import against, draws, is_convolutional, takes_image
 from autofast.facts.precision.code import Code
 from autofast.flow.program import Flow
 from autofast.model import names
-from autofast.model.events import Site
+from autofast.model.events import CallFrame, Site
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script, Transfer
 from autofast.model.source import function_of, parent_of, source_of
-from autofast.model.values import Ext, Inst, Ref, Thing, Unknown
+from autofast.model.values import Cls, Ext, Inst, Ref, Thing, Unknown
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Effect, Finding
 from autofast.techniques.layout.reshapes import reshapes
@@ -66,6 +66,23 @@ def averages(script: Script, place: ast.expr, models: list[Model]) -> list[Model
     ]
 
 
+def part_of(models: list[Model], others: list[Model]) -> str:
+    """In words, in which network one of ``models`` is beside ``others``, that stay: each would convert for the next; empty where in none."""
+    whole = {m.thing.cls for m in others if isinstance(m.thing, Inst)}
+    whole |= {owner for m in others for owner in _networks_around(m)}
+    owners = (owner for m in models for owner in _networks_around(m) if owner in whole)
+    owner = next(owners, None)
+    return f"it is a part of {owner.node.name}, the rest of which is not converted" if owner else ""
+
+
+def _networks_around(model: Model) -> Iterator[Cls]:
+    """The networks whose constructors make the model."""
+    for frame in getattr(model.thing, "made", ()):
+        owner = frame.func.owner if isinstance(frame, CallFrame) else None
+        if owner is not None and is_module(Inst(owner, None)):
+            yield owner
+
+
 def place_of(script: Script, model: Model) -> ast.expr | None:
     """The call that the model is converted at: the only one that moves it to its device, else the one that makes it."""
     moves = [s for s in model.moves if isinstance(s.node, ast.Call)]
@@ -97,7 +114,7 @@ def conversions(
 ) -> Iterator[tuple[Finding, list[Model]]]:
     """All models in one place; or, where one of several is refused, each where it is made."""
     if why := _others(script, place, models):
-        yield Finding(place, MODEL, refusal=why), []
+        yield Finding(place, MODEL, refusal=why), models
         return
     finding = _convert(script, place, models)
     made = {id(m.node): m.node for m in models if isinstance(m.node, ast.Call)}

@@ -149,7 +149,14 @@ def _is_the_same(script: Script, one: ast.expr, other: ast.expr) -> bool:
     return len(found) == 1 and found == flow.reaching(other)
 
 
+PRODUCTS = frozenset({"torch.matmul", "torch.mm", "torch.bmm", "torch.addmm"})
+
+
 def _is_contiguous(script: Script, call: ast.Call, around: tuple[ast.expr, ...]) -> bool:
+    if not call.keywords and any(
+        isinstance(t, Ref) and t.name in PRODUCTS for t in script.values(call.func)
+    ):
+        return True
     if isinstance(call.func, ast.Attribute) and call.func.attr in (
         "contiguous",
         "flatten",

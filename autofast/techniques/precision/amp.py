@@ -35,6 +35,7 @@ from autofast.model.source import at
 from autofast.rule import Options
 from autofast.techniques.precision.blocks import block_edits
 from autofast.techniques.precision.forms import DTYPE_SINCE, Precision, shared
+from autofast.techniques.precision.narrow import narrowed
 from autofast.techniques.precision.optional_apex import (
     apex_option,
     cannot,
@@ -126,7 +127,7 @@ def _planned(
     if why := against_script(script, options.target, uses_gpu(script), leaves):
         found.refused += [(node, why) for node in _first_forwards(script)]
         return found
-    accepted = list(_accepted(script, options, found, leaves))
+    accepted = list(narrowed(script, options, list(_accepted(script, options, found, leaves))))
     if not accepted:
         return found
     if off is not None:

@@ -11,7 +11,7 @@ from autofast.facts.precision.half_values import Half
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.rule import Options
-from autofast.techniques.precision.casts import cast_of, casts_below
+from autofast.techniques.precision.casts import PART, cast_of, casts_below
 from autofast.techniques.precision.forms import Precision
 
 
@@ -25,11 +25,11 @@ def block_edits(
     named: list[Edit] = []
     for call in region.outputs:
         if why := half.misuse(call):
-            if cast := cast_of(script, call):
-                casts[id(call)] = call, cast
-            elif parts := casts_below(script, half, call):
+            cast = cast_of(script, call)
+            parts = casts_below(script, half, call) if not cast or PART in cast else []
+            if parts:
                 named += parts
-            elif cast := cast_of(script, call, maybe=True):
+            elif cast or (cast := cast_of(script, call, maybe=True)):
                 casts[id(call)] = call, cast
             else:
                 return f"{why}, and the model's output is no plain tensor that .float() could be called on"

@@ -129,6 +129,8 @@ def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
         call, gate = factory(script, func.value), None
         if call is None and (bound := _bound(script, transfer, func.value)) is not None:
             call, gate = bound
+        if call is not None and _is_there(script, transfer, call):
+            continue
         if call is not None and (gate is None or _is_switch(script, gate.test)):
             yield from _made_there(script, transfer, call, where, gate)
         elif call is None:
@@ -155,7 +157,8 @@ def _all_made_there(
         found = parts(script, expr, factory)
         calls = found.calls if found is not None else ()
     if gate is not None:
-        where = f"{where} if {source_of(gate).segment(gate.test)} else None"
+        beside = _device_asked(script, gate.test) if where == '"cuda"' else ""
+        where = beside or f"{where} if {source_of(gate).segment(gate.test)} else None"
     made = [created(script, call, where) for call in calls]
     if not calls or None in made or any(hides(call, needed) for call in calls):
         return
@@ -174,6 +177,15 @@ def _all_made_there(
     yield replace(first, edits=tuple(together), effect=effect)
 
 
+def _is_there(script: Script, transfer: Transfer, call: ast.Call) -> bool:
+    """Whether it is made where it goes, as ``torch.zeros_like(x).cuda()`` is of a batch that is there: nothing is copied."""
+    names = {t.name for t in script.values(call.func) if isinstance(t, Ref)}
+    if not call.args or not names or not all(name.endswith("_like") for name in names):
+        return False
+    devices = {t.device if isinstance(t, Tensor) else "?" for t in script.values(call.args[0])}
+    return devices == {"dev"} and transfer.to_device
+
+
 def _is_switch(script: Script, test: ast.expr) -> bool:
     """A condition that can be asked twice: ``use_cuda``, ``not args.cpu``, ``torch.cuda.is_available()``."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -190,7 +202,8 @@ def _made_there(
     script: Script, transfer: Transfer, call: ast.Call, where: str, gate: ast.If | None
 ) -> Iterator[Creation]:
     if gate is not None:
-        where = f"{where} if {source_of(gate).segment(gate.test)} else None"
+        beside = _device_asked(script, gate.test) if where == '"cuda"' else ""
+        where = beside or f"{where} if {source_of(gate).segment(gate.test)} else None"
     creation = created(script, call, where)
     if creation is None:
         return
@@ -212,6 +225,15 @@ def _made_there(
             Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": func.value})
         )
     yield replace(creation, edits=tuple(edits))
+
+
+def _device_asked(script: Script, test: ast.expr) -> str:
+    """``x.device`` for the condition ``x.is_cuda`` of a tensor; empty for any other."""
+    if isinstance(test, ast.Attribute) and test.attr == "is_cuda":
+        found = script.values(test.value)
+        if found and all(isinstance(t, Tensor) for t in found):
+            return f"{source_of(test).segment(test.value)}.device"
+    return ""
 
 
 def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | None:
