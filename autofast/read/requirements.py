@@ -54,21 +54,6 @@ def _folders(script: Script) -> tuple[Path, ...]:
     return tuple(script.entry.path.parents[:depth])
 
 
-def is_packaged(script: Script) -> bool:
-    """Whether the project can be installed, so that code elsewhere may call its functions."""
-    for folder in _folders(script):
-        if disk.is_file(folder / "setup.py"):
-            return True
-        for name, words in (
-            ("pyproject.toml", ("[project]", "[build-system]", "[tool.poetry]")),
-            ("setup.cfg", ("[metadata]",)),
-        ):
-            path = folder / name
-            if disk.is_file(path) and any(w in disk.text(path) for w in words):
-                return True
-    return False
-
-
 class Requirements:
     """``script.analysis(Requirements)``: what the project's requirement files say of packages."""
 

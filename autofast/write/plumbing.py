@@ -45,17 +45,15 @@ class Way:
         plain: Plain | str = "",
         made: Iterable[ast.AST] = (),
         alone: bool = False,
-        required: bool = False,
     ):
         """``known`` names the value in functions (by the id of their node) that have it already, as a parameter; ``parameter`` is the name
         of new ones, where it is another than that of the value. ``plain`` is the default of a new parameter, with which the function does
         what it did before: an expression, or what gives one for a file, with the edits that it needs there; empty where there is none. ``made`` is where the
         value is made: where that is below the main guard, its name means nothing to those who import a function that reads it. ``alone``: a
-        function that someone else calls, too, is not given the value, as its default would not do for them. ``required``: new parameters have
-        no default, as nobody calls these functions but the script."""
+        function that someone else calls, too, is not given the value, as its default would not do for them."""
         self.script, self.origin = script, origin
         self.parameter = parameter or origin.name
-        self.plain, self.alone, self.required = plain, alone, required
+        self.plain, self.alone = plain, alone
         places = list(made)
         self._guarded = bool(places) and all(map(in_main_guard, places))
         self.graph = script.analysis(CallGraph)
@@ -145,13 +143,8 @@ class Way:
             return None
         assert isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef))
         self._names[id(scope)] = name  # before the callers: a function may call itself
-        default: str | None = None
-        needed: tuple[Edit, ...] = ()
-        if not self.required:
-            plain = self.plain
-            default, needed = plain(source_of(scope)) if callable(plain) else (plain, ())
-            default = default or "None"
-        self._edits[(id(scope),)] = Parameter(scope, name, default)
+        default, needed = self.plain(source_of(scope)) if callable(self.plain) else (self.plain, ())
+        self._edits[(id(scope),)] = Parameter(scope, name, default or "None")
         self._edits.update(((id(scope), -n), edit) for n, edit in enumerate(needed, 1))
         for call in self.graph.sites(scope):
             for callee in self.graph.callees(call):

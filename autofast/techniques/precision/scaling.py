@@ -23,7 +23,6 @@ from autofast.model.source import (
     parent_of,
 )
 from autofast.model.values import Thing
-from autofast.read.requirements import is_packaged
 from autofast.rule import Refusal
 from autofast.techniques.precision.gradient_events import clips, stepped_together, zeros
 from autofast.techniques.precision.scaler_places import ends, makes
@@ -107,7 +106,6 @@ class _Builder:
             plain=partial(_disabled, self.script),
             made=home.stores,
             alone=True,
-            required=not is_packaged(self.script),
         )
         for backward in self.backwards:
             receiver = backward.node.func
