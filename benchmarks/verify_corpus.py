@@ -37,7 +37,9 @@ def main() -> int:
         default=[subject.name for subject in SUBJECTS],
     )
     parser.add_argument("--budget", type=float, default=240.0, help="seconds for each")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/verify-evidence.md")
+    parser.add_argument(
+        "--write", action="store_true", help="put the table into docs/verify-evidence.md"
+    )
     parser.add_argument(
         "--pages", type=Path, help="write the page and the figures of each into this folder"
     )

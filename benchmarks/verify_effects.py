@@ -69,7 +69,9 @@ def main() -> int:
     )
     parser.add_argument("--budget", type=float, default=240.0, help="seconds for each")
     parser.add_argument("--only", default="", help="those whose name has this in it")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/verify-evidence.md")
+    parser.add_argument(
+        "--write", action="store_true", help="put the table into docs/verify-evidence.md"
+    )
     args = parser.parse_args()
     rows, wrong = [], 0
     for effect in (effect for effect in EFFECTS if args.only in effect.name):

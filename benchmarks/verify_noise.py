@@ -56,7 +56,9 @@ def main() -> int:
         default=1,
         help="so many verifications at a time: a noisier machine, which is no excuse",
     )
-    parser.add_argument("--write", action="store_true", help="put the table into docs/verify-evidence.md")
+    parser.add_argument(
+        "--write", action="store_true", help="put the table into docs/verify-evidence.md"
+    )
     args = parser.parse_args()
     rows, wrong = [], 0
     with ThreadPoolExecutor(args.jobs) as pool:  # the work is in the processes that they start

@@ -200,7 +200,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--only", default="", help="cases whose name has this in it")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds for each case")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/verify-evidence.md")
+    parser.add_argument(
+        "--write", action="store_true", help="put the table into docs/verify-evidence.md"
+    )
     args = parser.parse_args(arguments)
     rows, good, whole, false = [], 0, 0, 0
     loads = []
