@@ -448,6 +448,13 @@ class _WithScriptArguments(ProjectCommand):
 @click.argument("rewritten", type=click.Path(path_type=Path), required=False)
 @run_options
 @click.option("--by-rule", is_flag=True, help="Also measure what each rule contributes.")
+@click.option(
+    "--facts",
+    "facts_file",
+    type=Named(),
+    metavar="FILE",
+    help="Write what SCRIPT was seen to do to FILE, for `rewrite --facts`.",
+)
 @click.option("--github", is_flag=True, help="Print Markdown for a pull request in place of text.")
 @click.option(
     "--launch-rewritten",
@@ -467,6 +474,7 @@ def verify_command(
     rewritten: Path | None,
     json_file: str | None,
     html_file: str | None,
+    facts_file: str | None,
     github: bool,
     force: bool,
     **given: Any,
@@ -490,6 +498,7 @@ def verify_command(
         github,
         force,
         tuple(path for path in (script, rewritten) if path is not None),
+        facts_file,
     )
     wish.check()
     given.pop("stdin_filename")
@@ -498,7 +507,14 @@ def verify_command(
     options = {
         name: given[name] for name in given if name not in ("root", "select", "ignore", *PLAIN)
     }
-    request = Request(script=script, rewritten=rewritten, root=root, config=config, **options)
+    request = Request(
+        script=script,
+        rewritten=rewritten,
+        root=root,
+        config=config,
+        facts=facts_file is not None,
+        **options,
+    )
     with progress() as tell:
         try:
             result = verify(request, tell)
