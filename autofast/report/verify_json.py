@@ -91,7 +91,7 @@ def kept(v: Verification) -> Verification:
         )
         for run in v.runs
     ]
-    return _bare(replace(v, runs=tuple(runs)))
+    return replace(v, runs=tuple(runs), facts=None)
 
 
 def _bare(thing: Any) -> Any:

@@ -50,7 +50,11 @@ class Wish:
             option, what = ("--report", "page") if self.html == STDOUT else ("--facts", "facts")
             raise BadInput(f"{option}: name a file for the {what}")
         named: dict[Path, str] = {}
-        for option, name in (("--json", self.json), ("--report", self.html), ("--facts", self.facts)):
+        for option, name in (
+            ("--json", self.json),
+            ("--report", self.html),
+            ("--facts", self.facts),
+        ):
             if name is not None and name != STDOUT:
                 other = named.setdefault(Path(name).resolve(), option)
                 if other != option:

@@ -43,7 +43,8 @@ class Request:
         arguments: of the script. launch: a launcher's command line; launch_rewritten: that of the second script, where it has its own.
         cwd: run in this folder itself instead of in copies. links: large things that are linked instead of copied.
         scratch: where the copies are made, where the system's temporary folder will not do (other nodes cannot see it).
-        limit: seconds after which one run is ended. facts: see what the original does at which line. effect: by which the tests are chosen when the second script is not autofast's.
+        limit: seconds after which one run is ended.
+        facts: see what the original does at which line. effect: by which the tests are chosen when the second script is not autofast's.
     """
 
     script: Path

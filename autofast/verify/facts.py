@@ -90,9 +90,7 @@ def _by_place(found: Iterable[Sequence[Any]]) -> Iterator[tuple[tuple[str, int],
         yield (name, line), (count, *sums)
 
 
-def _fetches(
-    found: Iterable[Sequence[Any]], record: Record, files: _Files
-) -> Iterator[Fetches]:
+def _fetches(found: Iterable[Sequence[Any]], record: Record, files: _Files) -> Iterator[Fetches]:
     """Those of one place together: a function that makes several loaders, a loader that is made in every epoch."""
     trains = {one.loader for one in record.passes if one.training}
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
 
 from .core import Probe
 
+cuda: Any = torch.cuda  # most of it has no types
 FIRST, STEPS = 4, 3  # the profiler starts after so many steps, and looks at so many
 ATTEMPTS = 4
+FETCH = "autofast fetch"
 KERNELS = ("Memcpy", "Memset")  # the names of what is no kernel begin so
 
 
@@ -23,6 +26,12 @@ class Operations:
         self.spoilt = False
         self.attempts = 0
         self.result: dict[str, Any] = {}
+
+    def fetching(self) -> Any:
+        """Around the making of a batch."""
+        if self.profiler is None:
+            return contextlib.nullcontext()
+        return torch.autograd.profiler.record_function(FETCH)
 
     def disturbed(self) -> None:
         self.spoilt = True
@@ -38,12 +47,12 @@ class Operations:
     def begin(self, steps: int) -> None:
         self.attempts += 1
         try:
-            gpu = torch.cuda.is_initialized()
+            gpu = cuda.is_initialized()
             kind = torch.profiler.ProfilerActivity
             self.profiler = torch.profiler.profile(activities=[kind.CUDA if gpu else kind.CPU])
             self.profiler.__enter__()
             if gpu:
-                torch.cuda.synchronize()
+                cuda.synchronize()
         except Exception as error:  # no CUPTI, another profiler at work
             self.probe.note(f"operations not counted: {type(error).__name__}: {error}")
             self.profiler, self.attempts = None, ATTEMPTS
@@ -52,10 +61,10 @@ class Operations:
 
     def end(self) -> None:
         profiler, self.profiler = self.profiler, None
-        gpu = torch.cuda.is_initialized()
+        gpu = cuda.is_initialized()
         try:
             if gpu:
-                torch.cuda.synchronize()
+                cuda.synchronize()
             seconds = self.probe.clock() - self.start
             profiler.__exit__(None, None, None)
             if not self.spoilt:
@@ -70,22 +79,27 @@ class Operations:
 
 
 def on_cpu(profiler: Any) -> dict[str, Any]:
-    """Operations that no other operation calls."""
-    count = sum(
-        event.name.startswith("aten::")
-        and not (event.cpu_parent is not None and event.cpu_parent.name.startswith("aten::"))
-        for event in profiler.events()
-    )
+    """Operations that no other operation calls, without those that make batches."""
+    count = sum(event.name.startswith("aten::") and is_outer(event) for event in profiler.events())
     return {"operations": count / STEPS} if count else {}
+
+
+def is_outer(event: Any) -> bool:
+    parent = event.cpu_parent
+    while parent is not None:
+        if parent.name == FETCH or parent.name.startswith("aten::"):
+            return False
+        parent = parent.cpu_parent
+    return True
 
 
 def on_gpu(profiler: Any, seconds: float) -> dict[str, Any]:
     """Kernels, and the share of the time in which neither one nor a copy was at work. Not run on a GPU yet."""
-    cuda = torch.autograd.DeviceType.CUDA  # type: ignore[attr-defined]
+    device: Any = torch.autograd.DeviceType.CUDA  # type: ignore[attr-defined]
     spans = [
         (event.time_range.start, event.time_range.end, event.name)
         for event in profiler.events()
-        if event.device_type == cuda
+        if event.device_type == device
     ]
     kernels = sum(not name.startswith(KERNELS) for _, _, name in spans)
     busy, last = 0.0, 0.0

@@ -129,8 +129,9 @@ class Watch:
         original, probe = cls.fetch, self.probe
 
         def fetch(fetcher: Any, index: Any) -> Any:
-            start = probe.clock()
-            batch = original(fetcher, index)
+            with self.operations.fetching():
+                start = probe.clock()
+                batch = original(fetcher, index)
             seconds = probe.clock() - start
             items = len(index) if isinstance(index, (list, tuple)) else 1
             key = f"{id(fetcher.dataset)} {id(fetcher.collate_fn)}"
@@ -235,7 +236,11 @@ class Watch:
             "copies": [[*place, *sums] for place, sums in sorted(self.copies.items())],
             "reads": [[*place, *sums] for place, sums in sorted(self.reads.items())],
             "forwards": [
-                [*place, [[key, calls] for key, calls in known.items() if key is not None], known.get(None, 0)]
+                [
+                    *place,
+                    [[key, calls] for key, calls in known.items() if key is not None],
+                    known.get(None, 0),
+                ]
                 for place, known in sorted(self.shapes.items())
             ],
             **self.operations.found(),
@@ -266,4 +271,6 @@ class Watch:
         """The project's files that the run has imported."""
         names = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
         paths = {self.path(name) for name in names if isinstance(name, str)}
-        return {os.path.relpath(p, self.start) for p in paths if p.endswith(".py") and os.path.isfile(p)}
+        return {
+            os.path.relpath(p, self.start) for p in paths if p.endswith(".py") and os.path.isfile(p)
+        }
