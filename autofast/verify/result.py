@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from autofast.model.measured import Facts
+from autofast.model import measured
 from autofast.verify.record import Run
 
 
@@ -190,7 +190,7 @@ class Verification:
     warnings: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     rounds: tuple[tuple[int, ...], ...] = ()
-    facts: Facts | None = None
+    facts: measured.Facts | None = None
 
     @property
     def passed(self) -> bool:
