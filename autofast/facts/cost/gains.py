@@ -41,7 +41,7 @@ def _of_arithmetic(
 
     On a CPU, casts take part of the time that 16 bits save: there they have to outweigh them for certain.
     """
-    if seen := _measured(script, options, min(convolutions, products, memory), casts):
+    if seen := _measured(script, options, convolutions, products, memory, casts):
         return seen
     cost = script.analysis(Cost)
     found = cost.least() if casts and options.target == "cpu" else cost.estimate(options.target)
@@ -51,17 +51,30 @@ def _of_arithmetic(
     return Gain(found.saved(convolutions, products, memory, more), found.words)
 
 
-def _measured(script: Script, options: Options, factor: float, casts: int) -> Gain | None:
-    """The same by what a step was measured to take; no more than that, as it is not known which operations take it."""
+def _measured(
+    script: Script,
+    options: Options,
+    convolutions: float,
+    products: float,
+    memory: float,
+    casts: int,
+) -> Gain | None:
+    """The same by what a step was measured to take: of operations that are not known, no more than where all were of the kind that gains most.
+
+    Where casts on a CPU have to outweigh products, a time does not tell how much of it is products.
+    """
+    if casts and options.target == "cpu":
+        return None
     on = machine.CPU if options.target == "cpu" else machine.GPU
     step = measured.step(script, options.target, on)
     if step is None:
         return None
     found = script.analysis(Cost).estimate(options.target)
-    if casts and isinstance(found, str) and options.target == "cpu":
-        return None  # how many tensors would be cast is not known
-    more = 0.0 if isinstance(found, str) else casts * found.tensors * on.launch
-    return measured.gain(step.saved(factor, more), step.words)
+    if isinstance(found, str):
+        return measured.gain(step.saved(min(convolutions, products, memory)), step.words)
+    parts = (found.convolutions, convolutions), (found.products, products), (found.memory, memory)
+    left = sum(part * factor for part, factor in parts) / found.device if found.device else 1.0
+    return measured.gain(step.saved(left, casts * found.tensors * on.launch), step.words)
 
 
 def half(

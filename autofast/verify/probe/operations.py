@@ -10,8 +10,8 @@ import torch
 from .core import Probe
 
 cuda: Any = torch.cuda  # most of it has no types
-FIRST, STEPS = 4, 3  # the profiler starts after so many steps, and looks at so many
-ATTEMPTS = 4
+FIRST = 4  # the profiler starts after so many steps
+STEPS = (3, 3, 1, 1, 1)  # and looks at so many; again where an evaluation came in between
 FETCH = "autofast fetch"
 KERNELS = ("Memcpy", "Memset")  # the names of what is no kernel begin so
 
@@ -27,6 +27,11 @@ class Operations:
         self.attempts = 0
         self.result: dict[str, Any] = {}
 
+    @property
+    def looks(self) -> bool:
+        """Whether the profiler is at work, which takes time."""
+        return self.profiler is not None
+
     def fetching(self) -> Any:
         """Around the making of a batch."""
         if self.profiler is None:
@@ -39,10 +44,10 @@ class Operations:
     def step_ended(self) -> None:
         steps = self.probe.steps
         if self.profiler is None:
-            if steps >= FIRST and not self.result and self.attempts < ATTEMPTS:
+            if steps >= FIRST and not self.result and self.attempts < len(STEPS):
                 self.begin(steps)
-        elif steps - self.began >= STEPS:
-            self.end()
+        elif steps - self.began >= STEPS[self.attempts - 1]:
+            self.end(steps - self.began)
 
     def begin(self, steps: int) -> None:
         self.attempts += 1
@@ -55,11 +60,11 @@ class Operations:
                 cuda.synchronize()
         except Exception as error:  # no CUPTI, another profiler at work
             self.probe.note(f"operations not counted: {type(error).__name__}: {error}")
-            self.profiler, self.attempts = None, ATTEMPTS
+            self.profiler, self.attempts = None, len(STEPS)
             return
         self.began, self.start, self.spoilt = steps, self.probe.clock(), False
 
-    def end(self) -> None:
+    def end(self, steps: int) -> None:
         profiler, self.profiler = self.profiler, None
         gpu = cuda.is_initialized()
         try:
@@ -68,7 +73,7 @@ class Operations:
             seconds = self.probe.clock() - self.start
             profiler.__exit__(None, None, None)
             if not self.spoilt:
-                self.result = on_gpu(profiler, seconds) if gpu else on_cpu(profiler)
+                self.result = on_gpu(profiler, steps, seconds) if gpu else on_cpu(profiler, steps)
         except Exception as error:
             self.probe.note(f"operations not counted: {type(error).__name__}: {error}")
 
@@ -78,10 +83,10 @@ class Operations:
         return self.result
 
 
-def on_cpu(profiler: Any) -> dict[str, Any]:
+def on_cpu(profiler: Any, steps: int) -> dict[str, Any]:
     """Operations that no other operation calls, without those that make batches."""
     count = sum(event.name.startswith("aten::") and is_outer(event) for event in profiler.events())
-    return {"operations": count / STEPS} if count else {}
+    return {"operations": count / steps} if count else {}
 
 
 def is_outer(event: Any) -> bool:
@@ -93,7 +98,7 @@ def is_outer(event: Any) -> bool:
     return True
 
 
-def on_gpu(profiler: Any, seconds: float) -> dict[str, Any]:
+def on_gpu(profiler: Any, steps: int, seconds: float) -> dict[str, Any]:
     """Kernels, and the share of the time in which neither one nor a copy was at work. Not run on a GPU yet."""
     device: Any = torch.autograd.DeviceType.CUDA  # type: ignore[attr-defined]
     spans = [
@@ -109,6 +114,6 @@ def on_gpu(profiler: Any, seconds: float) -> dict[str, Any]:
     if not kernels or seconds <= 0:
         return {}
     return {
-        "operations": kernels / STEPS,
+        "operations": kernels / steps,
         "idle": min(1.0, max(0.0, 1 - busy / 1e6 / seconds)),
     }

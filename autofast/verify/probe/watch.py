@@ -23,6 +23,7 @@ from .training import opaque
 from .walk import walk
 
 WARM = 2
+LEAST = 3  # batches of a loader from which anything is told
 MOST = 8  # shapes that are kept of a place
 LOADER, PLACE = "_autofast_loader", "_autofast_place"
 READS = ("item", "tolist", "cpu", "__bool__", "__float__", "__int__", "__index__")
@@ -33,8 +34,8 @@ class Watch:
     """``folders``: a file under one of them is of the project; ``start``: paths are told from there; ``journal``: the file that workers write to.
 
     Attributes:
-        made: seconds and items of each batch, by what made it. by: the place of a loader and its number, by the same.
-        waits: seconds for each batch, by number of loader. copies, reads: number, bytes or nothing, seconds. shapes: calls of each.
+        made: seconds and items of each batch, and whether the profiler slowed it, by what made it. by: numbers of loaders, by the same.
+        waits: seconds for each batch, and the same, by number of loader. copies, reads: number, bytes or nothing, seconds. shapes: calls of each.
     """
 
     def __init__(
@@ -44,11 +45,11 @@ class Watch:
         self.folders = tuple(folder.rstrip(os.sep) + os.sep for folder in folders if folder)
         self.start, self.journal = start, journal
         self.files: dict[str, str] = {}
-        self.made: dict[str, list[tuple[float, int]]] = {}
+        self.made: dict[str, list[tuple[float, int, bool]]] = {}
         self.by: dict[str, set[int]] = {}
         self.places: dict[int, tuple[str, int]] = {}
         self.workers: dict[int, int] = {}
-        self.waits: dict[int, list[float]] = {}
+        self.waits: dict[int, list[tuple[float, bool]]] = {}
         self.copies: dict[tuple[str, int], list[float]] = {}
         self.reads: dict[tuple[str, int], list[float]] = {}
         self.shapes: dict[tuple[str, int], dict[Any, int]] = {}
@@ -116,8 +117,9 @@ class Watch:
             start = self.probe.clock()
             batch = following(iterator)
             if threading.get_ident() == self.probe.main:
-                waited = self.probe.clock() - start
-                self.waits.setdefault(iterator.__dict__.get(LOADER, -1), []).append(waited)
+                self.waits.setdefault(iterator.__dict__.get(LOADER, -1), []).append(
+                    (self.probe.clock() - start, self.operations.looks)
+                )
             return batch
 
         loader.__init__, loader.__iter__ = made, opaque(begin)
@@ -136,7 +138,7 @@ class Watch:
             items = len(index) if isinstance(index, (list, tuple)) else 1
             key = f"{id(fetcher.dataset)} {id(fetcher.collate_fn)}"
             if probe.ours:
-                self.made.setdefault(key, []).append((seconds, items))
+                self.made.setdefault(key, []).append((seconds, items, self.operations.looks))
             else:
                 self.report(f"{key} {seconds} {items}\n")
             return batch
@@ -159,7 +161,7 @@ class Watch:
         except OSError:
             return
         for dataset, collate, seconds, items in entries:
-            batch = (float(seconds), int(items))
+            batch = (float(seconds), int(items), False)
             self.made.setdefault(f"{dataset} {collate}", []).append(batch)
 
     # ------------------------------------------------------------------------------------------------ tensors
@@ -247,21 +249,20 @@ class Watch:
         }
 
     def fetched(self) -> Any:
-        """Of each loader: its number and place, workers, batches, items, seconds of an item and of a batch (medians, where nobody else gives the
-        same data), seconds that a batch was waited for."""
+        """Of each loader whose data no other gives: its number and place, workers, batches, items, seconds of an item and of a batch, seconds
+        that a batch was waited for. Medians, without the first batch, and those that the profiler saw."""
         for key, numbers in self.by.items():
-            batches = self.made.get(key, [])
-            if len(numbers) != 1 or not batches:
-                continue
-            (number,) = numbers
-            waits = self.waits.get(number)
-            if waits:
+            number = min(numbers)
+            every = self.made.get(key, [])
+            batches = [(seconds, items) for seconds, items, slowed in every[1:] if not slowed]
+            waits = [seconds for seconds, slowed in self.waits.get(number, [])[1:] if not slowed]
+            if len(numbers) == 1 and min(len(batches), len(waits)) >= LEAST:
                 yield [
                     number,
                     *self.places[number],
                     self.workers[number],
-                    len(batches),
-                    sum(items for _, items in batches),
+                    len(every),
+                    sum(items for _, items, _ in every),
                     statistics.median([seconds / max(1, items) for seconds, items in batches]),
                     statistics.median([seconds for seconds, _ in batches]),
                     statistics.median(waits),
