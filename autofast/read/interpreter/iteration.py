@@ -209,14 +209,17 @@ def batch_of(interp: Core, loader: Thing) -> Values:
         else:
             made = sample
         found = frozenset(_collated(interp, t, loader) for t in made)
+        untouched = frozenset(_collated(interp, t, loader) for t in made)
     except Exception as error:
         if type(error).__name__ != "TooDeep":
             raise
         CLOCK.shake()
-        found = values(Tensor(batch=frozenset({loader}), device="cpu"))
+        found = untouched = values(Tensor(batch=frozenset({loader}), device="cpu"))
     finally:
         interp.limits.pop()
         interp.stack = stack
+    # what a loop puts into its batch (`batch[key] = batch[key].to(device)`) is in none that the loader makes
+    interp.__dict__.setdefault("_as_made", {})[id(loader)] = untouched
     cache[id(loader)] = found or values(Tensor(batch=frozenset({loader}), device="cpu"))
     return cache[id(loader)]
 
