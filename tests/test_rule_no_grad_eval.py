@@ -1263,3 +1263,100 @@ for i in range(3):
 """,
     )
     assert not done.fixes and "gives parameters new data" in done.refusals
+
+
+RANKER = """\
+import random
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+random.seed(0)
+
+
+class Ranker(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.items, self.mix = nn.Embedding(9, 4), nn.Linear(4, 4)
+        self.last = torch.zeros(4)
+
+    def features(self, row):
+        return torch.tanh(self.mix(self.items(row))).mean(0)
+
+    def forward(self, row, items):
+        return self.items(items) @ self.features(row)
+
+    def predict(self, row, items):
+        {kept}
+        return self.items(items) @ self.features(row)
+
+
+def evaluate(model, rows):
+    hits = 0
+    if len(rows) > 4:
+        order = random.sample(range(len(rows)), 4)
+    else:
+        order = range(len(rows))
+    for i in order:
+        scores = -model.predict(rows[i], torch.arange(9))
+        hits += scores.argsort().argsort()[0].item() < 4
+    return hits
+
+
+rows = [torch.tensor([i, i + 1]) for i in range(6)]
+model = Ranker()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+for epoch in range(2):
+    for row in rows:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(row, torch.arange(9)), row[0]){more}
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    losses.append(evaluate(model, rows))
+"""
+
+
+def test_a_method_of_the_model_other_than_forward() -> None:
+    done = check(RANKER.format(kept="pass", more=""), "@torch.inference_mode()")
+    assert len(done.lines) == 1
+    # Its loss is that of such a method, too.
+    check(
+        RANKER.format(kept="pass", more="").replace("model(row, t", "model.predict(row, t"),
+        "@torch.inference_mode()",
+    )
+
+
+def test_what_such_a_method_keeps_for_the_training() -> None:
+    kept = RANKER.format(kept="self.last = self.features(row)", more=" + model.last.sum()")
+    assert not apply("no-grad-eval", kept).fixes
+
+
+def test_a_method_of_the_model_that_trains() -> None:
+    trains = """\
+import torch
+import torch.nn as nn
+
+
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = nn.Linear(4, 4), nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def update(self, x):
+        made = self.one(x)
+        loss = self.other(made.detach()).mean()
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+
+
+model = Both()
+losses = []
+for step in range(3):
+    losses.append(model.update(torch.ones(2, 4)))
+"""
+    assert not apply("no-grad-eval", trains).fixes

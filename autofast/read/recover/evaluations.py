@@ -230,7 +230,8 @@ def _plain(
     ):
         return None
     best: tuple[ast.AST, str, ast.expr | None] | None = None
-    for i in range(len(occurrence.stack) - 1, -1, -1):
+    last, call = _outside_models(site.node, occurrence.stack, training.all)
+    for i in range(last, -1, -1):
         frame = occurrence.stack[i]
         prefix = occurrence.stack[: i + 1]
         if isinstance(frame, LoopFrame) and isinstance(frame.node, LOOPS):
@@ -247,14 +248,31 @@ def _plain(
             if is_hook(frame) and not any(inside(b, frame.func.node) for b in training.all):
                 return frame.func.node, "function", None
             if not isinstance(frame.node, ast.Call) or _of_module(frame):
-                return None  # nothing in the project calls it, or a model does: who needs the result is not known
+                # Nothing in the project calls it, or a model calls other code that does.
+                return None  # who needs the result is not known
             if any(inside(b, frame.func.node) for b in training.all):
                 break
             if best is None and isinstance(frame.func.node, ast.FunctionDef):
                 best = (frame.func.node, "function", None)
     if _blind(occurrence.stack, training.blind) and not (best and best[0] in training.measuring):
         return None
-    return best or (statement_of(site.node), "statement", None)
+    return best or (statement_of(call), "statement", None)
+
+
+def _outside_models(call: ast.expr, stack: Stack, backs: list[Stack]) -> tuple[int, ast.expr]:
+    """The last frame that is none of a model's own methods, and the call there: ``model.predict(x)`` rather than its layers.
+
+    A method that trains is none that only computes.
+    """
+    last = len(stack) - 1
+    for i in range(last, -1, -1):
+        frame = stack[i]
+        if isinstance(frame, CallFrame):
+            trains = any(inside(b, frame.func.node) for b in backs)
+            if trains or not _of_module(frame) or not isinstance(frame.node, ast.Call):
+                break
+            last, call = i - 1, frame.node
+    return last, call
 
 
 def is_hook(frame: CallFrame) -> bool:
