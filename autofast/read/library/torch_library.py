@@ -85,7 +85,7 @@ from autofast.read.interpreter.iteration import (
     sample_of,
     submodules,
 )
-from autofast.read.library import apex, hugging_face_data, module_parts
+from autofast.read.library import apex, distributions, hugging_face_data, module_parts
 from autofast.read.library import python_library as pylib
 from autofast.read.library.methods import call_method, moved, super_method, tensor_method
 from autofast.read.library.modules import forward, loss, module_method
@@ -213,6 +213,8 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
                 "collate_fn",
             ) and thing.arg(name):
                 return thing.arg(name)
+        if (computed := distributions.attribute(thing, name)) is not None:
+            return computed
         if is_module(thing) and name in ("weight", "bias"):
             return values(Tensor(param="param", grad=True))
         if thing.name == "torch.utils.data.TensorDataset" and name == "tensors":
