@@ -139,7 +139,6 @@ KEEP = [
         "changes something that outlives",
     ),
     ("out = model(x.to(device))", "out = model(x.to(device)); model.last = out", "keeps a tensor"),
-    ("out = model(x.to(device))", "out = model(x.to(device)); state.copy_(out[0])", "outlives"),
     (
         "out = model(x.to(device))",
         "global latest; out = latest = model(x.to(device))",
@@ -354,6 +353,17 @@ def test_sums_that_were_tensors_before_stay_such() -> None:
     check(HEAD + SUM + TRAIN + CALL, "with torch.inference_mode():")
     bound = SUM.replace("n += y.numel()\n", "total = total * 1.0\n            n += y.numel()\n")
     refused(HEAD + bound + TRAIN + CALL, "changed in place")
+
+
+@pytest.mark.parametrize(
+    "write", ["state.copy_(out[0])", "state[0] = out[0, 0]", "state.normal_()"]
+)
+def test_numbers_written_into_a_tensor_that_was_there_before(write: str) -> None:
+    """It stays one that autograd takes: the training goes on with it."""
+    kept = EVALUATE.replace("x.to(device))", f"x.to(device)); {write}")
+    trained = TRAIN.replace("F.cross_entropy(model(x), y)", "F.cross_entropy(model(x) * state, y)")
+    done = check(HEAD + "state = torch.ones(3)\n" + kept + trained + CALL, "torch.inference_mode()")
+    assert not run(done.text)["state"].is_inference()
 
 
 def test_the_next_turn_of_a_loop_uses_it() -> None:
@@ -983,10 +993,22 @@ losses = train()
 """
 
 
-def test_a_helper_that_an_unknown_loss_may_go_through():
-    """The loss is a distribution's: the reader does not follow it, and the helper is called for actions as well as for the loss."""
-    done = apply("no-grad-eval", POLICY)
-    assert not done.fixes and run(done.text)["losses"]
+def test_a_helper_that_makes_the_distribution_of_loss_and_actions() -> None:
+    """The helper is called for actions as well as for the loss: only the function that gives numbers is one of an evaluation."""
+    seeded = POLICY.replace("def train", "torch.manual_seed(0)\n\n\ndef train")
+    done = check(seeded, "@torch.inference_mode()")
+    assert "    @torch.inference_mode()\n    def get_action(obs):" in done.text
+    assert len(done.lines) == 1
+
+
+def test_a_helper_that_an_unknown_loss_may_go_through() -> None:
+    """The loss is a distribution's that the reader does not follow."""
+    seeded = POLICY.replace(
+        "def train", "torch.manual_seed(0)\nNAME = [*{'logits'}][0]\n\n\ndef train"
+    )
+    done = check(seeded.replace("logits=logits", "**{NAME: logits}"), "@torch.inference_mode()")
+    assert "    @torch.inference_mode()\n    def get_action(obs):" in done.text
+    assert len(done.lines) == 1
 
 
 REPLICAS = """
@@ -1360,3 +1382,77 @@ for step in range(3):
     losses.append(model.update(torch.ones(2, 4)))
 """
     assert not apply("no-grad-eval", trains).fixes
+
+
+ACTOR = """\
+import torch
+import torch.nn as nn
+from torch.distributions import Normal
+
+torch.manual_seed(0)
+
+
+class Policy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean, self.deviation = nn.Linear(3, 2), nn.Linear(3, 2)
+
+    def forward(self, state):
+        return self.mean(state), self.deviation(state)
+
+    def sample(self, state):
+        mean, deviation = self.forward(state)
+        normal = Normal(mean, deviation.exp())
+        drawn = normal.rsample()
+        return drawn, normal.log_prob(drawn).sum(1)
+
+
+class Agent:
+    def __init__(self):
+        self.policy = Policy()
+        self.kept = []
+        self.weight = torch.zeros(1, requires_grad=True)
+        self.optimizer = torch.optim.SGD([*self.policy.parameters(), self.weight], lr=0.1)
+
+    def act(self, state):
+        action, density = self.policy.sample(state.unsqueeze(0))
+        KEEP
+        return RESULT
+
+    def update(self, states):
+        action, density = self.policy.sample(states)
+        self.optimizer.zero_grad()
+        loss = (action.sum(1) + density).mean()
+        loss.backward()
+        other = -(self.weight * (density + 1).detach()).mean()
+        other.backward()
+        self.optimizer.step()
+        return loss.item()
+
+
+agent = Agent()
+losses = []
+for episode in range(3):
+    states = []
+    for i in range(4):
+        states.append(torch.ones(3) * i)
+        losses.append(float(agent.act(states[-1])[0]))
+    losses.append(agent.update(torch.stack(states)))
+"""
+
+
+def test_a_function_that_no_gradient_leaves_beside_a_loss_of_no_model() -> None:
+    text = ACTOR.replace("KEEP", "pass").replace("RESULT", "action.detach().numpy()[0]")
+    assert check(text, "@torch.inference_mode()").lines == ["@torch.inference_mode()"]
+
+
+@pytest.mark.parametrize(
+    ("keep", "result"),
+    [
+        ("pass", "action[0]"),
+        ("self.kept.append(density)", "action.detach().numpy()[0]"),
+        ("global last; last = density", "action.detach().numpy()[0]"),
+    ],
+)
+def test_a_function_that_a_gradient_may_leave(keep: str, result: str) -> None:
+    assert not apply("no-grad-eval", ACTOR.replace("KEEP", keep).replace("RESULT", result)).fixes

@@ -34,9 +34,7 @@ def whole_function(script: Script, loop: ast.AST) -> ast.FunctionDef | None:
     for statement in function.body:
         if statement is loop or _is_docstring(statement):
             continue
-        if not _is_plain(statement) or not all(
-            _is_harmless(script, e) for e in _inside(statement)
-        ):
+        if not _is_plain(statement) or not all(_is_harmless(script, e) for e in _inside(statement)):
             return None
     return function
 
