@@ -49,6 +49,7 @@ from autofast.read.interpreter.state import (
     values,
 )
 from autofast.read.interpreter.summaries import key_of
+from autofast.read.interpreter.unfollowed import bodies, changes_others, is_one
 from autofast.read.library import module_parts, options
 from autofast.read.library import torch_library as torchlib
 
@@ -150,7 +151,10 @@ class Calls(Binding):
     def call_values(self, callee: Values, args: Arguments, node: ast.AST | None) -> Values:
         found: Values = NOTHING
         if TOO_MANY in callee:  # following some of a thousand tells nothing of what this calls
-            callee = frozenset(t for t in callee if not isinstance(t, (Func, Cls)))
+            for func in (f for t in ordered(callee) if is_one(t) for f in bodies(t)):
+                if changes_others(func):
+                    self.forget(NOTHING.union(*args.all()), func.env, TOO_MANY.why)
+            callee = frozenset(t for t in callee if not is_one(t))
         for thing in self.choices(
             frozenset(t for t in callee if self.takes(t, args)) or callee
             if len(callee) > 1

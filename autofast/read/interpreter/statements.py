@@ -197,7 +197,10 @@ class Statements(Binding):
         self.registered[id(func.node)] = self.registered.get(id(func.node), 0) + 1
         if self.registered[id(func.node)] <= MOST_CALLEES:
             return False
-        for thing in (t for found in func.env.module.vars.values() for t in found):
+        around = [func.env.module.vars, func.env.vars]
+        if isinstance(decorator, Bound) and isinstance(decorator.this, Inst):
+            around.append(decorator.this.attrs)
+        for thing in (t for names in around for found in names.values() for t in found):
             if isinstance(thing, Dict) and TOO_MANY not in thing.rest:
                 thing.widen(TOO_MANY.why)
             elif isinstance(thing, Seq) and TOO_MANY not in thing.elem:
