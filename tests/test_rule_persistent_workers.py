@@ -669,3 +669,7 @@ def test_a_loader_that_each_epoch_makes_anew_of_the_same_data() -> None:
     other = anew.replace("(files,", "(Files(epoch),")
     assert not apply(RULE, other).advice and not apply(RULE, other).findings
     assert not apply(RULE, anew.replace("num_workers=4", "num_workers=0")).findings
+    # A loop that only sets them up is no loop of epochs.
+    parts = f"files, loaders = Files(), {{}}\nfor part in ['train', 'test']:\n    loaders[part] = {made}"
+    set_up = script("", more=parts, over="loaders['train']")
+    assert "made anew" not in apply(RULE, set_up).advice

@@ -147,7 +147,9 @@ def peeking(script: Script) -> Iterator[Finding]:
 def made_anew(script: Script, loader: Loader) -> Iterator[Finding]:
     """Advice for a loader with workers that is made in each epoch, of data that were there before."""
     number = given(loader, WORKERS)
-    around = [f.node for t in loader.things for f in loops(getattr(t, "made", ()))]
+    used = {f.node for use in loader.uses if use.trains for f in loops(use.stack)}
+    made = [f.node for t in loader.things for f in loops(getattr(t, "made", ()))]
+    around = [loop for loop in made if loop in used]
     given_ = [given(loader, n) for n in ("dataset", "sampler", "batch_sampler", "collate_fn")]
     arguments = [argument.values for argument in given_ if argument is not None]
     parts = [t for t in things_in(*arguments) if isinstance(t, (Inst, Ext))]
@@ -155,7 +157,6 @@ def made_anew(script: Script, loader: Loader) -> Iterator[Finding]:
         number is None
         or const(number.values) == 0
         or not around
-        or not any(use.trains for use in loader.uses)
         or is_unknown_in(*arguments)
         or any(f.node in around for t in parts for f in loops(t.made))
     ):
