@@ -46,7 +46,9 @@ BUDGET = 300_000  # evaluated expressions for one script
 SHARE = 0.9  # of what is left, for one call: a deep helper cannot starve the training loop
 MOST_CUTS = 250  # calls that are cut short: after so many nothing is known any more
 MOST_VALUES = 48  # more things than this are "unknown"
-MOST_ALIKE = 128  # the same of objects of one class: the blocks of a deep network, as its methods see them
+MOST_ALIKE = (
+    128  # the same of objects of one class: the blocks of a deep network, as its methods see them
+)
 MOST_CALLEES = 24  # functions and classes one of which is called: of more, none is followed
 TOO_MANY = Unknown("too many possibilities")
 
