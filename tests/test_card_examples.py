@@ -36,6 +36,7 @@ SHOWN = {  # script -> the rules whose cards show parts of it
     "image.py": "autocast channels-last compile cudnn-benchmark fused-optimizer grad-scaler non-blocking num-workers pin-memory tf32",
     "images.py": "gpu-augmentation",
     "leftovers.py": "anomaly-mode device-creation empty-cache no-grad-eval set-to-none",
+    "photos.py": "uint8-transfer",
     "parallel.py": "dataparallel-to-ddp",
     "resume.py": "checkpoint-state",
     "table.py": "accumulation batched-dataset ddp gpu-data loss-item-sync stepwise-scheduler",
