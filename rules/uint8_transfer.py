@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Wrap
+from autofast.edit.edits import After, Edit, Wrap
 from autofast.facts.cost import gains
 from autofast.model.script import Script
+from autofast.model.source import statement_of
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.loading.resident import left
 from autofast.techniques.transfers.byte_batches import transfers_of
@@ -47,5 +48,19 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(floats.node, MESSAGE, refusal=str(why))
             continue
         if transfers:
-            wraps = [Wrap(t.node, floats.template) for t in transfers]
-            yield Finding(floats.node, MESSAGE, edits=(*floats.edits, *wraps))
+            made = [_made(t.node, floats.template) for t in transfers]
+            yield Finding(floats.node, MESSAGE, edits=(*floats.edits, *made))
+
+
+def _made(copy: ast.Call, template: str) -> Edit:
+    """The operations behind a copy: more than two in a statement of their own, where the copy is put into a variable."""
+    statement = statement_of(copy)
+    if template.startswith("(") and isinstance(statement, ast.Assign):
+        (target, *others), value = statement.targets, statement.value
+        pairs = [(target, value)]
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            pairs = list(zip(target.elts, value.elts, strict=False))
+        name = next((t.id for t, v in pairs if v is copy and isinstance(t, ast.Name)), "")
+        if name and not others:
+            return After(statement, f"{name} = {template.format(name)}")
+    return Wrap(copy, template)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
+from autofast.verify.record import FULL
 from tests.onerule import apply, run, same_runs
+from tests.probing import run as probe
 
 pytest.importorskip("PIL")
 RULE = "uint8-transfer"
@@ -114,8 +117,11 @@ def test_forms(body: str, lines: list[str], batch: str) -> None:
     text = script(body).replace("torch.manual_seed(0)", "torch.manual_seed(0)\nrandom.seed(0)")
     done = apply(RULE, text)
     copied = batch.format("x.to(device, non_blocking=True)")
-    assert f"x, y = {copied}, y.to(device)" in done.lines
-    assert [line for line in done.lines if "device" not in line] in (lines, [])
+    copy = "x, y = x.to(device, non_blocking=True), y.to(device)"
+    apart = f"{copy}\n        x = {batch.format('x')}\n"
+    assert f"x, y = {copied}, y.to(device)" in done.lines or apart in done.text
+    ours = [f"x = {batch.format('x')}"]
+    assert [line for line in done.lines if "device" not in line] in (lines, [], lines + ours, ours)
     assert all(line in done.text for line in lines)
     same_runs(text, done.text)  # on the CPU, with the same memory layout
 
@@ -219,3 +225,20 @@ def test_the_bytes_are_what_is_copied() -> None:
     done = apply(RULE, script()).text + text[text.index("\nsizes") :]
     before, after = run(text)["sizes"], run(done)["sizes"]
     assert [4 * n for n in after] == before
+
+
+def test_verify_takes_the_floats_for_the_data(tmp_path: Path) -> None:
+    """What loaders give differs; what the model is given of it does not."""
+    done = apply(RULE, script())
+    records = []
+    for name, text in (("before", script()), ("after", done.text)):
+        (tmp_path / name).mkdir()
+        path = tmp_path / name / "train.py"
+        path.write_text(text)
+        records.append(probe(tmp_path / name, str(path), detail=FULL).record)
+    before, after = ([p for p in record.passes if p.training] for record in records)
+    assert [p.bytes for p in before] == [False, False] and [p.bytes for p in after] == [True, True]
+    for p, q in zip(before, after, strict=True):
+        assert q.checksums == pytest.approx(p.checksums, rel=1e-12)
+        assert (p.leaves, p.items, p.sketches) == (q.leaves, q.items, q.sketches)
+    assert len(before[0].items) == 2 and records[0].losses == records[1].losses
