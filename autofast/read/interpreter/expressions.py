@@ -33,6 +33,7 @@ from autofast.model.values import (
 from autofast.read.interpreter.binding import Binding
 from autofast.read.interpreter.named import by_key, is_namespace
 from autofast.read.interpreter.state import TooDeep, join, merge, values
+from autofast.read.interpreter.type_tests import Arm
 from autofast.read.library import loaded_settings
 from autofast.read.library import torch_library as torchlib
 
@@ -213,9 +214,11 @@ class Expressions(Binding):
         for arm, part in ((True, node.body), (False, node.orelse)):
             env.vars = dict(before)
             fits = self.narrow(node.test, arm, env)
+            if fits is Arm.NEVER:
+                continue
             self.stack.append(BranchFrame(node, arm))
             value = self.expr(part, env)
-            found, likely = join(found, value), join(likely, value if fits else NOTHING)
+            found, likely = join(found, value), join(likely, value if fits is Arm.POSSIBLE else NOTHING)
             self.stack.pop()
             ends.append(env.vars)
         env.vars = merge([before, *ends]) if _binds(node) else before
