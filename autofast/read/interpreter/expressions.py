@@ -218,7 +218,10 @@ class Expressions(Binding):
                 continue
             self.stack.append(BranchFrame(node, arm))
             value = self.expr(part, env)
-            found, likely = join(found, value), join(likely, value if fits is Arm.POSSIBLE else NOTHING)
+            found, likely = (
+                join(found, value),
+                join(likely, value if fits is Arm.POSSIBLE else NOTHING),
+            )
             self.stack.pop()
             ends.append(env.vars)
         env.vars = merge([before, *ends]) if _binds(node) else before
