@@ -31,6 +31,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.read.interpreter.binding import Binding
+from autofast.read.interpreter.containers import MOST_ITEMS, begun, revive
 from autofast.read.interpreter.named import by_key, is_namespace
 from autofast.read.interpreter.state import TooDeep, join, merge, values
 from autofast.read.interpreter.type_tests import Arm
@@ -406,14 +407,49 @@ class Expressions(Binding):
     expr_GeneratorExp = expr_ListComp
 
     def expr_DictComp(self, node: ast.DictComp, env: Env) -> Values:
+        made, past = begun(self, node)
+        table = self.items_of(node, env)
         inner = self.comprehension(node, env)
-        self.expr(node.key, inner)
-        found = self.expr(node.value, inner)
+        if table is None:
+            self.expr(node.key, inner)
+            made.rest = join(made.rest, self.expr(node.value, inner))
+            made.open = "its keys are computed"
+        else:
+            names = node.generators[0].target.elts  # type: ignore[attr-defined]
+            for key in table.entries:
+                self.assign(names[0], values(Const(key)), inner, None)
+                self.assign(names[1], table.get(key), inner, None)
+                self.dict_item(made, self.expr(node.key, inner), node, inner, table.holds(key))
         del self.stack[len(self.stack) - len(node.generators) :]
-        made: Dict = self.intern(Dict, (id(node),), lambda: Dict(node, made=tuple(self.stack)))
-        made.rest = join(made.rest, found)
-        made.open = "its keys are computed"
+        revive(made, past)
         return values(made)
+
+    def items_of(self, node: ast.DictComp, env: Env) -> Dict | None:
+        """The dict in ``{... for k, v in table.items()}``, where all its keys are known."""
+        match node.generators:
+            case [
+                ast.comprehension(
+                    target=ast.Tuple(elts=[_, _]),
+                    iter=ast.Call(func=ast.Attribute(value=table, attr="items")),
+                    ifs=[],
+                )
+            ]:
+                thing = one(self.expr(table, env))
+                if isinstance(thing, Dict) and 0 < len(thing.entries) <= MOST_ITEMS:
+                    return thing if not thing.rest and not thing.open else None
+        return None
+
+    def dict_item(
+        self, made: Dict, keys: Values, node: ast.DictComp, inner: Env, sure: bool
+    ) -> None:
+        """One item of a dict comprehension."""
+        key, found = const(keys), self.expr(node.value, inner)
+        if isinstance(key, (str, int)):
+            made.entries[key] = [Entry(found, None, node, sure)]
+            self.keep(found, made, key)
+        else:
+            made.rest = join(made.rest, found)
+            made.open = "its keys are computed"
 
     # ---------------------------------------------------------------------------------------- calls
 

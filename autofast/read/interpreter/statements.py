@@ -38,6 +38,7 @@ from autofast.read.interpreter.containers import field_names
 from autofast.read.interpreter.state import NoValue, join, merge, values
 from autofast.read.interpreter.type_tests import Arm, arm, is_one_of, kinds, tested
 from autofast.read.library import torch_library as torchlib
+from autofast.read.library.module_parts import is_container
 
 
 class Statements(Binding):
@@ -96,19 +97,23 @@ class Statements(Binding):
         self.assign(node.target, result, env, node.value)
 
     def extended(self, node: ast.AugAssign, old: Values, right: Values) -> Values:
-        """``layers += [a, b]`` on lists; empty where neither side is one."""
+        """``layers += [a, b]`` on lists, also of modules; empty where neither side is one."""
         if isinstance(node.op, ast.BitOr) and any(isinstance(t, Dict) for t in old):
             for thing in self.choices(old):
                 if isinstance(thing, Dict):
                     for other in right:
                         self.spread(thing, other, len(right) == 1 and not self.weak(thing.made))
             return old
-        if not any(isinstance(t, Seq) for t in old) or not isinstance(node.op, ast.Add):
+        if not isinstance(node.op, ast.Add):
             return NOTHING
-        for thing in self.choices(old):
+        lists = [t for t in self.choices(old) if isinstance(t, Seq) or is_container(t)]
+        for thing in lists:
             if isinstance(thing, Seq):
                 torchlib.extend(self, thing, right)
-        return old
+            else:
+                added = Arguments(node, [Given(right, node.value)])
+                self.call_thing(Method(thing, "extend"), added, node)
+        return old if lists else NOTHING
 
     def stmt_Delete(self, node: ast.Delete, env: Env) -> None:
         for target in node.targets:
