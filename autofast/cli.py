@@ -26,6 +26,7 @@ from autofast.options import (
     complete_rules,
     configured,
     entry_of,
+    facts_option,
     input_options,
     output_options,
     root_of,
@@ -104,6 +105,7 @@ def cli() -> None:
 )
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @click.option("-q", "--quiet", is_flag=True, help="Only what is asked for, warnings and errors.")
+@facts_option
 @input_options
 def rewrite_command(
     entry: str,
@@ -249,6 +251,7 @@ def _picker() -> Picker:
 @click.option("--no-cache", is_flag=True, help="Read all scripts again, and keep nothing.")
 @click.option("--watch", is_flag=True, help="Look again whenever a file changes, until Ctrl-C.")
 @click.option("-q", "--quiet", is_flag=True, help="Only findings and errors.")
+@facts_option
 @input_options
 def check_command(paths: tuple[str, ...], **given: Any) -> None:
     """Find what could be faster.
@@ -381,6 +384,7 @@ def _say(errors: Iterable[str], warnings: Iterable[str], notes: Iterable[str] = 
 
 @cli.command("config", cls=ProjectCommand)
 @click.argument("paths", nargs=-1, metavar="[PATH]...", shell_complete=complete_files)
+@facts_option
 @input_options
 def config_command(paths: tuple[str, ...], **given: Any) -> None:
     """Show the configuration that is in force, and where it comes from.
@@ -448,6 +452,13 @@ class _WithScriptArguments(ProjectCommand):
 @click.argument("rewritten", type=click.Path(path_type=Path), required=False)
 @run_options
 @click.option("--by-rule", is_flag=True, help="Also measure what each rule contributes.")
+@click.option(
+    "--facts",
+    "facts_file",
+    type=Named(),
+    metavar="FILE",
+    help="Write what SCRIPT was seen to do to FILE, for `rewrite --facts`.",
+)
 @click.option("--github", is_flag=True, help="Print Markdown for a pull request in place of text.")
 @click.option(
     "--launch-rewritten",
@@ -467,6 +478,7 @@ def verify_command(
     rewritten: Path | None,
     json_file: str | None,
     html_file: str | None,
+    facts_file: str | None,
     github: bool,
     force: bool,
     **given: Any,
@@ -490,6 +502,7 @@ def verify_command(
         github,
         force,
         tuple(path for path in (script, rewritten) if path is not None),
+        facts_file,
     )
     wish.check()
     given.pop("stdin_filename")
@@ -498,7 +511,14 @@ def verify_command(
     options = {
         name: given[name] for name in given if name not in ("root", "select", "ignore", *PLAIN)
     }
-    request = Request(script=script, rewritten=rewritten, root=root, config=config, **options)
+    request = Request(
+        script=script,
+        rewritten=rewritten,
+        root=root,
+        config=config,
+        facts=facts_file is not None,
+        **options,
+    )
     with progress() as tell:
         try:
             result = verify(request, tell)
@@ -516,6 +536,7 @@ def verify_command(
 @cli.command("explain", cls=ProjectCommand)
 @click.argument("place", metavar="FILE:LINE", shell_complete=complete_files)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
+@facts_option
 @input_options
 def explain_command(place: str, as_json: bool, **given: Any) -> None:
     """Tell what is known of one place of a script, and what rules do about it.

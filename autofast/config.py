@@ -25,6 +25,7 @@ class Config:
 
     ``min_gain`` is in per cent of the training's time; ``exhaustive`` is 0 of them.
     ``per_file_ignores`` are patterns as in .gitignore, each with the rules and groups that it keeps away.
+    ``facts`` is a file of ``autofast verify --facts``, which is used where it speaks of the text that is rewritten.
     ``line_length`` is what touched lines are formatted to; None where the project has no limit of its own.
     """
 
@@ -44,6 +45,7 @@ class Config:
     sync_batchnorm: bool = False
     min_gain: float = 1.0
     exhaustive: bool = False
+    facts: Path | None = None
 
     @property
     def least_gain(self) -> float:
@@ -136,6 +138,8 @@ def settings(root: Path) -> Settings:
                 f"{where}: '{key}' in [tool.autofast] is {value!r}; write {expected}"
             ) from None
         _check_names(key, values[key.replace("-", "_")], where)
+    if "facts" in values:
+        values["facts"] = root / values["facts"]
     return Settings(path, values, found.lines, commands)
 
 
@@ -233,6 +237,12 @@ def _percent(value: object) -> float:
     return float(value)
 
 
+def _path(value: object) -> Path:
+    if not isinstance(value, str) or not value:
+        raise TypeError
+    return Path(value)
+
+
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError
@@ -258,6 +268,7 @@ _KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     "sync-batchnorm": ("true or false", _flag),
     "min-gain": ("a number of per cent", _percent),
     "exhaustive": ("true or false", _flag),
+    "facts": ("the path of a file that `autofast verify --facts` wrote", _path),
     "exclude": ('a list of patterns as in .gitignore, as in ["third_party/"]', _names),
     "force-exclude": ("true or false", _flag),
     "per-file-ignores": (

@@ -25,7 +25,10 @@ STDIN = "-"
 # Options that mean nothing without another one.
 ON_REQUEST = {"keep_batch": "accumulate", "sync_batchnorm": "ddp"}
 # Those that are in the configuration as they are given.
-PLAIN = ("precision", "compile", "accumulate", "ddp", "min_gain", "exhaustive", *ON_REQUEST)
+PLAIN = (
+    *("precision", "compile", "accumulate", "ddp", "min_gain", "exhaustive", "facts"),
+    *ON_REQUEST,
+)
 # Those that stand in [tool.autofast] itself, as several commands have them.
 _ELSEWHERE = (
     *("select", "ignore", "effect", "target", "force-exclude"),
@@ -246,6 +249,16 @@ def _adding(options: Sequence[Callable[[F], F]], command: F) -> F:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def facts_option(command: F) -> F:
+    """What was measured; ``verify`` writes it instead."""
+    return click.option(
+        "--facts",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Decide by what was measured: a file that `verify --facts` wrote.",
+    )(command)
 
 
 def output_options(command: F) -> F:

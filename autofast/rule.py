@@ -58,16 +58,18 @@ class Options:
 
 @dataclass(frozen=True)
 class Gain:
-    """What a fix is expected to save: an estimate, never a measurement.
+    """What a fix is expected to save: an estimate, never a measurement of the fix.
 
     Attributes:
         share: of the time of the training (0.02: two hundredths). reason: in words, from what.
         known: it follows from figures of this script; else it is what is usual, and decides nothing.
+        measured: these figures were measured in a run of the script.
     """
 
     share: float
     reason: str
     known: bool = True
+    measured: bool = False
 
 
 # A string is the name of a rule: the plan puts it in the place of the decision.

@@ -32,7 +32,7 @@ BY_HAND = "with rows of tensors as items, or with a __getitems__, batches could 
     Effect.EXACT,
     groups=("loader",),
     relieves={"data": 2, "evaluation": 3},
-    asks=gains.usual(0.3, "waits for data, item by item"),
+    asks=gains.together(0.3, "waits for data, item by item"),
     uses=("gpu-data", "gpu-augmentation", "ddp", "dataparallel-to-ddp"),
     torch=(2, 0),
 )

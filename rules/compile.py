@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from autofast.edit.edits import After, Edit
+from autofast.facts.cost.measured import varies
 from autofast.facts.layout import draws
 from autofast.facts.model_objects import against_replaced_forward
 from autofast.facts.parts import parts_of
@@ -130,14 +131,20 @@ def _finding(script: Script, place: Place) -> Finding:
         + COST
         + (NORMS if any("LayerNorm" in m.layers for m in place.models) else "")
     )
+    changing = varies(script, [site.node for m in place.models for site in m.forwards])
+    given = ""
+    if changing:  # else each new shape would be compiled again, until torch gives up
+        message, given = f"{message}; measured: {changing}", "dynamic=True"
     torch, needed = torch_in(source_of(place.statement))
     imports: tuple[Edit, ...] = ()
     if any(is_container(t) for t in things):
         if why := against_replaced_forward(script, things):
             return Finding(place.node, message, refusal=why)
-        code, imports = f"{place.name}.forward = {torch}.compile({place.name}.forward)", needed
+        more = f", {given}" if given else ""
+        code = f"{place.name}.forward = {torch}.compile({place.name}.forward{more})"
+        imports = needed
     else:
-        code = f"{place.name}.compile()"
+        code = f"{place.name}.compile({given})"
     # The copies that run in threads would all call the original.
     if any(_is_copied(script, t) for t in things):
         code, imports = f"if {torch}.cuda.device_count() < 2:\n    {code}", needed

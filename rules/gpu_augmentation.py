@@ -20,7 +20,7 @@ MESSAGE = "images in memory are cropped and flipped one by one on the host, in e
     decides=Augmented,
     uses=("gpu-data", "ddp", "dataparallel-to-ddp"),
     relieves={"data": 7, "transfer": 6},
-    asks=gains.usual(0.4, "no images to make one by one and no batches to copy"),
+    asks=gains.together(0.4, "no images to make one by one and no batches to copy", copied=True),
     torch=(1, 11),  # torch.cuda.mem_get_info
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ MESSAGE = (
     decides=Kept,
     uses=("gpu-augmentation", "ddp", "dataparallel-to-ddp"),
     relieves={"data": 6, "transfer": 5},
-    asks=gains.usual(0.4, "no items to fetch and no batches to copy"),
+    asks=gains.together(0.4, "no items to fetch and no batches to copy", copied=True),
     torch=(1, 11),  # torch.cuda.mem_get_info
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:

@@ -57,9 +57,12 @@ def test_which_scripts_are_started(project: Path) -> None:
         "other/run.py": "import engine\n",
         "lib/__init__.py": "from lib.fitting import fit\n",
         "lib/fitting.py": "def fit(loss):\n    loss.backward()\n",
+        "app/__init__.py": "import importlib\ndef made(name):\n    return importlib.import_module('app.nets.' + name)\n",
+        "app/nets/wide.py": "def fit(loss):\n    loss.backward()\n",
+        "start.py": "from app import made\nmade('wide').fit(1)\n",
     }
     for name, text in tree.items():
-        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).parent.mkdir(exist_ok=True, parents=True)
         (project / name).write_text(text)
 
     def of(name: str) -> str:
@@ -69,6 +72,7 @@ def test_which_scripts_are_started(project: Path) -> None:
     assert of("main.py") == "main.py" and of("tools/eval.py") == "tools/eval.py"
     assert of("other/engine.py") == "other/run.py"
     assert of("lib/fitting.py") == "lib/fitting.py"  # its package starts nothing
+    assert of("app/nets/wide.py") == "start.py"  # by a name that is computed
     (project / "tools/eval.py").write_text(f"{tree['tools/eval.py']}    loss.backward()\n")
     assert of("pkg/engine.py") == "tools/eval.py"  # it trains
 

@@ -667,3 +667,25 @@ def test_a_name_of_the_standard_library_that_is_also_a_builtin(tmp_path: Path):
         if isinstance(t, Ref)
     }
     assert names == {"math.pow", "math.sqrt", "random.randint", "builtins.int"}
+
+
+# ------------------------------------------------------------------------------------------------ one of a thousand functions
+def test_one_of_a_thousand_networks_is_unknown_and_the_training_known(tmp_path: Path):
+    """As in timm: following some of them costs more than the script, and tells nothing of the others."""
+    nets = "".join(
+        f"@register\ndef net_{n}(width=8):\n    return nn.Sequential(*[nn.Linear(width, width) for _ in range(20)])\n"
+        for n in range(60)
+    )
+    code = (
+        HEAD
+        + "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--net', default='net_3')\n"
+        + "args = parser.parse_args()\nNETS = {}\ndef register(f):\n    NETS[f.__name__] = f\n    return f\n"
+        + nets
+        + DATA
+        + "model = NETS[args.net.strip()]()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        + "for x, y in DataLoader(data, batch_size=4):\n    loss = F.mse_loss(model(x), y)\n"
+        + "    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n"
+    )
+    script = read(tmp_path, code)
+    assert not script.unread and len(script.steps) == 1 and len(script.steps[0].updates) == 1
+    assert script.models == []

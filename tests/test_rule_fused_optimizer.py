@@ -655,6 +655,15 @@ for step in range(6):
 """
 
 
+def test_apex_that_is_never_initialised_changes_nothing() -> None:
+    initialised = 'if args.use_amp:\n    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n'
+    never = OPTIONAL_APEX.replace(initialised, "")
+    assert initialised in OPTIONAL_APEX
+    assert apply("fused-optimizer", never).lines == [
+        "optimizer = torch.optim.Adam(model.parameters(), lr=0.1, fused=True)"
+    ]
+
+
 def test_apex_behind_an_option_keeps_its_optimizer() -> None:
     lines = apply("fused-optimizer", OPTIONAL_APEX).lines
     assert lines == [

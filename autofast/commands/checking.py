@@ -9,6 +9,7 @@ from pathlib import Path
 from autofast.commands.cache import Cache, folder
 from autofast.commands.discover import scripts
 from autofast.commands.entries import Entries
+from autofast.commands.informing import stale
 from autofast.commands.outcome import Outcome, Unused, unused_by_all
 from autofast.config import Config
 from autofast.depth import deeply
@@ -125,6 +126,7 @@ def _look(request: Request, cache: Cache, entry: Path, raw: bytes | None) -> Out
         plan = rewriting.plan(script, request.config)
         records = rewriting.findings(plan)
         warnings = [left.warning for left in plan.left_out]
+        warnings += stale(script, request.config)
         # Whoever goes as far as that wants to know what there is.
         if request.config.effect is Effect.RECIPE and not request.config.select:
             requested, more = rewriting.on_request(script, plan, request.config)

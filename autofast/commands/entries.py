@@ -13,6 +13,8 @@ _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]+)|import[ \t]+([^\n#]+))",
     re.M,
 )
+# `import_module("models." + name)`, `import_module(f"models.{name}")`
+_BY_NAME = re.compile(rb"[\"']([A-Za-z_][\w.]*)\.(?:[\"']|\{|%s)")
 _NAME = re.compile(r"[\w.]+")
 _GUARD = re.compile(rb"__name__\s*==\s*[\"']__main__[\"']")
 
@@ -84,6 +86,11 @@ class Entries:
                 modules = [stem, *(f"{stem}.{name}".strip(".") for name in of_it)]
             for name in modules:
                 yield from _file(name, bases, files)
+        if b"import_module(" in self._raw(file) or b"__import__(" in self._raw(file):
+            for package in _BY_NAME.findall(self._raw(file)):
+                parts = package.decode().split(".")
+                home = next((p for f in folders if (p := f.joinpath(*parts)).is_dir()), None)
+                yield from (f for f in files if f.parent == home)
 
 
 def _file(module: str, bases: Iterable[Path], files: set[Path]) -> Iterator[Path]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
+from autofast.commands.informing import informed, said_of
 from autofast.commands.sparing import spare
 from autofast.config import Config
 from autofast.depth import deeply
@@ -80,7 +81,7 @@ def read(
     """The script at ``entry``; ``raw`` is its text where that does not come from the file, ``overlay`` that of any file."""
     texts = _texts(entry, raw, overlay)
     with growing():
-        return spare(read_script(entry, root, overlay=texts), config)
+        return informed(spare(read_script(entry, root, overlay=texts), config), config)
 
 
 def _texts(entry: Path, raw: bytes | None, overlay: Overlay | None) -> dict[Path, bytes]:
@@ -209,6 +210,7 @@ def rewrite(
         notes=[
             *(["no training loop found; give the script that trains"] * idle),
             *script.notes,
+            *said_of(script, config),
             *_loops_elsewhere(script),
             *_torch_assumed(script, passes),
             *map(str, passes.first.unused_ignores),

@@ -127,7 +127,7 @@ def way_of(stack: Stack) -> Way:
 class Log:
     """All sites by kind. The same way to a place is kept once, as it was the last (and most general) time."""
 
-    MOST = 2_000  # ways to one place: more than any script had that was tried
+    MOST = 10_000  # ways to one place: more than any script had that was tried
 
     def __init__(self) -> None:
         self._sites: dict[tuple[str, int], Site] = {}

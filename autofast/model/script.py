@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from autofast.model.events import Log, LoopFrame, Occurrence, Site, Stack
+from autofast.model.measured import Facts
 from autofast.model.source import Source, walk
 from autofast.model.torch_age import TorchAge
 from autofast.model.values import NOTHING, Arguments, Ext, Given, Inst, Tensor, Thing, Values
@@ -369,6 +370,7 @@ class Script:
     )
     processes: list[Site] = field(default_factory=list)  # mp.spawn, Process(target=...)
     torch: TorchAge = TorchAge()  # which versions the project says that it runs with
+    facts: Facts | None = None  # what was measured of this very text
     _analyses: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def analysis(self, kind: Callable[[Script], T]) -> T:

@@ -45,6 +45,6 @@ def _worth(record: Record) -> dict[str, Any]:
         "share": round(record.gain.share, 4),
         "reason": record.gain.reason,
         "known": record.gain.known,
-        "estimate": True,
+        "estimate": not record.gain.measured,
     }
     return {"worth": {"fix": True, "small": False}.get(record.status), "gain": gain}

@@ -46,8 +46,10 @@ def count(number: int, noun: str) -> str:
 
 
 def expected(gain: Gain | None) -> str:
-    """What a fix is expected to save: ``estimate: about 30 %, waits for data``; empty where nothing is said."""
+    """What a fix is expected to save: ``estimate: about 30 %, waits for data``, or by which measurement; empty where nothing is said."""
     if gain is None:
         return ""
+    if gain.measured:
+        return f"measured: {gain.reason}"
     percent = f"about {gain.share:.0%}, ".replace("%", " %") if gain.share >= 0.01 else ""
     return f"estimate: {percent if gain.known else ''}{gain.reason}"

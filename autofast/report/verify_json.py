@@ -22,6 +22,7 @@ from autofast.verify.result import Verification
 VERSION = 1  # of the format below; additions do not change it
 
 _LEFT_OUT: dict[type, frozenset[str]] = {
+    Verification: frozenset({"facts"}),
     Run: frozenset({"stdout", "log", "files", "script", "changed"}),
     Record: frozenset(
         {
@@ -38,6 +39,7 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
             "masks",
             "fed",
             "idle_masks",
+            "watched",
         }
     ),
     Pass: frozenset({"items", "sketches", "begun", "ended"}),
@@ -89,7 +91,7 @@ def kept(v: Verification) -> Verification:
         )
         for run in v.runs
     ]
-    return replace(v, runs=tuple(runs))
+    return replace(v, runs=tuple(runs), facts=None)
 
 
 def _bare(thing: Any) -> Any:

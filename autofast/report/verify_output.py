@@ -11,6 +11,7 @@ from typing import IO, Any
 
 from autofast import DISTRIBUTION
 from autofast.commands.files import Output, write_all
+from autofast.model import measured
 from autofast.model.source import BadInput
 from autofast.report.style import for_stream
 from autofast.verify.result import Verification
@@ -20,18 +21,19 @@ STDOUT = "-"
 
 @dataclass(frozen=True)
 class Wish:
-    """``json`` and ``html`` are files (``-``: standard output, for JSON only). ``scripts``: what is compared, never written over."""
+    """``json``, ``html`` and ``facts`` are files (``-``: standard output, for JSON only). ``scripts``: what is compared, never written over."""
 
     json: str | None = None
     html: str | None = None
     github: bool = False
     force: bool = False
     scripts: tuple[Path, ...] = ()
+    facts: str | None = None
 
     def check(self) -> None:
         """Before minutes of measuring: raises ``BadInput`` for files that could not be written afterwards."""
-        for name in (self.json, self.html):
-            if name in (None, STDOUT):
+        for name in (self.json, self.html, self.facts):
+            if name is None or name == STDOUT == self.json:
                 continue
             path = Path(str(name))
             if path.is_dir():
@@ -44,14 +46,19 @@ class Wish:
                 raise BadInput(f"{path}: its folder does not exist; make it first")
             if not os.access(path.parent, os.W_OK):
                 raise BadInput(f"{path}: its folder cannot be written to; name another one")
-        if (
-            self.json is not None
-            and self.html is not None
-            and Path(self.json).resolve() == Path(self.html).resolve()
+        if STDOUT in (self.html, self.facts):
+            option, what = ("--report", "page") if self.html == STDOUT else ("--facts", "facts")
+            raise BadInput(f"{option}: name a file for the {what}")
+        named: dict[Path, str] = {}
+        for option, name in (
+            ("--json", self.json),
+            ("--report", self.html),
+            ("--facts", self.facts),
         ):
-            raise BadInput(f"{self.json}: is named by --json and by --report; name two files")
-        if self.html == STDOUT:
-            raise BadInput("--report: name a file for the page")
+            if name is not None and name != STDOUT:
+                other = named.setdefault(Path(name).resolve(), option)
+                if other != option:
+                    raise BadInput(f"{name}: is named by {other} and by {option}; name two files")
         if self.html is not None:
             missing = [
                 name for name in ("jinja2", "matplotlib") if importlib.util.find_spec(name) is None
@@ -79,6 +86,11 @@ def deliver(result: Verification, wish: Wish, stdout: IO[Any]) -> tuple[bytes, l
                 Path(wish.html), verify_html.page(result, date=date.today().isoformat()).encode()
             )
         )
+    notes = []
+    if wish.facts is not None and result.facts is None:
+        notes.append(f"{wish.facts}: not written, as the run that looks for facts failed")
+    elif wish.facts is not None and result.facts is not None:
+        outputs.append(Output(Path(wish.facts), measured.text([result.facts]).encode()))
     write_all(outputs, force=wish.force)
     if wish.json == STDOUT:
         product = verify_json.text(result)
@@ -86,4 +98,4 @@ def deliver(result: Verification, wish: Wish, stdout: IO[Any]) -> tuple[bytes, l
         product = verify_markdown.markdown(result)
     else:
         product = verify_text.text(result, for_stream(stdout))
-    return product.encode(), [f"wrote {output.path}" for output in outputs]
+    return product.encode(), [*(f"wrote {output.path}" for output in outputs), *notes]

@@ -18,11 +18,13 @@ from autofast.commands.rewriting import Rewritten, rewrite
 from autofast.config import Config
 from autofast.edit.passes import Passes
 from autofast.edit.postcheck import PostConditionError
+from autofast.model.measured import Facts
 from autofast.model.source import BadInput
 from autofast.report import diff
 from autofast.report.record import Record
 from autofast.report.style import Style, count
 from autofast.verify import diagnosis
+from autofast.verify.facts import facts_of
 from autofast.verify.record import FULL, Run
 from autofast.verify.result import Arm, Verification
 from autofast.verify.runs import Program, Runner, Setup, ask
@@ -41,7 +43,8 @@ class Request:
         arguments: of the script. launch: a launcher's command line; launch_rewritten: that of the second script, where it has its own.
         cwd: run in this folder itself instead of in copies. links: large things that are linked instead of copied.
         scratch: where the copies are made, where the system's temporary folder will not do (other nodes cannot see it).
-        limit: seconds after which one run is ended. effect: by which the tests are chosen when the second script is not autofast's.
+        limit: seconds after which one run is ended.
+        facts: see what the original does at which line. effect: by which the tests are chosen when the second script is not autofast's.
     """
 
     script: Path
@@ -63,6 +66,7 @@ class Request:
     threads: int = 0
     limit: float = 0.0
     by_rule: bool = False
+    facts: bool = False
     target: str | None = None
     effect: str | None = None
 
@@ -125,12 +129,23 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
         request.seed,
         request.seeds,
         request.margin,
+        facts=request.facts,
     )
     with ended_in_order(), scratch_of(request, setup, pair.rewritten) as scratch:
         runner = Runner(setup, scratch)
         series = Series(runner, pair.original, pair.rewritten, wanted, tell, began=began)
         series.make(list(_variants(pair, request.script.resolve())) if request.by_rule else ())
-    return amounted(series, pair, machine, target)
+    found = amounted(series, pair, machine, target)
+    return replace(found, facts=_facts(series, request, machine)) if request.facts else found
+
+
+def _facts(series: Series, request: Request, machine: Mapping[str, str]) -> Facts | None:
+    """Of the original; None where the run that looks for them failed."""
+    timed = [run for run in series.runs if run.arm == ORIGINAL and run.detail == LIGHT and run.ok]
+    if series.watched is None or not series.watched.record.watched or not timed:
+        return None
+    root = Path(os.path.realpath(request.root))
+    return facts_of(series.original, series.watched, timed, root, series.runner.setup, machine)
 
 
 def setup_of(request: Request, machine: Mapping[str, str]) -> Setup:
@@ -204,6 +219,8 @@ def _pair(request: Request, config: Config) -> Pair:
             raise BadInput(f"{path}: is a folder; give the training script in it")
     if not script.is_file():
         raise BadInput(f"{request.script}: no such file; give the training script")
+    if request.facts and script.suffix != ".py":
+        raise BadInput(f"{request.script}: facts are recorded of scripts (.py) alone")
     if request.rewritten is not None and request.by_rule:
         raise BadInput(
             "--by-rule takes the rules from what autofast writes now: leave the second script out, or the option"
@@ -242,11 +259,15 @@ def _pair(request: Request, config: Config) -> Pair:
 
 def _rewritten_now(request: Request, config: Config) -> Pair:
     result = rewrite(request.script, request.root, config)
+    script = request.script.resolve()
+    if not result.texts and request.facts:
+        same = Program.of(REWRITTEN, script)
+        told = "autofast changes nothing here: the script was compared with itself"
+        return Pair(Program.of(ORIGINAL, script), same, "exact", (), {}, warnings=[told])
     if not result.texts:
         raise BadInput(
             f"{request.script}: autofast changes nothing here, so there is nothing to compare; `autofast check -v` says why"
         )
-    script = request.script.resolve()
     overlay = {source.path: result.bytes_of(source) for source in result.texts}
     return Pair(
         Program.of(ORIGINAL, script),

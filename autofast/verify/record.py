@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 Ending = Literal["steps", "end", "exit", "error"]
 """Why a run ended: the wanted number of steps, the script's own end, ``sys.exit``, an exception."""
@@ -216,6 +216,7 @@ class Record:
             gradients in the first steps (None: not recorded); idle_masks: how many were drawn without. fed: passes again,
             with the items as a model was given them, where that is something else than the loader gave. scalars: what TensorBoard was given: name, step
             (None: none was given), value. All of these only with ``Detail.state``.
+        watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.
     """
 
     version: int
@@ -257,6 +258,7 @@ class Record:
     masks: tuple[int, ...] | None = None
     idle_masks: int = 0
     fed: tuple[Pass, ...] = ()
+    watched: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -270,6 +272,7 @@ class Detail:
         double: run in double precision where the script allows it (the reference of the test for rounding).
         perturb: relative size of a random change that is made to every parameter before its first use: how far rounding alone carries
             a training, as a yardstick; 0 for none.
+        facts: lines at which batches are made, copied and read, shapes, operations: what ``--facts`` writes.
     """
 
     gradients: bool = False
@@ -277,9 +280,11 @@ class Detail:
     state: bool = False
     double: bool = False
     perturb: float = 0.0
+    facts: bool = False
 
 
 FULL = Detail(gradients=True, batches=True, state=True)
+FACTS = Detail(facts=True)
 
 
 @dataclass(frozen=True)

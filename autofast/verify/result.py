@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from autofast.model import measured
 from autofast.verify.record import Run
 
 
@@ -170,6 +171,7 @@ class Verification:
         rounds: the timed runs that the ratio comes from, as places in ``runs``: those of one round together, in the order in which they
             were made. The n-th round is the n-th of ``speed.ratio.of_pairs``.
         interrupted: ended early by the user or the time budget: judged on what there is.
+        facts: of the original, where they were asked for.
         warnings: what the reader of the figures has to know ("this machine has no GPU: ...").
     """
 
@@ -188,6 +190,7 @@ class Verification:
     warnings: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     rounds: tuple[tuple[int, ...], ...] = ()
+    facts: measured.Facts | None = None
 
     @property
     def passed(self) -> bool:

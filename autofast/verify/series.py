@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from autofast.verify import parity, speed
 from autofast.verify.estimates import median
-from autofast.verify.record import Detail, Run
+from autofast.verify.record import FACTS, Detail, Run
 from autofast.verify.result import Contribution, Parity, Ratio, Speed
 from autofast.verify.runs import OutOfTime, Program, Runner
 
@@ -59,6 +59,7 @@ class Wanted:
         seed: random generators of the scripts start from it.
         seeds: how many seeds are tried at most. margin: see ``parity``.
         share: of the budget that the steps of one run may take, where their number is not given.
+        facts: the original is also run once to see what happens at which line.
     """
 
     effect: str
@@ -69,6 +70,7 @@ class Wanted:
     seeds: int = 12
     margin: float = 0.02
     share: float = 0.05
+    facts: bool = False
 
 
 @dataclass
@@ -82,6 +84,7 @@ class Series:
     tell: Callable[[str], None] = lambda line: None
     runs: list[Run] = field(default_factory=list)
     pilot: Run | None = None
+    watched: Run | None = None  # none of ``runs``: it is neither compared nor timed
     steps: int = 0
     dropped: int = 0
     interrupted: str = ""
@@ -99,6 +102,7 @@ class Series:
         """All stages; ``variants`` are (rule, this rule alone, all without it). Raises ``NoRun``. Ctrl-C ends it with what is known."""
         with self._ending():
             self.begin()
+            self._watch()
             self._sameness()
             if self.parity is not None and not _crashed(self.runs):
                 self._speed()
@@ -205,6 +209,13 @@ class Series:
         if not setup.limit and self.wanted.budget:
             longest = max(LEAST_LIMIT, self.wanted.budget, LIMIT_FACTOR * pilot.seconds)
             self.runner.setup = replace(setup, limit=longest)
+
+    def _watch(self) -> None:
+        if self.wanted.facts:
+            self.tell("facts: the original, line by line")
+            run = self._run(self.original, FACTS)
+            self.runs.remove(run)
+            self.watched = run if run.ok else None
 
     def _sameness(self) -> None:
         wanted = self.wanted

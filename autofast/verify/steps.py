@@ -144,6 +144,7 @@ def record(raw: Mapping[str, Any]) -> Record:
         masks=tuple(raw["masks"]) if "masks" in raw else None,
         idle_masks=raw.get("idle_masks", 0),
         fed=tuple(fed(raw.get("fed", {}), iterations, ends)),
+        watched=raw.get("watched", {}),
         scalars=tuple((name, step, value) for name, step, value in raw.get("scalars", ())),
     )
 

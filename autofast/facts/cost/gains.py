@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 
-from autofast.facts.cost import machine
+from autofast.facts.cost import machine, measured
 from autofast.facts.cost.cells import Cells
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
@@ -40,12 +41,40 @@ def _of_arithmetic(
 
     On a CPU, casts take part of the time that 16 bits save: there they have to outweigh them for certain.
     """
+    if seen := _measured(script, options, convolutions, products, memory, casts):
+        return seen
     cost = script.analysis(Cost)
     found = cost.least() if casts and options.target == "cpu" else cost.estimate(options.target)
     if isinstance(found, str):
         return Gain(usual, f"usual where arithmetic takes the time; here {found}", known=False)
     more = casts * found.tensors
     return Gain(found.saved(convolutions, products, memory, more), found.words)
+
+
+def _measured(
+    script: Script,
+    options: Options,
+    convolutions: float,
+    products: float,
+    memory: float,
+    casts: int,
+) -> Gain | None:
+    """The same by what a step was measured to take: of operations that are not known, no more than where all were of the kind that gains most.
+
+    Where casts on a CPU have to outweigh products, a time does not tell how much of it is products.
+    """
+    if casts and options.target == "cpu":
+        return None
+    on = machine.CPU if options.target == "cpu" else machine.GPU
+    step = measured.step(script, options.target, on)
+    if step is None:
+        return None
+    found = script.analysis(Cost).estimate(options.target)
+    if isinstance(found, str):
+        return measured.gain(step.saved(min(convolutions, products, memory)), step.words)
+    parts = (found.convolutions, convolutions), (found.products, products), (found.memory, memory)
+    left = sum(part * factor for part, factor in parts) / found.device if found.device else 1.0
+    return measured.gain(step.saved(left, casts * found.tensors * on.launch), step.words)
 
 
 def half(
@@ -85,6 +114,24 @@ def algorithms(
 ) -> Gain | None:
     """Of cuDNN's choice by measurement, for convolutions."""
     return _of_arithmetic(script, options, 0.05, convolutions=machine.BENCHMARK)
+
+
+def together(share: float, reason: str, copied: bool = False) -> Question:
+    """A question whose answer is what taking whole batches at once saves: no more than the wait for data (with ``copied``: and the copies)."""
+    estimate = usual(share, reason)
+
+    def ask(
+        script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+    ) -> Gain | None:
+        loaders = _loaders_of(script, finding.node)
+        waiting = measured.waiting(script, loaders)
+        if waiting is None:
+            return estimate(script, options, finding, beside)
+        facts = measured.for_target(script, options.target)
+        more = facts.phases.get("transfer", 0.0) if facts is not None and copied else 0.0
+        return measured.gain(waiting.share + more, waiting.words, known=facts is not None)
+
+    return ask
 
 
 def nothing(reason: str) -> Question:
@@ -166,9 +213,17 @@ def reads(
     stays = [f.node for f in beside if not f.edits or f.asks in (read_once, read_at_once)]
     if loop is not None and (node := _in_every_turn(script, loop, stays)) is not None:
         return Gain(0.0, f"{at(node)} waits for the device in the same step, and stays")
+    if gain := measured.reading(script, options.target, _touched(finding)):
+        return gain
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(0.03, f"one read a step{often}", known=False)
+
+
+def _touched(finding: Finding) -> list[ast.AST]:
+    """The place of a finding, and all that its edits change."""
+    places = [getattr(edit, place.name) for edit in finding.edits for place in fields(edit)]
+    return [finding.node, *(place for place in places if isinstance(place, ast.AST))]
 
 
 def read_once(
@@ -222,6 +277,8 @@ def copies(
     if once:
         return once
     cost = script.analysis(Cost)
+    if gain := measured.copying(script, options.target, cost.copies_at(finding.node)):
+        return gain
     size = cost.batch_bytes(finding.node)
     step = cost.estimate(options.target)
     if size is None or isinstance(step, str):
@@ -243,7 +300,14 @@ def fetching(
     mine = _loaders_of(script, finding.node)
     if mine and all(_is_sliced(d, made) for x in mine for d in x.datasets):
         return Gain(0.0, "whole batches are taken out of memory at once")
-    return Gain(0.3, "waits for data", known=False)
+    waiting = measured.waiting(script, mine)
+    if waiting is None:
+        return Gain(0.3, "waits for data", known=False)
+    handed = machine.HANDOVER / waiting.batch if waiting.batch else 1.0
+    if waiting.workers == 0 and handed >= 1:
+        return measured.gain(0.0, f"{waiting.words}, no more than handing it over takes")
+    known = measured.for_target(script, options.target) is not None
+    return measured.gain(waiting.share * (1 - min(1.0, handed)), waiting.words, known)
 
 
 def _is_sliced(dataset: Dataset, made: Mapping[int, Images | str]) -> bool:

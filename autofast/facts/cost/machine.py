@@ -52,6 +52,11 @@ PASSES = 8
 COPY = 12e9
 TINY = 16_000  # bytes that are copied in less time than it takes to hand them to a thread that pins them
 
+# Seconds to hand a batch over from a worker: 0.3 to 3 ms were measured, with its tensors in shared memory. A batch that is made in COSTLY or
+# more is worth a worker.
+HANDOVER = 0.3e-3
+COSTLY = 3e-3
+
 # What is left, at best, of the time of products with 16 bits and with TF32, and of convolutions in channels_last and with algorithms chosen
 # by measurement: 2 to 4.5 times as fast, 3 times, 1.15 to 1.6 times and up to 1.2 times in published measurements.
 HALF = 0.4

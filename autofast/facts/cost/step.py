@@ -273,6 +273,11 @@ class Cost:
         known = [n for n in sizes if n is not None]
         return max(known) if known and len(known) == len(sizes) else None
 
+    def copies_at(self, node: ast.AST) -> list[ast.AST]:
+        """Where the batches of the loader at ``node`` are copied to the device; else ``node`` itself."""
+        moved = [t.node for x in self.script.loaders if x.node is node for t in x.moved]
+        return list(moved) or [statement_of(node)]
+
     def trains(self, node: ast.AST) -> bool:
         """Whether the loader at ``node``, or one whose batches are moved there, is trained with."""
         return any(x.trains for x in self._moved(node))

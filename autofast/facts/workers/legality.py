@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from autofast.facts.cost import measured
 from autofast.facts.datasets import Images, images
 from autofast.facts.loaders import DEVICE_DEFAULTS, again, given, hooks, peeks
 from autofast.facts.parts import held_by
@@ -183,14 +184,18 @@ def cheap(script: Script, loader: Loader) -> str:
             dataset.in_memory and not dataset.reads & {"compute", "file", "decode"}
         ):
             return f"items of {dataset.name} are read out of memory, which is cheaper than to hand them over from a worker"
+        why = ""
         if (
             not dataset.reads & {"file", "decode"}
             and dataset.kind == "project"
             and not _transforms(dataset)
         ):
-            return f"items of {dataset.name} are made in memory: whether a worker is worth its cost has to be measured"
-        if dataset.kind == "library" and not dataset.reads:
-            return f"what an item of {dataset.name} costs is not known"
+            why = f"items of {dataset.name} are made in memory: whether a worker is worth its cost has to be measured"
+        elif dataset.kind == "library" and not dataset.reads:
+            why = f"what an item of {dataset.name} costs is not known"
+        costly = measured.is_costly(script, loader) if why else None
+        if why and not costly:
+            return why if costly is None else measured.made(script, loader)
     return ""
 
 

@@ -39,8 +39,17 @@ from autofast.read.interpreter.binding import Binding
 from autofast.read.interpreter.containers import as_table
 from autofast.read.interpreter.iteration import fields_of
 from autofast.read.interpreter.named import evaluated, is_namespace
-from autofast.read.interpreter.state import DEPTH, SHARE, Record, TooDeep, join, values
+from autofast.read.interpreter.state import (
+    DEPTH,
+    SHARE,
+    TOO_MANY,
+    Record,
+    TooDeep,
+    join,
+    values,
+)
 from autofast.read.interpreter.summaries import key_of
+from autofast.read.interpreter.unfollowed import bodies, changes_others, is_one
 from autofast.read.library import module_parts, options
 from autofast.read.library import torch_library as torchlib
 
@@ -141,6 +150,11 @@ class Calls(Binding):
 
     def call_values(self, callee: Values, args: Arguments, node: ast.AST | None) -> Values:
         found: Values = NOTHING
+        if TOO_MANY in callee:  # following some of a thousand tells nothing of what this calls
+            for func in (f for t in ordered(callee) if is_one(t) for f in bodies(t)):
+                if changes_others(func):
+                    self.forget(NOTHING.union(*args.all()), func.env, TOO_MANY.why)
+            callee = frozenset(t for t in callee if not is_one(t))
         for thing in self.choices(
             frozenset(t for t in callee if self.takes(t, args)) or callee
             if len(callee) > 1

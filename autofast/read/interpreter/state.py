@@ -22,6 +22,7 @@ from autofast.model.source import Source
 from autofast.model.values import (
     NOTHING,
     Arguments,
+    Cls,
     Const,
     Dict,
     Entry,
@@ -42,10 +43,12 @@ from autofast.read.library import torch_library as torchlib
 from autofast.read.project import Project
 
 DEPTH = 24  # nested calls of project functions
-BUDGET = 200_000  # evaluated expressions for one script
+BUDGET = 300_000  # evaluated expressions for one script
 SHARE = 0.9  # of what is left, for one call: a deep helper cannot starve the training loop
 MOST_CUTS = 250  # calls that are cut short: after so many nothing is known any more
 MOST_VALUES = 48  # more things than this are "unknown"
+MOST_CALLEES = 24  # functions and classes one of which is called: of more, none is followed
+TOO_MANY = Unknown("too many possibilities")
 
 
 def values(*things: Thing) -> Values:
@@ -64,11 +67,13 @@ def join(*sets: Values) -> Values:
     if holds_all and len(largest) <= MOST_VALUES + 1:
         return largest
     out = NOTHING.union(*sets)
+    if sum(isinstance(t, (Func, Cls)) for t in out) > MOST_CALLEES:
+        out |= {TOO_MANY}
     if len(out) > MOST_VALUES:
         if sum(isinstance(t, (Const, Num)) for t in out) > MOST_VALUES // 2:
             out = frozenset(t for t in out if not isinstance(t, (Const, Num))) | {Num()}
         if len(out) > MOST_VALUES:
-            out = frozenset(ordered(out)[:MOST_VALUES]) | {Unknown("too many possibilities")}
+            out = frozenset(ordered(out)[:MOST_VALUES]) | {TOO_MANY}
     return out
 
 

@@ -35,7 +35,7 @@ from autofast.model.values import (
 )
 from autofast.read.interpreter.binding import Binding
 from autofast.read.interpreter.containers import field_names
-from autofast.read.interpreter.state import NoValue, join, merge, values
+from autofast.read.interpreter.state import MOST_CALLEES, TOO_MANY, NoValue, join, merge, values
 from autofast.read.interpreter.type_tests import Arm, arm, is_one_of, kinds, tested
 from autofast.read.library import torch_library as torchlib
 from autofast.read.library.module_parts import is_container
@@ -200,14 +200,16 @@ class Statements(Binding):
         ):
             return False
         self.registered[id(func.node)] = self.registered.get(id(func.node), 0) + 1
-        if self.registered[id(func.node)] <= MOST_REGISTERED:
+        if self.registered[id(func.node)] <= MOST_CALLEES:
             return False
-        why = f"{func.name}() fills it for everything it decorates"
-        for thing in (t for found in func.env.module.vars.values() for t in found):
-            if isinstance(thing, Dict) and not thing.open:
-                thing.widen(why)
-            elif isinstance(thing, Seq) and Unknown(why) not in thing.elem:
-                thing.elem |= {Unknown(why)}
+        around = [func.env.module.vars, func.env.vars]
+        if isinstance(decorator, Bound) and isinstance(decorator.this, Inst):
+            around.append(decorator.this.attrs)
+        for thing in (t for names in around for found in names.values() for t in found):
+            if isinstance(thing, Dict) and TOO_MANY not in thing.rest:
+                thing.widen(TOO_MANY.why)
+            elif isinstance(thing, Seq) and TOO_MANY not in thing.elem:
+                thing.elem |= {TOO_MANY}
         return True
 
     def stmt_ClassDef(self, node: ast.ClassDef, env: Env) -> None:
@@ -486,7 +488,6 @@ class Statements(Binding):
 
 
 DATACLASSES = frozenset(("dataclass", "define", "attrs", "frozen", "mutable", "s"))
-MOST_REGISTERED = 8  # applications of one decorator that only keeps what it decorates
 _WAYS_OUT: dict[type[ast.stmt], str] = {
     ast.Return: "return",
     ast.Break: "loop",

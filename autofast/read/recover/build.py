@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -152,6 +153,8 @@ def _frameworks(interp: Interpreter) -> dict[str, ast.AST]:
         for prefix, name in FRAMEWORKS.items():
             if kind == prefix or (prefix.endswith(".") and kind.startswith(prefix)):
                 found.setdefault(name, site.node)
+    if "apex" in found and not _may_initialise_apex(interp):
+        del found["apex"]
     for module in interp.modules.values():
         for values in module.env.vars.values():
             for thing in values:
@@ -164,6 +167,18 @@ def _frameworks(interp: Interpreter) -> dict[str, ast.AST]:
                 ):
                     found.setdefault("hf-trainer", thing.node)
     return found
+
+
+def _may_initialise_apex(interp: Interpreter) -> bool:
+    """Without ``amp.initialize`` apex changes neither models nor optimizers, and its ``scale_loss`` raises
+    (apex/amp/handle.py): what is left of it is never run."""
+    return any(
+        isinstance(node, ast.Attribute | ast.alias)
+        and "initialize" in (node.attr if isinstance(node, ast.Attribute) else node.name)
+        for module in interp.modules.values()
+        if re.search(r"\b(amp|apex)\b", module.source.text)
+        for node in ast.walk(module.source.tree)
+    )
 
 
 def _deterministic(script: Script) -> list[ast.AST]:

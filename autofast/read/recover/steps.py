@@ -77,6 +77,9 @@ def _backwards(script: Script) -> list[Backward]:
         if not isinstance(node, ast.Call):
             continue
         receivers = [o.this for o in site]
+        scaled = [apex.scales(o.stack) for o in site]
+        if scaled and all(scaled) and "apex" not in script.frameworks:
+            continue  # apex is never initialised: scale_loss raises
         if not any(
             isinstance(t, (Tensor, Unknown)) or _is_framework(t) for t in receivers if t is not None
         ):
@@ -84,7 +87,7 @@ def _backwards(script: Script) -> list[Backward]:
         framework = (
             any(_is_framework(t) for t in receivers)
             or site.kind == ".manual_backward"
-            or any(apex.scales(o.stack) for o in site)
+            or any(scaled)
         )
         expr: ast.expr = (
             node.args[0]

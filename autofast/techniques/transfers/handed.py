@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import cast
 
 from autofast.edit.edits import Edit
 from autofast.flow.callgraph import CallGraph, Function
+from autofast.flow.positions import index
 from autofast.flow.program import Flow, function_around
 from autofast.flow.scopes import mentions
 from autofast.model.events import CallFrame
@@ -125,6 +127,6 @@ def _gates(node: ast.AST, function: Function) -> list[ast.expr | None]:
         inner = outer
     if isinstance(function, ast.Lambda):
         return found
-    above = [s for s in function.body if s.end_lineno and s.end_lineno < inner.lineno]  # type: ignore[attr-defined]
+    above = function.body[: max(index(function.body, cast("ast.stmt", inner)), 0)]
     early = any(isinstance(n, (ast.Return, ast.Raise)) for s in above for n in ast.walk(s))
     return [*found, None] if early else found

@@ -19,6 +19,8 @@ no ``zip(strict=...)`` here); autofast need not be installed there. What to reco
     prints.py       a tensor in a few numbers
     spawned.py      processes that the script starts itself, with a probe in each
     saves.py        checkpoints, and files written outside the working folder
+    watch.py        what is asked for by place: batches, copies, reads, shapes
+    operations.py   how many operations a step begins, how long the GPU idles
     seeds.py        seeds from outside, and shifts of the script's own
     double.py       the same run in double precision
     surroundings.py environment, memory, random state

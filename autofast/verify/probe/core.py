@@ -63,6 +63,7 @@ class Probe:
         self.notes: list[str] = []
         self.device: Any = None
         self.lines: Any = None  # lines.Lines
+        self.operations: Any = None  # operations.Operations
         self.write: Callable[..., None] = lambda ending, **more: None  # writing.Writer
         self.moments: dict[str, float] = {}
         self.children = 0.0
@@ -86,6 +87,8 @@ class Probe:
         self.steps += 1
         if self.device is not None:
             self.device.step_ended()
+        if self.operations is not None:
+            self.operations.step_ended()
         if self.first_step is None:
             self.first_step = now
         limit = self.settings

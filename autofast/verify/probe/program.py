@@ -107,6 +107,17 @@ def torch_arrived(
         writer.parts.append(
             lambda: {"leaves": {str(number): rows for number, rows in fetches.leaves.items()}}
         )
+    if fetches is not None and wanted.facts:
+        from .watch import Watch as Places
+
+        folder = os.path.dirname(os.path.realpath(script))
+        journal = wanted.out + ".batches"
+        watched = attempt(
+            "facts", lambda: Places(probe, fetches, (wanted.scratch, folder), folder, journal)
+        )
+        if watched is not None:
+            probe.operations = watched.operations
+            writer.parts.append(lambda: {"watched": watched.found()})
     if steps is not None and wanted.gradients:
         from .gradients import Watch
 

@@ -10,7 +10,7 @@ VARIABLE = "AUTOFAST_PROBE"
 
 
 class Settings(NamedTuple):
-    """See autofast/verify/record.py (Detail) for the last five.
+    """See autofast/verify/record.py (Detail) for the last six.
 
     out: where to write; ``%r`` becomes the rank. steps: optimizer steps after which to end; 0 for all. seconds: soft limit from the first
     step's end on; 0 for none. samples: that an iteration over a DataLoader gives at most; 0 for all. seed: for all generators before the
@@ -33,6 +33,7 @@ class Settings(NamedTuple):
     state: bool = False
     double: bool = False
     perturb: float = 0.0
+    facts: bool = False
 
     @property
     def detailed(self) -> bool:

@@ -1,0 +1,117 @@
+"""The reader is never wrong, also about more functions, objects, keys and items than it tells apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.reading import unsound
+
+
+def many(text: str, n: int = 60, between: str = "") -> str:
+    """`text` for each number below `n`, which stands where it has ``<n>``."""
+    return between.join(text.replace("<n>", str(i)) for i in range(n))
+
+
+BY_NAME = "NETS = {}\ndef register(f):\n    NETS[f.__name__] = f\n    return f\n"
+IN_LIST = "NETS = []\ndef register(f):\n    NETS.append(f)\n    return f\n"
+UNDER_NAME = "NETS = {}\ndef register(name):\n    def inner(f):\n        NETS[name] = f\n        return f\n    return inner\n"
+OBJECT = """
+class Registry:
+    def __init__(self):
+        self.kept = {}
+    def register(self, f):
+        self.kept[f.__name__] = f
+        return f
+    def named(self, name):
+        def keep(f):
+            self.kept[name] = f
+            return f
+        return keep
+    def build(self, name, *args):
+        return self.kept[name](*args)
+r = Registry()
+"""
+SUBCLASSES = """
+class Base:
+    all = {}
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        Base.all[cls.__name__] = cls
+"""
+HOLDS = "class C:\n    def __init__(self, v):\n        self.v = v\n    def go(self):\n        self.v = 'x'\n"
+NET = "@register\ndef net<n>():\n    return <n>\n"
+PROGRAMS = {
+    "functions by name": BY_NAME
+    + many(NET)
+    + "probe.show(NETS['net' + str(41)]())\nfor k, f in NETS.items():\n    if k == 'net50':\n        probe.show(f())\n",
+    "functions in a list": IN_LIST
+    + many(NET)
+    + "probe.show(NETS[41]())\nprobe.show(NETS[-1]())\nprobe.show(len(NETS))\nfor f in NETS:\n    probe.show(f())\n",
+    "functions under names": UNDER_NAME
+    + many("@register('n<n>')\ndef net<n>():\n    return <n>\n")
+    + "probe.show(NETS['n41']())\nk = 'n' + str(55)\nprobe.show(NETS[k]())\nprobe.show('n57' in NETS)\n",
+    "classes in an object": OBJECT
+    + many("@r.register\nclass C<n>:\n    v = <n>\n")
+    + "probe.show(r.build('C41').v)\nprobe.show(r.build('C3').v)\nprobe.show(len(r.kept))\n",
+    "classes under names in an object": OBJECT
+    + many("@r.named('c<n>')\nclass C<n>:\n    def __init__(self, x):\n        self.v = x + <n>\n")
+    + "probe.show(r.build('c41', 1).v)\nn = 'c' + str(3)\nprobe.show(r.build(n, 2).v)\n",
+    "subclasses": SUBCLASSES
+    + many("class C<n>(Base):\n    v = <n>\n")
+    + "probe.show(Base.all['C41'].v)\nprobe.show(Base.all['C' + str(2)]().v)\nprobe.show(len(Base.all))\n",
+    "functions of the module": many("def net<n>():\n    return <n>\n")
+    + "probe.show(globals()['net' + str(41)]())\nimport sys\nprobe.show(getattr(sys.modules[__name__], 'net%d' % 55)())\n",
+    "what one of them changes around it": "STATE = {'n': 0}\n"
+    + BY_NAME
+    + many("@register\ndef net<n>():\n    STATE['n'] = <n>\n")
+    + "NETS['net' + str(41)]()\nprobe.show(STATE['n'])\n",
+    "a global that one of them sets": "N = 0\n"
+    + BY_NAME
+    + many("@register\ndef net<n>():\n    global N\n    N = <n>\n")
+    + "NETS['net' + str(41)]()\nprobe.show(N)\n",
+    "a dict that one of them is given": BY_NAME
+    + many("@register\ndef net<n>(c):\n    c['n'] = <n>\n    return c\n")
+    + "c = {'n': 'a'}\nd = NETS['net' + str(41)](c)\nprobe.show(c['n'])\nprobe.show(d['n'])\n",
+    "an object that one of them is given": HOLDS
+    + BY_NAME
+    + many("@register\ndef net<n>(c):\n    c.v = <n>\n    return c\n")
+    + "c = C('a')\nd = NETS['net' + str(41)](c)\nprobe.show(c.v)\nprobe.show(d.v)\n",
+    "a list that one of them appends to": "STATE = []\nfs = ["
+    + many("lambda: STATE.append(<n>)", between=", ")
+    + "]\nfs[41]()\nprobe.show(STATE[-1])\nprobe.show(len(STATE))\n",
+    "items": "l = ["
+    + many("<n>", 200, ", ")
+    + "]\nprobe.show(l[150])\ni = 77\nprobe.show(l[i])\nl[100] = 'x'\nprobe.show(l[100])\nfor v in l:\n    probe.show(v)\nprobe.show(len(l))\n",
+    "dicts in a list": "l = ["
+    + many("{'v': <n>}", 100, ", ")
+    + "]\nprobe.show(l[90]['v'])\nfor d in l:\n    d['v'] = 'n'\nprobe.show(l[90]['v'])\nprobe.show(l[3]['v'])\n",
+    "keys": "d = {"
+    + many("'k<n>': <n>", 300, ", ")
+    + "}\nprobe.show(d['k250'])\nk = 'k' + str(7)\nprobe.show(d[k])\nd[k] = 'new'\nprobe.show(d['k7'])\nfor k, v in d.items():\n    probe.show(v)\n",
+    "attributes": HOLDS
+    + "c = C(0)\n"
+    + many("c.a<n> = <n>\n", 300)
+    + "probe.show(c.a250)\nprobe.show(getattr(c, 'a' + str(99)))\nprobe.show(vars(c)['a3'])\n",
+    "objects in a list": HOLDS
+    + "cs = [C(n) for n in range(100)]\nprobe.show(cs[70].v)\nfor c in cs:\n    c.v = 'x'\nprobe.show(cs[1].v)\n",
+    "calls in calls": many("def f<n>(x):\n    return f<n>_(x) if x else <n>\n", 40).replace("f39_", "last")
+    + "".join(f"f{n}_ = f{n + 1}\n" for n in range(39))
+    + "def last(x):\n    return x\nprobe.show(f0(1))\nprobe.show(f0(0))\n",
+    "turns": "x = 0\nwhile x < 300:\n    x += 1\n    if x == 299:\n        probe.show(x)\nprobe.show(x)\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_more_than_is_told_apart(name: str, tmp_path: Path) -> None:
+    assert unsound(tmp_path, "import probe\n" + PROGRAMS[name]) == []
+
+
+@pytest.mark.xfail(
+    strict=True, reason="of more than 48 objects in one place, the others are forgotten"
+)
+def test_one_of_many_objects_is_changed(tmp_path: Path) -> None:
+    program = HOLDS + many("a<n> = C(<n>)\n", 70) + "pick = {" + many("'<n>': a<n>", 70, ", ")
+    program += "}\npick[str(66)].go()\nprobe.show(a66.v)\nfor p in pick.values():\n    p.go()\nprobe.show(a69.v)\n"
+    assert unsound(tmp_path, "import probe\n" + program) == []
