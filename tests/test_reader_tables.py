@@ -154,3 +154,17 @@ for i in range(3):
     done = apply("channels-last", text)
     assert "model = Net().to(device, memory_format=torch.channels_last)" in done.lines
     assert run(done.text)["losses"] == pytest.approx(run(text)["losses"], rel=1e-4)
+
+
+def test_names_put_together_of_a_few_constants(tmp_path: Path):
+    code = """
+class Solver:
+    def __init__(self, nets):
+        for name, net in nets.items():
+            setattr(self, name + "_ema", net)
+        self.device = "cpu"
+
+probe.show(Solver({"a": 1, "b": 2}).device)
+probe.show(Solver({"a": 1, "b": 2}).b_ema)
+"""
+    assert shown(read(tmp_path, HEAD + code)) == {Const("cpu"), Const(1), Const(2)}

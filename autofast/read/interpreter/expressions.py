@@ -267,11 +267,11 @@ class Expressions(Binding):
             for thing in right:
                 if isinstance(thing, Tensor):
                     self.emit("format", node, thing)
+        if isinstance(node.op, ast.Add) and (texts := _added(left, right)):
+            return texts
         if isinstance(node.op, ast.Add) and (_text(left) or _text(right)):
             text = (_text(left) or "*") + (_text(right) or "*")
-            return values(
-                Const(a + b) if isinstance(a, str) and isinstance(b, str) else Num(pattern=text)
-            )
+            return values(Num(pattern=text))
         if isinstance(node.op, ast.Mod) and isinstance(a, str):
             return values(Num(pattern=re.sub(r"%[-+ #0-9.]*[a-zA-Z]", "*", a)))
         if type(a) in (int, float) and type(b) in (int, float):
@@ -489,6 +489,17 @@ def _is_row(thing: Thing) -> bool:
     return (isinstance(thing, Seq) and thing.kind in ("list", "tuple")) or (
         isinstance(thing, Const) and isinstance(thing.value, tuple)
     )
+
+
+def _added(left: Values, right: Values) -> Values:
+    """The strings that ``a + b`` may be, where each is one of a few constants; empty otherwise."""
+    sides = [[t.value for t in ordered(side) if isinstance(t, Const)] for side in (left, right)]
+    known = [[v for v in side if isinstance(v, str)] for side in sides]
+    if [len(side) for side in known] != [len(left), len(right)]:
+        return NOTHING
+    if len(left) * len(right) > MOST_ITEMS:
+        return NOTHING
+    return values(*(Const(a + b) for a in known[0] for b in known[1]))
 
 
 def _text(found: Values) -> str:
