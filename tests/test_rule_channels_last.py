@@ -524,7 +524,18 @@ def test_where_one_of_several_networks_is_refused_the_others_are_converted_where
             "model(x.to(device).detach())",
             "loss = F.cross_entropy(model(x.to(device, memory_format=torch.channels_last).detach()), y)",
         ),
+        (
+            "x = x.to(device).float() / 255 - 0.5",
+            "model(x)",
+            "x = x.to(device, memory_format=torch.channels_last).float() / 255 - 0.5",
+        ),
+        (
+            "x = x.to(device)\n        x = (x.float() - 0.5) * 2",
+            "model(x)",
+            "x = x.to(device, memory_format=torch.channels_last)",
+        ),
         ("x = x.to(device).flatten(1).view(-1, 3, 8, 8)", "model(x)", ""),
+        ("x = x.to(device)\n        x = x / torch.ones(8)", "model(x)", ""),
     ],
 )
 def test_images_that_are_wrapped_on_their_way(move: str, call: str, line: str):

@@ -25,9 +25,19 @@ def batch_dtypes(script: Script, expr: ast.expr) -> set[str]:
 
 def against_source(script: Script, transfer: Transfer, batch: ast.expr) -> str:
     """Why the integers of ``batch`` may not be copied where floats made of them are; empty where nothing speaks against it."""
-    name, args = ast.unparse(batch), transfer.args
+    name = ast.unparse(batch)
     if batch_dtypes(script, batch) != {"int"}:
         return f"it is not certain that `{name}` holds integers: others are not smaller than the floats"
+    if why := against_copy(transfer, name):
+        return why
+    if (place := _written(script, batch)) is not None:
+        return f"`{name}` is changed in place ({at(place)}), perhaps while it is copied"
+    return ""
+
+
+def against_copy(transfer: Transfer, name: str) -> str:
+    """Why what is copied may not be cast behind the copy; empty where nothing speaks against it."""
+    args = transfer.args
     if not transfer.to_device:
         return f"the device to which `{name}` goes is not known"
     if (
@@ -37,8 +47,6 @@ def against_source(script: Script, transfer: Transfer, batch: ast.expr) -> str:
         or not set(args.named) <= PLAIN
     ):
         return "the copy is given more than a device: it may be a cast as well"
-    if (place := _written(script, batch)) is not None:
-        return f"`{name}` is changed in place ({at(place)}), perhaps while it is copied"
     return ""
 
 

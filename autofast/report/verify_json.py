@@ -42,7 +42,7 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
             "watched",
         }
     ),
-    Pass: frozenset({"items", "sketches", "begun", "ended"}),
+    Pass: frozenset({"items", "sketches", "begun", "ended", "bytes"}),
     Saved: frozenset({"path", "step", "tensors", "plain"}),
     Call: frozenset({"model", "samples", "sums", "step", "random", "order"}),
     Lines: frozenset({"code", "ran"}),

@@ -103,6 +103,7 @@ class Pass:
             (weighted sum, sum of squares, sum); empty for what is no map-style data set, and beyond a number of samples.
         sketches: for the same batches and tensors a random projection of each sample.
         begun, ended: optimizer steps made before its start and before its end.
+        bytes: images were loaded as bytes, and the numbers are those of the floats that a model was given of them.
     """
 
     loader: int
@@ -117,6 +118,7 @@ class Pass:
     sketches: tuple[tuple[tuple[tuple[float, ...], ...], ...], ...] = ()
     begun: int = 0
     ended: int = 0
+    bytes: bool = False
 
 
 @dataclass(frozen=True)

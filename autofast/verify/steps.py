@@ -106,6 +106,7 @@ def record(raw: Mapping[str, Any]) -> Record:
                 *singles(items.get(str(number), ())),
                 bisect.bisect_left(ends, one.start),
                 bisect.bisect_left(ends, one.end),
+                number in raw.get("bytes", ()),
             )
             for number, one in iterations.items()
         ),

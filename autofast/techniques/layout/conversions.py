@@ -247,8 +247,18 @@ def _holds(script: Script, given: ast.expr, target: ast.expr, copy: ast.AST) -> 
 
 
 def _passed_on(script: Script, expr: ast.expr) -> ast.expr | None:
-    """The tensor in ``Variable(x)`` and ``x.float()``: what comes out lies in memory as it does."""
+    """The tensor in ``Variable(x)``, ``x.float()`` and ``x / 255``: what comes out lies in memory as it does. Of a variable, what was put
+    there where it is one of these."""
     match expr:
+        case ast.BinOp(left=inner, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div(), right=other):
+            return inner if isinstance(other, ast.Constant) else None
+        case ast.Name():
+            found = list(script.analysis(Flow).reaching(expr))
+            value = found[0].value if len(found) == 1 else None
+            made = isinstance(value, (ast.BinOp, ast.Call)) and function_of(value) is function_of(
+                expr
+            )
+            return value if made and value and _passed_on(script, value) is not None else None
         case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[], keywords=[]) if (
             method in KEEPING
         ):
@@ -266,7 +276,7 @@ def _outermost(script: Script, node: ast.expr) -> ast.expr:
         parent = parent_of(node)
         if isinstance(parent, ast.Attribute):
             parent = parent_of(parent)
-        if not isinstance(parent, ast.Call) or _passed_on(script, parent) is not node:
+        if not isinstance(parent, (ast.Call, ast.BinOp)) or _passed_on(script, parent) is not node:
             return node
         node = parent
 

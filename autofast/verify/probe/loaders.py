@@ -83,6 +83,11 @@ def value(leaf: Any) -> float:
     return 0.0
 
 
+def is_bytes(leaf: Any) -> bool:
+    """Images, or one image, as they are stored."""
+    return isinstance(leaf, torch.Tensor) and leaf.dtype == torch.uint8 and leaf.dim() > 2
+
+
 def readable(leaf: Any, probe: Probe) -> float | None:
     """``value``; None, and a note, for a tensor that cannot be read: a meta tensor, one inside of ``torch.func.vmap``."""
     try:
@@ -133,6 +138,9 @@ class Loaders:
         # What was made of the items of a batch by the time when a model is given them.
         self.fed: dict[int, list[tuple[list[int], list[list[float]], list[Any]]]] = {}
         self.latest: tuple[int, list[Any], list[float]] | None = None
+        # A batch with images as bytes, of which no model has been given anything yet; passes in which one was.
+        self.waiting: tuple[int, Any, list[Any], int] | None = None
+        self.given_bytes: set[int] = set()
         self.changed, self.looked = False, 0
         self.projections: dict[int, Any] = {}
         self.kept = 0
@@ -204,12 +212,17 @@ class Loaders:
                 )
             )
             if sums:
+                self.settle()
                 whole, single = checksums(batch, probe)
                 self.checksums.setdefault(iterator.__dict__.get(PASS, -1), []).append(whole)
                 self.leaves.setdefault(iterator.__dict__.get(PASS, -1), []).append(single)
-                if drawn and self.kept < MOST_ITEMS:
-                    number = iterator.__dict__.get(PASS, -1)
-                    self.single(self.items.setdefault(number, []), drawn, leaves(batch))
+                number = iterator.__dict__.get(PASS, -1)
+                parts = leaves(batch)
+                images = [place for place, leaf in enumerate(parts) if is_bytes(leaf)]
+                if len(images) == 1 and single:
+                    self.waiting = (number, drawn, parts, images[0])
+                elif drawn and self.kept < MOST_ITEMS:
+                    self.single(self.items.setdefault(number, []), drawn, parts)
                     self.latest = (number, drawn, single)
             return in_double(batch) if double else batch
 
@@ -220,6 +233,7 @@ class Loaders:
 
         Of all batches, as a flip of the whole batch leaves every second one as it was; but not where the first ones are all what was loaded.
         """
+        self.settle(tensors, sums)
         if self.latest is None or self.kept >= MOST_ITEMS:
             return
         number, drawn, known = self.latest
@@ -236,6 +250,26 @@ class Loaders:
         self.looked += 1
         if made and (self.changed or self.looked <= UNCHANGED):
             self.single(self.fed.setdefault(number, []), drawn, [tensor for tensor, _ in made])
+
+    def settle(self, tensors: Any = (), sums: Any = ()) -> None:
+        """Images that are loaded as bytes count as what a model is given of them: whether they become floats before or after the copy to the
+        device is nothing that the training sees. Those that no model is given stay bytes."""
+        if self.waiting is None:
+            return
+        number, drawn, parts, place = self.waiting
+        self.waiting = None
+        for tensor, made in zip(tensors, sums):  # noqa: B905
+            if tensor.is_floating_point() and tensor.numel() == parts[place].numel():
+                row = self.leaves[number][-1]
+                self.checksums[number][-1] += (made - row[place]) * (1 + place / 8)
+                row[place] = made
+                parts = [*parts[:place], tensor, *parts[place + 1 :]]
+                self.given_bytes.add(number)
+                break
+        if drawn and self.kept < MOST_ITEMS:
+            self.single(self.items.setdefault(number, []), drawn, parts)
+            if tensors:
+                self.latest = (number, drawn, self.leaves[number][-1])
 
     def single(self, store: list[Any], drawn: list[Any], tensors: list[Any]) -> None:
         """Each item of a batch by itself, in three numbers for each tensor (weighted sum, sum of squares, sum) and a projection. Tokens and

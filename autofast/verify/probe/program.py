@@ -101,6 +101,7 @@ def torch_arrived(
     attempt("checkpoints", saves.torch)
     attempt("processes that the script starts", lambda: spawned.install(probe, script))
     if fetches is not None:
+        writer.parts.append(lambda: fetches.settle() or {"bytes": sorted(fetches.given_bytes)})
         writer.parts.append(
             lambda: {"checksums": {str(number): sums for number, sums in fetches.checksums.items()}}
         )

@@ -1,0 +1,217 @@
+"""Who gets the items of a dataset, and where their batches are copied to the device: whether all of them could be given bytes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+
+from autofast.facts.copies import against_copy
+from autofast.facts.loaders import given, managed
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.defuse import Definition
+from autofast.flow.importers import Importers
+from autofast.flow.program import Flow
+from autofast.model.script import Loader, Script, Transfer
+from autofast.model.source import at, parent_of
+from autofast.model.values import Bound, Cls, Const, Ext, Func, Inst, Ref, Seq, Thing, Values, const
+from autofast.rule import Refusal
+from autofast.techniques.transfers.byte_items import Key
+
+WRAPPERS = frozenset(f"torch.utils.data.{n}" for n in ("Subset", "random_split", "ConcatDataset"))
+HANDED = WRAPPERS | {"torch.utils.data.DataLoader", "builtins.len", "builtins.isinstance"}
+LOOPED = frozenset({"builtins.enumerate", "tqdm.tqdm", "tqdm.auto.tqdm"})
+ASKED = frozenset({"dataset", "batch_size", "sampler", "num_workers", "drop_last"})
+SHAPE = frozenset({"shape", "size", "dim", "ndim"})
+VIEWS = frozenset("view reshape flatten unsqueeze squeeze permute transpose contiguous".split())
+
+
+def transfers_of(script: Script, getitem: ast.FunctionDef, key: Key) -> list[Transfer]:
+    """Where the part ``key`` of all batches of the items is copied to the device. Raises :class:`Refusal` where anybody else has a use for it."""
+    if script.unread:
+        raise Refusal(script.unread)  # who uses the items may be missing
+    mine = {
+        id(d.thing): d.thing for x in script.loaders for d in x.datasets if d.getitem is getitem
+    }
+    owner = parent_of(getitem)
+    if (user := script.analysis(Importers).user(owner if owner else getitem)) is not None:
+        raise Refusal(f"{user} uses {getattr(owner, 'name', 'the dataset')}, too")
+    if sites := script.analysis(CallGraph).sites(getitem):
+        raise Refusal(f"{at(sites[0])} makes items as well")
+    _others(script, getitem)
+    loaders = [x for x in script.loaders if any(id(d.thing) in mine for d in x.datasets)]
+    things = {id(t) for x in loaders for t in x.things}
+    found: dict[int, Transfer] = {}
+    for loader in loaders:
+        _against(script, loader, getitem)
+        for part in _loaded(script, loader, things, key):
+            transfer = _copied(script, part)
+            if transfer is not None:
+                found[id(transfer.node)] = transfer
+    return list(found.values())
+
+
+def _against(script: Script, loader: Loader, getitem: ast.FunctionDef) -> None:
+    where = f"the loader of {at(loader.node)}"
+    if any(d.getitem is not getitem for d in loader.datasets):
+        raise Refusal(f"{where} has other items as well")
+    if (
+        loader.args.open
+        or managed(script, loader)
+        or not all(type(t) is Ext for t in loader.things)
+    ):
+        raise Refusal(f"who gets the batches of {where} is not known")
+    value = given(loader, "collate_fn")
+    if value is not None and value.values != {Const(None)}:
+        raise Refusal(f"{where} has a collate_fn of its own")
+    for node, found in _expressions(script):
+        if any(t is x for t in found for x in loader.things):
+            if why := _use(script, node, LOOPED | {"builtins.len"}, ASKED, iterated=True):
+                raise Refusal(f"{at(node)} {why} of {at(loader.node)}")
+
+
+def _expressions(script: Script) -> Iterator[tuple[ast.expr, Values]]:
+    for source in script.sources:
+        for node in source.nodes:
+            if isinstance(node, ast.expr) and (found := script.values(node)):
+                yield node, found
+
+
+# ------------------------------------------------------------------------------------------------ the dataset
+def _others(script: Script, getitem: ast.FunctionDef) -> None:
+    """Raises :class:`Refusal` for a place that may take items out of the dataset itself."""
+    for node, found in _expressions(script):
+        if _holds(found, getitem) and (why := _use(script, node, HANDED)):
+            raise Refusal(f"{at(node)} {why}, a dataset")
+
+
+def _holds(found: Values, getitem: ast.FunctionDef, depth: int = 0) -> bool:
+    return any(_is_dataset(t, getitem, depth) for t in found)
+
+
+def _is_dataset(thing: Thing, getitem: ast.FunctionDef, depth: int) -> bool:
+    if isinstance(thing, Inst):
+        members = thing.cls.find("__getitem__") or frozenset()
+        return any(isinstance(t, Func) and t.node is getitem for t in members)
+    if isinstance(thing, Ext) and thing.name in WRAPPERS and thing.args is not None and depth < 4:
+        every = [*thing.args.positional, *thing.args.named.values()]
+        return any(_holds(g.values, getitem, depth + 1) for g in every)
+    return isinstance(thing, Seq) and depth < 4 and _holds(thing.any(), getitem, depth + 1)
+
+
+def _use(
+    script: Script,
+    node: ast.expr,
+    functions: Collection[str],
+    attributes: Collection[str] = (),
+    iterated: bool = False,
+) -> str:
+    """What is done with a dataset or loader, or a list of some, that is not followed; empty where nothing is.
+
+    Known are code of the project, ``functions`` of libraries, ``attributes`` (none: all but those that make items), and, for what may be
+    ``iterated``, loops.
+    """
+    if isinstance(getattr(node, "ctx", None), ast.Store):
+        return ""
+    several, text = all(isinstance(t, Seq) for t in script.values(node)), ast.unparse(node)
+    match parent := parent_of(node):
+        case ast.Attribute(attr=attr):
+            known = attr in attributes if attributes else attr not in ("__getitem__", "__iter__")
+            taken = bool(attributes) and isinstance(parent_of(parent), ast.Subscript)
+            return f"uses `{ast.unparse(parent)}`" if taken or not known else ""
+        case ast.Call() | ast.keyword():
+            call = parent if isinstance(parent, ast.Call) else parent_of(parent)
+            callee = script.values(call.func) if isinstance(call, ast.Call) else frozenset()
+            known = bool(callee) and all(
+                isinstance(t, (Func, Bound, Cls)) or (isinstance(t, Ref) and t.name in functions)
+                for t in callee
+            )
+            return "" if known else f"hands on `{text}`"
+        case ast.For() if iterated:
+            return ""
+        case ast.Subscript() | ast.For() | ast.comprehension() | ast.Starred():
+            return "" if several else f"takes something out of `{text}`"
+        case ast.Assign() | ast.AnnAssign() | ast.Tuple() | ast.List() | ast.Return() | ast.Expr():
+            return ""
+        case ast.Dict() | ast.IfExp() | ast.Compare(ops=[ast.Is() | ast.IsNot()]):
+            return ""
+    return f"has a use for `{text}` that is not followed"
+
+
+# ------------------------------------------------------------------------------------------------ its batches
+def _loaded(
+    script: Script, loader: Loader, things: Collection[int], key: Key
+) -> Iterator[ast.expr]:
+    """All reads of the part ``key`` of the loader's batches; ``things`` are all loaders of such items."""
+    for use in loader.uses:
+        loop = use.node
+        if use.is_next or not isinstance(loop, ast.For):
+            raise Refusal(f"{at(use.node)} takes batches otherwise than by a for loop")
+        target, expr = loop.target, loop.iter
+        while isinstance(expr, ast.Call):
+            if library := next(iter(script.values(expr.func)), None):
+                if library == Ref("builtins.enumerate"):
+                    target = _element(target, 1)
+                elif not (isinstance(library, Ref) and library.name in LOOPED):
+                    raise Refusal(f"what {at(loop)} iterates is not known")
+            expr = expr.args[0] if expr.args else ast.Constant(None)
+        if not all(id(t) in things for t in script.values(expr)):
+            raise Refusal(f"{at(loop)} goes through other loaders as well")
+        yield from _reads(script, target, key)
+
+
+def _element(target: ast.expr, index: int) -> ast.expr:
+    if isinstance(target, (ast.Tuple, ast.List)) and index < len(target.elts):
+        if not any(isinstance(e, ast.Starred) for e in target.elts):
+            return target.elts[index]
+    raise Refusal(f"how {at(target)} takes a batch apart is not followed")
+
+
+def _reads(script: Script, target: ast.expr, key: Key) -> Iterator[ast.expr]:
+    """The reads of a part of what ``target`` is bound to."""
+    if isinstance(target, (ast.Tuple, ast.List)) and isinstance(key, int):
+        target, key = _element(target, key), None
+    if not isinstance(target, ast.Name):
+        raise Refusal(f"how {at(target)} takes a batch apart is not followed")
+    flow, definition = script.analysis(Flow), Definition(target.id, target)
+    for read in flow.definitions(target).uses(definition):
+        if flow.reaching(read) != {definition}:
+            raise Refusal(f"`{target.id}` may be something else on {at(read)}")
+        parent = parent_of(read)
+        part: ast.expr | None = read if key is None else None
+        if key is not None and isinstance(parent, ast.Subscript) and parent.value is read:
+            index = const(script.values(parent.slice))
+            if not isinstance(parent.ctx, ast.Load) or not isinstance(index, type(key)):
+                raise Refusal(f"{at(read)} does something else with `{target.id}`")
+            if index != key:
+                continue
+            part, parent = parent, parent_of(parent)
+        if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
+            yield from _reads(script, parent.targets[0], key if part is None else None)
+        elif part is None:
+            raise Refusal(f"{at(read)} does something else with `{target.id}`")
+        else:
+            yield part
+
+
+def _copied(script: Script, read: ast.expr) -> Transfer | None:
+    """The copy to the device that a read of a batch is for; None where it only asks for the shape."""
+    parent = parent_of(read)
+    while isinstance(parent, ast.Attribute):
+        call = parent_of(parent)
+        if parent.attr in SHAPE:
+            return None
+        if not isinstance(call, ast.Call) or call.func is not parent:
+            break
+        transfer = next((t for t in script.transfers if t.node is call), None)
+        if transfer is not None and transfer.how in ("to", "cuda"):
+            if why := against_copy(transfer, ast.unparse(read)):
+                raise Refusal(f"{at(call)}: {why}")
+            return transfer
+        if parent.attr not in VIEWS:
+            break
+        parent = parent_of(call)
+    if isinstance(parent, ast.Call) and script.values(parent.func) == {Ref("builtins.len")}:
+        return None
+    raise Refusal(
+        f"{at(read)} uses `{ast.unparse(read)}` in host memory, before it is on the device"
+    )
