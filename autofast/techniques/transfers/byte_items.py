@@ -10,6 +10,7 @@ from itertools import pairwise
 from autofast.edit.edits import DropKeyword, Edit, Remove, Rewrite
 from autofast.facts.byte_values import is_bytes
 from autofast.flow.program import Flow
+from autofast.flow.reflection import shows_names
 from autofast.model.script import Script
 from autofast.model.source import function_of, live, statement_of
 from autofast.model.values import Ref, Tensor, const, library_name
@@ -100,6 +101,8 @@ def floats_of(script: Script, getitem: ast.FunctionDef) -> Floats | None:
     """The part of the items that is made of bytes at their end; None where there is none. Raises :class:`Refusal` where it may be other than bytes."""
     returns = [n for n in live(getitem) if isinstance(n, ast.Return)]
     if len(returns) != 1 or returns[0] is not getitem.body[-1] or returns[0].value is None:
+        return None
+    if getitem.decorator_list or shows_names(getitem):
         return None
     parts = [Floats(key, part) for key, part in _parts(returns[0].value)]
     ends = [(floats, _down(script, floats, getitem)) for floats in parts]
