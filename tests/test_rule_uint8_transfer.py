@@ -101,6 +101,11 @@ def test_what_is_written() -> None:
          ["x = torch.from_numpy(image.copy(order=\"K\"))"], "{}.float() * 2 - 255"),
         ("x = torch.tensor(image, dtype=torch.float32).permute(2, 0, 1) / 255.",
          ["x = torch.tensor(image).permute(2, 0, 1)"], "{}.float() / 255.0"),
+        ("picture = self.pictures[i].convert('RGB').resize((5, 6))\nimage = np.asarray(picture, dtype=np.float32) / 255\n"
+         "x = torch.from_numpy(image.transpose(2, 0, 1))",
+         ["image = np.array(picture)"], "{}.float() / 255"),
+        ("x = torch.from_numpy(np.array(self.pictures[i].convert('L'), dtype='float32')).expand(3, 6, 5) / 255",
+         [], ""),
         ("x = torch.from_numpy(image).permute(2, 0, 1) / 255", ["x = torch.from_numpy(image).permute(2, 0, 1)"], "{} / 255"),
         ("x = torch.from_numpy(image / 255.0).permute(2, 0, 1).float()",
          ["x = torch.from_numpy(image).permute(2, 0, 1)"], "{}.float() / 255.0"),
@@ -116,6 +121,9 @@ def test_what_is_written() -> None:
 def test_forms(body: str, lines: list[str], batch: str) -> None:
     text = script(body).replace("torch.manual_seed(0)", "torch.manual_seed(0)\nrandom.seed(0)")
     done = apply(RULE, text)
+    if not batch:
+        assert not done.fixes
+        return
     copied = batch.format("x.to(device, non_blocking=True)")
     copy = "x, y = x.to(device, non_blocking=True), y.to(device)"
     apart = f"{copy}\n        x = {batch.format('x')}\n"
