@@ -9,6 +9,7 @@ from autofast.edit.edits import Around, Decorator, Edit, Rewrite
 from autofast.edit.order import Rank
 from autofast.facts.cost import gains
 from autofast.facts.forwards import is_measured, is_worth
+from autofast.facts.phases import evaluating_turns
 from autofast.facts.replicas import trained_replicas
 from autofast.facts.whole_functions import whole_function
 from autofast.flow.scopes import own_nodes
@@ -55,6 +56,14 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield from tightened(script, evaluation)
         elif evaluation.mode == "on":
             yield from added(script, evaluation)
+    shared = {id(site.node) for e in script.evaluations for site in e.forwards if e.shared}
+    for forward, test in evaluating_turns(script):
+        if id(forward) not in shared:
+            message = "runs of the loop that do not train record for a backward, too"
+            advice = (
+                f"put the forward pass and the loss below `with torch.set_grad_enabled({test}):`"
+            )
+            yield Finding(forward, message, advice=advice)
 
 
 GIVES_DATA = tuple(  # sets ``p.data`` to what was computed, silently

@@ -14,6 +14,7 @@ from autofast.techniques.loading.persistent import (
     NAME,
     SINCE,
     against,
+    made_anew,
     may_keep,
     peeking,
     positive,
@@ -40,11 +41,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     yield from peeking(script)
     wishes: list[Wish] = []
     homes: dict[int, tuple[Home, list[Loader]]] = {}
-    loaders = [
-        x
-        for x in left(script, options)
-        if counts(script, x) and given(x, NAME) is None and again(script, x)
-    ]
+    mine = [x for x in left(script, options) if counts(script, x) and given(x, NAME) is None]
+    loaders = [x for x in mine if again(script, x)]
+    for loader in mine:
+        if loader not in loaders:
+            yield from made_anew(script, loader)
     for loader in loaders:
         workers = workers_of(script, loader, loaders, options)
         if not workers:

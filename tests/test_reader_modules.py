@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
+from autofast.model.tensors import is_unknown_in
 from autofast.read.recover.build import layers_of
 from tests.amp import close
 from tests.onerule import apply, run
@@ -345,3 +347,42 @@ def test_a_library_s_model_keeps_its_parts_where_one_is_replaced(tmp_path: Path)
     """
     layers, unknown, _ = layers_of(read(tmp_path, code).models[0].thing)
     assert {"torchvision.models.resnet18", "Conv2d"} <= layers and not unknown
+
+
+def test_many_blocks_of_one_class_are_known_as_such(tmp_path: Path) -> None:
+    """A deep network has a hundred of them: to their methods, each is still one of that class."""
+    made = "\n".join(f"        self.b{i} = Block()" for i in range(60))
+    runs = "\n".join(f"        x = self.b{i}(x)" for i in range(60))
+    code = f"""
+import torch, torch.nn as nn
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.fc(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+{made}
+
+    def forward(self, x):
+{runs}
+        return x
+
+Net()(torch.ones(2, 4)).sum().backward()
+"""
+    found = read(tmp_path, code)
+    (name,) = {
+        n.func.value
+        for source in found.sources
+        for n in source.nodes
+        if isinstance(n, ast.Call)
+        and ast.unparse(n) == "self.fc(x)"
+        and isinstance(n.func, ast.Attribute)
+    }
+    assert len(found.values(name)) == 60
+    assert not is_unknown_in(found.values(name))

@@ -139,7 +139,6 @@ KEEP = [
         "changes something that outlives",
     ),
     ("out = model(x.to(device))", "out = model(x.to(device)); model.last = out", "keeps a tensor"),
-    ("out = model(x.to(device))", "out = model(x.to(device)); state.copy_(out[0])", "outlives"),
     (
         "out = model(x.to(device))",
         "global latest; out = latest = model(x.to(device))",
@@ -354,6 +353,17 @@ def test_sums_that_were_tensors_before_stay_such() -> None:
     check(HEAD + SUM + TRAIN + CALL, "with torch.inference_mode():")
     bound = SUM.replace("n += y.numel()\n", "total = total * 1.0\n            n += y.numel()\n")
     refused(HEAD + bound + TRAIN + CALL, "changed in place")
+
+
+@pytest.mark.parametrize(
+    "write", ["state.copy_(out[0])", "state[0] = out[0, 0]", "state.normal_()"]
+)
+def test_numbers_written_into_a_tensor_that_was_there_before(write: str) -> None:
+    """It stays one that autograd takes: the training goes on with it."""
+    kept = EVALUATE.replace("x.to(device))", f"x.to(device)); {write}")
+    trained = TRAIN.replace("F.cross_entropy(model(x), y)", "F.cross_entropy(model(x) * state, y)")
+    done = check(HEAD + "state = torch.ones(3)\n" + kept + trained + CALL, "torch.inference_mode()")
+    assert not run(done.text)["state"].is_inference()
 
 
 def test_the_next_turn_of_a_loop_uses_it() -> None:
@@ -983,10 +993,22 @@ losses = train()
 """
 
 
-def test_a_helper_that_an_unknown_loss_may_go_through():
-    """The loss is a distribution's: the reader does not follow it, and the helper is called for actions as well as for the loss."""
-    done = apply("no-grad-eval", POLICY)
-    assert not done.fixes and run(done.text)["losses"]
+def test_a_helper_that_makes_the_distribution_of_loss_and_actions() -> None:
+    """The helper is called for actions as well as for the loss: only the function that gives numbers is one of an evaluation."""
+    seeded = POLICY.replace("def train", "torch.manual_seed(0)\n\n\ndef train")
+    done = check(seeded, "@torch.inference_mode()")
+    assert "    @torch.inference_mode()\n    def get_action(obs):" in done.text
+    assert len(done.lines) == 1
+
+
+def test_a_helper_that_an_unknown_loss_may_go_through() -> None:
+    """The loss is a distribution's that the reader does not follow."""
+    seeded = POLICY.replace(
+        "def train", "torch.manual_seed(0)\nNAME = [*{'logits'}][0]\n\n\ndef train"
+    )
+    done = check(seeded.replace("logits=logits", "**{NAME: logits}"), "@torch.inference_mode()")
+    assert "    @torch.inference_mode()\n    def get_action(obs):" in done.text
+    assert len(done.lines) == 1
 
 
 REPLICAS = """
@@ -1263,3 +1285,207 @@ for i in range(3):
 """,
     )
     assert not done.fixes and "gives parameters new data" in done.refusals
+
+
+RANKER = """\
+import random
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+random.seed(0)
+
+
+class Ranker(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.items, self.mix = nn.Embedding(9, 4), nn.Linear(4, 4)
+        self.last = torch.zeros(4)
+
+    def features(self, row):
+        return torch.tanh(self.mix(self.items(row))).mean(0)
+
+    def forward(self, row, items):
+        return self.items(items) @ self.features(row)
+
+    def predict(self, row, items):
+        {kept}
+        return self.items(items) @ self.features(row)
+
+
+def evaluate(model, rows):
+    hits = 0
+    if len(rows) > 4:
+        order = random.sample(range(len(rows)), 4)
+    else:
+        order = range(len(rows))
+    for i in order:
+        scores = -model.predict(rows[i], torch.arange(9))
+        hits += scores.argsort().argsort()[0].item() < 4
+    return hits
+
+
+rows = [torch.tensor([i, i + 1]) for i in range(6)]
+model = Ranker()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+for epoch in range(2):
+    for row in rows:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(row, torch.arange(9)), row[0]){more}
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    losses.append(evaluate(model, rows))
+"""
+
+
+def test_a_method_of_the_model_other_than_forward() -> None:
+    done = check(RANKER.format(kept="pass", more=""), "@torch.inference_mode()")
+    assert len(done.lines) == 1
+    # Its loss is that of such a method, too.
+    check(
+        RANKER.format(kept="pass", more="").replace("model(row, t", "model.predict(row, t"),
+        "@torch.inference_mode()",
+    )
+
+
+def test_what_such_a_method_keeps_for_the_training() -> None:
+    kept = RANKER.format(kept="self.last = self.features(row)", more=" + model.last.sum()")
+    assert not apply("no-grad-eval", kept).fixes
+
+
+def test_a_method_of_the_model_that_trains() -> None:
+    trains = """\
+import torch
+import torch.nn as nn
+
+
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = nn.Linear(4, 4), nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def update(self, x):
+        made = self.one(x)
+        loss = self.other(made.detach()).mean()
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+
+
+model = Both()
+losses = []
+for step in range(3):
+    losses.append(model.update(torch.ones(2, 4)))
+"""
+    assert not apply("no-grad-eval", trains).fixes
+
+
+ACTOR = """\
+import torch
+import torch.nn as nn
+from torch.distributions import Normal
+
+torch.manual_seed(0)
+
+
+class Policy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean, self.deviation = nn.Linear(3, 2), nn.Linear(3, 2)
+
+    def forward(self, state):
+        return self.mean(state), self.deviation(state)
+
+    def sample(self, state):
+        mean, deviation = self.forward(state)
+        normal = Normal(mean, deviation.exp())
+        drawn = normal.rsample()
+        return drawn, normal.log_prob(drawn).sum(1)
+
+
+class Agent:
+    def __init__(self):
+        self.policy = Policy()
+        self.kept = []
+        self.weight = torch.zeros(1, requires_grad=True)
+        self.optimizer = torch.optim.SGD([*self.policy.parameters(), self.weight], lr=0.1)
+
+    def act(self, state):
+        action, density = self.policy.sample(state.unsqueeze(0))
+        KEEP
+        return RESULT
+
+    def update(self, states):
+        action, density = self.policy.sample(states)
+        self.optimizer.zero_grad()
+        loss = (action.sum(1) + density).mean()
+        loss.backward()
+        other = -(self.weight * (density + 1).detach()).mean()
+        other.backward()
+        self.optimizer.step()
+        return loss.item()
+
+
+agent = Agent()
+losses = []
+for episode in range(3):
+    states = []
+    for i in range(4):
+        states.append(torch.ones(3) * i)
+        losses.append(float(agent.act(states[-1])[0]))
+    losses.append(agent.update(torch.stack(states)))
+"""
+
+
+def test_a_function_that_no_gradient_leaves_beside_a_loss_of_no_model() -> None:
+    text = ACTOR.replace("KEEP", "pass").replace("RESULT", "action.detach().numpy()[0]")
+    assert check(text, "@torch.inference_mode()").lines == ["@torch.inference_mode()"]
+
+
+@pytest.mark.parametrize(
+    ("keep", "result"),
+    [
+        ("pass", "action[0]"),
+        ("self.kept.append(density)", "action.detach().numpy()[0]"),
+        ("global last; last = density", "action.detach().numpy()[0]"),
+    ],
+)
+def test_a_function_that_a_gradient_may_leave(keep: str, result: str) -> None:
+    assert not apply("no-grad-eval", ACTOR.replace("KEEP", keep).replace("RESULT", result)).fixes
+
+
+PHASES = """\
+losses = []
+for epoch in range(2):
+    for phase in ["train", "test"]:
+        for i, (x, y) in enumerate(loader if phase == "train" else test_loader):
+            loss = F.cross_entropy(model(x.to(device)), y.to(device))
+            {test}
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            losses.append(loss.item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "told"),
+    [
+        ('if phase == "train":', True),
+        ('if phase == "train" and i % 2:', False),
+        ("if loss < 9:", False),
+        ("if True:", False),
+    ],
+)
+def test_a_loop_that_trains_in_one_of_its_phases(test: str, told: bool) -> None:
+    done = apply("no-grad-eval", HEAD + PHASES.format(test=test))
+    assert ("with torch.set_grad_enabled(phase == 'train')" in done.advice) is told
+    switched = PHASES.format(test=test).replace(
+        "            loss = ",
+        '            with torch.set_grad_enabled(phase == "train"):\n                loss = ',
+    )
+    assert not apply("no-grad-eval", HEAD + switched).advice

@@ -851,6 +851,21 @@ def test_the_same_items_come_from_workers(
     assert seen[0] == seen[1]
 
 
+def test_a_library_that_a_composed_transform_of_another_file_calls_is_not_changed() -> None:
+    half = (
+        "from skimage import transform\n"
+        "class Half:\n    def __call__(self, x):\n        return transform.resize(x, (2,))\n"
+    )
+    composed = script(
+        "DataLoader(Files(transforms.Compose([Half()])), batch_size=4, num_workers=1)",
+        dataset="from torchvision import transforms\nfrom half import Half\n"
+        + FILES.replace("n=16):", "half, n=16):\n        self.half = half").replace(
+            "return x, x", "return self.half(x), x"
+        ),
+    )
+    assert "num_workers=max(1, workers)" in apply(RULE, composed, files={"half.py": half}).text
+
+
 def test_an_image_set_that_is_chosen_by_its_name() -> None:
     choice = "datasets.__dict__[input()]('data', train=True, transform=transforms.Compose([transforms.ToTensor()]))"
     head = "from torchvision import datasets, transforms\n"

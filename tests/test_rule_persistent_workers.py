@@ -659,3 +659,17 @@ def test_a_loader_for_each_fold_is_iterated_in_many_epochs() -> None:
 def test_a_loader_for_each_fold_that_is_iterated_once() -> None:
     once = FOLDS.replace("    for epoch in range({epochs}):\n", "    if fold >= 0:\n")
     assert not apply(RULE, once).fixes
+
+
+def test_a_loader_that_each_epoch_makes_anew_of_the_same_data() -> None:
+    made = "DataLoader(files, batch_size=4, shuffle=True, num_workers=4)"
+    anew = script("", more="files = Files()", epoch=f"loader = {made}")
+    assert "make it above the loop of line" in apply(RULE, anew).advice
+    # Other data for each turn are another loader.
+    other = anew.replace("(files,", "(Files(epoch),")
+    assert not apply(RULE, other).advice and not apply(RULE, other).findings
+    assert not apply(RULE, anew.replace("num_workers=4", "num_workers=0")).findings
+    # A loop that only sets them up is no loop of epochs.
+    parts = f"files, loaders = Files(), {{}}\nfor part in ['train', 'test']:\n    loaders[part] = {made}"
+    set_up = script("", more=parts, over="loaders['train']")
+    assert "made anew" not in apply(RULE, set_up).advice

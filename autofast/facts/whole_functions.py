@@ -15,7 +15,7 @@ from autofast.model.values import Method, Ref, Tensor, Unknown
 
 PLAIN = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Assert, ast.Pass)
 # They make and keep no tensors.
-HARMLESS = ("builtins.", "numpy.", "time.", "math.", "logging.", "tqdm.", LOADER)
+HARMLESS = ("builtins.", "numpy.", "random.", "time.", "math.", "logging.", "tqdm.", LOADER)
 MODES = frozenset({"eval", "train", "format", "append", "update", "dataset"})
 MOVES = frozenset({"to", "cuda"})
 
@@ -34,11 +34,15 @@ def whole_function(script: Script, loop: ast.AST) -> ast.FunctionDef | None:
     for statement in function.body:
         if statement is loop or _is_docstring(statement):
             continue
-        if not isinstance(statement, PLAIN) or not all(
-            _is_harmless(script, e) for e in _inside(statement)
-        ):
+        if not _is_plain(statement) or not all(_is_harmless(script, e) for e in _inside(statement)):
             return None
     return function
+
+
+def _is_plain(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.If):
+        return all(map(_is_plain, (*statement.body, *statement.orelse)))
+    return isinstance(statement, PLAIN)
 
 
 def _is_docstring(statement: ast.stmt) -> bool:

@@ -79,6 +79,7 @@ ACTIVATIONS = frozenset(
     Sigmoid Softmax Softmax2d Softmin Softplus Softshrink Softsign Tanh Tanhshrink Threshold CosineSimilarity PairwiseDistance""".split()
 )
 CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"})
+CHAINS = frozenset({"torchvision.transforms.Compose", "torchvision.transforms.v2.Compose"})
 MODULE_BASES = frozenset(
     {"torch.nn.Module", "lightning.LightningModule", "lightning.core.LightningModule"}
 )

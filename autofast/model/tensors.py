@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -53,15 +53,16 @@ def mixed(tensors: list[Tensor], **changes: Any) -> Tensor:
 
 def tensors_in(*sets: Values) -> list[Tensor]:
     """Every tensor in these values, also inside tuples, lists and dicts."""
-    return list(dict.fromkeys(t for t in _inside(sets) if isinstance(t, Tensor)))
+    return list(dict.fromkeys(t for t in things_in(*sets) if isinstance(t, Tensor)))
 
 
 def is_unknown_in(*sets: Values) -> bool:
     """Whether there is something unknown in these values, also inside tuples, lists and dicts."""
-    return any(isinstance(t, Unknown) for t in _inside(sets))
+    return any(isinstance(t, Unknown) for t in things_in(*sets))
 
 
-def _inside(sets: Iterable[Values]) -> Iterator[Thing]:
+def things_in(*sets: Values) -> Iterator[Thing]:
+    """What is in these values, tuples, lists and dicts opened."""
     todo = list(sets)
     seen: set[int] = set()
     while todo:

@@ -99,6 +99,17 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
     return element(interp, thing, None)
 
 
+def following(interp: Core, over: Values, node: ast.AST) -> Values:
+    """What ``next(over)`` may be: an object with ``__next__`` is asked for it, whatever its ``__iter__`` gives."""
+    found: Values = NOTHING
+    for thing in ordered(over):
+        if isinstance(thing, Inst) and thing.cls.find("__next__") is not None:
+            found |= interp.call_method_of(thing, "__next__", [], node)
+        else:
+            found |= _iterate(interp, thing, node)
+    return found
+
+
 def by_iterator(interp: Core, thing: Inst, node: ast.AST) -> Values:
     """What the iterator gives that ``__iter__`` returns: ``__next__`` of an object of the project, which may be ``thing`` itself."""
     found: Values = NOTHING
@@ -218,6 +229,11 @@ def batch_of(interp: Core, loader: Thing) -> Values:
         interp.limits.pop()
         interp.stack = stack
     cache[id(loader)] = found or values(Tensor(batch=frozenset({loader}), device="cpu"))
+    # The script may put other things into the dict that it gets.
+    as_made: dict[int, Values] = interp.__dict__.setdefault("_batches_as_made", {})
+    as_made[id(loader)] = frozenset(
+        _collated(interp, t, loader) if isinstance(t, Dict) else t for t in cache[id(loader)]
+    )
     return cache[id(loader)]
 
 

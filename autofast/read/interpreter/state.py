@@ -38,6 +38,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.read.interpreter.summaries import Summaries
+from autofast.read.interpreter.type_tests import Arm
 from autofast.read.library import torch_library as torchlib
 from autofast.read.project import Project
 
@@ -46,6 +47,9 @@ BUDGET = 300_000  # evaluated expressions for one script
 SHARE = 0.9  # of what is left, for one call: a deep helper cannot starve the training loop
 MOST_CUTS = 250  # calls that are cut short: after so many nothing is known any more
 MOST_VALUES = 48  # more things than this are "unknown"
+MOST_ALIKE = (
+    128  # the same of objects of one class: the blocks of a deep network, as its methods see them
+)
 MOST_CALLEES = 24  # functions and classes one of which is called: of more, none is followed
 TOO_MANY = Unknown("too many possibilities")
 
@@ -71,9 +75,15 @@ def join(*sets: Values) -> Values:
     if len(out) > MOST_VALUES:
         if sum(isinstance(t, (Const, Num)) for t in out) > MOST_VALUES // 2:
             out = frozenset(t for t in out if not isinstance(t, (Const, Num))) | {Num()}
-        if len(out) > MOST_VALUES:
+        if len(out) > MOST_VALUES and not _are_alike(out):
             out = frozenset(ordered(out)[:MOST_VALUES]) | {TOO_MANY}
     return out
+
+
+def _are_alike(found: Values) -> bool:
+    if len(found) > MOST_ALIKE:
+        return False
+    return len({t.cls if isinstance(t, Inst) else t for t in found}) <= MOST_VALUES
 
 
 def merge(ends: list[dict[str, Values]]) -> dict[str, Values]:
@@ -272,7 +282,7 @@ class Core:
     def truth(self, found: Values, test: ast.expr, env: Env) -> bool | None:
         raise NotImplementedError
 
-    def narrow(self, test: ast.expr, arm: bool, env: Env) -> bool:
+    def narrow(self, test: ast.expr, taken: bool, env: Env) -> Arm:
         raise NotImplementedError
 
     def assign(self, target: ast.expr, found: Values, env: Env, expr: ast.expr | None) -> None:

@@ -33,7 +33,7 @@ from autofast.model.values import (
 from autofast.model.values import things as values
 from autofast.ops import is_in_place
 from autofast.read.interpreter.iteration import batch_of
-from autofast.read.library import frameworks, hugging_face_data, module_parts
+from autofast.read.library import distributions, frameworks, hugging_face_data, module_parts
 from autofast.read.library import python_library as pylib
 from autofast.read.library.modules import module_method
 
@@ -68,6 +68,8 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
     if (done := frameworks.method(interp, this, name, args, node)) is not None:
         return done
     if (done := hugging_face_data.method(interp, this, name, args)) is not None:
+        return done
+    if (done := distributions.method(this, name, args)) is not None:
         return done
     if isinstance(this, Unknown):
         if name in ("to", "cuda"):

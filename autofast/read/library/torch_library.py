@@ -85,7 +85,7 @@ from autofast.read.interpreter.iteration import (
     sample_of,
     submodules,
 )
-from autofast.read.library import apex, hugging_face_data, module_parts
+from autofast.read.library import apex, distributions, hugging_face_data, module_parts
 from autofast.read.library import python_library as pylib
 from autofast.read.library.methods import call_method, moved, super_method, tensor_method
 from autofast.read.library.modules import forward, loss, module_method
@@ -213,6 +213,8 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
                 "collate_fn",
             ) and thing.arg(name):
                 return thing.arg(name)
+        if (computed := distributions.attribute(thing, name)) is not None:
+            return computed
         if is_module(thing) and name in ("weight", "bias"):
             return values(Tensor(param="param", grad=True))
         if thing.name == "torch.utils.data.TensorDataset" and name == "tensors":
@@ -263,6 +265,8 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
             return loss(interp, thing, args, node)
         if is_module(thing):
             return forward(interp, thing, args, node)
+        if thing.name in names.CHAINS and not args.named:
+            return _chain(interp, thing, args, node)
         if thing.name == "torch.utils.data.DataLoader" or thing.name.startswith("torchvision."):
             return values(Unknown(f"{thing.name} objects are not functions"))
         given = [g.values for g in (*args.positional, *args.named.values())]
@@ -288,6 +292,18 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
             )
         return values(thing)
     return values(Unknown("what a call of it returns"))
+
+
+def _chain(interp: Core, thing: Ext, args: Arguments, node: ast.AST | None) -> Values:
+    """``Compose([...])(x)``: each transform gets what the one before it gave."""
+    parts = one(thing.args.get(0, "transforms"))
+    exact = parts.exact if isinstance(parts, Seq) else None
+    if exact is None or thing.args.open:
+        return values(Unknown(f"which transforms {thing.name} holds"))
+    for part in exact:
+        found = interp.call_values(part, args, node)
+        args = Arguments(node, [Given(found, None)])
+    return args.positional[0].values if args.positional else NOTHING
 
 
 def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:

@@ -25,6 +25,7 @@ from autofast.flow.scopes import (
     variables_of,
 )
 from autofast.model import names
+from autofast.model.events import Occurrence
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
 from autofast.model.source import (
@@ -174,6 +175,8 @@ class _Leaks:
                 continue
             root = root_of(site.node)
             if site.kind == "inplace" and _is_computed(site.node):
+                continue
+            if site.kind in ("inplace", "tensor_write") and _stays_normal(occurrence):
                 continue
             if (root is not None and is_local(root)) or self.local_names(occurrence.this):
                 continue  # followed as a variable
@@ -587,6 +590,11 @@ def _writes(name: str, call: ast.Call) -> bool:
         or placed
         or any(k.arg in ("inplace", "out", None) for k in call.keywords)
     )
+
+
+def _stays_normal(occurrence: Occurrence) -> bool:
+    """Numbers are written into a tensor: one that was made before stays a tensor as autograd takes them, whatever the mode is now."""
+    return isinstance(occurrence.this, Tensor) and occurrence.data.get("name") != "set_"
 
 
 def _is_computed(node: ast.AST) -> bool:

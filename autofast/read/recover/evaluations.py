@@ -28,6 +28,7 @@ from autofast.read.recover.escapes import YIELDS, carries, ends_with_call, leak
 from autofast.read.recover.eval_mode import switching_functions
 from autofast.read.recover.module_changes import changed_module
 from autofast.read.recover.region import Region
+from autofast.read.recover.sealed import Sealed
 from autofast.read.recover.shared_passes import apart, keeps_gradients
 from autofast.read.recover.trials import memory_trial
 
@@ -61,6 +62,7 @@ REMEMBERS = ("functools.lru_cache", "functools.cache", "functools.cached_propert
 def evaluations(script: Script) -> list[Evaluation]:
     """The program's evaluations, each at the smallest place that holds all its forwards."""
     training = _Training(script)
+    sealed = Sealed(script, training.all + training.handed_out)
     found: dict[int, Evaluation] = {}
     for site in script.log.of("forward"):
         for occurrence in site:
@@ -71,12 +73,19 @@ def evaluations(script: Script) -> list[Evaluation]:
                 if occurrence.grad in ("off", "inference")
                 else _plain(site, occurrence, training)
             )
+            shared = False
+            if made is None and occurrence.grad == "on":
+                # Some backward is not known, or reaches these passes on other ways.
+                function = sealed.around(occurrence.stack)
+                made = (function, "function", None) if function is not None else None
+                shared = True
             if made is None:
                 continue
             node, kind, context = made
             evaluation = found.setdefault(
                 id(node), Evaluation(node, kind, occurrence.grad, [], context)
             )
+            evaluation.shared = evaluation.shared or shared
             if evaluation.mode != occurrence.grad:
                 evaluation.mode = "maybe"
             if site not in evaluation.forwards:
@@ -84,7 +93,8 @@ def evaluations(script: Script) -> list[Evaluation]:
     for site, occurrence, node, kind in apart(
         script, training.passes, training.all + training.handed_out
     ):
-        if not _blind(occurrence.stack, training.blind):
+        within = sealed.around(occurrence.stack)
+        if not _blind(occurrence.stack, training.blind) and id(within) not in found:
             evaluation = found.setdefault(
                 id(node), Evaluation(node, kind, "on", [], None, shared=True)
             )
@@ -96,7 +106,8 @@ def evaluations(script: Script) -> list[Evaluation]:
             del found[key]  # the whole function is one evaluation
     for key, evaluation in list(found.items()):
         region = _region(script, evaluation)
-        if evaluation.shared and keeps_gradients(script, region):
+        kept = evaluation.shared and evaluation.node not in sealed
+        if kept and keeps_gradients(script, region):
             del found[key]  # training goes on with what it computes
             continue
         evaluation.escapes = _hazard(script, evaluation, region) or leak(script, region)
@@ -230,7 +241,8 @@ def _plain(
     ):
         return None
     best: tuple[ast.AST, str, ast.expr | None] | None = None
-    for i in range(len(occurrence.stack) - 1, -1, -1):
+    last, call = _outside_models(site.node, occurrence.stack, training.all)
+    for i in range(last, -1, -1):
         frame = occurrence.stack[i]
         prefix = occurrence.stack[: i + 1]
         if isinstance(frame, LoopFrame) and isinstance(frame.node, LOOPS):
@@ -247,14 +259,31 @@ def _plain(
             if is_hook(frame) and not any(inside(b, frame.func.node) for b in training.all):
                 return frame.func.node, "function", None
             if not isinstance(frame.node, ast.Call) or _of_module(frame):
-                return None  # nothing in the project calls it, or a model does: who needs the result is not known
+                # Nothing in the project calls it, or a model calls other code that does.
+                return None  # who needs the result is not known
             if any(inside(b, frame.func.node) for b in training.all):
                 break
             if best is None and isinstance(frame.func.node, ast.FunctionDef):
                 best = (frame.func.node, "function", None)
     if _blind(occurrence.stack, training.blind) and not (best and best[0] in training.measuring):
         return None
-    return best or (statement_of(site.node), "statement", None)
+    return best or (statement_of(call), "statement", None)
+
+
+def _outside_models(call: ast.expr, stack: Stack, backs: list[Stack]) -> tuple[int, ast.expr]:
+    """The last frame that is none of a model's own methods, and the call there: ``model.predict(x)`` rather than its layers.
+
+    A method that trains is none that only computes.
+    """
+    last = len(stack) - 1
+    for i in range(last, -1, -1):
+        frame = stack[i]
+        if isinstance(frame, CallFrame):
+            trains = any(inside(b, frame.func.node) for b in backs)
+            if trains or not _of_module(frame) or not isinstance(frame.node, ast.Call):
+                break
+            last, call = i - 1, frame.node
+    return last, call
 
 
 def is_hook(frame: CallFrame) -> bool:

@@ -10,7 +10,8 @@ from autofast.facts.workers.seeding import fixed_by_workers, seeded_anew
 from autofast.facts.workers.shared_state import changed_between, changed_by_items, items
 from autofast.model.events import CallFrame, Stack, loops
 from autofast.model.script import Loader, Script
-from autofast.model.source import at, function_of, source_of
+from autofast.model.source import ancestors, at, function_of, source_of
+from autofast.model.tensors import is_unknown_in, things_in
 from autofast.model.values import Cls, Ext, Inst, Ref, Thing, const
 from autofast.rule import Finding, Options
 from autofast.techniques.loading.workers import NAME as WORKERS
@@ -141,6 +142,31 @@ def peeking(script: Script) -> Iterator[Finding]:
                 f"all workers are started for the one batch that {place} takes",
                 advice=advice,
             )
+
+
+def made_anew(script: Script, loader: Loader) -> Iterator[Finding]:
+    """Advice for a loader with workers that is made in each epoch, of data that were there before."""
+    number = given(loader, WORKERS)
+    used = {f.node for use in loader.uses if use.trains for f in loops(use.stack)}
+    made = [f.node for t in loader.things for f in loops(getattr(t, "made", ()))]
+    around = [loop for loop in made if loop in used]
+    given_ = [given(loader, n) for n in ("dataset", "sampler", "batch_sampler", "collate_fn")]
+    arguments = [argument.values for argument in given_ if argument is not None]
+    parts = [t for t in things_in(*arguments) if isinstance(t, (Inst, Ext))]
+    if (
+        number is None
+        or const(number.values) == 0
+        or not around
+        or is_unknown_in(*arguments)
+        or any(f.node in around for t in parts for f in loops(t.made))
+    ):
+        return
+    first = min(around, key=lambda loop: sum(1 for _ in ancestors(loop)))
+    yield Finding(
+        loader.node,
+        "a loader is made anew in each turn of a loop, and all its workers are started again",
+        advice=f"make it above the loop of {at(first)} (one for each part of the data), with {NAME}=True",
+    )
 
 
 def against(script: Script, loader: Loader) -> str:
