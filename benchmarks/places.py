@@ -93,8 +93,11 @@ def answers(entry: Row, mirror: Path) -> list[Row]:
     findings = json.loads(done.stdout)["findings"] if not done.returncode else []
     for path, number, technique in kept:
         for finding in findings:
-            if (finding["rule"], finding["status"]) == (technique, "fix") and near(
-                finding, path, number, technique
+            here = technique in IN_FILE | IN_SCRIPT or (
+                finding["line"] <= number <= finding["end_line"]
+            )
+            if (finding["rule"], finding["status"]) == (technique, "fix") and (
+                here and near(finding, path, number, technique)
             ):
                 print(f"violated: {entry['repo']} {path}:{number} {technique}", file=sys.stderr)
     rows = []

@@ -252,6 +252,26 @@ def test_views_of_outputs_outside_the_network():
     )
     text = text.replace("        loss = ", "        out = model(x)\n        loss = ")
     assert "loss = out.reshape(len(out), -1).pow(2).mean()" in same(text).lines
+    wrapped = changed("model = Net()", "model = nn.DataParallel(Net())", text)
+    assert "loss = out.reshape(len(out), -1).pow(2).mean()" in same(wrapped).lines
+
+
+def test_views_of_gradients():
+    """A convolution gives the gradient of its input in the layout of its weights: the penalty raised."""
+    penalty = """
+def penalty(out, x):
+    grad = torch.autograd.grad(outputs=out.sum(), inputs=x, create_graph=True)[0]
+    squares = grad.pow(2)
+    return squares.view(x.size(0), -1).sum(1).mean()
+
+
+model = """
+    text = changed("model = ", penalty)
+    text = text.replace(
+        "        loss = F", "        x.requires_grad_()\n        out = model(x)\n        loss = F"
+    )
+    text = text.replace("cross_entropy(model(x), y)", "cross_entropy(out, y) + penalty(out, x)")
+    assert "return squares.reshape(x.size(0), -1).sum(1).mean()" in same(text).lines
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,10 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.eye(3, 4).to(device, torch.float64)", ["z = torch.eye(3, 4, device=device).to(device, torch.float64)"], Effect.EXACT),
         ("z = torch.arange(4).float().unsqueeze(0).to(device)", ["z = torch.arange(4, device=device).float().unsqueeze(0)"], Effect.EXACT),
         ("z = torch.zeros_like(torch.ones(3, 4)).to(device)", ["z = torch.zeros_like(torch.ones(3, 4), device=device)"], Effect.EXACT),
+        ("z = torch.LongTensor(range(x.size(1))).to(x.device)", ["z = torch.arange(x.size(1), device=x.device)"], Effect.EXACT),
+        ("z = torch.tensor(range(len('four'))).to(device)", ["z = torch.arange(len('four'), device=device)"], Effect.EXACT),
+        ("n = x.shape[1]\nz = torch.tensor([2] * n).to(device)", ["z = torch.full((n,), 2, device=device)"], Effect.EXACT),
+        ("z = torch.tensor([step] * 4).to(device)", ["z = torch.full((4,), step, device=device)"], Effect.EXACT),
         ("z = torch.ones(x.size(0), 1).type_as(x)", ["z = x.new_ones(x.size(0), 1)"], Effect.EXACT),
         ("z = torch.ones(x.size(0), 1).to(x)", ["z = x.new_ones(x.size(0), 1)"], Effect.EXACT),
         ("z = torch.zeros((3, 4)).type_as(x)", ["z = x.new_zeros((3, 4))"], Effect.EXACT),
@@ -548,3 +552,16 @@ def test_two_rules_at_lines_beside_each_other() -> None:
     )
     done = apply(f"{RULE} variable-api", text)
     assert "z = torch.ones(3, 4, requires_grad=False, device=device)" in done.lines
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        "z = torch.tensor([first] * 4).to(device)",  # it may be a number of NumPy, of another dtype
+        "z = torch.FloatTensor(range(4)).to(device)",
+        "z = torch.tensor(range(4 + len([]) - 0)).to(device)",  # fewer than none: an error
+        "z = torch.tensor(range(0, 4)).to(device)",
+    ],
+)
+def test_lists_that_a_factory_might_make_otherwise_stay(make: str):
+    assert not made(make, "first = np.float32(2)").fixes

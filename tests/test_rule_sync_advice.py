@@ -51,6 +51,7 @@ def made(rule: str, body: str = "pass", end: str = "pass") -> Applied:
     ("body", "advice"),
     [
         ("if (out < 0).any():\n    found.append(i)", "in few steps only"),
+        ("if out is not None and (out < 0).any():\n    found.append(i)", "in few steps only"),
         ("if torch.isnan(loss) and epoch:\n    raise ValueError", "in few steps only"),
         ("assert not torch.isnan(out).any()", "in few steps only"),
         ("found.append(1 if loss > 2 else 0)", "in few steps only"),

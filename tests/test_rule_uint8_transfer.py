@@ -101,6 +101,11 @@ def test_what_is_written() -> None:
          ["x = torch.from_numpy(image.copy(order=\"K\"))"], "{}.float() * 2 - 255"),
         ("x = torch.tensor(image, dtype=torch.float32).permute(2, 0, 1) / 255.",
          ["x = torch.tensor(image).permute(2, 0, 1)"], "{}.float() / 255.0"),
+        ("picture = self.pictures[i].convert('RGB').resize((5, 6))\nimage = np.asarray(picture, dtype=np.float32) / 255\n"
+         "x = torch.from_numpy(image.transpose(2, 0, 1))",
+         ["image = np.array(picture)"], "{}.float() / 255"),
+        ("x = torch.from_numpy(np.array(self.pictures[i].convert('L'), dtype='float32')).expand(3, 6, 5) / 255",
+         [], ""),
         ("x = torch.from_numpy(image).permute(2, 0, 1) / 255", ["x = torch.from_numpy(image).permute(2, 0, 1)"], "{} / 255"),
         ("x = torch.from_numpy(image / 255.0).permute(2, 0, 1).float()",
          ["x = torch.from_numpy(image).permute(2, 0, 1)"], "{}.float() / 255.0"),
@@ -116,6 +121,9 @@ def test_what_is_written() -> None:
 def test_forms(body: str, lines: list[str], batch: str) -> None:
     text = script(body).replace("torch.manual_seed(0)", "torch.manual_seed(0)\nrandom.seed(0)")
     done = apply(RULE, text)
+    if not batch:
+        assert not done.fixes
+        return
     copied = batch.format("x.to(device, non_blocking=True)")
     copy = "x, y = x.to(device, non_blocking=True), y.to(device)"
     apart = f"{copy}\n        x = {batch.format('x')}\n"
@@ -159,6 +167,8 @@ def test_items_in_dicts_and_parts_of_batches_in_variables() -> None:
         ("losses, seen = [], []\n", "losses, seen = [], []\nshown = next(iter(loader))\n", "hands on `loader`"),
         ("losses, seen = [], []\n", "losses, seen = [], []\nshown = [x for x, y in loader]\n", "takes something out of `loader`"),
         ("for batch in tests:", "for batch in zip(tests):", "hands on `tests`"),
+        ("        n = x.size(0)\n", "        n = x.size(0)\n        show = lambda: x.mean()\n", "may be something else"),
+        ("        n = x.size(0)\n", "        n = x.size(0)\n        exec('x.mean()')\n", "text or locals()"),
         # who else sees the items
         ("losses, seen = [], []\n", "losses, seen = [], []\nshown = data[0]\n", "takes something out of `data`"),
         ("losses, seen = [], []\n", "losses, seen = [], []\nshown = train[0]\n", "takes something out of `train`"),
@@ -168,6 +178,9 @@ def test_items_in_dicts_and_parts_of_batches_in_variables() -> None:
         ("    def __len__", "    def first(self):\n        return self[0]\n\n    def __len__", "takes something out of `self`"),
         ("    def __len__", "    def first(self):\n        return self.__getitem__(0)\n\n    def __len__", "makes items as well"),
         ("tests = DataLoader(test, batch_size=4)", "tests = DataLoader(test, batch_size=4, collate_fn=lambda b: b[0])", "collate_fn"),
+        ("losses, seen = [], []\n", "losses, seen = [], []\nfirst = Photos.__getitem__(data, 0)\n", "makes items as well"),
+        ("losses, seen = [], []\n", "losses, seen = [], []\nsets = {'a': data}\nshown = sets['a'][0]\n", "takes something out of"),
+        ("losses, seen = [], []\n", "losses, seen = [], []\nitems = list(map(data.__getitem__, range(2)))\n", "uses `data.__getitem__`"),
         # what is not certain to be bytes
         ('.convert("RGB")', "", "it is not certain that"),
         ('.convert("RGB")', '.convert("F")', "it is not certain that"),

@@ -48,7 +48,8 @@ from autofast.read.library import torch_library as torchlib
 
 BUILTINS = frozenset(dir(builtins))
 DICT_METHODS = frozenset(dir(dict))
-UNBOUND = frozenset({"UnboundLocalError", "NameError", "Exception", "BaseException"})
+UNBOUND = frozenset({"UnboundLocalError", "NameError", "Exception", "BaseException", ""})
+UNSET = frozenset({"AttributeError"})  # who names it expects it; a handler for anything may not
 
 
 class Binding(Core):
@@ -378,7 +379,7 @@ class Binding(Core):
         if name in BUILTINS:
             return values(Ref(f"builtins.{name}"))
         self.changes += self.records[-1].first_miss(name)
-        if self.is_unbound_local(name, env) and self.catches_name_error():
+        if self.is_unbound_local(name, env) and self.catches(UNBOUND):
             raise NoValue
         return values(Unknown(f"`{name}` is not defined here", Reason.UNDEFINED, name))
 
@@ -392,13 +393,13 @@ class Binding(Core):
             for n in own_nodes(call.func.node)
         )
 
-    def catches_name_error(self) -> bool:
-        """Whether this place stands in a ``try`` of the running function that goes on where a variable has no value yet."""
+    def catches(self, errors: frozenset[str]) -> bool:
+        """Whether this place stands in a ``try`` of the running function that goes on where one of these errors is raised."""
         for frame in reversed(self.stack):
             if isinstance(frame, CallFrame):
                 return False
             if isinstance(frame, TryFrame) and frame.part == "body":
-                return catches(frame.node)
+                return catches(frame.node, errors)
         return False
 
     def variable(self, scope: Env, name: str) -> Values:
@@ -462,8 +463,8 @@ class Binding(Core):
             return values(Method(thing, name))
         if isinstance(thing, Seq) and name in thing.names and thing.items is not None:
             return thing.items[thing.names.index(name)] | thing.elem
-        if isinstance(thing, Dict) and name in thing.entries and name not in DICT_METHODS:
-            return thing.get(name)  # settings that give their items as attributes, too
+        if isinstance(thing, Dict) and name not in DICT_METHODS and (found := thing.get(name)):
+            return found  # one that gives its items as attributes, too
         return torchlib.attribute(self, thing, name, node)
 
     def library_attribute(self, thing: Ref, name: str) -> Values:
@@ -497,6 +498,8 @@ class Binding(Core):
             return torchlib.attribute(self, thing, name, node)
         if thing.open:
             return values(Unknown(thing.open))
+        if self.catches(UNSET):
+            raise NoValue
         return values(
             Unknown(f"`.{name}` is never set on {thing.cls.node.name}", Reason.UNSET, name)
         )
@@ -607,10 +610,9 @@ def _is_beginning(index: ast.expr) -> bool:
     )
 
 
-def catches(node: ast.AST) -> bool:
-    """Whether a handler of this ``try`` takes the error of a variable without a value."""
+def catches(node: ast.AST, errors: frozenset[str]) -> bool:
+    """Whether a handler of this ``try`` names one of these errors ("": it names none)."""
     kinds = [h.type for h in getattr(node, "handlers", ())]
     several = [k.elts if isinstance(k, ast.Tuple) else [k] for k in kinds]
-    return any(
-        k is None or (isinstance(k, ast.Name) and k.id in UNBOUND) for ks in several for k in ks
-    )
+    named = ["" if k is None else getattr(k, "id", None) for ks in several for k in ks]
+    return not errors.isdisjoint(named)

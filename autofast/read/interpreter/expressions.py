@@ -31,8 +31,10 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.read.interpreter.binding import Binding
+from autofast.read.interpreter.containers import MOST_ITEMS, begun, revive
 from autofast.read.interpreter.named import by_key, is_namespace
 from autofast.read.interpreter.state import TooDeep, join, merge, values
+from autofast.read.interpreter.type_tests import Arm
 from autofast.read.library import loaded_settings
 from autofast.read.library import torch_library as torchlib
 
@@ -213,9 +215,14 @@ class Expressions(Binding):
         for arm, part in ((True, node.body), (False, node.orelse)):
             env.vars = dict(before)
             fits = self.narrow(node.test, arm, env)
+            if fits is Arm.NEVER:
+                continue
             self.stack.append(BranchFrame(node, arm))
             value = self.expr(part, env)
-            found, likely = join(found, value), join(likely, value if fits else NOTHING)
+            found, likely = (
+                join(found, value),
+                join(likely, value if fits is Arm.POSSIBLE else NOTHING),
+            )
             self.stack.pop()
             ends.append(env.vars)
         env.vars = merge([before, *ends]) if _binds(node) else before
@@ -260,11 +267,11 @@ class Expressions(Binding):
             for thing in right:
                 if isinstance(thing, Tensor):
                     self.emit("format", node, thing)
+        if isinstance(node.op, ast.Add) and (texts := _added(left, right)):
+            return texts
         if isinstance(node.op, ast.Add) and (_text(left) or _text(right)):
             text = (_text(left) or "*") + (_text(right) or "*")
-            return values(
-                Const(a + b) if isinstance(a, str) and isinstance(b, str) else Num(pattern=text)
-            )
+            return values(Num(pattern=text))
         if isinstance(node.op, ast.Mod) and isinstance(a, str):
             return values(Num(pattern=re.sub(r"%[-+ #0-9.]*[a-zA-Z]", "*", a)))
         if type(a) in (int, float) and type(b) in (int, float):
@@ -400,14 +407,49 @@ class Expressions(Binding):
     expr_GeneratorExp = expr_ListComp
 
     def expr_DictComp(self, node: ast.DictComp, env: Env) -> Values:
+        made, past = begun(self, node)
+        table = self.items_of(node, env)
         inner = self.comprehension(node, env)
-        self.expr(node.key, inner)
-        found = self.expr(node.value, inner)
+        if table is None:
+            self.expr(node.key, inner)
+            made.rest = join(made.rest, self.expr(node.value, inner))
+            made.open = "its keys are computed"
+        else:
+            names = node.generators[0].target.elts  # type: ignore[attr-defined]
+            for key in table.entries:
+                self.assign(names[0], values(Const(key)), inner, None)
+                self.assign(names[1], table.get(key), inner, None)
+                self.dict_item(made, self.expr(node.key, inner), node, inner, table.holds(key))
         del self.stack[len(self.stack) - len(node.generators) :]
-        made: Dict = self.intern(Dict, (id(node),), lambda: Dict(node, made=tuple(self.stack)))
-        made.rest = join(made.rest, found)
-        made.open = "its keys are computed"
+        revive(made, past)
         return values(made)
+
+    def items_of(self, node: ast.DictComp, env: Env) -> Dict | None:
+        """The dict in ``{... for k, v in table.items()}``, where all its keys are known."""
+        match node.generators:
+            case [
+                ast.comprehension(
+                    target=ast.Tuple(elts=[_, _]),
+                    iter=ast.Call(func=ast.Attribute(value=table, attr="items")),
+                    ifs=[],
+                )
+            ]:
+                thing = one(self.expr(table, env))
+                if isinstance(thing, Dict) and 0 < len(thing.entries) <= MOST_ITEMS:
+                    return thing if not thing.rest and not thing.open else None
+        return None
+
+    def dict_item(
+        self, made: Dict, keys: Values, node: ast.DictComp, inner: Env, sure: bool
+    ) -> None:
+        """One item of a dict comprehension."""
+        key, found = const(keys), self.expr(node.value, inner)
+        if isinstance(key, (str, int)):
+            made.entries[key] = [Entry(found, None, node, sure)]
+            self.keep(found, made, key)
+        else:
+            made.rest = join(made.rest, found)
+            made.open = "its keys are computed"
 
     # ---------------------------------------------------------------------------------------- calls
 
@@ -447,6 +489,17 @@ def _is_row(thing: Thing) -> bool:
     return (isinstance(thing, Seq) and thing.kind in ("list", "tuple")) or (
         isinstance(thing, Const) and isinstance(thing.value, tuple)
     )
+
+
+def _added(left: Values, right: Values) -> Values:
+    """The strings that ``a + b`` may be, where each is one of a few constants; empty otherwise."""
+    sides = [[t.value for t in ordered(side) if isinstance(t, Const)] for side in (left, right)]
+    known = [[v for v in side if isinstance(v, str)] for side in sides]
+    if [len(side) for side in known] != [len(left), len(right)]:
+        return NOTHING
+    if len(left) * len(right) > MOST_ITEMS:
+        return NOTHING
+    return values(*(Const(a + b) for a in known[0] for b in known[1]))
 
 
 def _text(found: Values) -> str:

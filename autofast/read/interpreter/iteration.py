@@ -120,6 +120,17 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
     return element(interp, thing, None)
 
 
+def following(interp: Core, over: Values, node: ast.AST) -> Values:
+    """What ``next(over)`` may be: an object with ``__next__`` is asked for it, whatever its ``__iter__`` gives."""
+    found: Values = NOTHING
+    for thing in ordered(over):
+        if isinstance(thing, Inst) and thing.cls.find("__next__") is not None:
+            found |= interp.call_method_of(thing, "__next__", [], node)
+        else:
+            found |= _iterate(interp, thing, node)
+    return found
+
+
 def by_iterator(interp: Core, thing: Inst, node: ast.AST) -> Values:
     """What the iterator gives that ``__iter__`` returns: ``__next__`` of an object of the project, which may be ``thing`` itself."""
     found: Values = NOTHING
@@ -230,18 +241,20 @@ def batch_of(interp: Core, loader: Thing) -> Values:
         else:
             made = sample
         found = frozenset(_collated(interp, t, loader) for t in made)
-        untouched = frozenset(_collated(interp, t, loader) for t in made)
     except Exception as error:
         if type(error).__name__ != "TooDeep":
             raise
         CLOCK.shake()
-        found = untouched = values(Tensor(batch=frozenset({loader}), device="cpu"))
+        found = values(Tensor(batch=frozenset({loader}), device="cpu"))
     finally:
         interp.limits.pop()
         interp.stack = stack
-    # what a loop puts into its batch (`batch[key] = batch[key].to(device)`) is in none that the loader makes
-    interp.__dict__.setdefault("_as_made", {})[id(loader)] = untouched
     cache[id(loader)] = found or values(Tensor(batch=frozenset({loader}), device="cpu"))
+    # The script may put other things into the dict that it gets.
+    as_made: dict[int, Values] = interp.__dict__.setdefault("_batches_as_made", {})
+    as_made[id(loader)] = frozenset(
+        _collated(interp, t, loader) if isinstance(t, Dict) else t for t in cache[id(loader)]
+    )
     return cache[id(loader)]
 
 

@@ -38,6 +38,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.read.interpreter.summaries import Summaries
+from autofast.read.interpreter.type_tests import Arm
 from autofast.read.library import torch_library as torchlib
 from autofast.read.project import Project
 
@@ -281,7 +282,7 @@ class Core:
     def truth(self, found: Values, test: ast.expr, env: Env) -> bool | None:
         raise NotImplementedError
 
-    def narrow(self, test: ast.expr, arm: bool, env: Env) -> bool:
+    def narrow(self, test: ast.expr, taken: bool, env: Env) -> Arm:
         raise NotImplementedError
 
     def assign(self, target: ast.expr, found: Values, env: Env, expr: ast.expr | None) -> None:

@@ -36,8 +36,9 @@ from autofast.model.values import (
 from autofast.read.interpreter.binding import Binding
 from autofast.read.interpreter.containers import field_names
 from autofast.read.interpreter.state import MOST_CALLEES, TOO_MANY, NoValue, join, merge, values
-from autofast.read.interpreter.type_tests import is_one_of, kinds, tested
+from autofast.read.interpreter.type_tests import Arm, arm, is_one_of, kinds, tested
 from autofast.read.library import torch_library as torchlib
+from autofast.read.library.module_parts import is_container
 
 
 class Statements(Binding):
@@ -96,19 +97,23 @@ class Statements(Binding):
         self.assign(node.target, result, env, node.value)
 
     def extended(self, node: ast.AugAssign, old: Values, right: Values) -> Values:
-        """``layers += [a, b]`` on lists; empty where neither side is one."""
+        """``layers += [a, b]`` on lists, also of modules; empty where neither side is one."""
         if isinstance(node.op, ast.BitOr) and any(isinstance(t, Dict) for t in old):
             for thing in self.choices(old):
                 if isinstance(thing, Dict):
                     for other in right:
                         self.spread(thing, other, len(right) == 1 and not self.weak(thing.made))
             return old
-        if not any(isinstance(t, Seq) for t in old) or not isinstance(node.op, ast.Add):
+        if not isinstance(node.op, ast.Add):
             return NOTHING
-        for thing in self.choices(old):
+        lists = [t for t in self.choices(old) if isinstance(t, Seq) or is_container(t)]
+        for thing in lists:
             if isinstance(thing, Seq):
                 torchlib.extend(self, thing, right)
-        return old
+            else:
+                added = Arguments(node, [Given(right, node.value)])
+                self.call_thing(Method(thing, "extend"), added, node)
+        return old if lists else NOTHING
 
     def stmt_Delete(self, node: ast.Delete, env: Env) -> None:
         for target in node.targets:
@@ -284,25 +289,27 @@ class Statements(Binding):
                 self.stack.pop()
         before = env.vars
         ends, likely = [], []
-        for arm, body in ((True, node.body), (False, node.orelse)):
+        for taken, body in ((True, node.body), (False, node.orelse)):
             env.vars = dict(before)
-            fits = self.narrow(node.test, arm, env)
-            self.stack.append(BranchFrame(node, arm))
+            fits = self.narrow(node.test, taken, env)
+            if fits is Arm.NEVER:
+                continue
+            self.stack.append(BranchFrame(node, taken))
             stopped = self.block(body, env)
             self.stack.pop()
             if not stopped:
                 ends.append(env.vars)
-                likely += [env.vars] if fits else []
+                likely += [env.vars] if fits is Arm.POSSIBLE else []
         env.vars = merge(likely or ends) if ends else before
         return not ends
 
-    def narrow(self, test: ast.expr, arm: bool, env: Env) -> bool:
-        """In ``if x is None`` / ``if x`` the variable is known better inside; False where its type says that it never comes here."""
-        fits = True
+    def narrow(self, test: ast.expr, taken: bool, env: Env) -> Arm:
+        """In ``if x is None`` / ``if x`` the variable is known better inside; says whether its type lets it come here."""
+        fits = Arm.POSSIBLE
         negated = False
         while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             test, negated = test.operand, not negated
-        truth = arm is not negated
+        truth = taken is not negated
         if isinstance(test, ast.Name) and test.id in env.vars:
             keep = frozenset(
                 t for t in env.vars[test.id] if not isinstance(t, Const) or bool(t.value) is truth
@@ -326,7 +333,7 @@ class Statements(Binding):
                 env.vars[test.left.id] = keep or have
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And if truth else ast.Or):
             for part in test.values:
-                fits = self.narrow(part, truth, env) and fits
+                fits = min(self.narrow(part, truth, env), fits)
         if (asked := tested(test)) is not None:
             fits = self.narrow_type(*asked, truth, env)
         if (
@@ -341,15 +348,15 @@ class Statements(Binding):
 
     def narrow_type(
         self, name: ast.Name, types: ast.expr, positive: bool, truth: bool, env: Env
-    ) -> bool:
-        """Below ``if isinstance(name, types)``; False where nothing that the variable may hold fits."""
+    ) -> Arm:
+        """Below ``if isinstance(name, types)``: what the variable may hold there, and whether anything is."""
         asked = kinds(self.at.get(id(types), NOTHING))
         if asked is not None and name.id in env.vars:
             have = env.vars[name.id]
             keep = frozenset(t for t in have if is_one_of(t, asked) is not (positive is not truth))
             env.vars[name.id] = keep or have
-            return bool(keep) or not have
-        return True
+            return arm(have, keep)
+        return Arm.POSSIBLE
 
     def narrow_class(self, name: ast.expr, parent: ast.expr, env: Env) -> None:
         """Below ``if issubclass(name, parent)``."""

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import ast
+from enum import IntEnum
 
-from autofast.model.values import Const, Dict, Num, Ref, Seq, Tensor, Thing, Values
+from autofast.model.kinds import is_module
+from autofast.model.values import Const, Dict, Ext, Inst, Num, Ref, Seq, Tensor, Thing, Values
 
 TYPES = {"builtins.tuple": "tuple", "builtins.list": "list", "builtins.dict": "dict"}
 TENSORS = frozenset({"torch.Tensor", "torch.is_tensor"})
+
+
+class Arm(IntEnum):
+    """Whether an arm of a condition is come to, as far as the types of its variables tell."""
+
+    NEVER = 0
+    UNLIKELY = 1  # but for what may be no tensor after all
+    POSSIBLE = 2
 
 
 def tested(test: ast.expr) -> tuple[ast.Name, ast.expr, bool] | None:
@@ -62,4 +72,21 @@ def is_one_of(thing: Thing, asked: frozenset[str]) -> bool | None:
         return False
     if isinstance(thing, Const):
         return type(thing.value).__name__ in asked
+    if isinstance(thing, (Ext, Inst)) and is_module(thing) and not _is_container(thing):
+        return False
     return None
+
+
+def _is_container(thing: Ext | Inst) -> bool:
+    """A class of the project that extends a module and a container of Python at once."""
+    return isinstance(thing, Inst) and any(
+        not name.startswith("torch.") for name in thing.cls.external
+    )
+
+
+def arm(have: Values, keep: Values) -> Arm:
+    """The arm for which ``keep`` is left of what the variable may hold (``have``)."""
+    if keep or not have:
+        return Arm.POSSIBLE
+    sure = all(isinstance(t, (Inst, Ext, Dict, Seq)) for t in have)
+    return Arm.NEVER if sure else Arm.UNLIKELY

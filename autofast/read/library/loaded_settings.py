@@ -38,7 +38,7 @@ from autofast.model.values import (
     result_of,
 )
 from autofast.model.values import things as values
-from autofast.read.interpreter.containers import SETTINGS
+from autofast.read.interpreter.containers import SETTINGS, dict_of
 from autofast.read.setting_files import JSON, SUFFIXES, TOML, YAML, candidates, text_of
 
 if sys.version_info >= (3, 11):
@@ -78,7 +78,9 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         last = _joined(args) if name == "os.path.join" else first
         found = [_located(t) for t in last if not isinstance(t, (Method, Unknown))]
         return values(*(t for t in found if t)) if found and all(found) else None
-    if name in LOADERS or (name in WRAPPERS and first):
+    if name in WRAPPERS and (args.named or not args.positional):
+        return values(dict_of(interp, node, args))
+    if name in LOADERS or name in WRAPPERS:
         given = first or args.get(0, "stream") | args.get(0, "fp")
         if given and all(isinstance(t, (Dict, Seq, Setting)) for t in given):
             return given

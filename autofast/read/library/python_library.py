@@ -42,7 +42,7 @@ from autofast.read.interpreter.containers import (
     seq_method,
     shuffle,
 )
-from autofast.read.interpreter.iteration import iterate, loaders_in
+from autofast.read.interpreter.iteration import following, iterate, loaders_in
 from autofast.read.library import loaded_settings, module_parts, options
 from autofast.read.search_paths import folder
 
@@ -159,7 +159,7 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         loaders = loaders_in(first)
         if loaders:
             interp.emit("next", node, None, args, first, loaders=loaders)
-        return iterate(interp, first, node or ast.Pass()) | (
+        return following(interp, first, node or ast.Pass()) | (
             args.positional[1].values if len(args.positional) > 1 else NOTHING
         )
     if name in COPY:

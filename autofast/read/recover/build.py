@@ -381,7 +381,7 @@ def _loader(
         "",
     )
     loader.batch = NOTHING.union(
-        *(interp.__dict__.get("_as_made", {}).get(id(t), NOTHING) for t in things)
+        *(interp.__dict__.get("_batches_as_made", {}).get(id(t), NOTHING) for t in things)
     )
     return loader
 

@@ -152,7 +152,7 @@ def _is_method(place: ast.expr) -> bool:
 
 def _convert(script: Script, place: ast.expr, models: list[Model]) -> Finding:
     edits: list[Edit] = []
-    things = frozenset(m.thing for m in models)
+    things = frozenset(t for m in models for t in (m.thing, *m.wraps))
     effect = None
     since = min((o.order for m in models for s in m.moves if s.node is place for o in s), default=0)
     for model in models:

@@ -13,6 +13,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import at, parent_of
+from autofast.model.tensors import tensors_in
 from autofast.model.values import Ext, Ref, Tensor, Thing, Unknown, Values, const
 
 
@@ -37,6 +38,7 @@ def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str
 
 def _reshapings(script: Script, code: Code, models: Values) -> Iterator[tuple[ast.Call, ast.expr]]:
     """The calls that give values which may be in the other layout another shape, and these values."""
+    differentiated = _differentiated(script, models)
     for source in script.sources:
         for node in source.nodes:
             base = is_reshaping(script, node)
@@ -47,10 +49,31 @@ def _reshapings(script: Script, code: Code, models: Values) -> Iterator[tuple[as
                 isinstance(t, Tensor) and (t.models & models or t.param) and t.dtype != "int"
                 for t in found
             )
+            mine = mine or _may_be_gradient(found, differentiated)
             if (mine or (id(node) in code.all and is_activation(found))) and not _is_fine(
                 script, node, base
             ):
                 yield node, base
+
+
+def _differentiated(script: Script, models: Values) -> frozenset[Thing] | None:
+    """The models behind the tensors by which what ``models`` give is differentiated; None where nothing is."""
+    found: list[Tensor] = []
+    for site in script.calls("torch.autograd.grad"):
+        for occurrence in site:
+            if occurrence.args is None:
+                continue
+            outputs = tensors_in(occurrence.args.get(0, "outputs"))
+            if any(t.models & models for t in outputs) or not outputs:
+                found += tensors_in(occurrence.args.get(1, "inputs")) or [Tensor()]
+    return frozenset().union(*(t.models for t in found)) if found else None
+
+
+def _may_be_gradient(found: Values, differentiated: frozenset[Thing] | None) -> bool:
+    """Whether a value may come from such a gradient: a convolution gives that of its input in the layout of its weights."""
+    return differentiated is not None and any(
+        isinstance(t, Tensor) and t.grad and t.models <= differentiated for t in found
+    )
 
 
 def _unbound(script: Script) -> str:

@@ -7,7 +7,7 @@ what the loop gives, also where the same parameter stands at the same place of b
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autofast.facts.parameter_loops import ParameterLoop
 from autofast.model.script import Script
@@ -23,7 +23,7 @@ class Op:
     """``name`` of ``torch._foreach_...`` on the list of ``target``, with the list of ``other`` and a number.
 
     ``exact``: each number becomes the same as in the loop. ``new``: the loop gives the parameters new memory. ``low``: of ``clamp_``, whose
-    upper bound is the number.
+    upper bound is the number. ``rest``: the number is the rest to one.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Op:
     exact: bool = True
     new: bool = False
     low: ast.expr | None = None
+    rest: bool = False
 
 
 def operations(script: Script, loop: ParameterLoop) -> list[Op]:
@@ -86,8 +87,7 @@ class _Reader:
                 return [self.operation(name.get(type(op), ""), target, [value], {})]
             case ast.Assign(targets=[ast.Attribute(attr="data") as target], value=value):
                 self.written(target)
-                other, number = self.average(target, value)
-                return [Op("lerp_", target, other, number, exact=False, new=True)]
+                return [replace(self.average(target, value), new=True)]
         raise Refusal
 
     def chain(self, call: ast.Call) -> tuple[ast.expr, list[Op]]:
@@ -128,8 +128,7 @@ class _Reader:
             case "copy_", [other] if not named and self.source(other):
                 return Op(name, target, other)
             case "copy_", [value] if not named:
-                other, number = self.average(target, value)
-                return Op("lerp_", target, other, number, exact=False)
+                return self.average(target, value)
             case "add_" | "sub_", [other] if self.source(other) and named.keys() <= {"alpha"}:
                 if (number_ := named.get("alpha")) is not None:
                     self.number(number_)
@@ -151,8 +150,18 @@ class _Reader:
         raise Refusal
 
     # ------------------------------------------------------------------------------------------ parts of expressions
-    def average(self, target: ast.expr, value: ast.expr) -> tuple[ast.expr, ast.expr]:
-        """The other parameter and its weight in ``(1 - w) * t + w * p``."""
+    def average(self, target: ast.expr, value: ast.expr) -> Op:
+        """``(1 - w) * t + w * p``, ``torch.lerp(t, p, w)``, ``torch.lerp(p, t, 1 - w)``"""
+        match value:
+            case ast.Call(args=[start, end, weight], keywords=[]) if self.script.values(
+                value.func
+            ) == {Ref("torch.lerp")}:
+                number = self.number(weight)
+                if self.is_same(start, target) and self.source(end):
+                    return Op("lerp_", target, end, number)
+                if self.is_same(end, target) and self.source(start):
+                    return Op("lerp_", target, start, number, exact=False, rest=True)
+                raise Refusal
         if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add):
             raise Refusal
         (a, x), (b, y) = self.product(value.left), self.product(value.right)
@@ -160,7 +169,7 @@ class _Reader:
             (a, x), (b, y) = (b, y), (a, x)
         if not self.is_same(x, target) or not self.source(y) or not _adds_to_one(self.script, a, b):
             raise Refusal
-        return y, b
+        return Op("lerp_", target, y, b, exact=False)
 
     def product(self, value: ast.expr) -> tuple[ast.expr, ast.expr]:
         """A number, and what it is multiplied with."""

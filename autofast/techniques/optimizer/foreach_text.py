@@ -43,6 +43,9 @@ class Writer:
             other = self.list_of(op.other)
             args.append(names.get(other, other))
         number = self.hole(op.number) if op.number is not None else ""
+        if op.rest:
+            plain = isinstance(op.number, (ast.Name, ast.Attribute, ast.Constant))
+            number = f"1 - {number}" if plain else f"1 - ({number})"
         if op.name == "clamp_":
             assert op.low is not None
             yield f"TORCH._foreach_clamp_min_({args[0]}, {self.hole(op.low)})"

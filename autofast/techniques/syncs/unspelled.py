@@ -17,7 +17,7 @@ from autofast.flow.scopes import own_nodes
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import function_of, live, statement_of
-from autofast.model.values import Num, Tensor, Thing, Values, const
+from autofast.model.values import Const, Num, Tensor, Thing, Values, const
 from autofast.rule import Finding
 from autofast.techniques.syncs.code_motion import moves
 from autofast.techniques.syncs.scalars import is_scalar
@@ -206,7 +206,7 @@ def _reads(script: Script, call: ast.Call) -> bool:
 
 def _of_code(script: Script, node: ast.AST) -> Wait | None:
     if isinstance(node, TESTS):
-        return ASKED if any(_is_tensor(script, e) for e in _tests(node.test)) else None
+        return ASKED if any(_is_asked(script, e) for e in _tests(script, node.test)) else None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
         filled = node.right.elts if isinstance(node.right, ast.Tuple) else []
         is_text = isinstance(const(script.values(node.left)), str)
@@ -222,17 +222,33 @@ def _is_tensor(script: Script, expr: ast.expr) -> bool:
     return bool(found) and all(_on_device(t) for t in found)
 
 
-def _tests(test: ast.expr) -> Iterator[ast.expr]:
+def _is_asked(script: Script, expr: ast.expr) -> bool:
+    """Whether the truth of a part of a condition is that of a tensor, or of a number just read from one."""
+    found = script.values(expr)
+    return bool(found) and all(_on_device(t.synced if isinstance(t, Num) else t) for t in found)
+
+
+def _tests(script: Script, test: ast.expr) -> Iterator[ast.expr]:
     """The parts of a condition that Python asks for their truth whenever it comes there."""
     match test:
+        case ast.BoolOp(op=ast.And(), values=[first, second, *_]) if _is_there(script, first):
+            yield from _tests(script, second)
         case ast.BoolOp(values=[first, *_]):
-            yield from _tests(first)
+            yield from _tests(script, first)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            yield from _tests(operand)
+            yield from _tests(script, operand)
         case ast.Call(func=ast.Name(id="bool"), args=[inner]):
-            yield from _tests(inner)
+            yield from _tests(script, inner)
         case _:
             yield test
+
+
+def _is_there(script: Script, test: ast.expr) -> bool:
+    """``mask is not None`` of what is never None."""
+    match test:
+        case ast.Compare(left=left, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            return bool(found := script.values(left)) and Const(None) not in found
+    return False
 
 
 def _is_mask(script: Script, expr: ast.expr, depth: int) -> bool:

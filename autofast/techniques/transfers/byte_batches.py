@@ -11,8 +11,9 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
+from autofast.flow.reflection import shows_names
 from autofast.model.script import Loader, Script, Transfer
-from autofast.model.source import at, parent_of
+from autofast.model.source import at, function_of, parent_of
 from autofast.model.values import Bound, Cls, Const, Ext, Func, Inst, Ref, Seq, Thing, Values, const
 from autofast.rule import Refusal
 from autofast.techniques.transfers.byte_items import Key
@@ -146,6 +147,8 @@ def _loaded(
         loop = use.node
         if use.is_next or not isinstance(loop, ast.For):
             raise Refusal(f"{at(use.node)} takes batches otherwise than by a for loop")
+        if shows_names(function_of(loop)):
+            raise Refusal(f"text or locals() may use the batches of {at(loop)}")
         target, expr = loop.target, loop.iter
         while isinstance(expr, ast.Call):
             if library := next(iter(script.values(expr.func)), None):

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from autofast.edit.edits import DropKeyword, Edit, Remove, Rewrite
-from autofast.facts.byte_values import is_bytes
+from autofast.facts.byte_values import is_bytes, is_picture
 from autofast.flow.program import Flow
+from autofast.flow.reflection import shows_names
 from autofast.model.script import Script
 from autofast.model.source import function_of, live, statement_of
 from autofast.model.values import Ref, Tensor, const, library_name
@@ -23,6 +24,7 @@ LAYOUT = frozenset("permute transpose contiguous unsqueeze squeeze view reshape 
 LAID_OUT = frozenset(f"numpy.{n}" for n in ("transpose", "moveaxis", "ascontiguousarray"))
 SINGLE = frozenset({"torch.float32", "torch.float", "numpy.float32"})
 SHARING = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.tensor"})
+TYPED = frozenset({"torch.tensor", "numpy.array", "numpy.asarray"})
 CAST = ".float()"
 
 
@@ -82,6 +84,8 @@ def _edit(run: list[Operation]) -> Iterator[Edit]:
     if run[0].keyword:
         assert isinstance(node, ast.Call)
         yield DropKeyword(node, "dtype")
+        if run[0].array and ast.unparse(node.func).endswith("asarray"):  # which may be read-only
+            yield Rewrite(node.func, ast.unparse(node.func).removesuffix("asarray") + "array")
     elif run[-1].array and not run[-1].own:  # as ``astype`` lays it out
         yield Rewrite(node, '{inner}.copy(order="K")', {"inner": inner})
     elif (
@@ -101,6 +105,8 @@ def floats_of(script: Script, getitem: ast.FunctionDef) -> Floats | None:
     returns = [n for n in live(getitem) if isinstance(n, ast.Return)]
     if len(returns) != 1 or returns[0] is not getitem.body[-1] or returns[0].value is None:
         return None
+    if getitem.decorator_list or shows_names(getitem):
+        return None
     parts = [Floats(key, part) for key, part in _parts(returns[0].value)]
     ends = [(floats, _down(script, floats, getitem)) for floats in parts]
     made = [
@@ -109,7 +115,7 @@ def floats_of(script: Script, getitem: ast.FunctionDef) -> Floats | None:
         if floats.found
         and (any(o.text == CAST for o in floats.found) or not floats.found[-1].array)
     ]
-    sure = [floats for floats, base in made if is_bytes(script, base)]
+    sure = [f for f, base in made if is_bytes(script, base) or is_picture(script, base)]
     for floats, base in made:
         if not sure and any(o.text.startswith("/ 255") for o in floats.found):
             raise Refusal(f"it is not certain that `{ast.unparse(base)[:60]}` holds bytes")
@@ -135,6 +141,8 @@ def _down(script: Script, floats: Floats, getitem: ast.FunctionDef) -> ast.expr:
     expr = floats.node
     while not is_bytes(script, expr):
         operation = _operation(script, expr)
+        if operation is not None and not operation.keyword and is_picture(script, operation.inner):
+            break  # ``np.float32(picture)``
         inner = operation.inner if operation is not None else _same_numbers(script, expr, getitem)
         if operation is not None:
             if not floats.found:
@@ -167,13 +175,14 @@ def _operation(script: Script, expr: ast.expr) -> Operation | None:
                 return made(given, CAST)
         case ast.Call(args=[given], keywords=[ast.keyword(arg="dtype", value=kind)]):
             name = library_name(script.values(expr.func))
-            if name == "torch.tensor" and _is_single(script, kind):
-                return Operation(expr, given, CAST, False, keyword=True)
+            spelled = name != "numpy.asarray" or isinstance(expr.func, ast.Attribute)
+            if name in TYPED and spelled and _is_single(script, kind):
+                return Operation(expr, given, CAST, name != "torch.tensor", keyword=True)
     return None
 
 
 def _is_made(script: Script, expr: ast.expr) -> bool:
-    """Whether it is what ``numpy.array(picture)`` gives."""
+    """Whether it is what ``numpy.array(picture)`` gives; ``asarray`` with a type becomes that."""
     if isinstance(expr, ast.Name):
         found = list(script.analysis(Flow).reaching(expr))
         return (
@@ -181,7 +190,10 @@ def _is_made(script: Script, expr: ast.expr) -> bool:
             and isinstance(found[0].value, ast.Call)
             and _is_made(script, found[0].value)
         )
-    return isinstance(expr, ast.Call) and library_name(script.values(expr.func)) == "numpy.array"
+    if not isinstance(expr, ast.Call):
+        return False
+    name = library_name(script.values(expr.func))
+    return name == "numpy.array" or (name == "numpy.asarray" and bool(expr.keywords))
 
 
 def _same_numbers(script: Script, expr: ast.expr, getitem: ast.FunctionDef) -> ast.expr | None:

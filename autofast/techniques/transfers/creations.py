@@ -16,6 +16,7 @@ from autofast.model.values import Arg, Const, Num, Ref, Seq, Tensor, Unknown, Va
 from autofast.rule import Effect
 from autofast.techniques.transfers.composed import chain, hides, parts
 from autofast.techniques.transfers.filled import constructor, made_there
+from autofast.techniques.transfers.listed import listed
 from autofast.write.spelling import spelled
 
 KEEPS = frozenset(  # methods that do the same on every device
@@ -288,6 +289,8 @@ def created(script: Script, call: ast.Call, where: str) -> Creation | None:
     short = site.kind.rsplit(".", 1)[-1]
     there = made_there(script, call, where) if old else Keyword(call, "device", where)
     effect = Effect.EXACT if old else _effect(script, short, call)
+    if (said := listed(script, call, where)) is not None:
+        there, effect = said, Effect.EXACT
     return Creation(call, site, () if there is None else (there,), effect)
 
 
@@ -368,6 +371,8 @@ def factory(script: Script, expr: ast.expr) -> ast.Call | None:
     while isinstance(expr, ast.Call):
         found = script.values(expr.func)
         names = {t.name for t in found if isinstance(t, Ref)}
+        if listed(script, expr, "") is not None:
+            return expr
         if len(names) == len(found) == 1:
             name = next(iter(names))
             if name.startswith("torch.") and name.removeprefix("torch.") in FACTORIES:
