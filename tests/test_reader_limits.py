@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reading import unsound
+from tests.reading import HEAD, read, unsound
 
 
 def many(text: str, n: int = 60, between: str = "") -> str:
@@ -115,3 +115,23 @@ def test_one_of_many_objects_is_changed(tmp_path: Path) -> None:
     program = HOLDS + many("a<n> = C(<n>)\n", 70) + "pick = {" + many("'<n>': a<n>", 70, ", ")
     program += "}\npick[str(66)].go()\nprobe.show(a66.v)\nfor p in pick.values():\n    p.go()\nprobe.show(a69.v)\n"
     assert unsound(tmp_path, "import probe\n" + program) == []
+
+
+def test_what_is_wrapped_again_and_again_is_looked_at_once(tmp_path: Path) -> None:
+    """Each turn doubles the ways to the list: forty of them would never end."""
+    program = "rows = ['a', 'b']\n" + 40 * (
+        "rows = reversed(list(rows)) if probe.maybe() else filter(None, rows)\n"
+    )
+    assert (
+        unsound(tmp_path, f"import probe\n{program}for row in rows:\n    probe.show(row)\n") == []
+    )
+
+
+def test_results_of_layers_in_results_of_layers(tmp_path: Path) -> None:
+    pair = "class Pair(nn.Module):\n    def forward(self, x):\n        return [x, x]\n"
+    nested = "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.pair = Pair()\n"
+    nested += (
+        "    def forward(self, x):\n" + 40 * "        x = self.pair(x)\n" + "        return x\n"
+    )
+    script = read(tmp_path, HEAD + pair + nested + "out = Net()(torch.ones(2))\n")
+    assert not script.unread and script.models

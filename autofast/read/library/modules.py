@@ -90,6 +90,9 @@ def _reduces(thing: Thing, args: Arguments) -> bool:
     )
 
 
+MOST_PARTS = 60  # lists and dicts in what a module gives: of more, which a loop may nest without end, nothing is known
+
+
 def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
     """Calling a module."""
     given = [g.values for g in (*args.positional, *args.named.values())]
@@ -111,9 +114,9 @@ def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -
         frozenset() if depth else frozenset({thing})
     )  # the layers inside a model are not told apart: their number would explode
     passes = frozenset({node}) if makers else makers
+    gathers, done = not isinstance(thing, Inst), dict[int, Thing]()
     return frozenset(
-        _output(interp, t, makers, passes, interp.grad_on(), not isinstance(thing, Inst))
-        for t in made
+        _output(interp, t, makers, passes, interp.grad_on(), gathers, done) for t in made
     )
 
 
@@ -124,10 +127,12 @@ def _output(
     passes: frozenset[Any],
     grad: bool,
     gathers: bool,
+    done: dict[int, Thing],
 ) -> Thing:
     """A result of a module: whatever it was made of, now it is the output of ``makers``, called at ``passes``.
 
-    ``gathers``: the module may be one that puts the results of several devices into one tensor, as DataParallel does.
+    ``gathers``: the module may be one that puts the results of several devices into one tensor, as DataParallel does. ``done``: what the lists
+    and dicts of this result became, as the same may lie in it in many places.
     """
     if isinstance(thing, Tensor):
         rank = thing.rank if thing.rank == "?" or (thing.rank == "0d" and not gathers) else ""
@@ -145,23 +150,29 @@ def _output(
             rank=rank,
             made=None,
         )
-    if isinstance(thing, Unknown):
+    is_deep = isinstance(thing, (Seq, Dict)) and len(done) > MOST_PARTS
+    if isinstance(thing, Unknown) or is_deep:
         return Tensor(models=makers, passes=passes, grad=grad, rank="?")
 
     def inner(found: Values) -> Values:
-        return frozenset(_output(interp, t, makers, passes, grad, gathers) for t in found)
+        return frozenset(_output(interp, t, makers, passes, grad, gathers, done) for t in found)
 
+    if id(thing) in done:
+        return done[id(thing)]
     if isinstance(thing, Seq):
         items = None if thing.items is None else tuple(inner(i) for i in thing.items)
         elem = inner(thing.elem)
         if items == thing.items and elem == thing.elem:
-            return thing  # an output already, of the layer before
+            done[id(thing)] = thing  # an output already, of the layer before
+            return thing
         # equal results for one original are one object, so that loops come to rest
         same = ("output", thing, items, elem)
         if same not in interp.things:
             interp.things[same] = Seq(thing.node, items, elem, thing.kind)
-        return interp.things[same]  # type: ignore[no-any-return]
+        done[id(thing)] = interp.things[same]
+        return done[id(thing)]
     if isinstance(thing, Dict):
+        done[id(thing)] = thing
         how = (makers, passes, grad, gathers)
         if interp.things.get(("output of", thing)) == how:
             return thing  # an output already, of the layer before
@@ -173,6 +184,7 @@ def _output(
         made.rest = inner(thing.rest)
         for name, entries in thing.entries.items():
             made.entries[name] = [replace(e, values=inner(e.values)) for e in entries]
+        done[id(thing)] = made
         return made
     return thing
 
