@@ -106,7 +106,9 @@ def against(script: Script, model: Model, code: Code) -> str:
     if lazy := next((n for n in sorted(model.layers) if n.startswith("Lazy")), ""):
         return f"{lazy} has no weights before the first forward pass, and converting none raises"
     if "InstanceNorm2d" in model.layers or any(True for _ in code.events(INSTANCE_NORM)):
-        return "InstanceNorm2d gives NCHW whatever it is given: each convolution would convert again"
+        return (
+            "InstanceNorm2d gives NCHW whatever it is given: each convolution would convert again"
+        )
     if any(w.name.startswith("torch.jit") for w in model.wraps):
         return f"{model.name} is a TorchScript module"
     if sites := script.methods("share_memory"):
