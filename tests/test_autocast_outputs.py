@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.amp import HEAD, LOOP, amp, close, trained
+from tests.amp import HEAD, LOOP, amp, close, faked, script, trained
 from tests.onerule import Applied
 
 RETURN = "return self.b(torch.relu(self.a(x)))"
@@ -359,3 +359,16 @@ def test_distances_that_are_left_of_a_product_stay_in_fp32(product: str, away: s
     joined = rewritten("return self.b(h)", "loss = apart(model(x))", before=sums)
     inside = joined.text.split(blocks[0])[1].splitlines()[1]
     assert "apart(" in inside, joined.text
+
+
+def test_what_a_file_with_numbers_gives_is_no_tensor(tmp_path):
+    """``ids[mask] = words["unknown"]``: what ``json`` reads is written into any dtype."""
+    (tmp_path / "words.json").write_text('{"unknown": 1}')
+    head = HEAD.replace("import torch ", "import json\nimport torch ", 1).replace(
+        "class Net(nn.Module):",
+        f"WORDS = json.load(open({str(tmp_path / 'words.json')!r}))\n\n\nclass Net(nn.Module):",
+    )
+    forward = "        x = x.clone()\n        x[x > 2] = WORDS['unknown']\n        return self.b("
+    done = amp(script(head=head.replace("        return self.b(", forward)))
+    assert done.fixes and not done.refusals
+    assert not faked(done)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from autofast.report.verify_words import parity_clause
 from autofast.verify import (
     alike,
     coverage,
@@ -33,7 +34,7 @@ from autofast.verify.evidence import DOUBLE, Evidence, gather
 from autofast.verify.parity import judge
 from autofast.verify.parity_rounding import first_step, parting_step, single
 from autofast.verify.record import FULL, Call, Detail, Lines, Pass, Run, Saved, Step, TensorPrint
-from autofast.verify.result import Sameness
+from autofast.verify.result import Parity, Sameness
 from autofast.verify.runs import Program
 from tests.verify_runs import record, run
 
@@ -887,6 +888,17 @@ def test_a_loss_that_does_not_fall_for_certain_makes_nothing_equivalent() -> Non
     assert parity_seeds.equivalence(flat)[0].passed  # within the margin, and yet
     assert found.verdict is Sameness.UNCLEAR
     assert "not for certain" in found.summary
+
+
+def test_nobody_is_told_to_run_a_thousand_seeds() -> None:
+    near = pairs(lambda seed: falling(1.0, 0.01, seed), 0.03, 0.05, 4)
+    runs = [run for pair in near.pairs for run in pair] + [near.a]
+    few, many = (judge("sampling", runs, margin=m) for m in (0.02, 1e-6))
+    for found in (few, many):
+        assert found.verdict is Sameness.UNCLEAR and "margin ±" in found.summary
+        told = f"--seeds {4 + found.more_runs}" if found.more_runs <= 50 else "a longer training"
+        assert told in found.summary
+        assert found.summary in parity_clause(Parity(found.verdict, "sampling", (), found.summary))
 
 
 def test_hunks_of_two_files_and_of_lines_taken_out() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autofast.verify import invariants, parity, parity_data, parity_stdout
+from autofast.verify import alike, invariants, parity, parity_data, parity_stdout
 from autofast.verify.evidence import gather
 from autofast.verify.record import FULL, Checkpoint, Pass, Run, TensorPrint
 from autofast.verify.result import Check, Sameness
@@ -133,6 +133,21 @@ def test_too_few_steps_are_unclear_and_not_equivalent() -> None:
     found, runs = verification(effect, original, replace(original, **changes), rules, 10)
     assert found.verdict is Sameness.UNCLEAR and found.more_runs and len(runs) > 20
     assert "not yet clear" in found.summary
+
+
+@pytest.mark.parametrize("effect", ["sampling", "unknown"])
+def test_what_coincides_to_the_end_need_not_learn(
+    effect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where rounding alone tells two runs apart it does not matter whether the loss falls, nor whether the models are called otherwise."""
+    monkeypatch.setattr(alike, "steps", lambda ev: 0)
+    still = replace(SHORT, lr=1e-5)
+    found, runs = verification(effect, still, replace(still, sums="reversed"), base=10)
+    assert found.verdict is Sameness.EQUIVALENT and "equal up to rounding" in found.summary
+    assert len(runs) < 15
+    for changes in ({"draws": 5}, {"faults": frozenset({"scaled by 4"})}, {"lr": 1.02e-5}):
+        found, _ = verification(effect, still, replace(still, **changes), base=10)
+        assert found.verdict not in GOOD, changes
 
 
 @pytest.mark.parametrize("fault, original", FAULTS)

@@ -54,22 +54,22 @@ def light(fast: SpeedVerdict | None, same: Sameness | None, **more: object) -> V
 def test_faster_and_equivalent() -> None:
     assert (
         sentence(made("faster"))
-        == "1.83× faster (95 % CI 1.76–1.90, 12 pairs); loss within seed noise; pays back after 484 steps"
+        == "1.83× faster (95 % CI 1.76–1.90, 12 pairs); same training: loss within seed noise; pays back after 484 steps"
     )
 
 
 @pytest.mark.parametrize(
     ("fast", "same", "said"),
     [
-        (SpeedVerdict.SAME, Sameness.IDENTICAL, "No difference in speed shown: 1.00× (95 % CI 0.99–1.01, 12 pairs; noise floor ±1.3 %); losses and weights"),
-        (SpeedVerdict.SLOWER, Sameness.EQUIVALENT, "Slower: a step takes 1.25× as long (95 % CI 1.22–1.28, 12 pairs); loss within seed noise"),
+        (SpeedVerdict.SAME, Sameness.IDENTICAL, "No difference in speed shown: 1.00× (95 % CI 0.99–1.01, 12 pairs; noise floor ±1.3 %); same training: losses and weights"),
+        (SpeedVerdict.SLOWER, Sameness.EQUIVALENT, "Slower: a step takes 1.25× as long (95 % CI 1.22–1.28, 12 pairs); same training: loss within seed noise"),
         (SpeedVerdict.UNCLEAR, Sameness.EQUIVALENT, "Speed unclear, 1.04× (95 % CI 0.95–1.13, 3 pairs; noise floor ±1.3 %): the interval is wider"),
         (SpeedVerdict.FASTER, Sameness.DIFFERENT, "Trains differently: gradient norm, step 1: 4.0012 times as large as the original's in all 60 steps; 1.83× faster"),
         (SpeedVerdict.FASTER, Sameness.SUSPICIOUS, "Suspicious, as it converges better than chance allows: loss against seed noise: final loss lower by 0.21"),
         (SpeedVerdict.FASTER, Sameness.BROKEN, "Broken: number of steps and samples: 60 steps in the original, 54 in the other"),
-        (SpeedVerdict.FASTER, Sameness.UNCLEAR, "1.83× faster (95 % CI 1.76–1.90, 12 pairs); sameness unclear (the interval reaches over the margin), about 4 more runs"),
+        (SpeedVerdict.FASTER, Sameness.UNCLEAR, "1.83× faster (95 % CI 1.76–1.90, 12 pairs); sameness unclear: the interval reaches over the margin, about 4 more runs"),
         (SpeedVerdict.FASTER, None, "1.83× faster (95 % CI 1.76–1.90, 12 pairs); sameness not tested; pays back"),
-        (None, Sameness.EQUIVALENT, "Speed not measured; loss within seed noise"),
+        (None, Sameness.EQUIVALENT, "Speed not measured; same training: loss within seed noise"),
         (None, None, "Nothing was measured"),
     ],
 )  # fmt: skip
@@ -164,7 +164,7 @@ def test_break_even() -> None:
             verification(replace(samples.FASTER, break_even=steps), runs=(), timed=())
         ).rpartition("; ")[2]
 
-    assert tail(0) == "loss within seed noise"
+    assert tail(0) == "same training: loss within seed noise"
     assert tail(1) == "pays back after 1 step"
     assert tail(None) == "never pays back what its start costs"
     short = verification(replace(samples.FASTER, break_even=90, own_steps=60), runs=(), timed=())

@@ -20,6 +20,7 @@ ORIGINAL, REWRITTEN = "original", "rewritten"  # the names of the two arms in ``
 _CONTROL = re.compile(
     r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]"
 )
+LONG = 320  # characters of what was found out about sameness: the margin stands at its end
 _SAME = (Sameness.IDENTICAL, Sameness.EQUIVALENT)
 
 SPEED_WORDS = {
@@ -172,16 +173,16 @@ def parity_clause(parity: Parity | None) -> str:
     """What was found out about sameness."""
     if parity is None:
         return "sameness not tested"
-    said = one_line(parity.summary)
+    said = one_line(parity.summary, LONG)
     if parity.verdict in _SAME:
         same = "not a bit differs" if parity.verdict is Sameness.IDENTICAL else "trains the same"
-        return said or same
+        return f"same training: {said or same}"
     if parity.verdict is Sameness.UNCLEAR:
         told = not parity.more_runs or "more seed" in said
         more = (
             "" if told else f", about {count(parity.more_runs, 'more run')} of each script needed"
         )
-        return f"sameness unclear{f' ({said})' if said else ''}{more}"
+        return f"sameness unclear{f': {said}' if said else ''}{more}"
     word = {
         Sameness.DIFFERENT: "trains differently",
         Sameness.SUSPICIOUS: "suspicious, as it converges better than chance allows",

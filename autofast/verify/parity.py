@@ -61,6 +61,7 @@ WORST = (
 )
 BATCH = 4  # seeds are added by so many
 OTHERWISE = 3  # seeds of a script from elsewhere that is the same to the bit: one run need not reach what the change acts in
+MANY = 50  # more seeds than these nobody is told to run
 REPEATS = 4  # runs of an original that does not repeat itself, so that its own scatter is known
 
 _STRUCTURE = (
@@ -142,7 +143,7 @@ def wanted(
             if same
             else [Wish(arm, 0, FULL, "how far it repeats itself")] * (2 - len(ev.rewritten))
         )
-    if effect in ("rounding", "unknown"):
+    if effect in ("rounding", "unknown") or effect == "sampling" and parity_rounding.near(ev):
         eps = SINGLE_STEP if parity_rounding.single(ev) else HALF_STEP
         special = [
             Wish(ORIGINAL, 0, replace(FULL, perturb=eps), "parameters moved by one rounding")
@@ -151,7 +152,7 @@ def wanted(
         special = [w for w in special if not any(_same_kind(w, run) for run in runs)]
         if special:
             return special
-        decided = effect == "rounding" or alike.agreeing_steps(ev) > 0
+        decided = effect == "rounding" or effect == "unknown" and alike.agreeing_steps(ev) > 0
         if decided and any(c.passed is False for c in parity_rounding.judge(ev)):
             return []
     return _more_seeds(ev, arm, _seeds_wanted(ev))
@@ -237,7 +238,7 @@ def _numeric(ev: Evidence) -> tuple[list[Check], int]:
         close = parity_rounding.judge(ev)
         if alike.agreeing_steps(ev) > 0 and any(c.passed is False for c in close):
             return close, 0
-        if alike.throughout(ev):
+        if alike.throughout(ev) or parity_rounding.coincides(ev):
             checks, more = _rounding(ev)
             if all(c.passed is not False for c in checks) and any(c.passed for c in close):
                 return checks, more
@@ -248,6 +249,8 @@ def _numeric(ev: Evidence) -> tuple[list[Check], int]:
             over.append(Check("data", None, text, verdict=Sameness.UNCLEAR))
         # What rounding alone would have to keep is not asked of a script that may draw other numbers: shown, not held against it.
         return [*(replace(c, passed=c.passed or None) for c in checks[:2]), *over], more
+    if ev.effect == "sampling" and parity_rounding.coincides(ev):
+        return _rounding(ev)
     return _over_seeds(ev)
 
 
@@ -292,11 +295,7 @@ def _summary(verdict: Sameness, ev: Evidence, checks: Sequence[Check], more: int
         open_ = next(
             (c for c in checks if c.passed is None and c.verdict is Sameness.UNCLEAR), None
         )
-        ask = (
-            f"about {more} more seed{'s' * (more != 1)} would tell whether it trains the same"
-            if more
-            else ""
-        )
+        ask = _asked(ev, more) if more else ""
         words = f"{open_.name}: {open_.text}" if open_ else "not enough was seen to compare the two"
         return f"{ask} ({words})" if ask and open_ else ask or words
     if _bit_for_bit(checks):
@@ -307,6 +306,14 @@ def _summary(verdict: Sameness, ev: Evidence, checks: Sequence[Check], more: int
     if any(c.name == "loss curve within seed noise" for c in checks):
         return f"equal up to rounding, loss within seed noise ({pairs}; {seen})"
     return f"loss within {parity_seeds.margin_words(ev)} ({pairs}; {seen})"
+
+
+def _asked(ev: Evidence, more: int) -> str:
+    """What would tell: so many seeds, or something else where nobody would run that many."""
+    seeds = f"about {more} more seed{'s' * (more != 1)}"
+    if more > MANY:
+        return f"seeds alone would hardly tell ({seeds}), {parity_seeds.longer(ev)} would"
+    return f"{seeds} would tell, --seeds {len(ev.pairs) + more}"
 
 
 def judge(

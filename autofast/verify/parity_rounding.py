@@ -336,6 +336,49 @@ def drawn_otherwise(ev: Evidence) -> bool:
     return False
 
 
+def near(ev: Evidence) -> bool:
+    """So close over the whole run that it is worth asking how far rounding carries."""
+    alone = spans(ev.a, ev.b)
+    return single(ev) and bool(alone) and max(alone) <= SEEN
+
+
+def coincides(ev: Evidence) -> bool:
+    """Under every seed the two trainings are the same but for rounding, in every loss and norm and in the final weights, to the end of the runs.
+
+    Then it does not matter what was drawn, which calls were made, and whether the loss falls. In float32 alone, and where rounding
+    stays what it is (``tame``): elsewhere it could hide something.
+    """
+    if not single(ev) or ev.perturbed is None or not tame(ev, SINGLE_STEP)[1]:
+        return False
+    rulers = yardsticks(ev)
+    loss = FACTOR * max(SINGLE_STEP, *(max(spans(ev.a, run), default=0.0) for run in rulers))
+    weights = FACTOR * max(SINGLE_STEP, *(state_apart(ev.a, run, False) for run in rulers))
+    return all(
+        len(a.record.losses) == len(b.record.losses) > 0
+        and max(spans(a, b)) <= loss
+        and state_apart(a, b, False) <= weights
+        and _norms_alike(a, b)
+        for a, b in ev.pairs
+    )
+
+
+def _norms_alike(a: Run, b: Run) -> bool:
+    """Gradients and updates of every step: weights that hardly move would not tell."""
+    known = 0
+    if len(a.record.steps) != len(b.record.steps):
+        return False
+    for what, most in (("grad_norm", SINGLE.gradient), ("update_norm", SINGLE.update)):
+        one, two = ([getattr(step, what) for step in run.record.steps] for run in (a, b))
+        for p, q in zip(one, two, strict=True):
+            if (p is None) != (q is None):
+                return False
+            if p is not None and q is not None:
+                known += 1
+                if _share(p, q, one) > most:
+                    return False
+    return known > 0
+
+
 def judge(ev: Evidence) -> list[Check]:
     """(i), at the first step or the first one that differs, and (ii); the second is shown as a failure only where the first did not decide."""
     parts = parting_step(ev)

@@ -6,11 +6,16 @@ from collections.abc import Iterable
 
 from autofast.model.values import Tensor, Unknown, Values
 
+# Packages of Python whose functions give numbers, texts and lists of them, and never a tensor that they were given.
+PLAIN = frozenset(
+    "argparse configparser csv datetime json math os platform re string sys time".split()
+)
+
 
 def is_activation(found: Values) -> bool:
     """A tensor of numbers that comes out of a batch or a layer, or something that is not known."""
     return any(
-        isinstance(t, Unknown)
+        (isinstance(t, Unknown) and t.name.split(".")[0] not in PLAIN)
         or (isinstance(t, Tensor) and not (t.loss or t.fresh or t.param) and t.dtype != "int")
         for t in found
     )
