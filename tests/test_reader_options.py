@@ -44,6 +44,21 @@ WAYS = {
             probe.show(batch_size)
         main(**vars(parser.parse_args()))
     """,
+    "fire": """
+        import fire
+        import probe
+        def main(path, batch_size=64):
+            probe.show(batch_size)
+        if __name__ == "__main__":
+            fire.Fire(main)
+    """,
+    "tyro": """
+        import probe
+        import tyro
+        def main(*, batch_size: int = 64):
+            probe.show(batch_size)
+        tyro.cli(main)
+    """,
     "own parser": """
         import argparse
         import probe

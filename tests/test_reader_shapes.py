@@ -689,3 +689,12 @@ def test_one_of_a_thousand_networks_is_unknown_and_the_training_known(tmp_path: 
     script = read(tmp_path, code)
     assert not script.unread and len(script.steps) == 1 and len(script.steps[0].updates) == 1
     assert script.models == []
+
+
+def test_the_training_in_a_function_that_nothing_calls_has_most_of_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    code = HEAD + DATA + "N = 3\ndef train(path):\n    global N\n" + indented(LONG + "N = 0")
+    monkeypatch.setattr("autofast.read.state.core.BUDGET", 6_000)
+    monkeypatch.setattr("autofast.read.interpreter.interpreter.BUDGET", 6_000)
+    assert read(tmp_path, code).notes == []

@@ -231,3 +231,19 @@ def test_iterators_that_are_made_by_name_in_each_turn() -> None:
     once = text.replace("                batches = loader.__iter__()\n", "")
     once = once.replace("batches.__next__()", "x[:0], y[:0]")
     assert not apply("persistent-workers", once).fixes
+
+
+def test_batches_whose_parts_the_loop_replaces() -> None:
+    """What the loop puts into a batch is on the device; what the loader gives is not."""
+    named = FILES.replace("return x, x.sum()", 'return {"x": x, "y": x.sum()}')
+    text = script(PLAIN).replace(FILES, named)
+    moved = """for batch in loader:
+            for key in batch:
+                batch[key] = batch[key].to(device)
+            x, y = batch["x"], batch["y"]
+"""
+    text = text.replace("for x, y in loader:\n", moved)
+    assert "batch[key].to(device)" in text and named in text
+    assert lines(text) == [
+        'loader = DataLoader(Files(), batch_size=4, pin_memory=device.type == "cuda")'
+    ]

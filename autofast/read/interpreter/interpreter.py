@@ -40,6 +40,7 @@ from autofast.read.state.core import BUDGET, MOST_CUTS, Record, TooDeep
 __all__ = ["Interpreter", "TooDeep", "values"]
 
 
+UNCALLED = 0.5  # of what is left, for one function that nothing calls
 IMPORTED = 60_000  # evaluated expressions for the top level of one imported file, beside the budget
 
 
@@ -121,7 +122,7 @@ class Interpreter(Loops, Expressions, Calls):
             raise TooDeep
         target: Thing = Bound(func, this) if this is not None and not is_static(func) else func
         try:
-            self.limits.append(self.steps + int((BUDGET * 1.5 - self.steps) * 0.2))
+            self.limits.append(self.steps + int((BUDGET * 1.5 - self.steps) * UNCALLED))
             self.call_thing(
                 target, self.unknown_arguments(values(func), skip_self=this is not None), func.node
             )

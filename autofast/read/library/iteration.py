@@ -57,9 +57,30 @@ def loaders_in(over: Values) -> frozenset[Any]:
 def iterate(interp: Core, over: Values, node: ast.AST) -> Values:
     """What the loop variable of ``for x in over`` may be."""
     found: Values = NOTHING
-    for thing in ordered(over):
+    for thing in _unwrapped(over):
         found |= _iterate(interp, thing, node)
     return found
+
+
+def _unwrapped(over: Values) -> list[Thing]:
+    """What ``over`` goes through in the end: what ``filter``, ``reversed``, ``tqdm`` are given, each once, however they are nested."""
+    found: dict[int, Thing] = {}
+    todo, seen = ordered(over), set[int]()
+    while todo:
+        thing = todo.pop(0)
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, Ext) and "over" in thing.attrs and not _gives_others(thing):
+            todo = [*ordered(thing.attrs["over"]), *todo]
+        else:
+            found[id(thing)] = thing
+    return list(found.values())
+
+
+def _gives_others(thing: Ext) -> bool:
+    """A loader gives batches, ``enumerate`` pairs."""
+    return is_loader(thing) or thing.name == "builtins.enumerate"
 
 
 def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:

@@ -152,15 +152,21 @@ def _output(
     if isinstance(thing, Seq):
         items = None if thing.items is None else tuple(inner(i) for i in thing.items)
         elem = inner(thing.elem)
+        if items == thing.items and elem == thing.elem:
+            return thing  # an output already, of the layer before
         # equal results for one original are one object, so that loops come to rest
         same = ("output", thing, items, elem)
         if same not in interp.things:
             interp.things[same] = Seq(thing.node, items, elem, thing.kind)
         return interp.things[same]  # type: ignore[no-any-return]
     if isinstance(thing, Dict):
-        key = ("output", thing, makers, passes, grad, gathers)
+        how = (makers, passes, grad, gathers)
+        if interp.things.get(("output of", thing)) == how:
+            return thing  # an output already, of the layer before
+        key = ("output", thing, *how)
         if key not in interp.things:
             interp.things[key] = Dict(thing.node, open=thing.open, made=thing.made)
+            interp.things["output of", interp.things[key]] = how
         made: Dict = interp.things[key]  # filled in again each time: the original may have grown
         made.rest = inner(thing.rest)
         for name, entries in thing.entries.items():

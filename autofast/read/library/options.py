@@ -47,6 +47,17 @@ ACTION = "argparse.Action"
 FLAGS = "absl.flags.FLAGS"
 DEFINE = "absl.flags.DEFINE_"
 TYPER = frozenset({"typer.Option", "typer.Argument"})
+# What makes a command of a function: its parameters are options, their defaults those of the options.
+RUNNERS = {
+    "fire.Fire": "component",
+    "tyro.cli": "f",
+    "typer.run": "function",
+    "defopt.run": "funcs",
+    "plac.call": "obj",
+    "argh.dispatch_command": "function",
+    "jsonargparse.CLI": "components",
+    "jsonargparse.auto_cli": "components",
+}
 OPTION = "option "  # before the names of options among the attributes of a parser
 
 
@@ -64,7 +75,24 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         return values(Arg(_parameter_of(node), given.values, node, "", given.expr))
     if name.startswith(DEFINE) and isinstance(node, ast.Call):
         return _defined(interp, args, node)
+    if name in RUNNERS and isinstance(node, ast.Call):
+        return _run(interp, args.get(0, RUNNERS[name]), node)
     return None
+
+
+def _run(interp: Core, given: Values, node: ast.Call) -> Values | None:
+    """What the function gives that ``fire.Fire(train)`` calls; None where it is no function of the project."""
+    if len(given) != 1 or not isinstance(func := next(iter(given)), Func):
+        return None
+    if isinstance(func.node, ast.Lambda):
+        return None
+    args = Arguments(node)
+    for parameter, default in parameters(func.node.args):
+        found = func.defaults.get(parameter, NOTHING) if default is not None else NOTHING
+        option = Arg(parameter, found, node, "", default)
+        unsaid = Unknown(f"`{parameter}` is given on the command line")
+        args.named[parameter] = Given(values(option if found else unsaid), default)
+    return interp.call_values(given, args, node)
 
 
 def _space(interp: Core, args: Arguments, node: ast.AST | None) -> Ext:
@@ -269,12 +297,18 @@ def _parameter_of(default: ast.expr) -> str:
     spec = parent_of(default)
     if not isinstance(spec, ast.arguments):
         return ""
-    last = [*spec.posonlyargs, *spec.args][-len(spec.defaults) :] if spec.defaults else []
+    return next((name for name, given in parameters(spec) if given is default), "")
+
+
+def parameters(spec: ast.arguments) -> list[tuple[str, ast.expr | None]]:
+    """The names of parameters that can be given one by one, with their defaults."""
+    plain = [*spec.posonlyargs, *spec.args]
+    without: list[ast.expr | None] = [None] * (len(plain) - len(spec.defaults))
     pairs = [
-        *zip(last, spec.defaults, strict=True),
+        *zip(plain, [*without, *spec.defaults], strict=True),
         *zip(spec.kwonlyargs, spec.kw_defaults, strict=True),
     ]
-    return next((parameter.arg for parameter, given in pairs if given is default), "")
+    return [(parameter.arg, default) for parameter, default in pairs]
 
 
 # ---------------------------------------------------------------------------------------------------- absl
