@@ -12,7 +12,14 @@ from autofast.flow.scopes import own_nodes
 from autofast.model import names
 from autofast.model.changes import CLOCK
 from autofast.model.events import CallFrame, LoopFrame, TryFrame
-from autofast.model.kinds import is_autograd_function, is_classmethod, is_property, is_static
+from autofast.model.kinds import (
+    is_autograd_function,
+    is_classmethod,
+    is_module,
+    is_property,
+    is_static,
+)
+from autofast.model.names import canonical
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -40,11 +47,13 @@ from autofast.model.values import (
     const,
     ordered,
 )
-from autofast.read.interpreter.containers import as_table
-from autofast.read.interpreter.reachable import PLAIN
-from autofast.read.interpreter.state import Core, NoValue, join, values
+from autofast.model.values import things as values
 from autofast.read.library import hugging_face_data, module_parts, options
 from autofast.read.library import torch_library as torchlib
+from autofast.read.library.containers import as_table
+from autofast.read.library.iteration import element
+from autofast.read.state.core import Core, NoValue, join
+from autofast.read.state.reachable import PLAIN
 
 BUILTINS = frozenset(dir(builtins))
 DICT_METHODS = frozenset(dir(dict))
@@ -117,7 +126,7 @@ class Binding(Core):
     def unpack(self, target: ast.Tuple | ast.List, found: Values, env: Env) -> None:
         n = len(target.elts)
         starred = next((i for i, e in enumerate(target.elts) if isinstance(e, ast.Starred)), None)
-        for i, element in enumerate(target.elts):
+        for i, part in enumerate(target.elts):
             parts: Values = NOTHING
             for thing in found:
                 if (
@@ -128,7 +137,7 @@ class Binding(Core):
                 ):
                     parts |= thing.exact[i]
                 elif starred is not None and i >= starred:
-                    parts |= torchlib.element(self, thing, None)
+                    parts |= element(self, thing, None)
                 elif (
                     isinstance(thing, Const)
                     and isinstance(thing.value, tuple)
@@ -137,11 +146,11 @@ class Binding(Core):
                 ):
                     parts |= values(Const(thing.value[i]))
                 else:
-                    parts |= torchlib.element(self, thing, i)
-            if isinstance(element, ast.Starred):
-                self.assign(element.value, values(Seq(element, None, parts)), env, None)
+                    parts |= element(self, thing, i)
+            if isinstance(part, ast.Starred):
+                self.assign(part.value, values(Seq(part, None, parts)), env, None)
             else:
-                self.assign(element, parts, env, None)
+                self.assign(part, parts, env, None)
 
     def store_attribute(
         self, thing: Inst | Ext, name: str, found: Values, sure: bool = True
@@ -162,7 +171,7 @@ class Binding(Core):
             found = join(old or NOTHING, found)
         known = self.changes
         self.keep(found, thing, name)
-        if self.changes != known and torchlib.is_module(thing):
+        if self.changes != known and is_module(thing):
             self.model_changes += 1
         thing.attrs[name] = found
 
@@ -270,7 +279,7 @@ class Binding(Core):
         elif isinstance(thing, Ref):
             self.emit("set_flag", target, thing, None, found, name=f"{thing.name}.{name}")
             if any(isinstance(t, (Func, Bound, Cls, Partial, Inst)) for t in found):
-                full = torchlib.canonical(f"{thing.name}.{name}")
+                full = canonical(f"{thing.name}.{name}")
                 self.keep(found, full)
                 if not found <= self.patched.get(full, NOTHING):
                     CLOCK.shake()
@@ -302,7 +311,7 @@ class Binding(Core):
             self.set_entry(thing, key, Entry(found, expr, target, sure))
         elif isinstance(thing, Seq):
             if isinstance(target.slice, ast.Slice):  # others may stand elsewhere now
-                found = NOTHING.union(*(torchlib.element(self, t, None) for t in found))
+                found = NOTHING.union(*(element(self, t, None) for t in found))
                 thing.items, thing.elem = None, thing.any()
             self.keep(found, thing)
             known = thing.exact
@@ -469,7 +478,7 @@ class Binding(Core):
 
     def library_attribute(self, thing: Ref, name: str) -> Values:
         """``thing.name`` of a library, or of a folder of the project without ``__init__.py``."""
-        full = torchlib.canonical(f"{thing.name}.{name}")
+        full = canonical(f"{thing.name}.{name}")
         if full in self.patched and thing.name == options.FLAGS:
             return self.patched[full]
         if full in self.patched:
@@ -492,7 +501,7 @@ class Binding(Core):
                 Arguments(node, [Given(values(Const(name)), None)]),
                 node,
             )
-        if name == "_modules" and torchlib.is_module(thing) and not thing.open:
+        if name == "_modules" and is_module(thing) and not thing.open:
             return module_parts.table(self, thing)
         if thing.cls.external - {"dataclass"} or name.startswith("__"):
             return torchlib.attribute(self, thing, name, node)
@@ -569,7 +578,7 @@ class Binding(Core):
                 key = 0
             elif isinstance(node, ast.Subscript) and _is_beginning(node.slice):
                 return values(thing)
-        return torchlib.element(self, thing, key if isinstance(key, int) else None)
+        return element(self, thing, key if isinstance(key, int) else None)
 
     def spread(self, into: Dict, thing: Thing, sure: bool) -> None:
         """``{**thing}`` or ``into.update(thing)``."""

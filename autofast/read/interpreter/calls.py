@@ -8,7 +8,7 @@ from dataclasses import replace
 from autofast.model.changes import CLOCK
 from autofast.model.device_loader import MARK, is_device_loader
 from autofast.model.events import CallFrame, Frame, WithFrame
-from autofast.model.kinds import is_static
+from autofast.model.kinds import grad_mode_of, is_autocast, is_module, is_static
 from autofast.model.names import LOADER
 from autofast.model.source import parent_of
 from autofast.model.values import (
@@ -35,23 +35,24 @@ from autofast.model.values import (
     one,
     ordered,
 )
+from autofast.model.values import things as values
 from autofast.read.interpreter.binding import Binding
-from autofast.read.interpreter.containers import as_table
-from autofast.read.interpreter.iteration import fields_of
 from autofast.read.interpreter.named import evaluated, is_namespace
-from autofast.read.interpreter.state import (
+from autofast.read.interpreter.unfollowed import bodies, changes_others, is_one
+from autofast.read.library import module_parts, options
+from autofast.read.library import torch_library as torchlib
+from autofast.read.library.containers import as_table, dict_of
+from autofast.read.library.iteration import element, fields_of
+from autofast.read.library.modules import forward
+from autofast.read.state.core import (
     DEPTH,
     SHARE,
     TOO_MANY,
     Record,
     TooDeep,
     join,
-    values,
 )
-from autofast.read.interpreter.summaries import key_of
-from autofast.read.interpreter.unfollowed import bodies, changes_others, is_one
-from autofast.read.library import module_parts, options
-from autofast.read.library import torch_library as torchlib
+from autofast.read.state.summaries import key_of
 
 EVAL = values(Ref("builtins.eval"))
 
@@ -130,7 +131,7 @@ class Calls(Binding):
         else:
             args.open = "positional arguments come through `*`"
             args.loose = len(args.positional) if args.loose is None else args.loose
-            every = NOTHING.union(*(torchlib.element(self, thing, None) for thing in found))
+            every = NOTHING.union(*(element(self, thing, None) for thing in found))
             args.positional.append(
                 Given(every or values(Unknown("what comes through `*`")), None, sure=False)
             )
@@ -204,8 +205,8 @@ class Calls(Binding):
         own = thing.cls.find("__call__")
         if own:
             return self.call_values(self.bind_members(own, thing, node), args, node)
-        if torchlib.is_module(thing):
-            return torchlib.forward(self, thing, args, node)
+        if is_module(thing):
+            return forward(self, thing, args, node)
         return values(Unknown(f"{thing.cls.node.name} objects are not functions"))
 
     def call_method_of(
@@ -361,7 +362,7 @@ class Calls(Binding):
         contexts = tuple(
             (d, v)
             for d, v in zip(getattr(func.node, "decorator_list", ()), func.decorators, strict=False)
-            if torchlib.grad_mode_of(v) or torchlib.is_autocast(v)
+            if grad_mode_of(v) or is_autocast(v)
         )
         if contexts:
             frames.append(WithFrame(func.node, contexts))
@@ -517,7 +518,7 @@ class Calls(Binding):
                 [],
                 args.open,
             )
-            env.vars[spec.kwarg.arg] = values(torchlib.dict_of(self, spec.kwarg, rest))
+            env.vars[spec.kwarg.arg] = values(dict_of(self, spec.kwarg, rest))
         return given
 
     def rest_of(self, param: ast.arg, args: Arguments, start: int) -> Seq:

@@ -9,6 +9,7 @@ from typing import Any
 
 from autofast.model.events import BranchFrame, LoopFrame, WithFrame
 from autofast.model.source import children, walk
+from autofast.model.tensors import binary
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -30,13 +31,14 @@ from autofast.model.values import (
     one,
     ordered,
 )
+from autofast.model.values import things as values
 from autofast.read.interpreter.binding import Binding
-from autofast.read.interpreter.containers import MOST_ITEMS, begun, revive
 from autofast.read.interpreter.named import by_key, is_namespace
-from autofast.read.interpreter.state import TooDeep, join, merge, values
-from autofast.read.interpreter.type_tests import Arm
 from autofast.read.library import loaded_settings
-from autofast.read.library import torch_library as torchlib
+from autofast.read.library.containers import MOST_ITEMS, begun, revive
+from autofast.read.library.iteration import element, iterate, loaders_in
+from autofast.read.state.core import TooDeep, join, merge
+from autofast.read.state.type_tests import Arm
 
 
 class Expressions(Binding):
@@ -108,18 +110,18 @@ class Expressions(Binding):
         items: list[Values] = []
         rest: Values = NOTHING
         known = not isinstance(node, ast.Set)
-        for element in node.elts:
-            if isinstance(element, ast.Starred):
-                inner = self.expr(element.value, env)
+        for part in node.elts:
+            if isinstance(part, ast.Starred):
+                inner = self.expr(part.value, env)
                 single = one(inner)
                 if isinstance(single, Seq) and single.items is not None and not single.elem:
                     items.extend(single.items)
                 else:
                     known = False
                     for thing in inner:
-                        rest |= torchlib.element(self, thing, None)
+                        rest |= element(self, thing, None)
             else:
-                items.append(self.expr(element, env))
+                items.append(self.expr(part, env))
         plain = [const(i) for i in items]
         if isinstance(node, ast.Tuple) and known and items and all(v is not ... for v in plain):
             return values(Const(tuple(plain)))
@@ -151,7 +153,7 @@ class Expressions(Binding):
             (self.expr(value, env), NOTHING if key is None else self.expr(key, env))
             for key, value in zip(node.keys, node.values, strict=True)
         ]
-        made, past = torchlib.begun(self, node)
+        made, past = begun(self, node)
         for key, value, (found, called) in zip(node.keys, node.values, given, strict=True):
             if key is None:
                 for thing in ordered(found):
@@ -165,7 +167,7 @@ class Expressions(Binding):
                 made.open = "a key is computed"
             else:
                 made.entries[name] = [Entry(found, value, node, True)]
-        torchlib.revive(made, past)
+        revive(made, past)
         for name, entries in made.entries.items():
             self.keep(
                 NOTHING.union(*(e.values for e in entries)),
@@ -258,7 +260,7 @@ class Expressions(Binding):
             return values(Num()) if value is ... else values(Const(not value))
         if type(value) in (int, float) and not isinstance(node.op, ast.Invert):
             return values(Const(-value if isinstance(node.op, ast.USub) else value))
-        return torchlib.binary(found, NOTHING, "USub")
+        return binary(found, NOTHING, "USub")
 
     def expr_BinOp(self, node: ast.BinOp, env: Env) -> Values:
         left, right = self.expr(node.left, env), self.expr(node.right, env)
@@ -282,16 +284,16 @@ class Expressions(Binding):
         if isinstance(node.op, (ast.Add, ast.Mult)) and any(_is_row(t) for t in (*left, *right)):
             return values(self.joined_rows(node, left, right))
         if isinstance(node.op, ast.BitOr) and any(isinstance(t, Dict) for t in (*left, *right)):
-            made, past = torchlib.begun(self, node)
+            made, past = begun(self, node)
             for side in (left, right):
                 for thing in ordered(side):
                     self.spread(made, thing, len(side) == 1)
-            torchlib.revive(made, past)
+            revive(made, past)
             return values(made)
         if isinstance(node.op, ast.Div) and isinstance(b, str):
             if path := loaded_settings.divided(left, right):
                 return path
-        return torchlib.binary(left, right, type(node.op).__name__)
+        return binary(left, right, type(node.op).__name__)
 
     def joined_rows(self, node: ast.BinOp, left: Values, right: Values) -> Seq:
         """``a + b`` and ``a * n`` of lists and tuples."""
@@ -299,7 +301,7 @@ class Expressions(Binding):
         for thing in (*left, *right):
             if _is_row(thing):
                 every |= (
-                    torchlib.element(self, thing, None)
+                    element(self, thing, None)
                     if isinstance(thing, Seq)
                     else values(*(Const(v) for v in thing.value))  # type: ignore[union-attr]
                 )
@@ -343,7 +345,7 @@ class Expressions(Binding):
         if any(isinstance(t, Tensor) for side in (left, *rights) for t in side) and not isinstance(
             node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn)
         ):
-            return torchlib.binary(left, join(*rights), "Compare")
+            return binary(left, join(*rights), "Compare")
         return values(Num())
 
     def expr_Lambda(self, node: ast.Lambda, env: Env) -> Values:
@@ -376,9 +378,7 @@ class Expressions(Binding):
     def expr_YieldFrom(self, node: ast.YieldFrom, env: Env) -> Values:
         record = self.records[-1]
         record.is_generator = True
-        record.yields = join(
-            record.yields, torchlib.iterate(self, self.expr(node.value, env), node)
-        )
+        record.yields = join(record.yields, iterate(self, self.expr(node.value, env), node))
         return values(Const(None))
 
     def comprehension(
@@ -387,8 +387,8 @@ class Expressions(Binding):
         inner = Env("comprehension", {}, env, None)
         for generator in node.generators:
             over = self.expr(generator.iter, inner)
-            self.stack.append(LoopFrame(node, over, torchlib.loaders_in(over)))
-            self.assign(generator.target, torchlib.iterate(self, over, node), inner, None)
+            self.stack.append(LoopFrame(node, over, loaders_in(over)))
+            self.assign(generator.target, iterate(self, over, node), inner, None)
             for test in generator.ifs:
                 self.expr(test, inner)
         return inner

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 
 from autofast.model.changes import CLOCK
-from autofast.model.kinds import is_static
+from autofast.model.kinds import is_static, of_type
 from autofast.model.source import Source, source_of
 from autofast.model.values import (
     NOTHING,
@@ -30,12 +30,12 @@ from autofast.model.values import (
     Unknown,
     Values,
 )
+from autofast.model.values import things as values
 from autofast.read.interpreter.calls import Calls
 from autofast.read.interpreter.expressions import Expressions
 from autofast.read.interpreter.loops import Loops
-from autofast.read.interpreter.state import BUDGET, MOST_CUTS, Record, TooDeep, values
 from autofast.read.library import frameworks
-from autofast.read.library import torch_library as torchlib
+from autofast.read.state.core import BUDGET, MOST_CUTS, Record, TooDeep
 
 __all__ = ["Interpreter", "TooDeep", "values"]
 
@@ -168,7 +168,7 @@ class Interpreter(Loops, Expressions, Calls):
         found: Values = NOTHING
         for kind in kinds:
             if isinstance(kind, Ref):
-                found |= torchlib.of_type(kind.name)
+                found |= of_type(kind.name)
             elif isinstance(kind, Cls):
                 self.summaries.unsure += 1  # others may be made later
                 found |= values(*[t for t in self.made if isinstance(t, Inst) and t.cls is kind])

@@ -8,6 +8,8 @@ import importlib
 from autofast.model import names
 from autofast.model.changes import CLOCK
 from autofast.model.events import LoopFrame
+from autofast.model.kinds import star
+from autofast.model.names import canonical
 from autofast.model.source import walk
 from autofast.model.values import (
     NOTHING,
@@ -25,9 +27,10 @@ from autofast.model.values import (
     const,
     one,
 )
-from autofast.read.interpreter.state import Record, join, merge, values
+from autofast.model.values import things as values
 from autofast.read.interpreter.statements import Statements
-from autofast.read.library import torch_library as torchlib
+from autofast.read.library.iteration import iterate, loaders_in
+from autofast.read.state.core import Record, join, merge
 
 PASSES = 6  # over a loop's body, at most: what still changes then is unknown
 
@@ -78,7 +81,7 @@ class Loops(Statements):
                 why = f"`{alias.name}` comes from a module that is not in this project"
                 found = values(Unknown(why, Reason.FOREIGN, alias.name))
             else:
-                found = values(Ref(torchlib.canonical(f"{node.module}.{alias.name}")))
+                found = values(Ref(canonical(f"{node.module}.{alias.name}")))
             env.vars[alias.asname or alias.name] = found
 
     def import_module(self, name: str, level: int, env: Env, node: ast.AST) -> Values:
@@ -87,7 +90,7 @@ class Loops(Statements):
         target = self.project.find(name, level, source)
         if target is not None:
             return values(self.run_module(target, False))
-        found = torchlib.canonical(name)
+        found = canonical(name)
         self.libraries.add(found)
         return values(Ref(found))
 
@@ -100,12 +103,12 @@ class Loops(Statements):
                 env.vars[name] = found
 
     def star_of_library(self, name: str, env: Env) -> None:
-        for bound, thing in torchlib.star(name):
+        for bound, thing in star(name):
             env.vars[bound] = values(thing)
         if name in names.STANDARD:
             found = vars(importlib.import_module(name))
             for bound in found.get("__all__", [n for n in found if not n.startswith("_")]):
-                env.vars[bound] = values(Ref(torchlib.canonical(f"{name}.{bound}")))
+                env.vars[bound] = values(Ref(canonical(f"{name}.{bound}")))
         elif not env.module.starred or name not in names.NO_BUILTINS:
             CLOCK.shake()
             env.module.starred = name or "another module"
@@ -146,7 +149,7 @@ class Loops(Statements):
         env.vars = merge(left) if left else env.vars
 
     def loop(self, node: ast.For | ast.AsyncFor | ast.While, over: Values, env: Env) -> None:
-        loaders = torchlib.loaders_in(over)
+        loaders = loaders_in(over)
         self.forget_counters(node, env)
         left: dict[int, dict[str, Values]] = {}
         for turn in range(PASSES):
@@ -161,7 +164,7 @@ class Loops(Statements):
                 stopped = const(test) is False or self.block(node.body, env)
             else:
                 self.emit("iterate", node, None, None, over)
-                self.assign(node.target, torchlib.iterate(self, over, node), env, None)
+                self.assign(node.target, iterate(self, over, node), env, None)
                 stopped = self.block(node.body, env)
             self.stack.pop()
             self.collect()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING
 
 from autofast.model.values import (
     NOTHING,
@@ -21,9 +20,7 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.read.library import loaded_settings
-
-if TYPE_CHECKING:
-    from autofast.read.interpreter.state import Core
+from autofast.read.state.core import Core
 
 NAMESPACES = frozenset({"globals", "locals", "vars"})
 COMPUTED = Unknown("its name is computed")

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from autofast.model.events import BranchFrame, GuardFrame, TryFrame, WithFrame
+from autofast.model.kinds import entered
 from autofast.model.names import NAMED_TUPLE
 from autofast.model.source import children, walk
+from autofast.model.tensors import binary
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -33,12 +35,12 @@ from autofast.model.values import (
     const,
     ordered,
 )
+from autofast.model.values import things as values
 from autofast.read.interpreter.binding import Binding
-from autofast.read.interpreter.containers import field_names
-from autofast.read.interpreter.state import MOST_CALLEES, TOO_MANY, NoValue, join, merge, values
-from autofast.read.interpreter.type_tests import Arm, arm, is_one_of, kinds, tested
-from autofast.read.library import torch_library as torchlib
+from autofast.read.library.containers import extend, field_names, shuffle
 from autofast.read.library.module_parts import is_container
+from autofast.read.state.core import MOST_CALLEES, TOO_MANY, NoValue, join, merge
+from autofast.read.state.type_tests import Arm, arm, is_one_of, kinds, tested
 
 
 class Statements(Binding):
@@ -90,9 +92,7 @@ class Statements(Binding):
     def stmt_AugAssign(self, node: ast.AugAssign, env: Env) -> None:
         old = self.expr(node.target, env)
         right = self.expr(node.value, env)
-        result = self.extended(node, old, right) or torchlib.binary(
-            old, right, type(node.op).__name__
-        )
+        result = self.extended(node, old, right) or binary(old, right, type(node.op).__name__)
         self.emit("augment", node, None, None, right, old=old)
         self.assign(node.target, result, env, node.value)
 
@@ -109,7 +109,7 @@ class Statements(Binding):
         lists = [t for t in self.choices(old) if isinstance(t, Seq) or is_container(t)]
         for thing in lists:
             if isinstance(thing, Seq):
-                torchlib.extend(self, thing, right)
+                extend(self, thing, right)
             else:
                 added = Arguments(node, [Given(right, node.value)])
                 self.call_thing(Method(thing, "extend"), added, node)
@@ -125,7 +125,7 @@ class Statements(Binding):
                     if isinstance(thing, Dict):
                         self.drop_entry(thing, key)
                     elif isinstance(thing, Seq):
-                        torchlib.shuffle(self, thing)
+                        shuffle(self, thing)
                     elif isinstance(thing, Inst):
                         self.call_method_of(thing, "__delitem__", [values(Num())], target)
 
@@ -409,7 +409,7 @@ class Statements(Binding):
 
     def enter(self, found: Values, expr: ast.expr) -> Values:
         """What ``with found as x`` binds."""
-        bound = torchlib.entered(
+        bound = entered(
             frozenset(t for t in found if not (isinstance(t, Inst) and t.cls.find("__enter__")))
         )
         for thing in ordered(found):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from autofast.model.events import Stack, WithFrame
 from autofast.model.values import (
@@ -19,9 +18,7 @@ from autofast.model.values import (
     one,
 )
 from autofast.model.values import things as values
-
-if TYPE_CHECKING:
-    from autofast.read.interpreter.state import Core
+from autofast.read.state.core import Core
 
 SCALE_LOSS = "apex.amp.scale_loss"
 

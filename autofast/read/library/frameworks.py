@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_loader
@@ -26,11 +25,8 @@ from autofast.model.values import (
     result_of,
 )
 from autofast.model.values import things as values
-from autofast.read.interpreter.iteration import batch_of, sample_of
-
-if TYPE_CHECKING:
-    from autofast.read.interpreter.interpreter import Interpreter
-    from autofast.read.interpreter.state import Core
+from autofast.read.library.iteration import batch_of, sample_of
+from autofast.read.state.core import Core
 
 COMMAND_LINE = "the command line gives them"
 PARSERS = (
@@ -88,7 +84,7 @@ def name_of(thing: Thing) -> str:
     return ""
 
 
-def run_hooks(interp: Interpreter) -> None:
+def run_hooks(interp: Core) -> None:
     """Enter what frameworks call, in all files, and the items of the data."""
     found: dict[int, Cls] = {}
     for thing in list(interp.made):
@@ -118,7 +114,7 @@ def run_hooks(interp: Interpreter) -> None:
             batch_of(interp, thing)
 
 
-def _fetch(interp: Interpreter, args: Arguments) -> None:
+def _fetch(interp: Core, args: Arguments) -> None:
     """What the Trainer of Hugging Face fetches of its datasets and puts together."""
     stack, interp.stack = interp.stack, []
     interp.limits.append(min(interp.limits[-1], interp.steps + 20_000))

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from autofast.model.values import Arguments, Const, Ext, Thing, Unknown, Values
 from autofast.model.values import things as values
-
-if TYPE_CHECKING:
-    from autofast.read.interpreter.state import Core
+from autofast.read.state.core import Core
 
 LOADS = (
     "datasets.load_dataset",

@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autofast.model import disk
 from autofast.model.source import source_of
@@ -38,16 +38,15 @@ from autofast.model.values import (
     result_of,
 )
 from autofast.model.values import things as values
-from autofast.read.interpreter.containers import SETTINGS, dict_of
+from autofast.read.library.containers import SETTINGS, dict_of
 from autofast.read.setting_files import JSON, SUFFIXES, TOML, YAML, candidates, text_of
+from autofast.read.state.core import Core
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-if TYPE_CHECKING:
-    from autofast.read.interpreter.state import Core
 
 MOST_NODES = 2_000
 LOADERS = {

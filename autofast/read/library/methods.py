@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autofast.model import names
 from autofast.model.kinds import is_dataset, is_loader, is_module, is_optimizer, is_scaler
@@ -32,13 +32,11 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.ops import is_in_place
-from autofast.read.interpreter.iteration import batch_of
 from autofast.read.library import distributions, frameworks, hugging_face_data, module_parts
 from autofast.read.library import python_library as pylib
+from autofast.read.library.iteration import batch_of
 from autofast.read.library.modules import module_method
-
-if TYPE_CHECKING:
-    from autofast.read.interpreter.state import Core
+from autofast.read.state.core import Core
 
 
 def call_method(

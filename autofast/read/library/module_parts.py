@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from autofast.model.kinds import is_module
 from autofast.model.names import CONTAINERS
@@ -24,9 +23,7 @@ from autofast.model.values import (
     one,
 )
 from autofast.model.values import things as values
-
-if TYPE_CHECKING:
-    from autofast.read.interpreter.state import Core
+from autofast.read.state.core import Core
 
 MORE = "__parts__"  # the attribute for those whose names are not known
 LISTS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList"})

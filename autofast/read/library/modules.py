@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autofast.model import names
 from autofast.model.events import Way, way_of
@@ -32,11 +32,9 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.model.values import things as values
-from autofast.read.interpreter.iteration import submodules
 from autofast.read.library import module_parts
-
-if TYPE_CHECKING:
-    from autofast.read.interpreter.state import Core
+from autofast.read.library.iteration import submodules
+from autofast.read.state.core import Core
 
 
 def loss(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
 from autofast.model.events import BranchFrame
 from autofast.model.source import parent_of
@@ -30,9 +30,8 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.model.values import things as values
-
-if TYPE_CHECKING:
-    from autofast.read.interpreter.state import Core
+from autofast.read.library.iteration import iterate
+from autofast.read.state.core import Core
 
 PARSERS = frozenset(
     {
@@ -110,9 +109,8 @@ def _space(interp: Core, args: Arguments, node: ast.AST | None) -> Ext:
 # ---------------------------------------------------------------------------------------------------- argparse
 def _inherit(interp: Core, parser: Ext, parents: Values, node: ast.AST | None) -> None:
     """``ArgumentParser(parents=[...])``: it has the options that these have when it is made."""
-    from autofast.read.library import torch_library as torchlib
 
-    for thing in torchlib.iterate(interp, parents, node or ast.Pass()) if parents else ():
+    for thing in iterate(interp, parents, node or ast.Pass()) if parents else ():
         if is_parser(thing) and not thing.open:
             parser.attrs.update((k, v) for k, v in thing.attrs.items() if k.startswith(OPTION))
         else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING
 
 from autofast.model.tensors import mixed, tensors_in
 from autofast.model.values import (
@@ -33,7 +32,8 @@ from autofast.model.values import (
     ordered,
     result_of,
 )
-from autofast.read.interpreter.containers import (
+from autofast.read.library import loaded_settings, module_parts, options
+from autofast.read.library.containers import (
     copied,
     dict_method,
     dict_of,
@@ -42,13 +42,9 @@ from autofast.read.interpreter.containers import (
     seq_method,
     shuffle,
 )
-from autofast.read.interpreter.iteration import following, iterate, loaders_in
-from autofast.read.library import loaded_settings, module_parts, options
+from autofast.read.library.iteration import following, iterate, loaders_in
 from autofast.read.search_paths import folder
-
-if TYPE_CHECKING:
-    from autofast.read.interpreter.state import Core
-
+from autofast.read.state.core import Core
 
 WRAP = frozenset(
     "builtins.enumerate builtins.iter builtins.reversed builtins.sorted tqdm.tqdm itertools.cycle itertools.islice itertools.chain "

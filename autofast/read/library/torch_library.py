@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from autofast.model import names
 from autofast.model.kinds import (
-    entered,
-    grad_mode_of,
-    is_autocast,
     is_classmethod,
     is_dataset,
     is_loader,
     is_loss,
     is_module,
-    is_optimizer,
-    is_scaler,
-    is_scheduler,
-    of_type,
-    star,
 )
 from autofast.model.names import (
     AUTOCAST,
@@ -28,18 +19,13 @@ from autofast.model.names import (
     FUNCTIONAL_LOSSES,
     NO_GRAD,
     WRAPPERS,
-    canonical,
 )
 from autofast.model.source import parent_of
 from autofast.model.tensors import (
-    binary,
     device_kinds,
     dtype_of,
-    is_device,
-    is_dtype,
     is_unknown_in,
     mixed,
-    target_of,
     tensors_in,
 )
 from autofast.model.values import (
@@ -68,80 +54,20 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.ops import is_in_place
-from autofast.read.interpreter.containers import (
-    begun,
-    dict_of,
-    extend,
-    named_tuple,
-    revive,
-    shuffle,
-)
-from autofast.read.interpreter.iteration import (
-    batch_of,
-    element,
-    iterate,
-    loaders_in,
-    loss_of,
-    sample_of,
-    submodules,
-)
 from autofast.read.library import apex, distributions, hugging_face_data, module_parts
 from autofast.read.library import python_library as pylib
-from autofast.read.library.methods import call_method, moved, super_method, tensor_method
-from autofast.read.library.modules import forward, loss, module_method
-
-__all__ = [
-    "attribute",
-    "batch_of",
-    "begun",
-    "binary",
-    "call",
-    "call_method",
-    "call_ref",
-    "canonical",
-    "device_kinds",
-    "dtype_of",
-    "element",
-    "dict_of",
-    "entered",
-    "extend",
-    "forward",
-    "grad_mode_of",
-    "is_autocast",
-    "is_dataset",
-    "is_device",
-    "is_dtype",
-    "is_loader",
-    "is_loss",
-    "is_module",
-    "is_optimizer",
-    "is_scaler",
-    "is_scheduler",
-    "iterate",
-    "loaders_in",
-    "loss",
-    "make",
-    "mixed",
-    "module_method",
-    "moved",
-    "of_type",
-    "revive",
-    "sample_of",
-    "shuffle",
-    "star",
-    "submodules",
-    "super_method",
-    "target_of",
-    "tensor_method",
-    "tensors_in",
-    "torch_function",
-]
+from autofast.read.library.containers import (
+    named_tuple,
+)
+from autofast.read.library.iteration import (
+    loss_of,
+)
+from autofast.read.library.methods import call_method
+from autofast.read.library.modules import forward, loss
+from autofast.read.state.core import Core
 
 # Attributes of tensors that are not called.
 OF_TENSORS = frozenset("grad_fn is_leaf itemsize nbytes is_sparse is_quantized is_meta".split())
-
-if TYPE_CHECKING:
-    from autofast.read.interpreter.state import Core
 
 
 def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Values:

@@ -23,7 +23,7 @@ from autofast.model.events import (
     inside,
     loops,
 )
-from autofast.model.kinds import foreign_bases
+from autofast.model.kinds import foreign_bases, is_loader, is_loss, is_module, is_optimizer
 from autofast.model.script import Loader, Model, Optimizer, Script, Sync, Transfer, Use
 from autofast.model.source import Source, nested_too_deeply
 from autofast.model.values import (
@@ -44,7 +44,6 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.read.interpreter.interpreter import Interpreter, TooDeep
-from autofast.read.library import torch_library as torchlib
 from autofast.read.library.frameworks import run_hooks
 from autofast.read.library.module_parts import MORE
 from autofast.read.project import Project
@@ -236,7 +235,7 @@ def _models(interp: Interpreter, script: Script) -> list[Model]:
             if not occurrence.data["outer"] or occurrence.this is None:
                 continue
             for thing in unwrapped(occurrence.this):
-                if not isinstance(thing, (Inst, Ext)) or torchlib.is_loss(thing):
+                if not isinstance(thing, (Inst, Ext)) or is_loss(thing):
                     continue
                 model = found.get(id(thing))
                 if model is None:
@@ -291,8 +290,8 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
                 todo.extend(
                     t
                     for t in found
-                    if torchlib.is_module(t)
-                    or (isinstance(t, Seq) and any(map(torchlib.is_module, t.any())))
+                    if is_module(t)
+                    or (isinstance(t, Seq) and any(map(is_module, t.any())))
                     or (name == MORE and isinstance(t, (Seq, Dict, Unknown)))
                 )
             if any(
@@ -303,9 +302,7 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
                 unknown = f"class {part.cls.node.name} has a base that is not in this project"
         elif isinstance(part, (Seq, Dict)):
             todo.extend(
-                t
-                for t in part.any()
-                if torchlib.is_module(t) or isinstance(t, (Seq, Dict, Unknown))
+                t for t in part.any() if is_module(t) or isinstance(t, (Seq, Dict, Unknown))
             )
         elif isinstance(part, Ext):
             if part.name in names.MODULE_BASES:
@@ -317,10 +314,8 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
             )
             given = [*part.args.positional, *part.args.named.values()]
             parts = (Seq, Dict, Unknown) if part.name in names.CONTAINERS else (Seq, Dict)
-            todo.extend(
-                t for g in given for t in g.values if torchlib.is_module(t) or isinstance(t, parts)
-            )
-            todo.extend(t for v in part.attrs.values() for t in v if torchlib.is_module(t))
+            todo.extend(t for g in given for t in g.values if is_module(t) or isinstance(t, parts))
+            todo.extend(t for v in part.attrs.values() for t in v if is_module(t))
         elif isinstance(part, Unknown):
             unknown = unknown or part.why
     return frozenset(layers), unknown, list(classes.values())
@@ -331,7 +326,7 @@ def _loaders(interp: Interpreter, script: Script) -> list[Loader]:
     made: dict[int, list[tuple[Ext | Inst, Arguments]]] = {}
     nodes: dict[int, ast.Call] = {}
     for thing in interp.made:
-        if isinstance(thing, Inst) and torchlib.is_loader(thing):
+        if isinstance(thing, Inst) and is_loader(thing):
             inner = [t for t in thing.attrs.get("__loader__", frozenset()) if isinstance(t, Ext)]
             args, node = (inner[0].args, inner[0].node) if inner else (None, None)
         elif isinstance(thing, Ext) and thing.name == names.LOADER:
@@ -433,11 +428,7 @@ def _optimizers(interp: Interpreter, script: Script) -> list[Optimizer]:
     found: dict[int, Optimizer] = {}
     updates = [u for step in script.steps for u in step.updates]
     for made in interp.made:
-        if (
-            not torchlib.is_optimizer(made)
-            or not isinstance(made.node, ast.Call)
-            or made.args is None
-        ):
+        if not is_optimizer(made) or not isinstance(made.node, ast.Call) or made.args is None:
             continue
         name = _class_name(made)
         mine = [u for u in updates if any(t is made for t in u.things)]
@@ -494,7 +485,7 @@ def _owners(script: Script, given: object) -> list[Thing]:
             and node.func.attr in ("parameters", "named_parameters")
         ):
             for model in script.values(node.func.value):
-                if torchlib.is_module(model):
+                if is_module(model):
                     for inner in unwrapped(model):
                         owners[id(inner)] = inner
     return list(owners.values())

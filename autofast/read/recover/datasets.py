@@ -34,8 +34,8 @@ from autofast.model.values import (
     ordered,
     why_unknown,
 )
-from autofast.read.interpreter.state import Core
 from autofast.read.library import hugging_face_data
+from autofast.read.state.core import Core
 
 OPENERS = (
     "h5py.File",

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, WithFrame, inside
-from autofast.model.kinds import is_autocast, is_optimizer
+from autofast.model.kinds import grad_mode_of, is_autocast, is_module, is_optimizer
 from autofast.model.names import WRAPPERS, is_of_model_library
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import ancestors, at, function_of, statement_of
@@ -23,7 +23,6 @@ from autofast.model.values import (
     Values,
     const,
 )
-from autofast.read.library import torch_library as torchlib
 from autofast.read.recover.escapes import YIELDS, carries, ends_with_call, leak
 from autofast.read.recover.eval_mode import switching_functions
 from autofast.read.recover.module_changes import changed_module
@@ -219,7 +218,7 @@ def _switched_off(occurrence: Occurrence) -> tuple[ast.AST, str, ast.expr | None
     for frame in reversed(occurrence.stack):
         if isinstance(frame, WithFrame):
             for expr, found in reversed(frame.contexts):
-                if torchlib.grad_mode_of(found) is not None:
+                if grad_mode_of(found) is not None:
                     return (
                         frame.node,
                         "with"
@@ -297,7 +296,7 @@ def is_hook(frame: CallFrame) -> bool:
 
 def _of_module(frame: CallFrame) -> bool:
     owner = frame.func.owner
-    return owner is not None and torchlib.is_module(Inst(owner, None))
+    return owner is not None and is_module(Inst(owner, None))
 
 
 def _has_backward(prefix: Stack, backs: list[Stack]) -> bool:
@@ -455,7 +454,7 @@ def _shared_objects(script: Script, region: Region) -> str:
             if isinstance(thing, Ref) and thing.name.split(".")[0] in HARMLESS:
                 continue
             if isinstance(thing, Ext) and (
-                thing.name.startswith(SHOWS) or torchlib.is_module(thing) or "over" in thing.attrs
+                thing.name.startswith(SHOWS) or is_module(thing) or "over" in thing.attrs
             ):
                 continue
             given = [
@@ -579,7 +578,7 @@ def _trainable(args: Arguments) -> bool:
     """Whether something that can be trained with is among the arguments."""
     given = [g.values for g in (*args.positional, *args.named.values())]
     return any(t.grad for t in tensors_in(*given)) or any(
-        torchlib.is_module(t) or is_optimizer(t) for v in given for t in v
+        is_module(t) or is_optimizer(t) for v in given for t in v
     )
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, WithFrame, inside
+from autofast.model.kinds import is_autocast, is_optimizer, is_scaler, is_scheduler
 from autofast.model.script import Backward, Script, Step, Update
 from autofast.model.source import function_of
 from autofast.model.values import Const, Ext, Tensor, Thing, Unknown, const
 from autofast.read.library import apex
-from autofast.read.library import torch_library as torchlib
 
 CLIPS = (
     "torch.nn.utils.clip_grad_norm_",
@@ -127,9 +127,7 @@ def _peel(script: Script, backward: Backward) -> None:
         and expr.func.attr == "scale"
         and expr.args
     ):
-        if any(
-            torchlib.is_scaler(t) or isinstance(t, Unknown) for t in script.values(expr.func.value)
-        ):
+        if any(is_scaler(t) or isinstance(t, Unknown) for t in script.values(expr.func.value)):
             backward.scaled = True
             expr = expr.args[0]
     if isinstance(expr, ast.BinOp) and isinstance(expr.op, ast.Div):
@@ -150,11 +148,11 @@ def all_updates(script: Script) -> list[Update]:
                 this = occurrence.this
                 if this is None:
                     continue
-                if scaled and torchlib.is_scaler(this) and occurrence.args is not None:
+                if scaled and is_scaler(this) and occurrence.args is not None:
                     things.update((id(t), t) for t in occurrence.args.get(0, "optimizer"))
                 elif (
                     not scaled
-                    and torchlib.is_optimizer(this)
+                    and is_optimizer(this)
                     or not scaled
                     and isinstance(this, Unknown)
                     and not node.args
@@ -199,23 +197,23 @@ def _step(
             for around in occurrence.stack:
                 if isinstance(around, WithFrame):
                     for expr, found in around.contexts:
-                        if torchlib.is_autocast(found) or _may_autocast(found):
+                        if is_autocast(found) or _may_autocast(found):
                             autocast[id(expr)] = expr
     double = [s.node for s in script.calls("torch.autograd.grad") if here(s) and _creates_graph(s)]
     double += [b.node for b in backwards if b.double]
     scalers: dict[int, Thing] = {}
     for site in script.methods("scale", "step", "update", "unscale_"):
         for occurrence in site:
-            if occurrence.this is not None and torchlib.is_scaler(occurrence.this) and here(site):
+            if occurrence.this is not None and is_scaler(occurrence.this) and here(site):
                 scalers[id(occurrence.this)] = occurrence.this
     zeros = [s for s in script.methods("zero_grad") if here(s)]
     return Step(
         home, list(loaders.values()), mine, losses, backwards, [u for u in updates if here(u.site)], zeros,
         [s for s in script.calls(*CLIPS) if here(s)] + [s for s in script.methods("clip_grad_norm_", "clip_grad_value_") if here(s)],
         [s for s in script.methods("unscale_") if here(s)],
-        [s for s in script.methods("update") if here(s) and any(o.this is not None and torchlib.is_scaler(o.this) for o in s)],
+        [s for s in script.methods("update") if here(s) and any(o.this is not None and is_scaler(o.this) for o in s)],
         [s for s in script.log.of("grad_read") if here(s)],
-        [s for s in script.methods("step") if here(s) and any(o.this is not None and torchlib.is_scheduler(o.this) for o in s)],
+        [s for s in script.methods("step") if here(s) and any(o.this is not None and is_scheduler(o.this) for o in s)],
         double, list(autocast.values()), list(scalers.values()), list(models.values()), stack,
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from typing import Any
 from autofast.model.changes import CLOCK
 from autofast.model.events import CallFrame, Frame, LoopFrame
 from autofast.model.values import Arguments, Env, Func, Thing, Values
-from autofast.read.interpreter.reachable import changed_since, reached
+from autofast.read.state.reachable import changed_since, reached
 
 OFTEN = 40  # calls of one function that are followed with all that tells their objects apart
 MOST_EVENTS = 2_000  # of one call that happen once more in all the ways they came about

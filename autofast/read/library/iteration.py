@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autofast.model.changes import CLOCK
 from autofast.model.kinds import is_dataset, is_loader, is_module, library_dataset
@@ -33,9 +33,7 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.read.library import module_parts
-
-if TYPE_CHECKING:
-    from autofast.read.interpreter.state import Core
+from autofast.read.state.core import Core
 
 
 def loaders_in(over: Values) -> frozenset[Any]:

@@ -18,6 +18,7 @@ from autofast.model.events import (
     TryFrame,
     WithFrame,
 )
+from autofast.model.kinds import grad_mode_of
 from autofast.model.source import Source
 from autofast.model.values import (
     NOTHING,
@@ -37,10 +38,9 @@ from autofast.model.values import (
     Values,
     ordered,
 )
-from autofast.read.interpreter.summaries import Summaries
-from autofast.read.interpreter.type_tests import Arm
-from autofast.read.library import torch_library as torchlib
 from autofast.read.project import Project
+from autofast.read.state.summaries import Summaries
+from autofast.read.state.type_tests import Arm
 
 DEPTH = 24  # nested calls of project functions
 BUDGET = 300_000  # evaluated expressions for one script
@@ -52,10 +52,6 @@ MOST_ALIKE = (
 )
 MOST_CALLEES = 24  # functions and classes one of which is called: of more, none is followed
 TOO_MANY = Unknown("too many possibilities")
-
-
-def values(*things: Thing) -> Values:
-    return frozenset(things)
 
 
 def join(*sets: Values) -> Values:
@@ -200,7 +196,7 @@ class Core:
         for frame in reversed(self.stack):
             if isinstance(frame, WithFrame):
                 for _, contexts in reversed(frame.contexts):
-                    if (mode := torchlib.grad_mode_of(contexts)) is not None:
+                    if (mode := grad_mode_of(contexts)) is not None:
                         return mode
         return self.grad_default
 
@@ -340,4 +336,7 @@ class Core:
         raise NotImplementedError
 
     def run_module(self, source: Source, main: bool) -> Module:
+        raise NotImplementedError
+
+    def run_class(self, cls: Cls) -> None:
         raise NotImplementedError

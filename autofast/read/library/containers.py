@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autofast.model.events import LoopFrame
 from autofast.model.values import (
@@ -26,19 +26,11 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.model.values import things as values
-
-if TYPE_CHECKING:
-    from autofast.read.interpreter.state import Core
+from autofast.read.library.iteration import element
+from autofast.read.state.core import Core, join
 
 SETTINGS = " may set others"  # after the name of a file with settings: why a dict is open
 MOST_ITEMS = 64  # of a list that are told apart
-
-
-def join(*sets: Values) -> Values:
-    """The union; unknown where it has grown too large."""
-    from autofast.read.interpreter import state as core
-
-    return core.join(*sets)
 
 
 def begun(
@@ -324,7 +316,6 @@ def seq_method(interp: Core, this: Seq, name: str, args: Arguments, node: ast.AS
 
 def extend(interp: Core, seq: Seq, found: Values) -> None:
     """``seq += found``, ``seq.extend(found)``, ``seq.append(x)``: exactly, where that happens once."""
-    from autofast.read.library import torch_library as torchlib
 
     single = one(found)
     looped = any(isinstance(f, LoopFrame) for f in seq.made)
@@ -340,7 +331,7 @@ def extend(interp: Core, seq: Seq, found: Values) -> None:
                 interp.keep(part, seq)
             seq.items = (*seq.exact, *single.exact)
             return
-    every = NOTHING.union(*(torchlib.element(interp, thing, None) for thing in found))
+    every = NOTHING.union(*(element(interp, thing, None) for thing in found))
     interp.keep(every, seq)
     seq.elem = join(seq.elem, every)
 
