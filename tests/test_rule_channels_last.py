@@ -326,6 +326,18 @@ def test_random_draws_in_another_order(text: str, effect: Effect | None):
         ),
         (changed("Net().to(device)", "torch.jit.script(Net().to(device))"), "TorchScript"),
         (changed("nn.Conv2d(8, 8, 3)", "nn.LazyConv2d(8, 3)"), "LazyConv2d has no weights"),
+        (
+            changed(
+                "self.b = nn.Conv2d(8, 8, 3)",
+                "norm = partial(nn.InstanceNorm2d, affine=False)\n"
+                "        self.b = nn.Sequential(nn.Conv2d(8, 8, 3), norm(8))",
+            ).replace("import torch  #", "from functools import partial\nimport torch  #"),
+            "InstanceNorm2d gives NCHW",
+        ),
+        (
+            changed("torch.relu(self.a(x))", "F.instance_norm(self.a(x))"),
+            "InstanceNorm2d gives NCHW",
+        ),
         (CHOSEN, "chosen when it runs"),
         (
             changed(

@@ -65,6 +65,20 @@ def test_a_resumed_training_keeps_its_scale(tmp_path):
     assert scales(done.text, tmp_path / "new.pt") == [16, 16, 32, 32, 64]
 
 
+def test_the_key_is_named_like_those_beside_it(tmp_path):
+    text = SCRIPT
+    for key in ("model", "optimizer"):
+        text = changed(f'"{key}"', f'"{key}_state_dict"', text)
+    done = apply(RULE, text)
+    assert '"scaler_state_dict": scaler.state_dict()' in done.text
+    assert 'if checkpoint.get("scaler_state_dict"):' in done.text
+    assert scales(text, tmp_path / "old.pt")[-1] == scales(done.text, tmp_path / "new.pt")[-1]
+    assert scales(done.text, tmp_path / "old.pt")[0] == 4  # checkpoints from before still load
+    assert scales(done.text, tmp_path / "new.pt")[0] == 16
+    mixed = apply(RULE, changed('"optimizer"', '"optimizer_state"'))
+    assert '"scaler": scaler.state_dict()' in mixed.text
+
+
 def test_a_disabled_scaler_has_no_state(tmp_path):
     text = changed('GradScaler("cpu", ', 'GradScaler("cpu", enabled=False, ')
     done = apply(RULE, text)

@@ -269,6 +269,24 @@ def test_an_import_that_another_file_takes_from_here_stays() -> None:
     assert "Variable(targets)" not in done.text
 
 
+@pytest.mark.parametrize(
+    ("between", "goes"),
+    [
+        ("from tools import wrap\n", True),
+        ("from tools import *\n", False),
+        ("from tools import Variable, wrap\n", False),
+    ],
+)
+def test_a_star_takes_the_names_of_its_own_module(between: str, goes: bool) -> None:
+    tools = "from torch.autograd import Variable\n\ndef wrap(x):\n    return Variable(x)\n"
+    text = script("inputs = wrap(inputs)").replace(
+        "from torch.autograd import Variable", "from between import *"
+    )
+    done = apply("variable-api", text, files={"tools.py": tools, "between.py": between})
+    assert "return x\n" in done.texts["tools.py"]
+    assert ("import Variable" not in done.texts["tools.py"]) == goes
+
+
 def test_code_that_is_not_reached_stays_with_its_import() -> None:
     tools = "from torch.autograd import Variable\n\ndef used(x):\n    return Variable(x)\n\ndef unused(x):\n    return Variable(x)\n"
     text = script("inputs = used(inputs)").replace(

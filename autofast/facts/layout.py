@@ -71,6 +71,7 @@ DRAWS = (
     ".bernoulli_",
     ".random_",
 )
+INSTANCE_NORM = "torch.nn.functional.instance_norm"
 
 
 def is_convolutional(model: Model) -> bool:
@@ -104,6 +105,10 @@ def against(script: Script, model: Model, code: Code) -> str:
         return why
     if lazy := next((n for n in sorted(model.layers) if n.startswith("Lazy")), ""):
         return f"{lazy} has no weights before the first forward pass, and converting none raises"
+    if "InstanceNorm2d" in model.layers or any(True for _ in code.events(INSTANCE_NORM)):
+        return (
+            "InstanceNorm2d gives NCHW whatever it is given: each convolution would convert again"
+        )
     if any(w.name.startswith("torch.jit") for w in model.wraps):
         return f"{model.name} is a TorchScript module"
     if sites := script.methods("share_memory"):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from autofast.edit.edits import DropKeyword, Edit, Keyword, Remove, Replace, Rewrite
 from autofast.edit.ignores import is_spared
 from autofast.facts.tensor_identity import VARIABLE, Plainness
+from autofast.flow.importers import Importers
 from autofast.flow.scopes import is_parameter
 from autofast.model.names import FUNCTIONAL_LOSSES, is_loss
 from autofast.model.script import Script
@@ -253,7 +254,9 @@ def _import_edits(
 ) -> tuple[Edit, ...]:
     """The imports of Variable without it, where nothing else can use the name."""
     if not bound or any(
-        _may_take(other, set(bound)) for other in script.sources if other is not source
+        _may_take(script, other, source, set(bound))
+        for other in script.sources
+        if other is not source
     ):
         return ()
     if source.rel.endswith("__init__.py") or any(
@@ -270,18 +273,31 @@ def _import_edits(
     return tuple(edits)
 
 
-def _may_take(other: Source, names: set[str]) -> bool:
-    """Whether another file may have the name from here."""
+def _may_take(script: Script, other: Source, source: Source, names: set[str]) -> bool:
+    """Whether another file may have the name from ``source``: by its own import, as an attribute of the module, or by ``*``."""
     for node in other.nodes:
         if isinstance(node, ast.ImportFrom) and node.module not in MODULES:
-            if any(
-                a.name in names or a.name == "*" and (node.module or "").split(".")[0] != "torch"
-                for a in node.names
-            ):
+            asked = {a.name for a in node.names}
+            if asked & names or ("*" in asked and _may_be(script, other, node, source)):
                 return True
         elif isinstance(node, ast.Attribute) and node.attr in names:
             return True
     return False
+
+
+def _may_be(script: Script, importer: Source, node: ast.ImportFrom, source: Source) -> bool:
+    """Whether an import is of a file of the script that has its names from ``source``, or of one that is not found."""
+    name = node.module or ""
+    if name.split(".")[0] == "torch" and not node.level:
+        return False
+    known = {s.path.resolve(): s for s in script.sources}
+    path = script.analysis(Importers).module(importer, name, node.level)
+    found = known.get(path) if path is not None else None
+    if found is None or found is source:
+        return True
+    return any(
+        isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in found.nodes
+    )
 
 
 def old_items(script: Script) -> Iterator[Finding]:

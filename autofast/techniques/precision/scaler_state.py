@@ -19,6 +19,7 @@ from autofast.model.values import Inst, Ref, Seq, Thing
 from autofast.rule import Refusal
 
 KEY = "scaler"
+ENDINGS = ("_state_dict", "_state", "_dict")  # of the keys beside it
 DEEP = 6  # functions and variables between a dict and torch.save
 
 
@@ -45,16 +46,31 @@ def places(script: Script, optimizers: Iterable[Thing], name: Name) -> list[Plac
     ``name`` gives what to write for the scaler at a node, or raises. Raises :class:`Refusal` where a checkpoint may not have another key, too.
     """
     optimizers = list(optimizers)
-    saved = []
-    for display in checkpoints(script, optimizers):
-        if _has_key(display):
-            raise Refusal(f'{at(display)} saves something as "{KEY}" already')
-        edit = DictItem(display, KEY, f"{name(display)}.state_dict()")
+    displays = checkpoints(script, optimizers)
+    saved, key = [], _key(displays)
+    for display in displays:
+        if key in _keys(display):
+            raise Refusal(f'{at(display)} saves something as "{key}" already')
+        edit = DictItem(display, key, f"{name(display)}.state_dict()")
         saved.append(Place(display, edit))
-    return [*saved, *_loads(script, optimizers, name)] if saved else []
+    return [*saved, *_loads(script, optimizers, name, key)] if saved else []
 
 
-def _loads(script: Script, optimizers: Iterable[Thing], name: Name) -> Iterable[Place]:
+def _key(displays: Iterable[ast.Dict | ast.Call]) -> str:
+    """``scaler``, or ``scaler_state_dict`` where all states that are saved have such keys: one key for all checkpoints."""
+    states = [k for d in displays for k, v in _keys(d).items() if _is_state(v)]
+    return KEY + next((e for e in ENDINGS if states and all(k.endswith(e) for k in states)), "")
+
+
+def _is_state(value: ast.expr) -> bool:
+    return (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr == "state_dict"
+    )
+
+
+def _loads(script: Script, optimizers: Iterable[Thing], name: Name, key: str) -> Iterable[Place]:
     things = {id(t) for t in optimizers}
     found: dict[int, Place] = {}  # by the block that they stand in
     for site in script.methods("load_state_dict"):
@@ -66,7 +82,7 @@ def _loads(script: Script, optimizers: Iterable[Thing], name: Name) -> Iterable[
             raise Refusal(f"something may notice another key in the checkpoint of {at(call)}")
         assert isinstance(call, ast.Call)
         text, scaler = ast.unparse(checkpoint), name(call)
-        code = f'if {text}.get("{KEY}"):\n    {scaler}.load_state_dict({text}["{KEY}"])'
+        code = f'if {text}.get("{key}"):\n    {scaler}.load_state_dict({text}["{key}"])'
         found[here] = Place(call, After(statement_of(call), code))
     return found.values()
 
@@ -197,10 +213,11 @@ def _all_saved(script: Script, uses: Sequence[ast.expr], deep: int) -> bool:
     return any(saved) and all(s or _asks_for_a_key(use) for s, use in zip(saved, uses, strict=True))
 
 
-def _has_key(display: ast.Dict | ast.Call) -> bool:
-    keys = (
-        display.keys
-        if isinstance(display, ast.Dict)
-        else [ast.Constant(k.arg) for k in display.keywords]
-    )
-    return any(isinstance(k, ast.Constant) and k.value == KEY for k in keys)
+def _keys(display: ast.Dict | ast.Call) -> dict[str, ast.expr]:
+    """What a checkpoint holds by its names."""
+    if isinstance(display, ast.Call):
+        return {k.arg: k.value for k in display.keywords if k.arg is not None}
+    items = zip(display.keys, display.values, strict=True)
+    return {
+        k.value: v for k, v in items if isinstance(k, ast.Constant) and isinstance(k.value, str)
+    }
