@@ -670,3 +670,17 @@ def test_a_part_of_a_network_is_not_converted_alone() -> None:
     assert not found.fixes
     assert "it is a part of Pair, the rest of which is not converted" in found.refusals
     assert apply(RULE, text.replace("Net().to", "Pair().to").replace(", Odd()", ", Net()")).fixes
+
+
+def test_what_a_network_gives_that_ends_in_a_linear_is_viewed():
+    ends = changed(
+        "return self.c(torch.flatten(x, 1))",
+        "x = self.c(torch.flatten(x, 1))\n        return torch.sigmoid(x)",
+    )
+    done = apply(RULE, ends.replace("model(x), y)", "model(x).view(-1, 4), y)"))
+    assert MODEL in done.text and "model(x).view(-1, 4)" in done.text
+    assert run(done.text)["losses"] == pytest.approx(run(done.before)["losses"], rel=1e-4)
+    maps = changed("return self.c(torch.flatten(x, 1))", "return x").replace(
+        "model(x), y)", "model(x).view(len(x), -1), y)"
+    )
+    assert "model(x).reshape(len(x), -1)" in apply(RULE, maps).text

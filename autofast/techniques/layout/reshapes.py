@@ -9,10 +9,11 @@ from autofast.edit.edits import Edit, Rewrite
 from autofast.facts.precision.activations import is_activation
 from autofast.facts.precision.code import Code
 from autofast.facts.shared_memory import is_reshaping, written_through
+from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.source import at, parent_of
+from autofast.model.source import at, function_of, parent_of
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Ext, Ref, Tensor, Thing, Unknown, Values, const
 
@@ -172,6 +173,9 @@ def _is_the_same(script: Script, one: ast.expr, other: ast.expr) -> bool:
     return len(found) == 1 and found == flow.reaching(other)
 
 
+EACH = frozenset(  # number by number: what they give lies in memory as what they are given
+    f"torch.{of}{name}" for of in ("", "nn.functional.") for name in ("sigmoid", "relu", "tanh")
+)
 PRODUCTS = frozenset({"torch.matmul", "torch.mm", "torch.bmm", "torch.addmm"})
 
 
@@ -190,7 +194,27 @@ def _is_contiguous(script: Script, call: ast.Call, around: tuple[ast.expr, ...])
         return True
     if isinstance(call.func, ast.Attribute) and call.func.attr == "view":
         return _lies_in_order(script, call.func.value, around)
-    return any(_is_pooled(t, call, script) for t in script.values(call.func))
+    found = script.values(call.func)
+    if call.args and found and all(isinstance(t, Ref) and t.name in EACH for t in found):
+        return _lies_in_order(script, call.args[0], around)
+    if found and all(_is_pooled(t, call, script) for t in found):
+        return True
+    return _comes_in_order(script, call, around)
+
+
+def _comes_in_order(script: Script, call: ast.Call, around: tuple[ast.expr, ...]) -> bool:
+    """Whether all functions that are called return what is contiguous: networks that end in a Linear."""
+    calls = script.analysis(CallGraph)
+    callees = [] if calls.may_run_others(call) else calls.callees(call)
+    returned = [
+        n.value
+        for callee in callees
+        for n in ast.walk(callee.function)
+        if isinstance(n, ast.Return) and function_of(n) is callee.function
+    ]
+    return bool(returned) and all(
+        r is not None and _lies_in_order(script, r, around) for r in returned
+    )
 
 
 def _is_averaged(call: ast.Call) -> bool:
@@ -220,4 +244,4 @@ def _is_pooled(callee: Thing, call: ast.Call, script: Script) -> bool:
         and len(call.args) > 1
     ):
         return const(script.values(call.args[1])) in (1, (1, 1))
-    return isinstance(callee, Ext) and callee.name == "torch.nn.Linear"
+    return isinstance(callee, Ext) and callee.name in ("torch.nn.Linear", "torch.nn.Embedding")
