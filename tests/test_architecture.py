@@ -338,6 +338,7 @@ ABOVE_FLOW = [
         "declared",
         "binds",
         "callees",
+        "code_of",
         "at",
         "line",
     ],

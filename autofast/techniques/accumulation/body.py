@@ -33,8 +33,8 @@ from autofast.rule import Refusal
 from autofast.techniques.accumulation.statements import (
     Unit,
     again,
+    braced,
     closed,
-    code_of,
     outermost,
     top_of,
 )
@@ -72,7 +72,7 @@ class Body:
         for run in sorted(runs, key=lambda r: function_of(r[0]) is self.home):
             self.inside |= nodes_of(run)
             self.edits.append(
-                Around(run[0], run[-1], f"if {code_of(self._last(run[0]))}:", rank=Rank.GUARD)
+                Around(run[0], run[-1], f"if {braced(self._last(run[0]))}:", rank=Rank.GUARD)
             )
         for start in starts:
             self._move(start, ends, runs)
@@ -224,7 +224,7 @@ class Body:
             self.edits.append(
                 After(
                     after,
-                    f"if {code_of(self._last(after))}:\n{indent(code, '    ')}",
+                    f"if {braced(self._last(after))}:\n{indent(code, '    ')}",
                     holes,
                     rank=Rank.ZERO,
                 )
@@ -309,7 +309,7 @@ class Body:
                 else self._in(backward.node, "share", self.window.weight)
             )
             self.edits.append(
-                Wrap(whole(backward), f"{{}} * {code_of(weight)}", rank=Rank.LOSS_DIVIDE)
+                Wrap(whole(backward), f"{{}} * {braced(weight)}", rank=Rank.LOSS_DIVIDE)
             )
 
     # ------------------------------------------------------------------------------------------------ other functions
@@ -363,7 +363,7 @@ class Body:
             return
         first = self._first_call()
         for name, way in self._carried.items():
-            self.edits.append(Before(first, f"{self._names[name]} = {code_of(self._values[name])}"))
+            self.edits.append(Before(first, f"{self._names[name]} = {braced(self._values[name])}"))
             self.edits += way.edits
 
     def _check_callers(self) -> None:

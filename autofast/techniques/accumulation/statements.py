@@ -34,7 +34,7 @@ def again(statement: ast.stmt) -> tuple[str, dict[str, ast.expr]]:
     lines = source.lines[statement.lineno - 1 : statement.end_lineno]
     if lines[0][: statement.col_offset].strip():
         raise Refusal(f"gradients are cleared on {at(statement)}, beside something else")
-    return code_of(dedent("\n".join(lines))), {}
+    return braced(dedent("\n".join(lines))), {}
 
 
 def outermost(statement: ast.stmt, loop: ast.AST, iteration: Iteration, kind: str) -> ast.stmt:
@@ -111,6 +111,6 @@ def _between(units: list[Unit], events: set[int]) -> Iterator[Unit]:
                 yield Unit(statement, unit.events)
 
 
-def code_of(text: str) -> str:
+def braced(text: str) -> str:
     """Plain code inside a template."""
     return text.replace("{", "{{").replace("}", "}}")

@@ -30,7 +30,7 @@ def name_of(made: Augmentation) -> str:
     return "_and_".join(["crop"] * bool(made.size) + ["flip"] * bool(made.flips))
 
 
-def code_of(made: Augmentation, name: str, torch: str) -> str:
+def function_text(made: Augmentation, name: str, torch: str) -> str:
     """The function."""
     lines = [
         f"def {name}(images):\n",

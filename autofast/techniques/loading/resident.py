@@ -19,7 +19,7 @@ from autofast.model.source import Source, at, source_of
 from autofast.model.values import Const, Ext, Ref, Thing, const
 from autofast.rule import Effect, Options, Refusal
 from autofast.techniques.loading.batched import is_batched
-from autofast.techniques.loading.image_batches import code_of, name_of
+from autofast.techniques.loading.image_batches import function_text, name_of
 from autofast.techniques.loading.resident_items import (
     ITEMS,
     PADDED,
@@ -181,7 +181,7 @@ def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
     helpers = [Helper(source, name, code)]
     if plan.made is not None and plan.draws:
         function = source.fresh(name_of(plan.made))
-        helpers.append(Helper(source, function, code_of(plan.made, function, torch)))
+        helpers.append(Helper(source, function, function_text(plan.made, function, torch)))
         if plan.made.padding:
             own.append(Keyword(call, "padding", str(plan.made.padding)))
         own.append(Keyword(call, "augment", function))

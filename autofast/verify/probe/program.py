@@ -222,7 +222,7 @@ def run(probe: Probe, body: Callable[[], None]) -> None:
     except StopRun:
         finish(probe)
     except SystemExit as stop:
-        probe.write("exit", exit_code=code_of(stop))
+        probe.write("exit", exit_code=exit_code_of(stop))
         raise
     except BaseException as error:
         if not probe.ours:
@@ -285,7 +285,7 @@ def users(trace: types.TracebackType | None) -> types.TracebackType | None:
     return result
 
 
-def code_of(stop: SystemExit) -> int:
+def exit_code_of(stop: SystemExit) -> int:
     return 0 if stop.code is None else stop.code if isinstance(stop.code, int) else 1
 
 
