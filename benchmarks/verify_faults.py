@@ -1,6 +1,6 @@
 """Judges every script of tests/faults with the verifier and writes the table of docs/verify-evidence.md.
 
-    python -m benchmarks.verify_faults [--second | --last | --third | --fourth | --fifth | --sixth | --seventh | --eighth] [--write] [--before FILE] [--printed FILE]
+    python -m benchmarks.verify_faults [--second | --last | --third | ... | --eighth] [--write] [--before FILE] [--printed FILE]
 
 ``--second``: the set of benchmarks/verify_faults_2, of which nothing is said but the two scripts; ``--last``: its last half, which was
 made when verify was done and run once. ``--third``: the set of benchmarks/verify_faults_3, written blind; ``--fourth``: its last half, run once.

@@ -23,7 +23,7 @@ from autofast.model.source import BadInput
 from autofast.report import diff
 from autofast.report.record import Record
 from autofast.report.style import Style, count
-from autofast.verify import diagnosis
+from autofast.verify import diagnosis, resuming
 from autofast.verify.facts import facts_of
 from autofast.verify.record import FULL, Run
 from autofast.verify.result import Arm, Verification
@@ -43,7 +43,7 @@ class Request:
         arguments: of the script. launch: a launcher's command line; launch_rewritten: that of the second script, where it has its own.
         cwd: run in this folder itself instead of in copies. links: large things that are linked instead of copied.
         scratch: where the copies are made, where the system's temporary folder will not do (other nodes cannot see it).
-        limit: seconds after which one run is ended.
+        limit: seconds after which one run is ended. resume_from: the checkpoint of the script's from which all runs go on.
         facts: see what the original does at which line. effect: by which the tests are chosen when the second script is not autofast's.
     """
 
@@ -65,6 +65,7 @@ class Request:
     scratch: Path | None = None
     threads: int = 0
     limit: float = 0.0
+    resume_from: Path | None = None
     by_rule: bool = False
     facts: bool = False
     target: str | None = None
@@ -120,7 +121,7 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
     pair.rewritten = replace(
         pair.rewritten, launch=_words(request.launch_rewritten, "--launch-rewritten")
     )
-    setup = setup_of(request, machine)
+    setup, placed = resuming.applied(request, setup_of(request, machine))
     wanted = Wanted(
         pair.effect,
         pair.rules or None,
@@ -132,6 +133,7 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
         facts=request.facts,
     )
     with ended_in_order(), scratch_of(request, setup, pair.rewritten) as scratch:
+        scratch.placed = placed
         runner = Runner(setup, scratch)
         series = Series(runner, pair.original, pair.rewritten, wanted, tell, began=began)
         series.make(list(_variants(pair, request.script.resolve())) if request.by_rule else ())
@@ -439,4 +441,8 @@ def explain(error: NoRun) -> str:
     last = (run.stderr.strip().splitlines() or ["no message"])[-1]
     if run.exit_code or not run.records:
         return f"the original script does not run (exit code {run.exit_code}): {last}"
+    if run.resume and any(r.resumed is not None and r.resumed.read for r in run.records):
+        return f"the original script loaded {run.resume} and made no optimizer step: its training ends there; raise its number of epochs, behind --"
+    if run.resume and run.ok:
+        return f"the original script did not read {run.resume} before its first step; give it the arguments with which it resumes, behind --"
     return "the original script ended without an optimizer step or a backward; give it arguments with which it trains, behind --"

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.report.style import count
+from autofast.verify import resuming
 from autofast.verify.evidence import Evidence
 from autofast.verify.record import Lines, Run
 from autofast.verify.result import Check, Sameness
@@ -170,7 +171,8 @@ def words(ev: Evidence) -> str:
     evaluations = [p for p in record.passes if not p.training and p.complete]
     rates = [s.lr for s in record.steps]
     changed = sum(x != y for x, y in zip(rates, rates[1:], strict=False))
-    parts = [count(len(record.steps), "step")]
+    on = resuming.place(ev.a)
+    parts = [f"{count(len(record.steps), 'step')}{on and ' '}{on}"]
     cut = f" cut to {count(ev.a.samples, 'sample')}" if ev.a.samples else ""
     for number, one, many in (
         (len(training), "pass", "passes"),

@@ -34,6 +34,7 @@ from autofast.verify import (
     parity_saves,
     parity_seeds,
     parity_stdout,
+    resuming,
 )
 from autofast.verify.evidence import (
     DOUBLE,
@@ -68,6 +69,7 @@ _STRUCTURE = (
     invariants.ended,
     invariants.enough,
     invariants.finite,
+    resuming.check,
     invariants.steps,
     invariants.samples,
     invariants.learning_rates,

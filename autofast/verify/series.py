@@ -156,7 +156,7 @@ class Series:
             steps=PILOT_STEPS if steps is None else steps,
             seconds=self._pilot_seconds() if limited else 0.0,
         )
-        if not run.ok:
+        if not run.ok or run.resume and not _resumed(run):
             raise NoRun(run)
         self.pilot = run
         self._limit(run)
@@ -396,6 +396,11 @@ def _no_loader(runs: Sequence[Run]) -> bool:
         if run.ok
     }
     return len(set(found.values())) > 1
+
+
+def _resumed(run: Run) -> bool:
+    """The checkpoint from which it was to go on was read before the first step."""
+    return any(record.resumed is not None and record.resumed.read for record in run.records)
 
 
 def _crashed(runs: Sequence[Run]) -> bool:
