@@ -95,8 +95,13 @@ def masks(ev: Evidence) -> bool:
 
 def in_order(ev: Evidence) -> bool:
     """Samples stand in the same places of the first step's batches: else masks drawn by place meet other samples."""
-    both = zip(ev.a.record.calls, ev.b.record.calls, strict=False)
-    return all(_close(x.order, y.order, SAME) for x, y in both if not x.step and not y.step)
+    nothing = float("nan")
+    return all(
+        _close(x.order.get(name, nothing), y.order.get(name, nothing), SAME)
+        for x, y, names in _data(ev)
+        for name in names
+        if not x.step and not y.step
+    )
 
 
 def determined(ev: Evidence) -> bool:

@@ -162,14 +162,16 @@ class Resumed:
 @dataclass(frozen=True)
 class Call:
     """One call of a model with gradients: its number, its samples, a checksum of every tensor it was given, by name, optimizer steps
-    made before, and in the first step a digest of the states of the random generators and a checksum of the order in the batch."""
+    made before, and in the first step a digest of the states of the random generators and for every tensor a checksum of the order in
+    the batch. looks: mean of squares and share of zeros of tensors of floats."""
 
     model: int
     samples: int
     sums: Mapping[str, float]
     step: int = 0
     random: str = ""
-    order: float = 0.0
+    order: Mapping[str, float] = field(default_factory=dict)
+    looks: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
