@@ -23,11 +23,11 @@ from autofast.model.source import BadInput
 from autofast.report import diff
 from autofast.report.record import Record
 from autofast.report.style import Style, count
-from autofast.verify import diagnosis, resuming
+from autofast.verify import blame, diagnosis, resuming
 from autofast.verify.facts import facts_of
 from autofast.verify.record import FULL, Run
-from autofast.verify.result import Arm, Verification
-from autofast.verify.runs import Program, Runner, Setup, ask
+from autofast.verify.result import Arm, Parity, Verification
+from autofast.verify.runs import OutOfTime, Program, Runner, Setup, ask
 from autofast.verify.scratch import Scratch, in_place, make
 from autofast.verify.series import LIGHT, ORIGINAL, REWRITTEN, NoRun, Series, Wanted
 
@@ -136,9 +136,29 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
         scratch.placed = placed
         runner = Runner(setup, scratch)
         series = Series(runner, pair.original, pair.rewritten, wanted, tell, began=began)
-        series.make(list(_variants(pair, request.script.resolve())) if request.by_rule else ())
+        entry = request.script.resolve()
+        series.make(list(_variants(pair, entry)) if request.by_rule else ())
+        _blame(series, pair, entry)
     found = amounted(series, pair, machine, target)
     return replace(found, facts=_facts(series, request, machine)) if request.facts else found
+
+
+def _blame(series: Series, pair: Pair, entry: Path) -> None:
+    """The rule that makes the difference is put before what else is known of where to look."""
+    result, plan = series.parity, pair.plan
+    if result is None or result.verdict not in blame.WRONG or plan is None or series.interrupted:
+        return
+
+    def judged(rules: tuple[str, ...]) -> Parity | None:
+        program = _program(entry, plan.subset(rules), f"with {', '.join(rules)}")
+        return None if program is None else series.sameness_of(program, rules)
+
+    try:
+        said = blame.suspected(pair.rules, judged)
+    except (KeyboardInterrupt, OutOfTime):
+        return
+    if said:
+        series.parity = replace(result, lead="; ".join(filter(None, (said, result.lead))))
 
 
 def _facts(series: Series, request: Request, machine: Mapping[str, str]) -> Facts | None:

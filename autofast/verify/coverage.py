@@ -78,18 +78,26 @@ def _seen(runs: list[Run], name: str) -> Lines | None:
 
 def unreached(ev: Evidence) -> tuple[list[Hunk], int]:
     """Hunks that never ran, and how many there are that hold code."""
-    missed, number = [], 0
+    found = _with_code(ev)
+    return [hunk for hunk, ran in found if not ran], len(found)
+
+
+def reached_hunks(ev: Evidence) -> list[Hunk]:
+    """Hunks of which a line ran."""
+    return [hunk for hunk, ran in _with_code(ev) if ran]
+
+
+def _with_code(ev: Evidence) -> list[tuple[Hunk, bool]]:
+    """Hunks that hold code, and whether any of it ran."""
+    found = []
     for hunk in hunks(ev):
         ran = [
             _ran(_seen([ev.a], hunk.before), hunk.old),
             _ran(_seen([ev.b], hunk.after), hunk.new),
         ]
-        if set(ran) == {None}:
-            continue
-        number += 1
-        if True not in ran:
-            missed.append(hunk)
-    return missed, number
+        if set(ran) != {None}:
+            found.append((hunk, True in ran))
+    return found
 
 
 def truncated(ev: Evidence) -> bool:
