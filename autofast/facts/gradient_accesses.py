@@ -6,12 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.optimizers import fused_with_momentum
-from autofast.facts.parts import held, parts_of
+from autofast.facts.parts import parts_of
 from autofast.facts.scaler import Event, is_none_test
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions, scope_of
+from autofast.model.contents import opened
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Script
@@ -367,7 +368,7 @@ def _gives_parameters(script: Script, node: ast.AST) -> bool:
         return True
     if isinstance(node, ast.Subscript):
         return bool(const(script.values(node.slice)) == "params")
-    found = held(script.values(node)) if isinstance(node, (ast.Name, ast.Attribute)) else ()
+    found = opened(script.values(node)) if isinstance(node, (ast.Name, ast.Attribute)) else ()
     return any(isinstance(t, Tensor) and t.param == "param" for t in found)
 
 
@@ -504,7 +505,7 @@ def _foreign(script: Script, call: ast.Call) -> Event | None:
     ids: set[int] = set()
     for given in (*call.args, *(k.value for k in call.keywords)):
         value = given.value if isinstance(given, ast.Starred) else given
-        for thing in held(script.values(value)):
+        for thing in opened(script.values(value)):
             for optimizer in script.optimizers:
                 if any(thing is t for t in optimizer.things):
                     if any(isinstance(t, Unknown) for t in callees):
