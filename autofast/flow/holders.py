@@ -14,7 +14,7 @@ from enum import Enum
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.memory import root, views_around
-from autofast.flow.program import Flow
+from autofast.flow.program import Flow, function_around, holder_of
 from autofast.flow.scopes import parameters
 from autofast.model.contents import opened
 from autofast.model.script import Script
@@ -61,6 +61,19 @@ class Holders:
     def ever(self, expr: ast.expr) -> list[Holder]:
         """Who gets it where it stands, and whoever gets it from there on."""
         return list({h: None for e in self.mentions(expr) for h in self._at(self.whole(e))})
+
+    def after(self, expr: ast.expr) -> list[Holder]:
+        """Who still holds it when the statement has run: not what is local to calls that are over then."""
+        return [h for h in self.ever(expr) if self._lasts(h, function_around(expr))]
+
+    def _lasts(self, holder: Holder, here: ast.AST) -> bool:
+        node = holder.node
+        if holder.how is How.CONTAINER:
+            return not self._definitions(node)  # type: ignore[arg-type] # else they stand beside it
+        if holder.how is not How.VARIABLE or isinstance(parent_of(node), ast.comprehension):
+            return holder.how is not How.VARIABLE
+        home = holder_of(node) if isinstance(node, ast.Name) else function_around(node)
+        return home is here or isinstance(home, ast.Module)
 
     def mentions(self, expr: ast.expr) -> Iterator[ast.expr]:
         """``expr``, and all that may be the same value: calls that return it, loads of variables that hold it or something that it is in."""
