@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from autofast.model.contents import opened
@@ -85,7 +84,7 @@ def binary(left: Values, right: Values, op: str) -> Values:
         made = mixed(tensors, rank=rank)
         floats = any(isinstance(t, Const) and isinstance(t.value, float) for t in (*left, *right))
         if made.dtype == "int" and (op == "Div" or floats):
-            made = replace(made, dtype="f32")
+            made = made.but(dtype="f32")
         return values(made)
     unknown = [t for t in (*left, *right) if isinstance(t, Unknown)]
     return values(unknown[0]) if unknown else values(Num())

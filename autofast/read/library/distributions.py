@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from autofast.model.tensors import is_unknown_in, mixed, tensors_in
 from autofast.model.values import Arguments, Ext, Thing, Values
 from autofast.model.values import things as values
@@ -37,4 +35,4 @@ def _of(this: Ext, given: list[Values], grad: bool) -> Values | None:
     if not tensors_in(*parameters) or is_unknown_in(*parameters, *given):
         return None
     made = mixed(tensors, dtype="?", batch=frozenset(), loss=False)
-    return values(made if grad else replace(made, grad=False, passes=frozenset()))
+    return values(made if grad else made.but(grad=False, passes=frozenset()))
