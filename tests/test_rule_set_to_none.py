@@ -276,7 +276,10 @@ HOLDING = "if step == 0:\n    for p in model.parameters():\n        {keep}\nloss
             "class Keeper:\n    def __init__(self, g):\n        self.g = g",
             "if step == 0:\n    kept = Keeper(model.scale.grad)\nlosses.append(kept.g.item())",
         ),
-        ("buffer = torch.zeros(3)", "buffer[0] = model.scale.grad\nlosses.append(buffer[0].item())"),
+        (
+            "buffer = torch.zeros(3)",
+            "buffer[0] = model.scale.grad\nlosses.append(buffer[0].item())",
+        ),
         ("total = torch.zeros(1)", "total += model.scale.grad\nlosses.append(total.item())"),
         (
             "def norm(g):\n    both = (g, g + 1)\n    return both[0].norm()",
