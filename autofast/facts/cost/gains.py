@@ -21,7 +21,7 @@ from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, inside
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import at
-from autofast.model.values import Ext, Inst
+from autofast.model.values import Ext, Inst, const
 from autofast.rule import Finding, Gain, Options, Question
 
 EVALUATION = 1 / 18  # of an epoch: a sixth of the samples, and a forward is a third of a step
@@ -288,6 +288,27 @@ def copies(
     if size >= machine.TINY and not cost.trains(finding.node):
         return Gain(share / 6, f"copies of {words} a batch, in evaluations", known=False)
     return Gain(min(0.5, share), f"copies of {words} a batch")
+
+
+def pinning(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """The same of pinned batches: nothing where each loader is made for one batch, which the process that waits for it pins itself."""
+    mine = _loaders_of(script, finding.node)
+    if mine and all(_is_for_one_batch(x) for x in mine):
+        return Gain(0.0, "a loader made for one batch, which the process pins that waits for it")
+    return copies(script, options, finding, beside)
+
+
+def _is_for_one_batch(loader: Loader) -> bool:
+    """Made anew in a loop, without workers, and asked once for a batch."""
+    workers = loader.args.get(5, "num_workers")
+    return (
+        loader.loop is not None
+        and bool(loader.uses)
+        and all(use.is_next for use in loader.uses)
+        and (not workers or const(workers) == 0)
+    )
 
 
 def fetching(

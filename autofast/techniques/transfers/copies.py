@@ -17,8 +17,7 @@ from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
 from autofast.write.spelling import (
     NOT_CUDA,
     is_device_object,
-    only_cuda,
-    requires_cuda,
+    may_be_mps,
     spelled,
     torch_in,
 )
@@ -135,6 +134,11 @@ def _to_the_models(script: Script, move: Move) -> bool:
     )
 
 
+def is_batch_memory(script: Script, move: Move) -> bool:
+    """Whether the memory of a batch may be what is copied, not that of something computed from it on the host."""
+    return script.analysis(Memory).made_by(move.source) is None
+
+
 def _is_part(script: Script, move: Move) -> bool:
     """``batch.images`` of an object that nothing pins."""
     of = move.source.value if isinstance(move.source, ast.Attribute) else None
@@ -214,13 +218,10 @@ def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> 
 
 
 def asynchronous(script: Script, move: Move) -> Iterator[Edit]:
-    """``non_blocking=``: true for CUDA only, as a copy to MPS may read memory that is released too early (pytorch#139550, #189690)."""
+    """``non_blocking=``: true but on MPS, where such a copy may read memory that is released too early (pytorch#139550, #189690)."""
     transfer = move.transfer
-    if transfer is None:
-        certain = only_cuda(script)
-    else:
-        certain = transfer.how == "type" or not transfer.kinds & NOT_CUDA or requires_cuda(script)
-    if certain:
+    kinds = {"?"} if transfer is None else transfer.kinds if transfer.how != "type" else set()
+    if not may_be_mps(script, kinds):
         yield Keyword(move.node, "non_blocking", "True")
         return
     expr = spelled(move.node, transfer.target) if transfer is not None else None
