@@ -309,6 +309,28 @@ def test_new_code_goes_between_blank_lines_and_the_comment_of_a_statement() -> N
     )
 
 
+def test_new_code_goes_above_the_heading_of_a_part() -> None:
+    check(
+        """
+        first
+
+        # optimizer
+
+        a
+        """,
+        lambda s: [Before(stmt(s, "a"), "new()")],
+        """
+        first
+
+        new()
+
+        # optimizer
+
+        a
+        """,
+    )
+
+
 def test_comments_of_removed_and_replaced_statements_survive() -> None:
     check(
         """
