@@ -127,6 +127,13 @@ def test_what_nobody_pins_is_copied_as_it_was() -> None:
     assert apply(RULE, of_files()).fixes  # where everything is asked for
 
 
+@pytest.mark.parametrize(("asked", "takes"), [("1.0.3", False), ("2.4.0", True)])
+def test_batches_of_an_old_torch_geometric_take_no_keyword(asked: str, takes: bool) -> None:
+    done = apply(RULE, script(), files={"requirements.txt": f"torch-geometric=={asked}\n"})
+    assert bool(done.fixes) is takes
+    assert takes or f"requirements.txt:1 asks for torch-geometric =={asked}" in done.refusals
+
+
 @pytest.mark.parametrize("computed", ["x.mul(2)", "x / 255", "torch.cat([x, x])[:8]"])
 def test_what_the_host_computed_is_not_pinned(computed: str) -> None:
     text = of_files(

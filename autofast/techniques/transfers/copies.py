@@ -14,6 +14,7 @@ from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
 from autofast.model.source import at, source_of
 from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
+from autofast.read.requirements import rules_out
 from autofast.write.spelling import (
     NOT_CUDA,
     is_device_object,
@@ -22,6 +23,7 @@ from autofast.write.spelling import (
     torch_in,
 )
 
+GRAPHS = "torch-geometric"
 SHAPES = frozenset(
     {"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "requires_grad_"}
 )
@@ -103,6 +105,8 @@ def against(script: Script, move: Move) -> str:
         return f"what `{text}` is is not known: {unknown}"
     if any(isinstance(t, (Inst, Ext)) for t in move.values):
         return f"`{text}` may be no tensor: its own .to() need not take non_blocking"
+    if isinstance(move.source, ast.Name) and (old := rules_out(script, (1, 5), GRAPHS)):
+        return f"{old}, and the .to() of its batches took no non_blocking then"
     if any(t.device != "cpu" for t in move.values if isinstance(t, Tensor)) and not _to_the_models(
         script, move
     ):
