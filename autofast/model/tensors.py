@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
+from autofast.model.contents import opened
 from autofast.model.values import (
     NOTHING,
     Arg,
@@ -63,16 +63,8 @@ def is_unknown_in(*sets: Values) -> bool:
 
 def things_in(*sets: Values) -> Iterator[Thing]:
     """What is in these values, tuples, lists and dicts opened."""
-    todo = list(sets)
-    seen: set[int] = set()
-    while todo:
-        for thing in todo.pop():
-            if isinstance(thing, (Seq, Dict)):
-                if id(thing) not in seen:
-                    seen.add(id(thing))
-                    todo.append(thing.any())
-            else:
-                yield thing
+    every = opened(t for values in sets for t in values)
+    return (t for t in every if not isinstance(t, (Seq, Dict)))
 
 
 def binary(left: Values, right: Values, op: str) -> Values:
@@ -92,7 +84,7 @@ def binary(left: Values, right: Values, op: str) -> Values:
         made = mixed(tensors, rank=rank)
         floats = any(isinstance(t, Const) and isinstance(t.value, float) for t in (*left, *right))
         if made.dtype == "int" and (op == "Div" or floats):
-            made = replace(made, dtype="f32")
+            made = made.but(dtype="f32")
         return values(made)
     unknown = [t for t in (*left, *right) if isinstance(t, Unknown)]
     return values(unknown[0]) if unknown else values(Num())

@@ -329,6 +329,11 @@ class Arg:
         return hash((steady(self.name), self.node.lineno))
 
 
+_WORDS: dict[
+    tuple[Any, ...], int
+] = {}  # what tensors are, and a number of it that is the same in every run
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A tensor. Two tensors with the same facts are one value, so loops come to rest.
@@ -365,14 +370,14 @@ class Tensor:
     def __hash__(self) -> int:
         known: int | None = self.__dict__.get("_hash")
         if known is None:
-            words = (
-                f"{self.device} {self.dtype} {self.grad} {self.prob} {self.loss} {self.fresh}"
-                f" {self.param} {self.rank} {self.loss_first}"
-            )
+            words = (self.device, self.dtype, self.grad, self.prob, self.loss, self.fresh,
+                     self.param, self.rank, self.loss_first)  # fmt: skip
+            if words not in _WORDS:
+                _WORDS[words] = steady(" ".join(map(str, words)))
             owners = sum(hash(x) for x in (*self.batch, *self.models))
             known = hash(
                 (
-                    steady(words),
+                    _WORDS[words],
                     owners,
                     getattr(self.made, "lineno", 0),
                     getattr(self.made, "col_offset", 0),
@@ -390,6 +395,14 @@ class Tensor:
         return tuple(map(self.__dict__.__getitem__, self.__dataclass_fields__))
 
     passes: frozenset[Any] = frozenset()
+
+    def but(self, **facts: Any) -> Tensor:
+        """The same with other facts: one object for each, as most are asked for again and again."""
+        known: dict[Any, Tensor] = self.__dict__.setdefault("_but", {})
+        key = tuple(facts.items())
+        if key not in known:
+            known[key] = replace(self, **facts)
+        return known[key]
 
     def __post_init__(self) -> None:
         if self.grad and self.dtype == "int":  # no gradient goes through integers and booleans
@@ -450,12 +463,14 @@ class Arguments:
         given = self.given(index, name)
         return given.values if given is not None else NOTHING
 
+    @property
+    def every(self) -> list[Given]:
+        """The arguments that are known one by one, positional ones first."""
+        return [*self.positional, *self.named.values()]
+
     def all(self) -> list[Values]:
         """The values of each argument, and what is spread."""
-        return [
-            *(g.values for g in (*self.positional, *self.named.values())),
-            frozenset(self.dicts),
-        ]
+        return [*(g.values for g in self.every), frozenset(self.dicts)]
 
     def given(self, index: int, name: str) -> Given | None:
         if name in self.named:

@@ -407,12 +407,14 @@ class Calls(Binding):
             if top
             else self.steps + max(int((self.limits[-1] - self.steps) * SHARE), 0)
         )
+        inside = self.depths()
         try:
             if isinstance(func.node, ast.Lambda):
                 record.returns = self.expr(func.node.body, env)
             elif not self.block(func.node.body, env):
                 record.returns = join(record.returns, values(Const(None)))
         except TooDeep:
+            self.unwind(inside)
             if top:
                 raise
             unknown = values(Unknown(f"{func.name}() is too large to follow"))

@@ -61,9 +61,11 @@ class Interpreter(Loops, Expressions, Calls):
         self.records.append(Record())
         began = self.steps
         self.limits.append(self.limits[-1] if main else began + IMPORTED)
+        inside = self.depths()
         try:
             self.block(source.tree.body, env)
         except TooDeep:
+            self.unwind(inside)
             self.cut_short(source.rel, env)
         finally:
             self.limits.pop()
@@ -121,12 +123,14 @@ class Interpreter(Loops, Expressions, Calls):
         if self.cuts > MOST_CUTS:
             raise TooDeep
         target: Thing = Bound(func, this) if this is not None and not is_static(func) else func
+        self.limits.append(self.steps + int((BUDGET * 1.5 - self.steps) * UNCALLED))
+        inside = self.depths()
         try:
-            self.limits.append(self.steps + int((BUDGET * 1.5 - self.steps) * UNCALLED))
             self.call_thing(
                 target, self.unknown_arguments(values(func), skip_self=this is not None), func.node
             )
         except TooDeep:
+            self.unwind(inside)
             self.cut_short(f"{func.name}()", func.env)
         finally:
             self.limits.pop()
@@ -160,9 +164,11 @@ class Interpreter(Loops, Expressions, Calls):
             return NOTHING
         if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
             return NOTHING
+        inside = self.depths()
         try:
             kinds = self.expr(annotation, env)
         except TooDeep:
+            self.unwind(inside)
             CLOCK.shake()
             return NOTHING
         found: Values = NOTHING

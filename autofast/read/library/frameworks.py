@@ -26,7 +26,7 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.read.library.iteration import batch_of, sample_of
-from autofast.read.state.core import Core
+from autofast.read.state.core import Core, TooDeep
 
 COMMAND_LINE = "the command line gives them"
 PARSERS = (
@@ -118,6 +118,7 @@ def _fetch(interp: Core, args: Arguments) -> None:
     """What the Trainer of Hugging Face fetches of its datasets and puts together."""
     stack, interp.stack = interp.stack, []
     interp.limits.append(min(interp.limits[-1], interp.steps + 20_000))
+    inside = interp.depths()
     try:
         for name in ("train_dataset", "eval_dataset"):
             if datasets := [t for t in ordered(given(args, name)) if t != Const(None)]:
@@ -130,9 +131,8 @@ def _fetch(interp: Core, args: Arguments) -> None:
                         Arguments(None, [Given(values(Seq(None, None, items)), None)]),
                         None,
                     )
-    except Exception as error:
-        if type(error).__name__ != "TooDeep":
-            raise
+    except TooDeep:
+        interp.unwind(inside)
     finally:
         interp.limits.pop()
         interp.stack = stack

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from autofast.model.changes import CLOCK
+from autofast.model.contents import opened, wrapped
 from autofast.model.kinds import is_dataset, is_loader, is_module, library_dataset
 from autofast.model.names import GRAPHS, NAMED_TUPLE
 from autofast.model.tensors import tensors_in
@@ -33,22 +34,15 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.read.library import module_parts
-from autofast.read.state.core import Core
+from autofast.read.state.core import Core, TooDeep
 
 
 def loaders_in(over: Values) -> frozenset[Any]:
     """The loaders whose batches a loop over these values gets."""
     found: set[Any] = set()
-    todo, seen = list(over), set()
-    while todo:
-        thing = todo.pop()
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
+    for thing in opened(over, lambda t: () if is_loader(t) else wrapped(t)):
         if is_loader(thing):
             found.add(thing)
-        elif isinstance(thing, Ext) and "over" in thing.attrs:
-            todo.extend(thing.attrs["over"])
         elif isinstance(thing, Seq) and thing.kind in ("generator", "zip"):
             found |= {x for t in tensors_in(thing.any()) for x in t.batch}
     return frozenset(found)
@@ -148,7 +142,7 @@ def submodules(thing: Inst | Ext) -> list[Thing]:
 
 def loss_of(output: Tensor) -> Tensor:
     """The loss that a model of a library computes from the labels that it is given, in fp32 (see ``loss_first``)."""
-    return replace(output, fresh="", rank="0d", loss=True, loss_first=False, dtype="f32")
+    return output.but(fresh="", rank="0d", loss=True, loss_first=False, dtype="f32")
 
 
 def element(interp: Core, thing: Thing, index: int | None) -> Values:
@@ -161,7 +155,7 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
     if isinstance(thing, Tensor):
         if thing.loss_first and index == 0:
             return values(loss_of(thing))
-        return values(replace(thing, fresh="", prob=thing.prob, rank="", loss_first=False))
+        return values(thing.but(fresh="", prob=thing.prob, rank="", loss_first=False))
     if isinstance(thing, Seq):
         if (
             thing.items is not None
@@ -225,6 +219,7 @@ def batch_of(interp: Core, loader: Thing) -> Values:
         args = inner[0].args if inner else args
     stack, interp.stack = interp.stack, []
     interp.limits.append(min(interp.limits[-1], interp.steps + 40_000))
+    inside = interp.depths()
     try:
         sample = sample_of(interp, *args.get(0, "dataset"))
         collate = [t for t in args.get(6, "collate_fn") if t != Const(None)]
@@ -239,9 +234,8 @@ def batch_of(interp: Core, loader: Thing) -> Values:
         else:
             made = sample
         found = frozenset(_collated(interp, t, loader) for t in made)
-    except Exception as error:
-        if type(error).__name__ != "TooDeep":
-            raise
+    except TooDeep:
+        interp.unwind(inside)
         CLOCK.shake()
         found = values(Tensor(batch=frozenset({loader}), device="cpu"))
     finally:
@@ -331,8 +325,7 @@ def _collated(interp: Core, thing: Thing, loader: Thing) -> Thing:
     """``thing`` after ``default_collate``: numbers and arrays become tensors, containers keep their shape."""
     tag = frozenset({loader})
     if isinstance(thing, Tensor):
-        return replace(
-            thing,
+        return thing.but(
             batch=tag,
             fresh="",
             device="cpu" if thing.device == "?" else thing.device,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import Any
 
 from autofast.model import names
@@ -149,7 +148,7 @@ def super_method(
 def tensor_method(
     interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST | None
 ) -> Values:
-    given = [g.values for g in (*args.positional, *args.named.values())]
+    given = [g.values for g in args.every]
     if name in ("to", "cuda", "cpu", "type", "type_as", "xpu"):
         return values(moved(interp, this, name, args, node))
     if name in ("item", "tolist", "numpy", "__float__", "__int__", "__bool__"):
@@ -160,15 +159,15 @@ def tensor_method(
     if name in names.NUMBERS:
         return values(Num())
     if name in ("detach", "detach_"):
-        return values(replace(this, grad=False))
+        return values(this.but(grad=False))
     if name in ("double",):
-        return values(replace(this, dtype="f64"))
+        return values(this.but(dtype="f64"))
     if name in ("half", "bfloat16"):
-        return values(replace(this, dtype="half"))
+        return values(this.but(dtype="half"))
     if name in ("float", "long", "int", "bool", "byte"):
-        return values(replace(this, dtype={"float": "f32"}.get(name, "int")))
+        return values(this.but(dtype={"float": "f32"}.get(name, "int")))
     if name in ("sigmoid", "sigmoid_"):
-        return values(replace(this, prob=True))
+        return values(this.but(prob=True))
     if name in ("argmax", "argmin", "eq", "ne", "lt", "gt", "nonzero"):
         return values(mixed([this, *tensors_in(*given)], dtype="int", grad=False, loss=False))
     if name in (
@@ -198,7 +197,7 @@ def tensor_method(
                 if this.rank != "?" and not given and args.loose is None and not args.open
                 else ""
             )
-        return values(replace(this, **changes))
+        return values(this.but(**changes))
     if is_in_place(name):
         interp.emit("inplace", node, this, args, name=name)
         return values(this)
@@ -224,8 +223,7 @@ def moved(interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST 
         )
         others = given.values if given is not None else NOTHING
         dtypes = {t.dtype if isinstance(t, Tensor) else dtype_of(t) for t in others}
-        return replace(
-            this,
+        return this.but(
             device="dev" if cuda else this.device if name == "type" else "?",
             dtype=(dtypes.pop() if len(dtypes) == 1 else "") or "?",
             fresh="",
@@ -236,4 +234,4 @@ def moved(interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST 
     if kinds == {"tensor"} and target is not None:
         device = next((t.device for t in target.values if isinstance(t, Tensor)), "?")
     kind = next((dtype_of(t) for t in dtype if isinstance(t, Ref)), "") or this.dtype
-    return replace(this, device=device, dtype=kind, fresh="")
+    return this.but(device=device, dtype=kind, fresh="")

@@ -39,7 +39,7 @@ from autofast.read.state.core import Core
 
 def loss(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
     """A loss function: ``criterion(output, target)`` or ``F.cross_entropy(output, target)``."""
-    tensors = tensors_in(*(g.values for g in (*args.positional, *args.named.values())))
+    tensors = tensors_in(*(g.values for g in args.every))
     reduction = (
         const(args.get(-1, "reduction"))
         if isinstance(thing, Ref)
@@ -54,7 +54,7 @@ def loss(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
         if tensors
         else Tensor(loss=True, grad=interp.grad_on(), rank=rank)
     )
-    return values(replace(made, grad=made.grad and interp.grad_on()))
+    return values(made.but(grad=made.grad and interp.grad_on()))
 
 
 def _reduces(thing: Thing, args: Arguments) -> bool:
@@ -93,7 +93,7 @@ MOST_PARTS = 60  # lists and dicts in what a module gives: of more, which a loop
 
 def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
     """Calling a module."""
-    given = [g.values for g in (*args.positional, *args.named.values())]
+    given = [g.values for g in args.every]
     tensors = tensors_in(*given)
     depth = interp.__dict__.setdefault("_forwards", [])
     if not depth and tensors and isinstance(thing, Ext) and thing.name in names.ACTIVATIONS:
@@ -138,8 +138,7 @@ def _output(
         if plain and thing.grad == grad and thing.rank == rank:
             if makers <= thing.models and (passes <= thing.passes or not grad):
                 return thing  # an output already, as most results of layers are
-        return replace(
-            thing,
+        return thing.but(
             batch=frozenset(),
             models=thing.models | makers,
             passes=passes | thing.passes,
@@ -199,7 +198,7 @@ def _forward(
                 return module_parts.in_order(interp, thing, args, values(base))
             # A wrapper of its own kind may gather anything.
             wraps = bool(WRAPPERS & thing.cls.external)
-            return values(replace(base, rank="?") if wraps else base)
+            return values(base.but(rank="?") if wraps else base)
         # Summaries of calls alone do not do: each object that the reader comes to know makes them
         # void, and where one of several large networks is chosen at run time, each pass would be
         # followed again until the budget is used up.
@@ -234,7 +233,7 @@ def _forward(
         if short == "Sequential":
             return module_parts.in_order(interp, thing, args, values(base))
         if short == "Sigmoid":
-            return values(replace(base, prob=True))
+            return values(base.but(prob=True))
         if short in ("LSTM", "GRU", "RNN", "MultiheadAttention"):
             return values(
                 interp.intern(
@@ -247,8 +246,7 @@ def _forward(
             return values(base)
         kept = base.dtype != "int" or short in ("Flatten", "Unflatten", "ZeroPad2d", "Upsample")
         return values(
-            replace(
-                base,
+            base.but(
                 prob=False,
                 dtype=base.dtype if kept else "f32",  # an embedding of integers
                 rank="" if _gives_one_tensor(thing) else "?",

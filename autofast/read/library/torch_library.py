@@ -75,7 +75,7 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
         if name == "loss" and (thing.loss_first or thing.rank == "?" and thing.models):
             return values(loss_of(thing))
         if name in ("data", "T", "mT", "real", "imag", "H"):
-            return values(replace(thing, grad=thing.grad and name != "data"))
+            return values(thing.but(grad=thing.grad and name != "data"))
         if name == "grad":
             interp.emit("grad_read", node, thing)
             return values(Tensor(param="grad" if thing.param else "", device=thing.device))
@@ -101,11 +101,11 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
         call = parent_of(node) if node is not None and name in ("values", "indices") else None
         # Of `x.max(1)`, which is read as `x`.
         if name in ("values", "indices") and not (isinstance(call, ast.Call) and call.func is node):
-            return values(thing if name == "values" else replace(thing, grad=False, dtype="int"))
+            return values(thing if name == "values" else thing.but(grad=False, dtype="int"))
         if thing.rank == "?" and _is_part(name, node):
             if name.startswith("num_"):
                 return values(Num())
-            return values(replace(thing, rank="", fresh="", loss_first=False))
+            return values(thing.but(rank="", fresh="", loss_first=False))
     if isinstance(thing, Ext):
         if thing.name == "builtins.super":
             return _super_attribute(interp, thing, name, node)
@@ -195,7 +195,7 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
             return _chain(interp, thing, args, node)
         if thing.name == "torch.utils.data.DataLoader" or thing.name.startswith("torchvision."):
             return values(Unknown(f"{thing.name} objects are not functions"))
-        given = [g.values for g in (*args.positional, *args.named.values())]
+        given = [g.values for g in args.every]
         tensors = tensors_in(*given)
         interp.emit("call_object", node, thing, args)
         return (
@@ -205,7 +205,7 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
         )
     if isinstance(thing, Unknown):
         interp.emit("call_unknown", node, thing, args)
-        tensors = tensors_in(*(g.values for g in (*args.positional, *args.named.values())))
+        tensors = tensors_in(*(g.values for g in args.every))
         if any(t.batch or t.models for t in tensors):
             return values(
                 mixed(
@@ -267,7 +267,7 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
         return torch_function(interp, name, short, args, node)
     if name == "torch.autograd.Variable":
         return frozenset(
-            replace(t, grad=False) if isinstance(t, Tensor) else t for t in args.get(0, "data")
+            t.but(grad=False) if isinstance(t, Tensor) else t for t in args.get(0, "data")
         )
     if name in ("torch.autograd.grad", "torch.autograd.functional.jacobian", "torch.func.grad"):
         return values(
@@ -328,7 +328,7 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
                 "maybe" if flag is ... or interp.weak(()) else "on" if flag else "off"
             )
         return make(interp, name, args, node)
-    tensors = tensors_in(*(g.values for g in (*args.positional, *args.named.values())))
+    tensors = tensors_in(*(g.values for g in args.every))
     if tensors and root.startswith(("torch", "einops", "torchvision", "kornia", "torchmetrics")):
         return values(mixed(tensors))
     if name.startswith("numpy."):
@@ -372,7 +372,7 @@ def make(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
 def torch_function(
     interp: Core, name: str, short: str, args: Arguments, node: ast.AST | None
 ) -> Values:
-    given = [g.values for g in (*args.positional, *args.named.values())]
+    given = [g.values for g in args.every]
     tensors = tensors_in(*given)
     written = args.get(0, "self") if is_in_place(name) else args.get(-1, "out")
     for tensor in tensors_in(written) if name == f"torch.{short}" else ():

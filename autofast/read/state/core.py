@@ -33,17 +33,19 @@ from autofast.model.values import (
     Inst,
     Module,
     Num,
+    Seq,
     Thing,
     Unknown,
     Values,
     ordered,
 )
 from autofast.read.project import Project
+from autofast.read.state.reachable import reached
 from autofast.read.state.summaries import Summaries
 from autofast.read.state.type_tests import Arm
 
 DEPTH = 24  # nested calls of project functions
-BUDGET = 300_000  # evaluated expressions for one script
+BUDGET = 360_000  # evaluated expressions for one script
 SHARE = 0.9  # of what is left, for one call: a deep helper cannot starve the training loop
 MOST_CUTS = 250  # calls that are cut short: after so many nothing is known any more
 MOST_VALUES = 48  # more things than this are "unknown"
@@ -51,6 +53,7 @@ MOST_ALIKE = (
     128  # the same of objects of one class: the blocks of a deep network, as its methods see them
 )
 MOST_CALLEES = 24  # functions and classes one of which is called: of more, none is followed
+MOST_HELD = 20_000  # things that are looked for in one that is left out of a set
 TOO_MANY = Unknown("too many possibilities")
 
 
@@ -72,8 +75,27 @@ def join(*sets: Values) -> Values:
         if sum(isinstance(t, (Const, Num)) for t in out) > MOST_VALUES // 2:
             out = frozenset(t for t in out if not isinstance(t, (Const, Num))) | {Num()}
         if len(out) > MOST_VALUES and not _are_alike(out):
-            out = frozenset(ordered(out)[:MOST_VALUES]) | {TOO_MANY}
+            kept = frozenset(ordered(out)[:MOST_VALUES])
+            _give_up(out - kept)
+            out = kept | {TOO_MANY}
     return out
+
+
+def _give_up(left_out: Values) -> None:
+    """What is done by way of the set to things that it no longer names is not seen: they may have changed."""
+    news = [
+        t
+        for t in (getattr(x, "this", x) for x in left_out)  # the object that a method belongs to
+        if (isinstance(t, Seq) and TOO_MANY not in t.elem)
+        or (isinstance(t, (Inst, Ext, Dict)) and not t.open)
+    ]
+    for thing in reached(news, MOST_HELD) or news:
+        if isinstance(thing, (Inst, Ext)):
+            thing.open = thing.open or TOO_MANY.why
+        elif isinstance(thing, Dict):
+            thing.widen(TOO_MANY.why)
+        elif isinstance(thing, Seq):
+            thing.elem |= {TOO_MANY}
 
 
 def _are_alike(found: Values) -> bool:
@@ -169,6 +191,18 @@ class Core:
     def note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
+
+    def _opened(self) -> tuple[list[Any], ...]:
+        return self.stack, self.records, self.tries, self.limits, self.active
+
+    def depths(self) -> tuple[int, ...]:
+        """How much is open at this place: for :meth:`unwind`."""
+        return tuple(len(kept) for kept in self._opened())
+
+    def unwind(self, depths: tuple[int, ...]) -> None:
+        """Leave all that was opened since: what is around a call that is given up is not around what comes next."""
+        for kept, depth in zip(self._opened(), depths, strict=True):
+            del kept[depth:]
 
     def cut_short(self, what: str, env: Env, given: Values = NOTHING) -> None:
         """The budget is used up: what this place can reach, by the names around it or what it was given, may have changed since."""
