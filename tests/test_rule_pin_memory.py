@@ -283,3 +283,44 @@ for episode in range(20):
     done = apply("pin-memory non-blocking", text, min_gain=0.01)
     assert ("pin_memory=" in done.text) is pins
     assert ("non_blocking" in done.text) is pins
+
+
+OTHERS = {
+    "lib.py": """
+from torch.utils.data import DataLoader
+
+
+def batches(data, **kwargs):
+    return DataLoader(data, batch_size=8, **kwargs)
+""",
+    "other.py": "import lib\n\nlib.batches(list(range(24)), pin_memory=False)\n",
+}
+
+
+@pytest.mark.parametrize("named", ["other.py", "notes.txt"])
+def test_what_others_may_give_by_kwargs_is_not_written_at_the_call(named: str) -> None:
+    """Given twice, it would be a TypeError in their scripts."""
+    text = """
+import lib
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = torch.utils.data.TensorDataset(torch.randn(24, 4), torch.randn(24, 1))
+model = nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in lib.batches(data, shuffle=True):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x.to(device)), y.to(device)).backward()
+        optimizer.step()
+"""
+    files = {"lib.py": OTHERS["lib.py"], named: OTHERS["other.py"]}
+    done = apply("pin-memory", text, files=files)
+    scope: dict[str, object] = {}
+    exec(done.texts.get("lib.py", files["lib.py"]), scope)
+    if named == "other.py":
+        scope["batches"](list(range(24)), pin_memory=False)  # type: ignore[operator]
+        assert "other.py:3 calls batches() too" in done.refusals
+    else:
+        assert "pin_memory" in done.texts["lib.py"]
