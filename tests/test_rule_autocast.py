@@ -433,6 +433,20 @@ def test_targets_that_are_made_behind_the_forward_pass_stay_outside():
     assert "        loss = F.mse_loss(out, target)" in done.text
 
 
+def test_a_network_that_brings_its_weights_to_a_dtype_stays():
+    """What it is given decides, fp32 by choice: under autocast it would be 16 bits all the same."""
+    own = """class Linear(nn.Linear):
+    def forward(self, x):
+        return F.linear(x, self.weight.to(dtype=x.dtype), self.bias)
+
+
+class Net"""
+    text = script(LOOP, HEAD.replace("class Net", own).replace("= nn.Linear", "= Linear"))
+    done = amp(text)
+    assert not done.fixes and "brings weights to a dtype that the script chooses" in done.refusals
+    assert amp(text.replace(".to(dtype=x.dtype)", ".to(x.device)")).fixes
+
+
 def test_another_name_of_the_loss_stays_outside():
     text = script(LOOP.replace("(model(x), y)", "(model(x), y)\n    losses[-2:]\n    total = loss"))
     done = same(text.replace("loss.backward()", "total.backward()"))

@@ -134,7 +134,10 @@ def test_batches_of_an_old_torch_geometric_take_no_keyword(asked: str, takes: bo
     assert takes or f"requirements.txt:1 asks for torch-geometric =={asked}" in done.refusals
 
 
-@pytest.mark.parametrize("computed", ["x.mul(2)", "x / 255", "torch.cat([x, x])[:8]"])
+@pytest.mark.parametrize(
+    "computed",
+    ["x.mul(2)", "x / 255", "torch.cat([x, x])[:8]", "torch.from_numpy(x.numpy()).view(-1, 4)"],
+)
 def test_what_the_host_computed_is_not_pinned(computed: str) -> None:
     text = of_files(
         move=f"x = ({computed}).to(device)\ny = y.to(device)", loader=", pin_memory=True"

@@ -13,7 +13,7 @@ from autofast.flow.program import Flow
 from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
 from autofast.model.source import at, source_of
-from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
+from autofast.model.values import Ext, Inst, Ref, Tensor, Thing, Values, why_unknown
 from autofast.read.requirements import rules_out
 from autofast.write.spelling import (
     NOT_CUDA,
@@ -24,6 +24,7 @@ from autofast.write.spelling import (
 )
 
 GRAPHS = "torch-geometric"
+OF_ARRAYS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.asarray"})
 SHAPES = frozenset(
     {"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "requires_grad_"}
 )
@@ -139,7 +140,16 @@ def _to_the_models(script: Script, move: Move) -> bool:
 
 
 def is_batch_memory(script: Script, move: Move) -> bool:
-    """Whether the memory of a batch may be what is copied, not that of something computed from it on the host."""
+    """Whether the memory of a batch may be what is copied, not that of something computed from it on the host, or of a NumPy array."""
+    call = move.source
+    while (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and (found := script.values(call.func))
+    ):
+        if all(isinstance(t, Ref) and t.name in OF_ARRAYS for t in found):
+            return False  # pin_memory knows tensors only
+        call = call.func.value
     return script.analysis(Memory).made_by(move.source) is None
 
 
