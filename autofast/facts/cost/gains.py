@@ -19,7 +19,7 @@ from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, inside
-from autofast.model.script import Dataset, Loader, Script
+from autofast.model.script import Dataset, Loader, Script, Transfer
 from autofast.model.source import at
 from autofast.model.values import Ext, Inst, const
 from autofast.rule import Finding, Gain, Options, Question
@@ -207,17 +207,26 @@ def reads(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
     """Of a read of the device that is put off: nothing where another one stays in the same step, which waits as long."""
-    if gain := _code_once(script, finding):
-        return gain
     loop = next(loops_around(finding.node), None)
     stays = [f.node for f in beside if not f.edits or f.asks in (read_once, read_at_once)]
+    changed = {id(n) for f in beside if f.edits for place in _touched(f) for n in ast.walk(place)}
+    stays += [t.node for t in script.transfers if _waits(t) and id(t.node) not in changed]
     if loop is not None and (node := _in_every_turn(script, loop, stays)) is not None:
         return Gain(0.0, f"{at(node)} waits for the device in the same step, and stays")
+    if gain := _code_once(script, finding):
+        return gain
     if gain := measured.reading(script, options.target, _touched(finding)):
         return gain
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(0.03, f"one read a step{often}", known=False)
+
+
+def _waits(transfer: Transfer) -> bool:
+    """A copy back to the host: ``logits.to("cpu")``."""
+    spelled = any(k.arg == "non_blocking" for k in transfer.node.keywords)
+    there = any(t.device == "dev" or t.models for t in transfer.tensors)
+    return transfer.kinds == {"cpu"} and there and not spelled
 
 
 def _touched(finding: Finding) -> list[ast.AST]:
