@@ -250,6 +250,55 @@ def test_gradients_that_somebody_holds(before: str, after: str) -> None:
     assert not done.fixes and "expects it to be filled again" in done.refusals
 
 
+HOLDING = "if step == 0:\n    for p in model.parameters():\n        {keep}\nlosses.append(sum(g.norm().item() for g in seen))"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("seen = []\ndef keep(g):\n    seen.append(g)", HOLDING.format(keep="keep(p.grad)")),
+        (
+            "seen = []\ndef keep(rows, g):\n    rows.append(g)",
+            HOLDING.format(keep="keep(seen, p.grad)"),
+        ),
+        ("seen = []", HOLDING.format(keep="seen.append(p.grad.reshape(-1))")),
+        ("seen = []", HOLDING.format(keep="g = p.grad\n        seen.append(g)")),
+        (
+            "seen = {}",
+            "if step == 0:\n    seen.update(first=model.scale.grad)\nlosses += [g.item() for g in seen.values()]",
+        ),
+        (
+            "seen = []",
+            "for g in [p.grad for p in model.parameters()]:\n    seen.append(g) if step == 0 else None\n"
+            "losses.append(sum(g.norm().item() for g in seen))",
+        ),
+        (
+            "class Keeper:\n    def __init__(self, g):\n        self.g = g",
+            "if step == 0:\n    kept = Keeper(model.scale.grad)\nlosses.append(kept.g.item())",
+        ),
+        (
+            "buffer = torch.zeros(3)",
+            "buffer[0] = model.scale.grad\nlosses.append(buffer[0].item())",
+        ),
+        ("total = torch.zeros(1)", "total += model.scale.grad\nlosses.append(total.item())"),
+        (
+            "def norm(g):\n    both = (g, g + 1)\n    return both[0].norm()",
+            "losses.append(sum(norm(p.grad).item() for p in model.parameters()))",
+        ),
+    ],
+    ids="called given reshaped variable keyword loop object item sum computed".split(),
+)
+def test_whoever_holds_a_gradient_is_found(before: str, after: str) -> None:
+    """Exactly where running it with None gives other numbers."""
+    text = SCRIPT.format(net=NET, optimizer=ADAM, zero=FALSE, loss=LOSS, after=indent(after))
+    text = text.replace("losses = []", "losses = []\n" + before)
+    done = apply(RULE, text)
+    is_held = run(text)["losses"] != run(text.replace("=False", "=True"))["losses"]
+    assert bool(done.fixes) != is_held
+    if is_held:
+        assert "expects it to be filled again" in done.refusals
+
+
 def indent(text: str) -> str:
     return text.replace("\n", "\n    ")
 

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.optimizers import fused_with_momentum
-from autofast.facts.parts import held, parts_of
+from autofast.facts.parts import parts_of
 from autofast.facts.scaler import Event, is_none_test
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.defuse import Definition
+from autofast.flow.holders import ADDERS, Holders
 from autofast.flow.program import Flow
-from autofast.flow.scopes import mentions, scope_of
+from autofast.model.contents import opened
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Script
@@ -367,7 +367,7 @@ def _gives_parameters(script: Script, node: ast.AST) -> bool:
         return True
     if isinstance(node, ast.Subscript):
         return bool(const(script.values(node.slice)) == "params")
-    found = held(script.values(node)) if isinstance(node, (ast.Name, ast.Attribute)) else ()
+    found = opened(script.values(node)) if isinstance(node, (ast.Name, ast.Attribute)) else ()
     return any(isinstance(t, Tensor) and t.param == "param" for t in found)
 
 
@@ -390,109 +390,19 @@ def _given(script: Script, name: str) -> bool:
     )
 
 
-def _aliases(script: Script, node: ast.AST, strict: bool) -> list[ast.AST]:
+def _aliases(script: Script, node: ast.expr, strict: bool) -> list[ast.Name]:
     """The places that use a gradient through a variable which it is kept in. A backward may have changed it by then."""
-    found: dict[int, ast.AST] = {}
-    todo: list[ast.AST] = [node]
-    calls, flow = script.analysis(CallGraph), script.analysis(Flow)
-    while todo:
-        part = whole_of(todo.pop())
-        parent = parent_of(part)
-        targets: list[ast.expr] = []
-        if isinstance(parent, ast.Assign):
-            targets = parent.targets
-        elif (
-            isinstance(parent, (ast.AnnAssign, ast.NamedExpr))
-            or isinstance(parent, (ast.For, ast.comprehension))
-            and parent.iter is part
-        ):
-            targets = [parent.target]
-        elif (
-            isinstance(parent, ast.Call)
-            and isinstance(parent.func, ast.Attribute)
-            and parent.func.attr in KEEPS
-            and part in parent.args
-        ):
-            targets = [parent.func.value]
-        elif isinstance(parent, ast.Return):
-            function = function_of(parent)
-            if (
-                isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
-                and id(function) not in found
-            ):
-                found[id(function)] = function
-                todo += calls.sites(function)
-        for name in (n for target in targets for n in ast.walk(target)):
-            if isinstance(name, ast.Attribute) and strict:
-                raise Refusal(f"{at(node)} keeps gradients in `{ast.unparse(name)}`")
-            if not isinstance(name, ast.Name):
-                continue
-            stored = isinstance(name.ctx, ast.Store)
-            uses = (
-                flow.definitions(name).uses(Definition(name.id, name))
-                if stored
-                else mentions(scope_of(name), name.id)
-            )
-            for load in (
-                n
-                for n in uses
-                if isinstance(n.ctx, ast.Load) and id(n) not in found and not is_none_test(n)
-            ):
-                if not (
-                    isinstance(up := parent_of(load), ast.Attribute) and up.attr in (KEEPS | FACTS)
-                ):
-                    found[id(load)] = load
-                    todo.append(load)
-    return [n for n in found.values() if isinstance(n, ast.Name)]
+    holders = script.analysis(Holders)
+    for holder in holders.ever(node) if strict else ():
+        if any(isinstance(n, ast.Attribute) for n in ast.walk(holder.node)):
+            raise Refusal(f"{at(node)} keeps gradients in `{ast.unparse(holder.node)}`")
+    return [n for n in holders.mentions(node) if isinstance(n, ast.Name) and not _only_asks(n)]
 
 
-KEEPS = frozenset(["append", "extend", "insert", "add", "setdefault", "update", "appendleft"])
-SHOWS = frozenset(
-    [
-        "zip",
-        "list",
-        "tuple",
-        "enumerate",
-        "dict",
-        "reversed",
-        "sorted",
-        "iter",
-        "next",
-        "items",
-        "values",
-        "data",
-        "detach",
-        "view",
-    ]
-)
-
-
-def whole_of(node: ast.AST) -> ast.AST:
-    """The largest expression around ``node`` that holds the tensor itself, not something computed from it."""
-    while (parent := parent_of(node)) is not None:
-        name = ""
-        if isinstance(parent, ast.Attribute):
-            name = parent.attr
-        elif isinstance(parent, ast.Call) and node is not parent.func:
-            name = parent.func.id if isinstance(parent.func, ast.Name) else ""
-        elif isinstance(parent, ast.Call) and isinstance(node, ast.Attribute):
-            name = node.attr
-        if isinstance(parent, COMPREHENSIONS):
-            holds = node not in parent.generators
-        else:
-            holds = (
-                name in SHOWS
-                or isinstance(parent, HOLD)
-                or (isinstance(parent, ast.Subscript) and node is parent.value)
-            )
-        if not holds:
-            break
-        node = parent
-    return node
-
-
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
-HOLD = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.IfExp, ast.BoolOp)
+def _only_asks(name: ast.Name) -> bool:
+    """``g is None``, ``g.shape``, ``grads.append(h)``: nothing of the gradient itself is read."""
+    up = parent_of(name)
+    return is_none_test(name) or (isinstance(up, ast.Attribute) and up.attr in ADDERS | FACTS)
 
 
 # ------------------------------------------------------------------------------------------------ calls that may look at gradients
@@ -504,7 +414,7 @@ def _foreign(script: Script, call: ast.Call) -> Event | None:
     ids: set[int] = set()
     for given in (*call.args, *(k.value for k in call.keywords)):
         value = given.value if isinstance(given, ast.Starred) else given
-        for thing in held(script.values(value)):
+        for thing in opened(script.values(value)):
             for optimizer in script.optimizers:
                 if any(thing is t for t in optimizer.things):
                     if any(isinstance(t, Unknown) for t in callees):

@@ -8,22 +8,19 @@ round, draw or fail differently there, and NumPy cannot read what lies there.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from autofast.flow.program import Flow
 from autofast.model.script import Loader, Script
 from autofast.model.source import at, parent_of, source_of
-from autofast.model.tensors import is_dtype
+from autofast.model.tensors import is_dtype, tensors_in
 from autofast.model.values import (
     Bound,
     Cls,
     Const,
-    Dict,
     Func,
     Inst,
     Num,
     Ref,
-    Seq,
     Tensor,
     Thing,
     Values,
@@ -119,17 +116,9 @@ def _are_distinct(script: Script, loader: Loader) -> bool:
 def _is_on_host(found: Values, loader: Loader) -> bool:
     """Something in it is a batch that no way has brought to the device; a copy under a condition is for machines without one."""
     tensors = [
-        t for t in _tensors(found) if not t.models and any(x in loader.things for x in t.batch)
+        t for t in tensors_in(found) if not t.models and any(x in loader.things for x in t.batch)
     ]
     return bool(tensors) and not any(t.device == "dev" for t in tensors)
-
-
-def _tensors(found: Values, depth: int = 0) -> Iterator[Tensor]:
-    for thing in found:
-        if isinstance(thing, Tensor):
-            yield thing
-        elif isinstance(thing, (Seq, Dict)) and depth < 3:
-            yield from _tensors(thing.any(), depth + 1)
 
 
 def _use(script: Script, loader: Loader, node: ast.expr) -> str:
@@ -178,7 +167,9 @@ def _asked(script: Script, loader: Loader, node: ast.Attribute, attr: str) -> st
         return ""
     if called and (attr in CASTS or (attr == "type" and _is_cast(script, parent))):
         wide = [
-            t for t in _tensors(script.values(node.value)) if t.dtype not in ("f32", "int", "half")
+            t
+            for t in tensors_in(script.values(node.value))
+            if t.dtype not in ("f32", "int", "half")
         ]
         return "casts" if wide and any(m.kinds & OTHERS for m in loader.moved) else ""
     if attr in ("T", "mT", "data"):

@@ -224,9 +224,7 @@ def one_size(dataset: Dataset) -> bool:
     if not indexed(dataset):
         return True
     if isinstance(thing, Ext):
-        given = frozenset(
-            t for g in (*thing.args.positional, *thing.args.named.values()) for t in g.values
-        )
+        given = frozenset(t for g in thing.args.every for t in g.values)
         sizes = _sizes(given)
         return False not in sizes if sizes or thing.name.rsplit(".", 1)[-1] in ONE_SIZE else False
     if isinstance(thing, Inst):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from autofast.facts.gradient_accesses import KEEPS, is_nothing, whole_of
-from autofast.flow.callgraph import CallGraph
+from autofast.facts.gradient_accesses import is_nothing
+from autofast.flow.holders import Holder, Holders, How
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
-from autofast.flow.scopes import declared, variables_of
+from autofast.flow.scopes import declared, scope_of, variables_of
 from autofast.model.script import Script, Step
 from autofast.model.source import function_of, parent_of, within
 from autofast.model.values import Ref
@@ -23,7 +23,7 @@ def kept_gradient(script: Script, step: Step) -> ast.AST | None:
             if isinstance(node, ast.Attribute) and node.attr == "grad":
                 if any(isinstance(t, Ref) for t in script.values(node)):
                     continue  # torch.autograd.grad
-                if isinstance(node.ctx, ast.Load) and _is_kept(script, node, step, set()):
+                if isinstance(node.ctx, ast.Load) and _is_kept(script, node, step):
                     return node
                 if isinstance(node.ctx, ast.Store) and not _is_given_new(script, node):
                     return node
@@ -41,41 +41,25 @@ def _is_given_new(script: Script, node: ast.Attribute) -> bool:
     return is_nothing(value) or script.analysis(Memory).is_fresh(value)
 
 
-def _is_kept(script: Script, node: ast.AST, step: Step, seen: set[int]) -> bool:
+def _is_kept(script: Script, node: ast.expr, step: Step) -> bool:
     """Whether the tensor itself, not something computed from it, is put where it is still there in the next step."""
-    part = whole_of(node)
-    if id(part) in seen:
-        return False
-    seen.add(id(part))
-    match parent_of(part):
-        case ast.Assign(targets=targets, value=value) if value is part:
-            return not all(_is_set_in_every_step(script, t, step) for t in targets)
-        case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
-            return not _is_set_in_every_step(script, target, step)
-        case ast.Call(func=ast.Attribute(value=holder, attr=name)) if name in KEEPS:
-            if not isinstance(holder, ast.Name):
-                return True
-            made = [d.node for d in script.analysis(Flow).reaching(holder)]
-            return not all(
-                isinstance(n, ast.Name) and _is_set_in_every_step(script, n, step) for n in made
-            )
-        case ast.Return() as statement:
-            function = function_of(statement)
-            if isinstance(function, ast.Module):
-                return False
-            sites = script.analysis(CallGraph).sites(function)
-            return any(_is_kept(script, site, step, seen) for site in sites)
-        case ast.Yield() | ast.AugAssign():
-            return True
-    return False
+    return any(_outlives(script, h, step) for h in script.analysis(Holders).ever(node))
 
 
-def _is_set_in_every_step(script: Script, target: ast.expr, step: Step) -> bool:
+def _outlives(script: Script, holder: Holder, step: Step) -> bool:
+    match holder.how, holder.node:
+        case How.VARIABLE, ast.arg() as parameter:
+            return isinstance(step.loop, LOOPS) and scope_of(parameter) is function_of(step.loop)
+        case How.VARIABLE, ast.Name() as name:
+            in_turns = isinstance(parent_of(name), ast.comprehension)
+            return not in_turns and not _is_set_in_every_step(script, name, step)
+        case How.CONTAINER, ast.Name() as name:
+            return not script.analysis(Flow).reaching(name)  # else its definitions say it
+    return True
+
+
+def _is_set_in_every_step(script: Script, target: ast.Name, step: Step) -> bool:
     """A local variable of a function that the step calls, or one that each turn of the loop sets before it is used."""
-    if isinstance(target, (ast.Tuple, ast.List)):
-        return all(_is_set_in_every_step(script, t, step) for t in target.elts)
-    if not isinstance(target, ast.Name):
-        return False
     function = function_of(target)
     if isinstance(function, ast.Module) or (
         isinstance(step.loop, LOOPS) and function is function_of(step.loop)

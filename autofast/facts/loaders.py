@@ -91,7 +91,7 @@ def managed(script: Script, loader: Loader) -> bool:
         for occurrence in site:
             name = getattr(occurrence.this, "name", "")
             if occurrence.args is not None and name.startswith(("accelerate.", "lightning.")):
-                every = [*occurrence.args.positional, *occurrence.args.named.values()]
+                every = occurrence.args.every
                 if any(t is x for g in every for t in g.values for x in loader.things):
                     return True
     return False

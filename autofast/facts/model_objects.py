@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from autofast.facts.parts import held
 from autofast.facts.precision.code import Code
+from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Model, Script
 from autofast.model.source import at
@@ -64,7 +64,7 @@ def passed_on(script: Script, mine: set[int]) -> Iterator[Site]:
 
 
 def holds(values: Values, mine: set[int]) -> bool:
-    return any(id(inner) in mine for t in held(values) for inner in unwrapped(t))
+    return any(id(inner) in mine for t in opened(values) for inner in unwrapped(t))
 
 
 def traces(script: Script, mine: set[int]) -> list[ast.Call]:

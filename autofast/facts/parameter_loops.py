@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from autofast.facts.parts import held, parts_of, trained_models
+from autofast.facts.parts import parts_of, trained_models
 from autofast.flow.program import Flow
+from autofast.model.contents import opened
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
@@ -208,7 +209,7 @@ def _same_given(a: Given, b: Given, depth: int) -> bool:
     """The same constant or module, or the same words in one file."""
     if _same(a.values, b.values, depth):
         return True
-    if a.expr is None or b.expr is None or any(isinstance(t, Dict) for t in held(a.values)):
+    if a.expr is None or b.expr is None or any(isinstance(t, Dict) for t in opened(a.values)):
         return False
     words = ast.unparse(a.expr) == ast.unparse(b.expr)
     return words and source_of(a.expr) is source_of(b.expr) and a.values == b.values

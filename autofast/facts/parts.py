@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
+from autofast.model.contents import members, opened
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script
 from autofast.model.values import (
     Arg,
-    Bound,
     Const,
     Dict,
     Ext,
-    Inst,
     Num,
     Seq,
     Tensor,
     Thing,
-    Values,
 )
 
 OF_MODELS = (
@@ -44,62 +42,19 @@ def not_known(model: Model) -> str:
 
 def parts_of(*modules: Thing) -> dict[int, Thing]:
     """Modules and all modules below them, by id; the lists and dicts that they are in count as well."""
-    return _closure(modules, _modules_in)
+    return {id(t): t for t in opened(modules, _modules_in)}
 
 
-def held_by(*things: Thing) -> dict[int, Thing]:
-    """Things and whatever they hold, be it modules, functions or files, by id."""
-    return _closure((t for t in things if not isinstance(t, PLAIN)), _all_in)
-
-
-def held(values: Iterable[Thing]) -> list[Thing]:
-    """Things, and what lists and dicts among them hold."""
-    return list(_closure(values, lambda t: t.any() if isinstance(t, (Seq, Dict)) else ()).values())
+def held_by(*things: Thing) -> list[Thing]:
+    """Things and whatever they hold, be it modules, functions or files."""
+    return [t for t in opened(things, members) if not isinstance(t, PLAIN)]
 
 
 def _modules_in(thing: Thing) -> Iterable[Thing]:
     """The modules directly below a module or in a list or dict of modules."""
     if isinstance(thing, Ext) and not is_module(thing):
         return ()
-    return (
-        t
-        for values in _values_in(thing)
-        for t in values
-        if isinstance(t, (Seq, Dict)) or is_module(t)
-    )
-
-
-def _all_in(thing: Thing) -> Iterable[Thing]:
-    if isinstance(thing, Bound):
-        return (thing.this,)
-    return (t for values in _values_in(thing) for t in values if not isinstance(t, PLAIN))
-
-
-def _values_in(thing: Thing) -> list[Values]:
-    match thing:
-        case Inst():
-            return [*thing.attrs.values()]
-        case Ext():
-            return [
-                *thing.attrs.values(),
-                *(g.values for g in (*thing.args.positional, *thing.args.named.values())),
-            ]
-        case Seq() | Dict():
-            return [thing.any()]
-    return []
-
-
-def _closure(
-    roots: Iterable[Thing], inside: Callable[[Thing], Iterable[Thing]]
-) -> dict[int, Thing]:
-    found: dict[int, Thing] = {}
-    todo = list(roots)
-    while todo:
-        thing = todo.pop()
-        if id(thing) not in found:
-            found[id(thing)] = thing
-            todo.extend(inside(thing))
-    return found
+    return (t for t in members(thing) if isinstance(t, (Seq, Dict)) or is_module(t))
 
 
 def trained_models(script: Script) -> list[Model]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from autofast.flow.defuse import DefUse
+from autofast.flow.holders import Holders
 from autofast.flow.memory import Memory, root, view_of, views_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, own_nodes
@@ -49,7 +50,7 @@ def written_through(script: Script, call: ast.Call, base: ast.expr) -> str:
         )
     ):
         return line
-    mine = frozenset(_bound(parent))
+    mine = frozenset(_bound(script, whole))
     kept = bool(mine) or not isinstance(
         parent,
         (ast.Call, ast.Attribute, ast.BinOp, ast.keyword, ast.Compare, ast.Subscript, ast.Return),
@@ -83,25 +84,10 @@ def _is_written(memory: Memory, node: ast.expr, parent: ast.AST | None) -> bool:
     return outer is not None and any(e is node for e in memory.written(outer))
 
 
-def _bound(parent: ast.AST | None) -> list[str]:
+def _bound(script: Script, value: ast.expr) -> set[str]:
     """The variables that get it."""
-    while isinstance(parent, (ast.Tuple, ast.List, ast.IfExp, ast.Starred)):
-        parent = parent_of(parent)
-    if isinstance(parent, ast.NamedExpr):
-        return [parent.target.id]
-    targets = (
-        parent.targets
-        if isinstance(parent, ast.Assign)
-        else [parent.target]
-        if isinstance(parent, (ast.AnnAssign, ast.For))
-        else []
-    )
-    return [
-        n.id
-        for t in targets
-        for n in ast.walk(t)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    ]
+    holders = script.analysis(Holders).after(value)
+    return {h.node.id for h in holders if isinstance(h.node, ast.Name)}
 
 
 def _in_attribute(script: Script, kept: list[str]) -> str:
@@ -147,18 +133,14 @@ def _held(script: Script, base: ast.Name, call: ast.Call, definitions: DefUse) -
             if view_of(value) is not None or memory.written(value):
                 return True
         if any(
-            statement_of(load) is not statement and _is_kept(load)
+            statement_of(load) is not statement and _is_kept(script, load)
             for load in definitions.uses(definition)
         ):
             return True
     return False
 
 
-def _is_kept(load: ast.Name) -> bool:
+def _is_kept(script: Script, load: ast.Name) -> bool:
     """``y = x[0]``, ``[x]``, ``rows.append(x)``: another name, or something that holds it."""
-    parent = parent_of(views_around(load))
-    if isinstance(parent, ast.Assign):
-        return any(n != load.id for n in _bound(parent) or [""])
-    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
-        return parent.func.attr in ("append", "add", "insert")
-    return isinstance(parent, (ast.List, ast.Tuple, ast.Dict, ast.NamedExpr))
+    holders = script.analysis(Holders).after(load)
+    return any(getattr(h.node, "id", "") != load.id for h in holders)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import Loop
 from autofast.flow.scopes import own_nodes
+from autofast.model.contents import opened
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_static
 from autofast.model.script import Script
@@ -334,11 +335,11 @@ class CallGraph:
     # ------------------------------------------------------------------------------------------ across several calls
     def reaches(self, node: ast.AST, function: Function) -> bool:
         """Whether what runs at ``node`` may run ``function``, through any number of calls that are known."""
-        return id(function) in self._closure(self.entered(node))
+        return any(f is function for f in opened(self.entered(node), self._entered_in))
 
     def runs(self, function: Function) -> list[Function]:
         """The functions that a call of ``function`` may run, itself first, through any number of calls that are known."""
-        return list(self._closure([function]).values())
+        return list(opened([function], self._entered_in))
 
     def run_in(self, loop: Loop, often: bool = False) -> list[Function]:
         """The functions that iterations of a loop may run, through any number of calls that are known.
@@ -358,15 +359,8 @@ class CallGraph:
                 todo += [(f, n, None) for n in own_nodes(function) for f in self.entered(n)]
         return list(found.values())
 
-    def _closure(self, functions: Iterable[Function]) -> dict[int, Function]:
-        found: dict[int, Function] = {}
-        todo = list(functions)
-        while todo:
-            function = todo.pop()
-            if id(function) not in found:
-                found[id(function)] = function
-                todo += [f for n in own_nodes(function) for f in self.entered(n)]
-        return found
+    def _entered_in(self, function: Function) -> list[Function]:
+        return [f for n in own_nodes(function) for f in self.entered(n)]
 
 
 def _once(functions: Iterable[Function]) -> list[Function]:

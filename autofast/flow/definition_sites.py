@@ -10,6 +10,7 @@ from autofast.flow import callgraph
 from autofast.flow.graph import Function
 from autofast.flow.positions import block, index, nodes_of
 from autofast.flow.scopes import FUNCTIONS, Variable, is_parameter, variables_of
+from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
 from autofast.model.values import Inst, Thing
@@ -144,17 +145,8 @@ class _Search:
     def _puts(self, statement: ast.stmt) -> bool:
         """It stores one of the objects, not None or a placeholder."""
         value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
-        if value is None:
-            return False
-        todo, seen = list(self.script.values(value)), set()
-        while todo:
-            thing = todo.pop()
-            if id(thing) in self.wanted:
-                return True
-            if id(thing) not in seen and hasattr(thing, "any"):
-                seen.add(id(thing))
-                todo.extend(thing.any())
-        return False
+        held = opened(self.script.values(value)) if value is not None else ()
+        return any(id(t) in self.wanted for t in held)
 
 
 def _named_self(statement: ast.stmt, attr: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from autofast.model.contents import opened
 from autofast.model.values import (
     NOTHING,
     Arg,
@@ -61,16 +62,8 @@ def is_unknown_in(*sets: Values) -> bool:
 
 def things_in(*sets: Values) -> Iterator[Thing]:
     """What is in these values, tuples, lists and dicts opened."""
-    todo = list(sets)
-    seen: set[int] = set()
-    while todo:
-        for thing in todo.pop():
-            if isinstance(thing, (Seq, Dict)):
-                if id(thing) not in seen:
-                    seen.add(id(thing))
-                    todo.append(thing.any())
-            else:
-                yield thing
+    every = opened(t for values in sets for t in values)
+    return (t for t in every if not isinstance(t, (Seq, Dict)))
 
 
 def binary(left: Values, right: Values, op: str) -> Values:

@@ -463,12 +463,14 @@ class Arguments:
         given = self.given(index, name)
         return given.values if given is not None else NOTHING
 
+    @property
+    def every(self) -> list[Given]:
+        """The arguments that are known one by one, positional ones first."""
+        return [*self.positional, *self.named.values()]
+
     def all(self) -> list[Values]:
         """The values of each argument, and what is spread."""
-        return [
-            *(g.values for g in (*self.positional, *self.named.values())),
-            frozenset(self.dicts),
-        ]
+        return [*(g.values for g in self.every), frozenset(self.dicts)]
 
     def given(self, index: int, name: str) -> Given | None:
         if name in self.named:

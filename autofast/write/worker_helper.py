@@ -112,7 +112,7 @@ def _unpicklable(loader: Loader) -> bool:
     for name in ("collate_fn", "worker_init_fn"):
         argument = given(loader, name)
         roots.extend(argument.values if argument is not None else ())
-    return any(_is_local(thing) for thing in held_by(*roots).values())
+    return any(_is_local(thing) for thing in held_by(*roots))
 
 
 def _is_local(thing: Thing) -> bool:

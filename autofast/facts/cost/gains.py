@@ -198,7 +198,7 @@ def _loaders_of(script: Script, node: ast.AST) -> list[Loader]:
 def _feeds(loader: Loader, home: ast.AST) -> bool:
     """Whether an argument of the loader is written at ``home``: a dict, or a place in one."""
     inside = {id(n) for n in ast.walk(home)}
-    given = [*loader.args.positional, *loader.args.named.values()]
+    given = loader.args.every
     entries = [entry.expr for g in given for _, entry in g.via]
     return any(id(expr) in inside for expr in entries if expr is not None)
 

@@ -76,9 +76,7 @@ def foreign(code: Code) -> str:
         root = kind.split(".")[0]
         if "." in kind and root and root not in KNOWN_LIBRARIES:
             for site, occurrence in code.events(kind):
-                if occurrence.args is not None and has_tensor(
-                    [*occurrence.args.positional, *occurrence.args.named.values()]
-                ):
+                if occurrence.args is not None and has_tensor(occurrence.args.every):
                     return (
                         f"{at(site.node)} gives tensors to {kind}(), which may not take 16-bit ones"
                     )

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ast
 
-from autofast.facts.parts import held
 from autofast.facts.precision.full_outputs import FullOutputs
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions, scope_of
+from autofast.model.contents import opened
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Model, Script
 from autofast.model.source import at, function_of, parent_of, source_of, statement_of
@@ -443,7 +443,7 @@ class Half:
         """Whether a value may be, or hold, a model's output that no fp32 loss has been made of."""
         return any(
             isinstance(t, Tensor) and t.models and not t.loss and t.dtype != "int"
-            for t in held(found)
+            for t in opened(found)
         )
 
 

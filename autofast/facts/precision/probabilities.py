@@ -8,32 +8,27 @@ from __future__ import annotations
 
 import ast
 
-from autofast.facts.parts import held
 from autofast.facts.precision.banned import banned, error_of
 from autofast.facts.precision.code import Code
 from autofast.model.script import Script
 from autofast.model.source import at
-from autofast.model.values import Tensor, Values
+from autofast.model.tensors import tensors_in
 
 LOGARITHMS = ("torch.log", ".log", "torch.log1p", ".log1p", "torch.log2", "torch.log10")
 
 
 def log_of_rounded(script: Script, code: Code, outputs: list[ast.Call]) -> str:
     """Where ``code`` takes the logarithm of a probability that a model has computed in 16 bits, in words; empty where it does not."""
-    rounded = any(t.prob for call in outputs for t in _tensors(script.values(call)))
+    rounded = any(t.prob for call in outputs for t in tensors_in(script.values(call)))
     for site, occurrence in code.events("loss"):
         if name := banned(occurrence.this):
-            given = _tensors(occurrence.args.get(0, "input")) if occurrence.args else []
+            given = tensors_in(occurrence.args.get(0, "input")) if occurrence.args else []
             if rounded or not given or not all(t.prob for t in given):
                 return error_of(name, site)
     if rounded:
         for site, occurrence in code.events(*LOGARITHMS):
             of = occurrence.args.get(0, "input") if occurrence.args is not None else frozenset()
             this = frozenset({occurrence.this}) if occurrence.this is not None else frozenset()
-            if any(t.models for t in _tensors(of | this)):
+            if any(t.models for t in tensors_in(of | this)):
                 return f"{at(site.node)} takes the logarithm of a sigmoid, which in 16 bits is 1 for what is nearly 1: compute it from the logits"
     return ""
-
-
-def _tensors(found: Values) -> list[Tensor]:
-    return [t for t in held(found) if isinstance(t, Tensor)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from autofast.facts.gradients import parameters_of
 from autofast.flow.frequency import is_rare
 from autofast.flow.scopes import stored_in
+from autofast.model.contents import opened
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -25,7 +26,7 @@ from autofast.model.events import (
 from autofast.model.kinds import is_module, is_optimizer, is_scaler, is_scheduler
 from autofast.model.script import Backward, Script, Step, Update
 from autofast.model.source import at, function_of, parent_of, source_of, within
-from autofast.model.values import Const, Dict, Ext, Seq, Tensor, Thing, Values
+from autofast.model.values import Const, Ext, Seq, Tensor, Thing, Values
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Refusal
 
@@ -393,20 +394,20 @@ def _check_method(name: str, site: Site, here: Iterable[Occurrence]) -> None:
             )
 
 
-def _holds(found: Values, depth: int = 0) -> bool:
+def _holds(found: Values) -> bool:
     """Something that is trained, or trains, is among these values."""
-    for thing in found:
-        if is_module(thing) or is_optimizer(thing) or is_scaler(thing) or is_scheduler(thing):
-            return True
-        if isinstance(thing, Tensor) and thing.param:
-            return True
-        if isinstance(thing, Seq) and (
-            thing.kind == "parameters" or (depth < 2 and _holds(thing.any(), depth + 1))
-        ):
-            return True
-        if isinstance(thing, Dict) and depth < 2 and _holds(thing.any(), depth + 1):
-            return True
-    return False
+    return any(map(_trains, opened(found)))
+
+
+def _trains(thing: Thing) -> bool:
+    if is_module(thing) or is_optimizer(thing) or is_scaler(thing) or is_scheduler(thing):
+        return True
+    return bool(
+        isinstance(thing, Tensor)
+        and thing.param
+        or isinstance(thing, Seq)
+        and thing.kind == "parameters"
+    )
 
 
 # ------------------------------------------------------------------------------------------------ order

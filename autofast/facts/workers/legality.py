@@ -18,7 +18,8 @@ from autofast.facts.workers.shared_state import (
 from autofast.model.events import inside, loops
 from autofast.model.script import Dataset, Loader, Script, Use
 from autofast.model.source import at
-from autofast.model.values import Const, Dict, Ext, Inst, Seq, Tensor, Unknown
+from autofast.model.tensors import tensors_in
+from autofast.model.values import Const, Ext, Inst, Unknown
 from autofast.rule import Effect
 
 REDUCTIONS = frozenset(
@@ -125,14 +126,8 @@ def on_device(loader: Loader) -> str:
     """Why batches are on the device where they are made; empty where they are not."""
     if loader.collate_on_device:
         return "its collate_fn puts batches on the device"
-    todo, seen = list(loader.batch), set[int]()
-    while todo:
-        thing = todo.pop()
-        if isinstance(thing, Tensor) and thing.device == "dev":
-            return "batches are on the device where they are made"
-        if isinstance(thing, (Seq, Dict)) and id(thing) not in seen:
-            seen.add(id(thing))
-            todo.extend(thing.any())
+    if any(t.device == "dev" for t in tensors_in(loader.batch)):
+        return "batches are on the device where they are made"
     return ""
 
 
@@ -205,7 +200,7 @@ def _makes_batches(dataset: Dataset) -> bool:
 
 def _transforms(dataset: Dataset) -> bool:
     """Items go through transforms of torchvision or the like, which work on one image at a time."""
-    parts = [t for t in held_by(dataset.thing).values() if isinstance(t, Ext)]
+    parts = [t for t in held_by(dataset.thing) if isinstance(t, Ext)]
     return any(
         t.name.startswith(("torchvision.transforms.", "albumentations.", "torchaudio.transforms."))
         for t in parts

@@ -240,7 +240,7 @@ class Side:
         for thing in self.objects.values():
             if isinstance(thing, (Inst, Ext)) and isinstance(thing.args, Arguments):
                 frames = [f for f in thing.made if isinstance(f, CallFrame)]
-                for given_ in (*thing.args.positional, *thing.args.named.values()):
+                for given_ in thing.args.every:
                     self.follow(given_.expr, frames, names, fields)
         return names, fields
 

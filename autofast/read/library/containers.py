@@ -192,7 +192,7 @@ def dict_method(
             node,
             this,
             args,
-            NOTHING.union(*(g.values for g in (*args.positional, *args.named.values()))),
+            NOTHING.union(*(g.values for g in args.every)),
         )
         sure = not interp.weak(this.made)
         for given in args.positional:

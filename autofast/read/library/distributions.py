@@ -18,7 +18,7 @@ def method(this: Thing, name: str, args: Arguments) -> Values | None:
     """What a method of a distribution returns; None where its parameters are not known."""
     if not isinstance(this, Ext) or name not in DRAWN | COMPUTED:
         return None
-    given = [g.values for g in (*args.positional, *args.named.values())]
+    given = [g.values for g in args.every]
     return _of(this, given if name in COMPUTED else [], grad=name not in DRAWN)
 
 
@@ -30,7 +30,7 @@ def attribute(this: Ext, name: str) -> Values | None:
 def _of(this: Ext, given: list[Values], grad: bool) -> Values | None:
     if not this.name.startswith(MODULE) or this.args.open or this.open:
         return None
-    parameters = [g.values for g in (*this.args.positional, *this.args.named.values())]
+    parameters = [g.values for g in this.args.every]
     tensors = tensors_in(*parameters, *given)
     if not tensors_in(*parameters) or is_unknown_in(*parameters, *given):
         return None

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from autofast.model.changes import CLOCK
+from autofast.model.contents import opened, wrapped
 from autofast.model.kinds import is_dataset, is_loader, is_module, library_dataset
 from autofast.model.names import GRAPHS, NAMED_TUPLE
 from autofast.model.tensors import tensors_in
@@ -39,16 +40,9 @@ from autofast.read.state.core import Core, TooDeep
 def loaders_in(over: Values) -> frozenset[Any]:
     """The loaders whose batches a loop over these values gets."""
     found: set[Any] = set()
-    todo, seen = list(over), set()
-    while todo:
-        thing = todo.pop()
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
+    for thing in opened(over, lambda t: () if is_loader(t) else wrapped(t)):
         if is_loader(thing):
             found.add(thing)
-        elif isinstance(thing, Ext) and "over" in thing.attrs:
-            todo.extend(thing.attrs["over"])
         elif isinstance(thing, Seq) and thing.kind in ("generator", "zip"):
             found |= {x for t in tensors_in(thing.any()) for x in t.batch}
     return frozenset(found)

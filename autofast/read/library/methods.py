@@ -160,7 +160,7 @@ def super_method(
 def tensor_method(
     interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST | None
 ) -> Values:
-    given = [g.values for g in (*args.positional, *args.named.values())]
+    given = [g.values for g in args.every]
     if name in ("to", "cuda", "cpu", "type", "type_as", "xpu"):
         return values(moved(interp, this, name, args, node))
     if name in ("item", "tolist", "numpy", "__float__", "__int__", "__bool__"):

@@ -39,7 +39,7 @@ from autofast.read.state.core import Core
 
 def loss(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
     """A loss function: ``criterion(output, target)`` or ``F.cross_entropy(output, target)``."""
-    tensors = tensors_in(*(g.values for g in (*args.positional, *args.named.values())))
+    tensors = tensors_in(*(g.values for g in args.every))
     reduction = (
         const(args.get(-1, "reduction"))
         if isinstance(thing, Ref)
@@ -93,7 +93,7 @@ MOST_PARTS = 60  # lists and dicts in what a module gives: of more, which a loop
 
 def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
     """Calling a module."""
-    given = [g.values for g in (*args.positional, *args.named.values())]
+    given = [g.values for g in args.every]
     tensors = tensors_in(*given)
     depth = interp.__dict__.setdefault("_forwards", [])
     if not depth and tensors and isinstance(thing, Ext) and thing.name in names.ACTIVATIONS:

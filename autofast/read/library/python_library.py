@@ -410,7 +410,7 @@ def method(
     if isinstance(this, Seq):
         return seq_method(interp, this, name, args, node)
     if isinstance(this, Const) and isinstance(this.value, str) and name == "format":
-        for given in (*args.positional, *args.named.values()):
+        for given in args.every:
             for thing in given.values:
                 if isinstance(thing, Tensor):
                     interp.emit("format", node, thing, args)

@@ -197,7 +197,7 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
             return _chain(interp, thing, args, node)
         if thing.name == "torch.utils.data.DataLoader" or thing.name.startswith("torchvision."):
             return values(Unknown(f"{thing.name} objects are not functions"))
-        given = [g.values for g in (*args.positional, *args.named.values())]
+        given = [g.values for g in args.every]
         tensors = tensors_in(*given)
         interp.emit("call_object", node, thing, args)
         return (
@@ -207,7 +207,7 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
         )
     if isinstance(thing, Unknown):
         interp.emit("call_unknown", node, thing, args)
-        tensors = tensors_in(*(g.values for g in (*args.positional, *args.named.values())))
+        tensors = tensors_in(*(g.values for g in args.every))
         if any(t.batch or t.models for t in tensors):
             return values(
                 mixed(
@@ -333,7 +333,7 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
                 "maybe" if flag is ... or interp.weak(()) else "on" if flag else "off"
             )
         return make(interp, name, args, node)
-    tensors = tensors_in(*(g.values for g in (*args.positional, *args.named.values())))
+    tensors = tensors_in(*(g.values for g in args.every))
     if tensors and root.startswith(("torch", "einops", "torchvision", "kornia", "torchmetrics")):
         return values(mixed(tensors))
     if name.startswith("numpy."):
@@ -377,7 +377,7 @@ def make(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
 def torch_function(
     interp: Core, name: str, short: str, args: Arguments, node: ast.AST | None
 ) -> Values:
-    given = [g.values for g in (*args.positional, *args.named.values())]
+    given = [g.values for g in args.every]
     tensors = tensors_in(*given)
     written = args.get(0, "self") if is_in_place(name) else args.get(-1, "out")
     for tensor in tensors_in(written) if name == f"torch.{short}" else ():

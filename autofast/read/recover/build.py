@@ -6,10 +6,12 @@ import ast
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeGuard
 
 from autofast.depth import deeply
 from autofast.model import names
 from autofast.model.changes import restart
+from autofast.model.contents import elements, opened, wrapped
 from autofast.model.device_loader import MARK
 from autofast.model.events import (
     BranchFrame,
@@ -209,18 +211,17 @@ def _guarded(stack: Stack, entry: object) -> bool:
 # ------------------------------------------------------------------------------------------------ models
 def unwrapped(thing: Thing) -> list[Thing]:
     """The modules inside DDP, DataParallel, torch.compile (which may have been put around themselves in a loop)."""
-    found: dict[int, Thing] = {}
-    todo, seen = [thing], set()
-    while todo:
-        part = todo.pop()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
-        if isinstance(part, Ext) and part.name in names.WRAPPERS:
-            todo.extend(ordered(part.args.get(0, "module") | part.args.get(0, "model")))
-        else:
-            found[id(part)] = part
-    return list(found.values())
+    return [t for t in opened([thing], _inner) if not _is_wrapper(t)]
+
+
+def _is_wrapper(thing: Thing) -> TypeGuard[Ext]:
+    return isinstance(thing, Ext) and thing.name in names.WRAPPERS
+
+
+def _inner(thing: Thing) -> list[Thing]:
+    if not _is_wrapper(thing):
+        return []
+    return ordered(thing.args.get(0, "module") | thing.args.get(0, "model"))
 
 
 def _models(interp: Interpreter, script: Script) -> list[Model]:
@@ -312,7 +313,7 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
                 if part.name.startswith("torchvision.models.")
                 else part.name.rsplit(".", 1)[-1]
             )
-            given = [*part.args.positional, *part.args.named.values()]
+            given = part.args.every
             parts = (Seq, Dict, Unknown) if part.name in names.CONTAINERS else (Seq, Dict)
             todo.extend(t for g in given for t in g.values if is_module(t) or isinstance(t, parts))
             todo.extend(t for v in part.attrs.values() for t in v if is_module(t))
@@ -455,40 +456,26 @@ def _class_name(made: Inst | Ext) -> str:
 def _owners(script: Script, given: object) -> list[Thing]:
     """The models behind ``model.parameters()`` somewhere in the argument."""
     expr = getattr(given, "expr", None)
-    owners: dict[int, Thing] = {}
-    todo = list(getattr(given, "values", ()))
-    seen: set[int] = set()
-    while todo:
-        thing = todo.pop()
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
-        if isinstance(thing, Seq):
-            if (
-                thing.kind == "parameters"
-                and isinstance(thing.node, ast.Call)
-                and isinstance(thing.node.func, ast.Attribute)
-            ):
-                for model in script.values(thing.node.func.value):
-                    for inner in unwrapped(model):
-                        owners[id(inner)] = inner
-            todo.extend(thing.any())
-        elif hasattr(thing, "any"):
-            todo.extend(thing.any())
-        elif isinstance(thing, Ext) and "over" in thing.attrs:
-            todo.extend(thing.attrs["over"])
-            todo.extend(t for g in thing.args.positional for t in g.values)
+    owners: list[Thing] = []
+    for thing in opened(getattr(given, "values", ()), _given_over):
+        if isinstance(thing, Seq) and thing.kind == "parameters":
+            node = thing.node
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                owners += script.values(node.func.value)
     for node in ast.walk(expr) if isinstance(expr, ast.AST) else ():
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
             and node.func.attr in ("parameters", "named_parameters")
         ):
-            for model in script.values(node.func.value):
-                if is_module(model):
-                    for inner in unwrapped(model):
-                        owners[id(inner)] = inner
-    return list(owners.values())
+            owners += (t for t in script.values(node.func.value) if is_module(t))
+    return list({id(t): t for owner in owners for t in unwrapped(owner)}.values())
+
+
+def _given_over(thing: Thing) -> Iterable[Thing]:
+    if isinstance(thing, Ext) and "over" in thing.attrs:
+        return (*wrapped(thing), *(t for g in thing.args.positional for t in g.values))
+    return elements(thing)
 
 
 # ------------------------------------------------------------------------------------------------ transfers, syncs

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import TypeGuard
 
 from autofast.model import names
+from autofast.model.contents import opened
 from autofast.model.kinds import library_dataset
 from autofast.model.script import Dataset
 from autofast.model.source import function_of, live, source_of
@@ -146,25 +148,25 @@ CHEAP = frozenset(
 )
 
 
+WRAPPERS = tuple(f"torch.utils.data.{n}" for n in ("Subset", "ConcatDataset", "random_split"))
+COMPOSERS = ("Compose", "RandomApply", "Lambda", "Sequential", "RandomChoice")
+
+
 def describe(interp: Core, found: Values) -> list[Dataset]:
     """The datasets a loader may read, wrappers (Subset, random_split, ConcatDataset) opened."""
-    out: dict[int, Dataset] = {}
-    todo, seen = ordered(found), set()
-    while todo:
-        thing = todo.pop(0)
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
-        if isinstance(thing, Ext) and thing.name in (
-            "torch.utils.data.Subset",
-            "torch.utils.data.ConcatDataset",
-            "torch.utils.data.random_split",
-        ):
-            inner = thing.args.get(0, "dataset") | thing.args.get(0, "datasets")
-            todo.extend(x for t in inner for x in (t.any() if isinstance(t, Seq) else {t}))
-        else:
-            out[id(thing)] = _describe(interp, thing)
-    return list(out.values())
+    every = opened(ordered(found), _wrapped)
+    return [_describe(interp, t) for t in every if not _is_wrapper(t)]
+
+
+def _is_wrapper(thing: Thing) -> TypeGuard[Ext]:
+    return isinstance(thing, Ext) and thing.name in WRAPPERS
+
+
+def _wrapped(thing: Thing) -> Iterable[Thing]:
+    if not _is_wrapper(thing):
+        return ()
+    inner = thing.args.get(0, "dataset") | thing.args.get(0, "datasets")
+    return (x for t in inner for x in (t.any() if isinstance(t, Seq) else {t}))
 
 
 def _describe(interp: Core, thing: Thing) -> Dataset:
@@ -204,10 +206,7 @@ def _of_library(interp: Core, thing: Ext) -> Dataset:
         )
     if thing.name.startswith(("torchvision.datasets.", "torchaudio.datasets.")):
         transforms = frozenset(
-            t
-            for g in (*thing.args.positional, *thing.args.named.values())
-            for t in g.values
-            if not isinstance(t, (Num, Unknown, Arg))
+            t for g in thing.args.every for t in g.values if not isinstance(t, (Num, Unknown, Arg))
         )
         draws, unknown = transform_randomness(interp, transforms)
         if not unknown and (why := _unknown_transform(thing, short)):
@@ -311,28 +310,24 @@ def transform_randomness(interp: Core, transforms: Values) -> tuple[frozenset[st
 
 def _objects(found: Values) -> Iterator[Thing]:
     """Transforms inside Compose, lists, arguments."""
-    todo, seen = ordered(found), set()
-    while todo:
-        thing = todo.pop()
-        if id(thing) in seen or isinstance(thing, (Const, Num)):
-            continue
-        seen.add(id(thing))
-        if isinstance(thing, Seq):
-            todo.extend(thing.any())
-        elif isinstance(thing, Ext) and thing.name.rsplit(".", 1)[-1] in (
-            "Compose",
-            "RandomApply",
-            "Lambda",
-            "Sequential",
-            "RandomChoice",
-        ):
-            if thing.name.endswith(("RandomApply", "RandomChoice")):
-                yield thing
-            todo.extend(
-                t for g in (*thing.args.positional, *thing.args.named.values()) for t in g.values
-            )
-        else:
+    for thing in opened(ordered(found), _composed):
+        is_drawn = isinstance(thing, Ext) and _short(thing) in ("RandomApply", "RandomChoice")
+        if is_drawn or not isinstance(thing, (Const, Num, Seq)) and not _composes(thing):
             yield thing
+
+
+def _composes(thing: Thing) -> TypeGuard[Ext]:
+    return isinstance(thing, Ext) and _short(thing) in COMPOSERS
+
+
+def _composed(thing: Thing) -> Iterable[Thing]:
+    if _composes(thing):
+        return (t for g in thing.args.every for t in g.values)
+    return thing.any() if isinstance(thing, Seq) else ()
+
+
+def _short(thing: Ext) -> str:
+    return thing.name.rsplit(".", 1)[-1]
 
 
 def _of_project(interp: Core, thing: Inst) -> Dataset:

@@ -24,6 +24,7 @@ from autofast.flow.scopes import (
     variables_of,
 )
 from autofast.model import names
+from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
@@ -105,21 +106,11 @@ YIELDS = "it yields in between: what the caller does then would run in the same 
 
 def carries(values: Values) -> bool:
     """Whether these values may be, or hold, a tensor."""
-    todo, seen = list(values), set()
-    while todo:
-        thing = todo.pop()
-        if isinstance(thing, (Tensor, Unknown)):
-            return True
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
-        if isinstance(thing, (Seq, Dict)):
-            todo.extend(thing.any())
-        elif isinstance(thing, Inst) and not is_module(thing):
-            todo.extend(t for held in thing.attrs.values() for t in held)
-        elif isinstance(thing, Ext) and "over" in thing.attrs:
-            todo.extend(thing.attrs["over"])
-    return False
+    return any(isinstance(t, (Tensor, Unknown)) for t in opened(values, _in_data))
+
+
+def _in_data(thing: Thing) -> Iterable[Thing]:
+    return wrapped(thing) or (() if is_module(thing) else attributes(thing))
 
 
 def leak(script: Script, region: Region) -> str:

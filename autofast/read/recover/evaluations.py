@@ -206,7 +206,7 @@ def _handed_out(kind: str, occurrence: Occurrence) -> Values:
     ):
         given = occurrence.args
         return (
-            frozenset().union(*(g.values for g in (*given.positional, *given.named.values())))
+            frozenset().union(*(g.values for g in given.every))
             if given is not None
             else frozenset()
         )
@@ -457,9 +457,7 @@ def _shared_objects(script: Script, region: Region) -> str:
                 thing.name.startswith(SHOWS) or is_module(thing) or "over" in thing.attrs
             ):
                 continue
-            given = [
-                g.values for g in (*occurrence.args.positional, *occurrence.args.named.values())
-            ]
+            given = [g.values for g in occurrence.args.every]
             if not tensors_in(*given):
                 continue
             if isinstance(thing, Ref):
@@ -576,7 +574,7 @@ def _runs_in(script: Script, function: ast.AST, region: Region) -> bool:
 
 def _trainable(args: Arguments) -> bool:
     """Whether something that can be trained with is among the arguments."""
-    given = [g.values for g in (*args.positional, *args.named.values())]
+    given = [g.values for g in args.every]
     return any(t.grad for t in tensors_in(*given)) or any(
         is_module(t) or is_optimizer(t) for v in given for t in v
     )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ast
 
+from autofast.model.contents import attributes, opened
 from autofast.model.events import BranchFrame, Occurrence, Stack
 from autofast.model.kinds import is_loss, is_module, is_optimizer
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import at, parent_of
 from autofast.model.tensors import dtype_of
-from autofast.model.values import Arguments, Dict, Ext, Inst, Seq, Thing, const
+from autofast.model.values import Arguments, Ext, Inst, const
 from autofast.read.recover.region import Region
 
 COPIES = ("copy.deepcopy", "pickle.dumps")
@@ -74,20 +75,8 @@ def _copied(script: Script, region: Region) -> str:
 
 
 def _holds_module(args: Arguments) -> bool:
-    todo: list[Thing] = [t for given in args.all() for t in given]
-    seen: set[int] = set()
-    while todo:
-        thing = todo.pop()
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
-        if is_module(thing) or is_optimizer(thing):
-            return True
-        if isinstance(thing, (Seq, Dict)):
-            todo.extend(thing.any())
-        elif isinstance(thing, Inst):
-            todo.extend(t for held in thing.attrs.values() for t in held)
-    return False
+    given = opened((t for values in args.all() for t in values), attributes)
+    return any(is_module(t) or is_optimizer(t) for t in given)
 
 
 def _given(script: Script, region: Region) -> str:

@@ -111,7 +111,7 @@ class Horizons:
 
     def _functions(self, scheduler: Scheduler) -> None:
         """What a function of the number of updates takes for lengths."""
-        for one in (*scheduler.args.positional, *scheduler.args.named.values()):
+        for one in scheduler.args.every:
             for thing in one.values:
                 func = thing.func if isinstance(thing, Bound) else thing
                 if isinstance(func, (Func, Seq)):

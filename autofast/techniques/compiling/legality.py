@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 
 from autofast.facts.double_backward import functional_derivative, gradients_of_gradients
 from autofast.facts.model_objects import own_state
-from autofast.facts.parts import held, not_known
+from autofast.facts.parts import not_known
 from autofast.facts.precision.code import Code, applied
 from autofast.facts.retained_graphs import gone_through_twice
 from autofast.flow.callgraph import code_of
+from autofast.model.contents import opened
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script
@@ -201,7 +202,7 @@ def _shared(script: Script) -> str:
     modules = {id(inner) for m in script.models for inner in unwrapped(m.thing)}
     for site in script.processes:
         if any(
-            modules & {id(t) for t in held(v)}
+            modules & {id(t) for t in opened(v)}
             for o in site
             if o.args is not None
             for v in o.args.all()
@@ -301,7 +302,7 @@ def against(script: Script, model: Model, code: Code) -> str:
 
 def _inputs(script: Script, model: Model, code: Code) -> str:
     for site, args in _given(model):
-        given = [*args.positional, *args.named.values()]
+        given = args.every
         for values in (g.values for g in given):
             if any(isinstance(t, Inst) and not is_module(t) for t in values):
                 return f"its input on {at(site.node)} is no plain tensor"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
+from autofast.model.contents import members, opened
 from autofast.model.events import BranchFrame, Occurrence, Stack, TryFrame, below
 from autofast.model.kinds import is_loader
 from autofast.model.script import Script, Step
@@ -67,7 +68,7 @@ def check(script: Script, extent: Extent, losses: Loss) -> None:
     for site in script.log.of("inplace"):
         _written(script, site.node, list(site))
     for inst in {id(t): t for s in script.steps for t in s.models if isinstance(t, Inst)}.values():
-        _kept(script, inst, set())
+        _kept(script, inst)
 
 
 # ------------------------------------------------------------------------------------------------ the path through a step
@@ -324,25 +325,13 @@ def _written(script: Script, node: ast.AST, occurrences: list[Occurrence]) -> No
             )
 
 
-def _kept(script: Script, thing: Thing, seen: set[int]) -> None:
+def _kept(script: Script, thing: Thing) -> None:
     """What forward keeps for the next batch would be that of one process."""
-    if id(thing) in seen:
-        return
-    seen.add(id(thing))
-    if isinstance(thing, Inst):
-        for func in thing.cls.find("forward") or ():
-            if isinstance(func, Func):
-                _stores(script, func.node)
-        for found in thing.attrs.values():
-            for inner in found:
-                _kept(script, inner, seen)
-    elif isinstance(thing, Ext):
-        for given in (*thing.args.positional, *thing.args.named.values()):
-            for inner in given.values:
-                _kept(script, inner, seen)
-    elif isinstance(thing, Seq):
-        for inner in thing.any():
-            _kept(script, inner, seen)
+    for part in opened([thing], members):
+        if isinstance(part, Inst):
+            for func in part.cls.find("forward") or ():
+                if isinstance(func, Func):
+                    _stores(script, func.node)
 
 
 def _stores(script: Script, function: ast.AST) -> None:

@@ -8,7 +8,6 @@ code of the project is looked through, and what is not known in it is a refusal.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from autofast.flow.callgraph import code_of
 from autofast.model.events import BranchFrame, below
@@ -16,16 +15,15 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import makes_module
 from autofast.model.script import Script
 from autofast.model.source import at, function_of
+from autofast.model.tensors import things_in
 from autofast.model.values import (
     Bound,
     Cls,
-    Dict,
     Ext,
     Func,
     Inst,
     Method,
     Ref,
-    Seq,
     Tensor,
     Thing,
     const,
@@ -90,20 +88,9 @@ def check_forward(script: Script, module: Thing) -> bool:
                 )
             if thing.name in RECURRENT or thing.name.startswith("torch.nn.Transformer"):
                 turned |= const(thing.arg("batch_first")) is not True
-            todo.extend(
-                t
-                for g in (*thing.args.positional, *thing.args.named.values())
-                for t in _modules(g.values)
-            )
+            given = things_in(*(g.values for g in thing.args.every))
+            todo.extend(t for t in given if is_module(t))
     return turned
-
-
-def _modules(values: object) -> Iterator[Thing]:
-    for thing in values if isinstance(values, frozenset) else ():
-        if is_module(thing):
-            yield thing
-        elif isinstance(thing, (Seq, Dict)):
-            yield from _modules(thing.any())
 
 
 def _function(script: Script, function: ast.AST, todo: list[Thing], seen: set[int]) -> bool:

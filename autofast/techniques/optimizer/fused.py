@@ -160,22 +160,13 @@ def _complex(script: Script, optimizer: Optimizer) -> str:
     given = optimizer.args.get(0, "params")
     for site in script.methods("add_param_group"):
         given |= frozenset().union(
-            *(
-                g.values
-                for o in site
-                if o.args is not None
-                for g in (*o.args.positional, *o.args.named.values())
-            )
+            *(g.values for o in site if o.args is not None for g in o.args.every)
         )
     if any(t.dtype == "complex" for t in tensors_in(given)):
         return "a parameter of it is complex, which no fused kernel takes"
     for site in script.log.of("new", "move_model"):
         for occurrence in site:
-            asked = (
-                [g.values for g in (*occurrence.args.positional, *occurrence.args.named.values())]
-                if occurrence.args is not None
-                else []
-            )
+            asked = [g.values for g in occurrence.args.every] if occurrence.args is not None else []
             if is_module(occurrence.this) and any(  # type: ignore[arg-type]
                 dtype_of(t) == "complex" for found in asked for t in found
             ):

@@ -239,11 +239,7 @@ def several_gpus(script: Script) -> bool:
     named: set[object] = set()
     for site in script.log.of("move", "move_model", "torch.device"):
         for occurrence in site:
-            for given in (
-                (*occurrence.args.positional, *occurrence.args.named.values())
-                if occurrence.args is not None
-                else ()
-            ):
+            for given in occurrence.args.every if occurrence.args is not None else ():
                 named |= {
                     t.value for t in given.values if isinstance(t, Const) and _names_gpu(t.value)
                 }

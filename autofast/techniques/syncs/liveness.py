@@ -11,6 +11,7 @@ from autofast.flow.loops import Loop, common_loop, loop_of
 from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
 from autofast.flow.scopes import binds, declared, is_parameter, mentions
+from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
@@ -195,21 +196,16 @@ def _live_when_caught(
     )
 
 
+ENDLESS = ("itertools.cycle", "itertools.count", "itertools.repeat")
+
+
 def _is_endless(script: Script, loop: Loop) -> bool:
     if isinstance(loop, ast.While):
         return True
-    todo: list[Thing] = list(script.values(loop.iter))
-    seen: set[int] = set()
-    while todo:
-        thing = todo.pop()
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
-        if isinstance(thing, Ext):
-            if thing.name in ("itertools.cycle", "itertools.count", "itertools.repeat"):
-                return True
-            todo.extend(thing.attrs.get("over", ()))
-        elif (
+    for thing in opened(script.values(loop.iter), wrapped):
+        if isinstance(thing, Ext) and thing.name in ENDLESS:
+            return True
+        if (
             isinstance(thing, Seq)
             and thing.kind == "generator"
             and isinstance(thing.node, ast.Call)
@@ -448,28 +444,8 @@ def _passes_by(
 
 def _holding(script: Script, objects: frozenset[Thing]) -> set[Thing]:
     """The objects and everything that holds one of them."""
-    inside_of: dict[Thing, set[Thing]] = {}
-    todo = [t for found in script.at.values() for t in found if isinstance(t, (Inst, Seq, Dict))]
-    seen: set[int] = set()
-    while todo:
-        thing = todo.pop()
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
-        held = (
-            [t for v in thing.attrs.values() for t in v]
-            if isinstance(thing, Inst)
-            else list(thing.any())
-        )
-        for part in held:
-            if isinstance(part, (Inst, Seq, Dict)):
-                inside_of.setdefault(part, set()).add(thing)
-                todo.append(part)
-    found: set[Thing] = set(objects)
-    more = list(objects)
-    while more:
-        for outer in inside_of.get(more.pop(), ()):
-            if outer not in found:
-                found.add(outer)
-                more.append(outer)
-    return found
+    around: dict[Thing, set[Thing]] = {}
+    for thing in opened((t for found in script.at.values() for t in found), attributes):
+        for part in attributes(thing):
+            around.setdefault(part, set()).add(thing)
+    return set(opened(objects, lambda t: around.get(t, ())))

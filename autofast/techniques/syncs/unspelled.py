@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.facts.parameter_loops import ParameterLoop, parameter_loops
-from autofast.facts.parts import held
 from autofast.facts.switches import batch_loops, goes_by_batch, in_every_iteration
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled
 from autofast.flow.scopes import own_nodes
+from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import function_of, live, statement_of
@@ -151,7 +151,7 @@ def _of_copy(script: Script, site: Site, node: ast.Call) -> Wait | None:
 
 def _waits(values: Values) -> bool:
     """A tensor of the device, or a number that was just read from there."""
-    return any(_on_device(t.synced if isinstance(t, Num) else t) for t in held(values))
+    return any(_on_device(t.synced if isinstance(t, Num) else t) for t in opened(values))
 
 
 def _on_device(thing: Thing | None) -> bool:

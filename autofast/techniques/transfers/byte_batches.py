@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from autofast.facts.copies import against_copy
 from autofast.facts.loaders import given, managed
@@ -12,6 +12,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
+from autofast.model.contents import elements, opened
 from autofast.model.script import Loader, Script, Transfer
 from autofast.model.source import at, function_of, parent_of
 from autofast.model.values import Bound, Cls, Const, Ext, Func, Inst, Ref, Seq, Thing, Values, const
@@ -85,18 +86,19 @@ def _others(script: Script, getitem: ast.FunctionDef) -> None:
             raise Refusal(f"{at(node)} {why}, a dataset")
 
 
-def _holds(found: Values, getitem: ast.FunctionDef, depth: int = 0) -> bool:
-    return any(_is_dataset(t, getitem, depth) for t in found)
+def _holds(found: Values, getitem: ast.FunctionDef) -> bool:
+    return any(
+        isinstance(f, Func) and f.node is getitem
+        for t in opened(found, _given)
+        if isinstance(t, Inst)
+        for f in t.cls.find("__getitem__") or ()
+    )
 
 
-def _is_dataset(thing: Thing, getitem: ast.FunctionDef, depth: int) -> bool:
-    if isinstance(thing, Inst):
-        members = thing.cls.find("__getitem__") or frozenset()
-        return any(isinstance(t, Func) and t.node is getitem for t in members)
-    if isinstance(thing, Ext) and thing.name in WRAPPERS and thing.args is not None and depth < 4:
-        every = [*thing.args.positional, *thing.args.named.values()]
-        return any(_holds(g.values, getitem, depth + 1) for g in every)
-    return isinstance(thing, Seq) and depth < 4 and _holds(thing.any(), getitem, depth + 1)
+def _given(thing: Thing) -> Iterable[Thing]:
+    if isinstance(thing, Ext) and thing.name in WRAPPERS:
+        return (t for g in thing.args.every for t in g.values)
+    return elements(thing)
 
 
 def _use(

@@ -1,0 +1,45 @@
+"""What is inside of values: the one walk through tuples, lists, dicts, objects and whatever wraps them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from autofast.model.values import Bound, Dict, Ext, Inst, Seq, Thing
+
+T = TypeVar("T")
+
+
+def elements(thing: Thing) -> Iterable[Thing]:
+    """What a tuple, list, set or dict holds."""
+    return thing.any() if isinstance(thing, (Seq, Dict)) else ()
+
+
+def attributes(thing: Thing) -> Iterable[Thing]:
+    """What an object of the project has, or a tuple, list, set or dict holds."""
+    if isinstance(thing, Inst):
+        return (t for values in thing.attrs.values() for t in values)
+    return elements(thing)
+
+
+def members(thing: Thing) -> Iterable[Thing]:
+    """What any object has, holds, was made with or is bound to."""
+    if isinstance(thing, Ext):
+        own = (*thing.attrs.values(), *(g.values for g in thing.args.every))
+        return (t for values in own for t in values)
+    return (thing.this,) if isinstance(thing, Bound) else attributes(thing)
+
+
+def wrapped(thing: Thing) -> Iterable[Thing]:
+    """What an iterator, a progress bar, a generator goes over: ``tqdm(x)``, ``enumerate(x)``, ``cycle(x)``."""
+    return thing.attrs.get("over", ()) if isinstance(thing, Ext) else ()
+
+
+def opened(roots: Iterable[T], opens: Callable[[T], Iterable[T]] = elements) -> Iterator[T]:  # type: ignore[assignment]
+    """``roots`` and everything inside of them, each once, from the outside in; ``opens`` says what is in one of them."""
+    todo, seen = list(roots), set[int]()
+    for thing in todo:  # which grows meanwhile
+        if id(thing) not in seen:
+            seen.add(id(thing))
+            yield thing
+            todo.extend(opens(thing))
