@@ -37,35 +37,13 @@ from autofast.read.recover.build import unwrapped
 from autofast.rule import Refusal
 
 HOOKS = frozenset(
-    [
-        "register_hook",
-        "register_post_accumulate_grad_hook",
-        "register_backward_hook",
-        "register_full_backward_hook",
-        "register_full_backward_pre_hook",
-        "register_module_backward_hook",
-        "register_module_full_backward_hook",
-        "register_module_full_backward_pre_hook",
-        "register_multi_grad_hook",
-        "register_prehook",
-        "register_comm_hook",
-    ]
+    """register_hook register_post_accumulate_grad_hook register_backward_hook
+    register_full_backward_hook register_full_backward_pre_hook register_module_backward_hook
+    register_module_full_backward_hook register_module_full_backward_pre_hook
+    register_multi_grad_hook register_prehook register_comm_hook""".split()
 )
 FACTS = frozenset(
-    [
-        "shape",
-        "dtype",
-        "device",
-        "is_sparse",
-        "layout",
-        "is_cuda",
-        "ndim",
-        "numel",
-        "size",
-        "dim",
-        "is_contiguous",
-        "stride",
-    ]
+    """shape dtype device is_sparse layout is_cuda ndim numel size dim is_contiguous stride""".split()
 )
 ZEROING = frozenset(["zero_", "detach_", "requires_grad_"])
 DIFFERENTIATES = (

@@ -31,12 +31,9 @@ from autofast.model.values import (
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 MADE = ("__new__", "__init__", "__post_init__")  # what making an object of a class runs
-PASSING = (
-    "torch.no_grad",
-    "torch.inference_mode",
-    "torch.enable_grad",
-    "builtins.staticmethod",
-    "builtins.classmethod",
+PASSING = tuple(
+    """torch.no_grad torch.inference_mode torch.enable_grad builtins.staticmethod
+    builtins.classmethod""".split()
 )
 
 

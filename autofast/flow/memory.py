@@ -20,18 +20,7 @@ from autofast.ops import is_in_place, is_view, may_share, op
 
 FACTORIES = frozenset(
     f"torch.{n}"
-    for n in (
-        "randn",
-        "rand",
-        "randint",
-        "zeros",
-        "ones",
-        "full",
-        "arange",
-        "linspace",
-        "eye",
-        "randperm",
-    )
+    for n in tuple("randn rand randint zeros ones full arange linspace eye randperm".split())
 )
 # Functions that give memory of its own.
 NEW = FACTORIES | {"torch.tensor", "torch.stack", "torch.cat"}

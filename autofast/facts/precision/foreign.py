@@ -11,49 +11,11 @@ from autofast.model.source import at
 from autofast.model.values import Cls, Unknown
 
 KNOWN_LIBRARIES = frozenset(
-    [
-        "torch",
-        "torchvision",
-        "torchaudio",
-        "builtins",
-        "math",
-        "numpy",
-        "random",
-        "time",
-        "tqdm",
-        "logging",
-        "collections",
-        "functools",
-        "itertools",
-        "einops",
-        "timm",
-        "segmentation_models_pytorch",
-        "efficientnet_pytorch",
-        "geffnet",
-        "pretrainedmodels",
-        "resnest",
-        "transformers",
-        "warnings",
-        "os",
-        "sys",
-        "contextlib",
-        "typing",
-        "copy",
-        "string",
-        "re",
-        "datetime",
-        "dataclasses",
-        "abc",
-        "operator",
-        "json",
-        "pathlib",
-        "wandb",
-        "tensorboardX",
-        "visdom",
-        "torchinfo",
-        "torchsummary",
-        "rich",
-    ]
+    """torch torchvision torchaudio builtins math numpy random time tqdm logging collections
+    functools itertools einops timm segmentation_models_pytorch efficientnet_pytorch geffnet
+    pretrainedmodels resnest transformers warnings os sys contextlib typing copy string re
+    datetime dataclasses abc operator json pathlib wandb tensorboardX visdom torchinfo
+    torchsummary rich""".split()
 )
 
 

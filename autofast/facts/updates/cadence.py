@@ -31,16 +31,8 @@ from autofast.model.values import Const, Dict, Ext, Inst, Thing, Values, const
 from autofast.rule import Refusal
 
 BARS = ("tqdm.", "rich.progress.", "fastprogress.", "progressbar.", "builtins.enumerate")
-FRAMEWORKS = (
-    "accelerate",
-    "lightning",
-    "hf-trainer",
-    "deepspeed",
-    "fabric",
-    "ignite",
-    "fastai",
-    "mmengine",
-    "composer",
+FRAMEWORKS = tuple(
+    """accelerate lightning hf-trainer deepspeed fabric ignite fastai mmengine composer""".split()
 )
 
 

@@ -15,15 +15,8 @@ from autofast.model.source import parent_of
 from autofast.model.values import Dict, Ext, Inst, Method, Ref, Seq, Tensor, Thing, Unknown, Values
 from autofast.ops import is_view
 
-OPTIONS = (
-    "argparse.",
-    "easydict.",
-    "yacs.",
-    "omegaconf.",
-    "ml_collections.",
-    "types.",
-    "addict.",
-    "munch.",
+OPTIONS = tuple(
+    """argparse. easydict. yacs. omegaconf. ml_collections. types. addict. munch.""".split()
 )  # only the program reads these
 
 

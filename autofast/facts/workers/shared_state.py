@@ -19,22 +19,12 @@ from autofast.model.source import ancestors, at, function_of, live
 from autofast.model.values import Cls, Module, Ref, Thing, Unknown, ordered
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
-TARGET_FIRST = WRITERS - {
-    "torch.save",
-    "pickle.dump",
-    "json.dump",
-    "joblib.dump",
-    "torchvision.utils.save_image",
-}
-DICE = (
-    "random.",
-    "numpy.random.",
-    "torch.rand",
-    "torch.multinomial",
-    "torch.bernoulli",
-    "torch.normal",
-    "torch.poisson",
-    "torch.empty",
+TARGET_FIRST = WRITERS - set(
+    """torch.save pickle.dump json.dump joblib.dump torchvision.utils.save_image""".split()
+)
+DICE = tuple(
+    """random. numpy.random. torch.rand torch.multinomial torch.bernoulli torch.normal
+    torch.poisson torch.empty""".split()
 )
 
 

@@ -32,12 +32,9 @@ from autofast.read.recover.shared_passes import apart, keeps_gradients
 from autofast.read.recover.trials import memory_trial
 
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
-BACKWARDS = (
-    ".backward",
-    ".manual_backward",
-    "torch.autograd.grad",
-    "torch.autograd.backward",
-    "torch.autograd.functional.jacobian",
+BACKWARDS = tuple(
+    """.backward .manual_backward torch.autograd.grad torch.autograd.backward
+    torch.autograd.functional.jacobian""".split()
 )
 # libraries that are given tensors to show, save or score them, never to train with them
 # fmt: off
@@ -119,13 +116,7 @@ def evaluations(script: Script) -> list[Evaluation]:
 
 
 HOOKS = frozenset(
-    {
-        "on_train_start",
-        "on_train_epoch_start",
-        "on_train_batch_end",
-        "on_train_epoch_end",
-        "on_train_end",
-    }
+    """on_train_start on_train_epoch_start on_train_batch_end on_train_epoch_end on_train_end""".split()
 )  # of Lightning
 
 

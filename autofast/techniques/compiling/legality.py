@@ -45,49 +45,27 @@ FRAMEWORKS = {
     "deepspeed": "the DeepSpeed engine compiles",
 }
 ENVIRONMENTS = ("gym.", "gymnasium.", "pettingzoo.", "procgen.", "envpool.")
-SPARSE = (
-    "torch.sparse",
-    "torch.spmm",
-    "torch.hspmm",
-    "torch_sparse.",
-    ".to_sparse",
-    "torch.sspaddmm",
+SPARSE = tuple(
+    """torch.sparse torch.spmm torch.hspmm torch_sparse. .to_sparse torch.sspaddmm""".split()
 )
 COMPLEX = ("torch.fft.", "torch.stft", "torch.view_as_complex", "torch.complex", "torch.polar")
 GRAPHS = ("torch_geometric.", "dgl.", "torch_scatter.", "torch_cluster.")
 PACKED = ("torch.nn.utils.rnn.pack_padded_sequence", "torch.nn.utils.rnn.pack_sequence")
 HOOKS = re.compile(r"^register_(module_|multi_grad_|full_)?(forward|backward)?_?(pre_)?hook$")
-HOOKED = (
-    "torch.nn.utils.spectral_norm",
-    "torch.nn.utils.weight_norm",
-    "torch.nn.utils.prune.",
-    "torch.nn.utils.parametrize.",
-    "torch.nn.utils.parametrizations.",
-    "wandb.watch",
+HOOKED = tuple(
+    """torch.nn.utils.spectral_norm torch.nn.utils.weight_norm torch.nn.utils.prune.
+    torch.nn.utils.parametrize. torch.nn.utils.parametrizations. wandb.watch""".split()
 )
 MANY = ("torch.nn.Sequential", "torch.nn.Transformer")
 RECURRENT = ("LSTM", "GRU", "RNN")
 DETECTION = ("fasterrcnn", "maskrcnn", "keypointrcnn", "retinanet", "ssd", "fcos")
 PADS = frozenset(
-    {
-        "pad_sequence",
-        "pack_sequence",
-        "pad_packed_sequence",
-        "max",
-        "nested_tensor",
-        "nested_tensor_from_tensor_list",
-    }
+    """pad_sequence pack_sequence pad_packed_sequence max nested_tensor
+    nested_tensor_from_tensor_list""".split()
 )
-NOISY = (
-    "builtins.print",
-    "builtins.open",
-    "builtins.input",
-    "logging.",
-    "time.",
-    "random.",
-    "numpy.random.",
-    "warnings.warn",
-    "tqdm.",
+NOISY = tuple(
+    """builtins.print builtins.open builtins.input logging. time. random. numpy.random.
+    warnings.warn tqdm.""".split()
 )
 COMPILES = re.compile(r"^--?(no[-_])?(use[-_])?(torch[-_]?)?(compile|dynamo)\b")
 

@@ -23,39 +23,21 @@ from autofast.techniques.ddp.guards import caught
 from autofast.techniques.ddp.loss import Loss
 from autofast.techniques.ddp.setup import Extent
 
-DRAWS = (
-    "random.",
-    "numpy.random.",
-    "torch.rand",
-    "torch.normal",
-    "torch.bernoulli",
-    "torch.multinomial",
-    "secrets.",
-    "uuid.",
+DRAWS = tuple(
+    """random. numpy.random. torch.rand torch.normal torch.bernoulli torch.multinomial secrets.
+    uuid.""".split()
 )
-NO_DRAW = (
-    "random.seed",
-    "numpy.random.seed",
-    "random.getstate",
-    "random.setstate",
-    "numpy.random.get_state",
-    "numpy.random.set_state",
+NO_DRAW = tuple(
+    """random.seed numpy.random.seed random.getstate random.setstate numpy.random.get_state
+    numpy.random.set_state""".split()
 )
-OWN_GENERATORS = (
-    "numpy.random.default_rng",
-    "numpy.random.RandomState",
-    "random.Random",
-    "random.SystemRandom",
-    "torch.Generator",
+OWN_GENERATORS = tuple(
+    """numpy.random.default_rng numpy.random.RandomState random.Random random.SystemRandom
+    torch.Generator""".split()
 )
-ORDERED = (
-    "builtins.list",
-    "builtins.enumerate",
-    "builtins.tuple",
-    "builtins.iter",
-    "builtins.zip",
-    "random.sample",
-    "numpy.array",
+ORDERED = tuple(
+    """builtins.list builtins.enumerate builtins.tuple builtins.iter builtins.zip random.sample
+    numpy.array""".split()
 )
 
 

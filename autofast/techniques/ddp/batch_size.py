@@ -17,48 +17,13 @@ from autofast.techniques.ddp.data import size_of
 
 NUMBERS = frozenset(
     f"builtins.{n}"
-    for n in (
-        "print",
-        "int",
-        "float",
-        "str",
-        "len",
-        "min",
-        "max",
-        "round",
-        "format",
-        "abs",
-        "repr",
-        "isinstance",
-    )
+    for n in tuple("print int float str len min max round format abs repr isinstance".split())
 )
-SHOWS = (
-    "math.",
-    "logging.",
-    "tqdm.",
-    "wandb.",
-    "torch.optim.",
-    "argparse.",
-    "time.",
-    "datetime.",
-    "rich.",
-    "os.path.",
+SHOWS = tuple(
+    """math. logging. tqdm. wandb. torch.optim. argparse. time. datetime. rich. os.path.""".split()
 )
 SAYS = frozenset(
-    {
-        "format",
-        "join",
-        "append",
-        "info",
-        "debug",
-        "warning",
-        "add_scalar",
-        "add_argument",
-        "update",
-        "write",
-        "log",
-        "set_postfix",
-    }
+    """format join append info debug warning add_scalar add_argument update write log set_postfix""".split()
 )
 MAKES = frozenset("zeros ones full empty rand randn randint normal zeros_like".split())
 

@@ -28,25 +28,16 @@ from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
 from autofast.write.spelling import VISIBLE, uses_gpu
 
-QUIET = (
-    "argparse.",
-    "builtins.",
-    ".add_argument",
-    ".parse_",
-    ".add_mutually",
-    ".add_argument_group",
-    ".add_subparsers",
-    ".set_defaults",
+QUIET = tuple(
+    """argparse. builtins. .add_argument .parse_ .add_mutually .add_argument_group .add_subparsers
+    .set_defaults""".split()
 )
 QUIET_KINDS = frozenset(
     {"set_attribute", "set_item", "return", "iterate", "augment", "raise", "with", "call_unknown"}
 )
-SEEDS = (
-    "torch.manual_seed",
-    "torch.random.manual_seed",
-    "torch.seed",
-    "lightning.seed_everything",
-    "accelerate.utils.set_seed",
+SEEDS = tuple(
+    """torch.manual_seed torch.random.manual_seed torch.seed lightning.seed_everything
+    accelerate.utils.set_seed""".split()
 )
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 Happening = tuple[Stack, ast.AST]

@@ -27,15 +27,8 @@ MANY = 10_000_000  # a sampler with this many indices never comes to the end of 
 
 
 PURE = frozenset(
-    {
-        "builtins.int",
-        "builtins.max",
-        "builtins.min",
-        "builtins.len",
-        "builtins.abs",
-        "os.cpu_count",
-        "os.sched_getaffinity",
-    }
+    """builtins.int builtins.max builtins.min builtins.len builtins.abs os.cpu_count
+    os.sched_getaffinity""".split()
 )
 
 

@@ -38,29 +38,11 @@ NUMPY_WRITES = frozenset(
     "copyto put put_along_axis place putmask fill_diagonal random.shuffle".split()
 )  # to an argument
 PURE = frozenset(
-    f"builtins.{n}"
-    for n in (
-        "float",
-        "int",
-        "round",
-        "abs",
-        "min",
-        "max",
-        "sum",
-        "pow",
-        "str",
-        "len",
-        "bool",
-        "dict",
-    )
+    f"builtins.{n}" for n in tuple("float int round abs min max sum pow str len bool dict".split())
 )
-QUIET = PURE | {
-    "builtins.print",
-    "builtins.isinstance",
-    "builtins.range",
-    "builtins.enumerate",
-    "builtins.zip",
-}
+QUIET = PURE | set(
+    """builtins.print builtins.isinstance builtins.range builtins.enumerate builtins.zip""".split()
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,13 +19,9 @@ from autofast.write.imports import module_in
 FP32 = "the model computes in fp32: in bfloat16 its matrix products and convolutions run on tensor cores"
 COPIES = "training waits while Accelerate copies a batch to the device"
 LAUNCHED = "ACCELERATE_MIXED_PRECISION"  # what `accelerate launch --mixed_precision` and the machine's configuration say
-PLUGINS = (
-    "deepspeed_plugin",
-    "deepspeed_plugins",
-    "fsdp_plugin",
-    "megatron_lm_plugin",
-    "torch_tp_plugin",
-    "parallelism_config",
+PLUGINS = tuple(
+    """deepspeed_plugin deepspeed_plugins fsdp_plugin megatron_lm_plugin torch_tp_plugin
+    parallelism_config""".split()
 )
 CONFIG_SINCE = (0, 30)
 

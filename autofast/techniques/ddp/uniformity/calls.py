@@ -32,14 +32,9 @@ LOSSES = {
     "KLDivLoss": "kl_div", "SoftMarginLoss": "soft_margin_loss", "PoissonNLLLoss": "poisson_nll_loss", "GaussianNLLLoss": "gaussian_nll_loss",
     "HingeEmbeddingLoss": "hinge_embedding_loss", "MultiLabelSoftMarginLoss": "multilabel_soft_margin_loss", "CTCLoss": "ctc_loss",
 }  # fmt: skip
-RANDOM = (
-    "torch.rand",
-    "torch.randn",
-    "torch.randint",
-    "torch.randperm",
-    "torch.normal",
-    "torch.bernoulli",
-    "torch.multinomial",
+RANDOM = tuple(
+    """torch.rand torch.randn torch.randint torch.randperm torch.normal torch.bernoulli
+    torch.multinomial""".split()
 )
 FILLED = ("torch.ones", "torch.zeros", "torch.full", "torch.empty", "torch.arange")
 # what every process, or every machine, has another of; whatever else a library gives for equal arguments is taken to be equal
@@ -56,15 +51,8 @@ DRAWN = (
 FORMATS = frozenset({"builtins.str", "builtins.repr", "builtins.format", "builtins.print"})
 NUMBERS = frozenset({"builtins.float", "builtins.int", "builtins.bool", "builtins.round"})
 ALIKE = frozenset(
-    {
-        "builtins.iter",
-        "builtins.list",
-        "builtins.tuple",
-        "builtins.reversed",
-        "builtins.sorted",
-        "copy.copy",
-        "copy.deepcopy",
-    }
+    """builtins.iter builtins.list builtins.tuple builtins.reversed builtins.sorted copy.copy
+    copy.deepcopy""".split()
 )
 ADDERS = frozenset("append extend add update insert setdefault appendleft push".split())
 CLASSES = (Seq, Dict)
