@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.model.calls import is_method
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Optimizer, Script
 from autofast.model.source import ancestors, at
@@ -36,9 +37,7 @@ def sparse(script: Script) -> str:
                 return f"the embedding of {at(site.node)} may have sparse gradients, which no fused kernel takes"
     for node in (n for source in script.sources for n in source.nodes):
         if isinstance(node, ast.Call):
-            pretrained = (
-                isinstance(node.func, ast.Attribute) and node.func.attr == "from_pretrained"
-            )
+            pretrained = is_method(node, "from_pretrained")
             for keyword in node.keywords:
                 asked = keyword.arg == "sparse_grad" or (pretrained and keyword.arg == "sparse")
                 if asked and const(script.values(keyword.value)) is not False:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from autofast.facts.parts import parts_of, trained_models
 from autofast.flow.program import Flow
+from autofast.model.calls import is_method
 from autofast.model.contents import opened
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
@@ -166,9 +167,7 @@ def _is_loaded(script: Script, a: Thing, b: Thing) -> bool:
             if (
                 o.args is not None
                 and const(o.args.get(1, "strict") or frozenset({Const(True)})) is True
-                and isinstance(state, ast.Call)
-                and isinstance(state.func, ast.Attribute)
-                and state.func.attr == "state_dict"
+                and is_method(state, "state_dict")
             ):
                 to = [o.this] if o.this is not None else []
                 pair = {

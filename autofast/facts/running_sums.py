@@ -11,6 +11,7 @@ from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.program import Flow
 from autofast.flow.scopes import FUNCTIONS, own_nodes, variables_of
 from autofast.flow.slices import Slice, Slices
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import function_of, statement_of, within
 from autofast.model.values import Const, Method, Num, Tensor, Unknown
@@ -101,9 +102,7 @@ def _is_gone_through_before(script: Script, kept: Kept) -> bool:
     flow, scope = script.analysis(Flow), function_of(kept.value)
     made = {id(d.node) for d in flow.reaching(kept.value)}
     return any(
-        isinstance(n, ast.Call)
-        and isinstance(n.func, ast.Attribute)
-        and n.func.attr == "backward"
+        is_method(n, "backward")
         and isinstance(n.func.value, ast.Name)
         and n.func.value.id == kept.value.id
         and {id(d.node) for d in flow.reaching(n.func.value)} == made

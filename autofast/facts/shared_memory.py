@@ -9,6 +9,7 @@ from autofast.flow.holders import Holders
 from autofast.flow.memory import Memory, root, view_of, views_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, own_nodes
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of
 from autofast.model.values import Ext, Ref
@@ -19,11 +20,7 @@ FUNCTIONS = frozenset({"torch.flatten", "torch.reshape", "torch.ravel"})
 
 def is_reshaping(script: Script, node: ast.AST) -> ast.expr | None:
     """What is given another shape by this call, perhaps without a copy."""
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in METHODS
-    ):
+    if is_method(node) and node.func.attr in METHODS:
         if not any(isinstance(t, Ref) for t in script.values(node.func.value)):
             return node.func.value
     if isinstance(node, ast.Call) and node.args:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import defaults, variables_of
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import at, parent_of, source_of, statement_of
 from autofast.model.values import Arguments, Bound, Cls, Dict, Func, Given, Ref, const
@@ -131,7 +132,7 @@ def reach(
     """The calls (ids in ``calls``) that get what is written at ``home``; or what else does."""
     todo = _dicts(script, home.value if isinstance(home, ast.Subscript) else home)
     if isinstance(home, ast.Call) and not any(d.node is home for d in todo):
-        if isinstance(home.func, ast.Attribute) and home.func.attr in ("update", "setdefault"):
+        if is_method(home, "update", "setdefault"):
             todo = _dicts(script, home.func.value)
         elif not (todo := _spread(script, home, name) or []):
             return f"it is passed on through `**` by the call of {at(home)}"
@@ -177,7 +178,7 @@ def _flows(
                 else None
             )
         case ast.Call() if any(a is use for a in parent.args):
-            if isinstance(parent.func, ast.Attribute) and parent.func.attr == "update":
+            if is_method(parent, "update"):
                 return _dicts(script, parent.func.value) or None
             if any(
                 isinstance(t, Ref) and t.name in DICTS | {"copy.copy", "copy.deepcopy"}

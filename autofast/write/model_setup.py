@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from autofast.facts.model_objects import traces
 from autofast.flow.positions import block, index
 from autofast.flow.program import Flow
+from autofast.model.calls import is_method
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.names import DDP, WRAPPERS
@@ -213,11 +214,7 @@ def _stores(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
         yield statement.target, statement.value
     elif isinstance(statement, ast.Expr):
         value: ast.expr = statement.value
-        while (
-            isinstance(value, ast.Call)
-            and isinstance(value.func, ast.Attribute)
-            and value.func.attr in SETS_UP
-        ):
+        while is_method(value) and value.func.attr in SETS_UP:
             value = value.func.value
         yield value, value
 

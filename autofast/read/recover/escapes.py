@@ -25,6 +25,7 @@ from autofast.flow.scopes import (
     variables_of,
 )
 from autofast.model import names
+from autofast.model.calls import is_method
 from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_loss, is_module
@@ -549,7 +550,7 @@ class _Leaks:
 # ------------------------------------------------------------------------------------------------ small questions
 def root_of(node: ast.AST) -> ast.Name | None:
     """The variable at the bottom of ``x.append(...)``, ``x[0][i]``; none where an attribute of an object is between."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+    if is_method(node):
         node = node.func.value
     while isinstance(node, ast.Subscript):
         node = node.value
@@ -590,16 +591,8 @@ def _stays_normal(occurrence: Occurrence) -> bool:
 
 def _is_computed(node: ast.AST) -> bool:
     """``x.sum().mul_(2)``: what is changed in place has just been computed, and nothing else holds it."""
-    made = (
-        node.func.value
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        else None
-    )
-    return (
-        isinstance(made, ast.Call)
-        and isinstance(made.func, ast.Attribute)
-        and made.func.attr in FRESH
-    )
+    made = node.func.value if is_method(node) else None
+    return is_method(made) and made.func.attr in FRESH
 
 
 def _text(node: ast.AST) -> str:

@@ -12,6 +12,7 @@ from autofast.facts.parts import not_known
 from autofast.facts.precision.code import Code, applied
 from autofast.facts.retained_graphs import gone_through_twice
 from autofast.flow.callgraph import code_of
+from autofast.model.calls import is_method
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
@@ -384,11 +385,7 @@ def _state(script: Script, model: Model, code: Code) -> str:
     """Lists that live on the model: filled in every step, outside or inside of its forward pass."""
     for source in script.sources:
         for node in source.nodes:
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr in ("append", "extend", "insert")
-            ):
+            if is_method(node, "append", "extend", "insert"):
                 kept = node.func.value
                 here = isinstance(kept, ast.Attribute) and any(
                     t is model.thing for t in script.values(kept.value)

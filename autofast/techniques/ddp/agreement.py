@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
+from autofast.model.calls import is_method
 from autofast.model.contents import members, opened
 from autofast.model.events import BranchFrame, Occurrence, Stack, TryFrame, below
 from autofast.model.kinds import is_loader
@@ -286,7 +287,7 @@ def _seeded_later(script: Script, node: ast.AST) -> bool:
 # ------------------------------------------------------------------------------------------------ parameters and state
 def _written(script: Script, node: ast.AST, occurrences: list[Occurrence]) -> None:
     """A parameter that gets random numbers while it trains gets others in each process."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+    if not is_method(node):
         return
     loops = {id(s.loop) for s in script.steps}
     for occurrence in occurrences:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import After, Around, Before, Edit, Keyword, Wrap
 from autofast.facts.host_io import HostEffect
 from autofast.flow.positions import block
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import at, statement_of
 from autofast.model.values import const
@@ -54,7 +55,7 @@ def _others(script: Script, ranks: Ranks, effect: HostEffect) -> Iterator[Edit]:
 
 def _path(call: ast.Call) -> ast.expr | None:
     """The argument of a call that is the path of the file it opens."""
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "basicConfig":
+    if is_method(call, "basicConfig"):
         return next((k.value for k in call.keywords if k.arg == "filename"), None)
     if call.args:
         return None if isinstance(call.args[0], ast.Starred) else call.args[0]

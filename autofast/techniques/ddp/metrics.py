@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import After, Before, Edit, Helper, Rewrite, Wrap
 from autofast.flow.scopes import is_local, owner
+from autofast.model.calls import is_method
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, parent_of, source_of, statement_of
@@ -198,11 +199,7 @@ def _names_in(statement: ast.AST, stored: bool) -> Iterator[tuple[str, ast.AST]]
             yield node.attr, node
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             yield from _root(node.value)
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ADDERS
-        ):
+        elif is_method(node) and node.func.attr in ADDERS:
             yield from _root(node.func.value)
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
             yield from ((name, node) for name in node.names)

@@ -12,6 +12,7 @@ from autofast.facts.shared_memory import is_reshaping, written_through
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of
 from autofast.model.tensors import tensors_in
@@ -26,7 +27,7 @@ def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str
     for node, base in _reshapings(script, code, models):
         if place := written_through(script, node, base):
             return f"{place} writes through a view, which would be a copy in this layout (or the reverse)"
-        if isinstance(node.func, ast.Attribute) and node.func.attr in ("view", "view_as"):
+        if is_method(node, "view", "view_as"):
             found.append(
                 Rewrite(
                     node.func,
@@ -184,15 +185,9 @@ def _is_contiguous(script: Script, call: ast.Call, around: tuple[ast.expr, ...])
         isinstance(t, Ref) and t.name in PRODUCTS for t in script.values(call.func)
     ):
         return True
-    if isinstance(call.func, ast.Attribute) and call.func.attr in (
-        "contiguous",
-        "flatten",
-        "reshape",
-        "mm",
-        "bmm",
-    ):
+    if is_method(call, "contiguous", "flatten", "reshape", "mm", "bmm"):
         return True
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "view":
+    if is_method(call, "view"):
         return _lies_in_order(script, call.func.value, around)
     found = script.values(call.func)
     if call.args and found and all(isinstance(t, Ref) and t.name in EACH for t in found):
@@ -221,7 +216,7 @@ def _is_averaged(call: ast.Call) -> bool:
     """``x.mean(3).mean(2)``, ``x.mean([2, 3])`` of an image: of what is left, channels lie together."""
     gone: list[str] = []
     expr: ast.expr = call
-    while isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute):
+    while is_method(expr):
         if expr.func.attr not in ("mean", "sum") or len(expr.args) != 1 or expr.keywords:
             return False
         axes = expr.args[0]

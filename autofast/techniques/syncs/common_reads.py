@@ -11,6 +11,7 @@ from autofast.flow.loops import loop_of
 from autofast.flow.positions import block, index, position
 from autofast.flow.program import Flow
 from autofast.flow.scopes import declared, loaded_in, mentions, stored_in
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, function_of, source_of, within
 from autofast.model.values import Const, Tensor
@@ -148,11 +149,7 @@ def _changes(name: str, statements: Sequence[ast.stmt]) -> bool:
         if name in stored_in(statement):
             return True
         for node in ast.walk(statement):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and is_in_place(node.func.attr, flags=True)
-            ):
+            if is_method(node) and is_in_place(node.func.attr, flags=True):
                 if name in loaded_in(node.func.value):
                     return True
     return False

@@ -19,6 +19,7 @@ from autofast.edit.edits import Before, Edit, Remove, Rewrite
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.scopes import loaded_in
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.model.values import Dict, Seq, Tensor
@@ -129,11 +130,7 @@ def _may_change(script: Script, sink: Sink, statement: ast.stmt) -> bool:
     for node in ast.walk(statement):
         if held and isinstance(node, ast.expr) and held & script.values(node):
             return True  # by whatever name
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and is_in_place(node.func.attr, flags=True)
-        ):
+        if is_method(node) and is_in_place(node.func.attr, flags=True):
             if needed & loaded_in(node.func.value):
                 return True
         if (
