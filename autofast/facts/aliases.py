@@ -14,6 +14,7 @@ from autofast.flow.defuse import bound_to
 from autofast.flow.memory import Memory, is_false, root
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes, variables_of
+from autofast.model.calls import keyword_of
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.source import (
@@ -278,7 +279,7 @@ def _may_share(script: Script, thing: Thing, made: set[int], arrays: bool) -> bo
 
 def _is_plain(script: Script, option: Arg) -> bool:
     """What the user says is a number or text: nothing of the project makes it into something else."""
-    made = next((k.value for k in option.node.keywords if k.arg == "type"), None)
+    made = keyword_of(option.node, "type")
     return made is None or script.values(made) <= PLAIN
 
 

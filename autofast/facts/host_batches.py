@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 
 from autofast.flow.program import Flow
+from autofast.model.calls import call_of
 from autofast.model.script import Loader, Script
 from autofast.model.source import at, parent_of, source_of
 from autofast.model.tensors import is_dtype, tensors_in
@@ -162,7 +163,7 @@ def _kept(node: ast.expr) -> str:
 
 def _asked(script: Script, loader: Loader, node: ast.Attribute, attr: str) -> str:
     parent = parent_of(node)
-    called = isinstance(parent, ast.Call) and parent.func is node
+    called = call_of(node) is not None
     if attr in SHAPE or attr in CONTAINERS or (called and attr in MOVES | SAME):
         return ""
     if called and (attr in CASTS or (attr == "type" and _is_cast(script, parent))):

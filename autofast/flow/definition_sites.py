@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from autofast.flow import callgraph
 from autofast.flow.graph import Function
-from autofast.flow.positions import block, index, nodes_of
+from autofast.flow.positions import block, nodes_of, place_in
 from autofast.flow.scopes import FUNCTIONS, Variable, is_parameter, variables_of
 from autofast.model.contents import opened
 from autofast.model.script import Script
@@ -205,18 +205,7 @@ def _last(statements: list[ast.stmt]) -> ast.stmt | None:
     """The last of them in the innermost block that holds them all."""
     for outer in [statements[0], *(a for a in ancestors(statements[0]) if isinstance(a, ast.stmt))]:
         here = block(outer)
-        places = [_index_in(here, s) for s in statements]
+        places = [place_in(here, s) for s in statements]
         if here and all(p >= 0 for p in places):
             return here[max(places)]
     return None
-
-
-def _index_in(here: list[ast.stmt], statement: ast.stmt) -> int:
-    return next(
-        (
-            n
-            for s in (statement, *ancestors(statement))
-            if isinstance(s, ast.stmt) and (n := index(here, s)) >= 0
-        ),
-        -1,
-    )

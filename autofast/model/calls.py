@@ -23,10 +23,10 @@ def is_method(node: object, *names: str) -> TypeGuard[MethodCall]:
     )
 
 
-def is_called(node: ast.AST) -> bool:
-    """Whether it is what a call calls: ``node(...)``."""
+def call_of(node: ast.AST) -> ast.Call | None:
+    """The call ``node(...)`` that ``node`` is the function of."""
     parent = parent_of(node)
-    return isinstance(parent, ast.Call) and parent.func is node
+    return parent if isinstance(parent, ast.Call) and parent.func is node else None
 
 
 def keyword_of(call: ast.Call, name: str) -> ast.expr | None:

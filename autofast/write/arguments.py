@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import defaults, variables_of
-from autofast.model.calls import is_method
+from autofast.model.calls import call_of, is_method
 from autofast.model.script import Script
 from autofast.model.source import at, parent_of, source_of, statement_of
 from autofast.model.values import Arguments, Bound, Cls, Dict, Func, Given, Ref, const
@@ -195,8 +195,7 @@ def _flows(
                 else None
             )
         case ast.Attribute():
-            call = parent_of(parent)
-            if not isinstance(call, ast.Call) or call.func is not parent:
+            if (call := call_of(parent)) is None:
                 return None
             if parent.attr == "copy":
                 return _dicts(script, call)

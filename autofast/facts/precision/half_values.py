@@ -13,6 +13,7 @@ from autofast.facts.precision.full_outputs import FullOutputs
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions, scope_of
+from autofast.model.calls import call_of
 from autofast.model.contents import opened
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Model, Script
@@ -159,10 +160,9 @@ class Half:
         return f"`{_short(node)}` would be a 16-bit number on {at(stmt)}"
 
     def _attribute(self, node: ast.Attribute, entered: bool) -> str:
-        call = parent_of(node)
         if node.attr in FACTS:
             return ""
-        if isinstance(call, ast.Call) and call.func is node:
+        if (call := call_of(node)) is not None:
             if node.attr in NUMBERS or (node.attr == "to" and self._casts(call)):
                 return ""
             if node.attr in MOVES:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from autofast.flow.loops import LOOPS, Loop
 from autofast.flow.positions import block, index, shared, statement_at
 from autofast.flow.program import Flow
+from autofast.model.calls import keyword_of
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -471,11 +472,7 @@ class Counter:
             and call.args
         ):
             if getattr(call.func, "id", "") == "enumerate":
-                given = (
-                    call.args[1]
-                    if len(call.args) > 1
-                    else next((k.value for k in call.keywords if k.arg == "start"), None)
-                )
+                given = call.args[1] if len(call.args) > 1 else keyword_of(call, "start")
                 start = 0 if given is None else const(script.values(given))
                 if (
                     isinstance(target, ast.Tuple)

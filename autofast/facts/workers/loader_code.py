@@ -10,6 +10,7 @@ from autofast.flow.defuse import bound_to
 from autofast.flow.effects import Effects, is_number
 from autofast.flow.program import Flow, holder_of
 from autofast.flow.scopes import variables_of
+from autofast.model.calls import call_of
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_property
 from autofast.model.script import Script
@@ -138,7 +139,7 @@ class Side:
     def value(self, node: ast.expr) -> None:
         """Functions that are passed on, and objects of the project that are used as a whole (``x in bag``, ``with lock``)."""
         parent = parent_of(node)
-        called = isinstance(parent, ast.Call) and parent.func is node
+        called = call_of(node) is not None
         for thing in self.script.values(node):
             if isinstance(thing, Ref) and thing.name.startswith("os.environ"):
                 self.environment = True

@@ -25,7 +25,7 @@ from autofast.flow.scopes import (
     variables_of,
 )
 from autofast.model import names
-from autofast.model.calls import is_method
+from autofast.model.calls import call_of, is_method
 from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_loss, is_module
@@ -393,12 +393,12 @@ class _Leaks:
         return ""
 
     def attribute(self, expr: ast.expr, parent: ast.Attribute) -> str:
-        call, name = parent_of(parent), parent.attr
+        call, name = call_of(parent), parent.attr
         if name in FACTS:
             return ""
         if name in COUNTED and self.is_tensor(expr):
             return f"{at(expr)} asks in which mode it was made"
-        if not isinstance(call, ast.Call) or call.func is not parent:
+        if call is None:
             return self.use(parent)
         if name in NUMBERS or name in KEEPERS and not self.is_tensor(expr):
             return ""

@@ -16,12 +16,11 @@ from autofast.facts.batch.samples import Kind
 from autofast.facts.updates.cadence import cut_short
 from autofast.facts.updates.events import Event, Iteration, clears
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.positions import block, index, nodes_of
+from autofast.flow.positions import block, index, nodes_of, place_in
 from autofast.flow.program import Flow
 from autofast.flow.scopes import Variable, loaded_in, mentions, stored_in
 from autofast.model.script import Backward, Script
 from autofast.model.source import (
-    ancestors,
     at,
     function_of,
     parent_of,
@@ -256,11 +255,7 @@ class Body:
     def _holder(self, here: list[ast.stmt], unit: Unit) -> int:
         """The statement of a block in which a unit happens; -1 where there is none."""
         places = [unit.statement, *(c.node for e in unit.events for c in e.calls)]
-        for node in places:
-            for outer in (node, *ancestors(node)):
-                if isinstance(outer, ast.stmt) and (found := index(here, outer)) >= 0:
-                    return found
-        return -1
+        return next((n for p in places if (n := place_in(here, p)) >= 0), -1)
 
     def _clear_first(self, statement: ast.stmt) -> None:
         """What may be there when the first window begins is cleared before the loop."""
@@ -317,15 +312,8 @@ class Body:
         if function_of(statement) is not self.home:
             return self._in(statement, "is_update", self.window.is_last)
         if "is_update" in self._carried:
-            here = next(
-                (
-                    n
-                    for s in (statement, *ancestors(statement))
-                    if isinstance(s, ast.stmt) and (n := index(self.loop.body, s)) >= 0
-                ),
-                -1,
-            )
-            if here >= index(self.loop.body, self._first_call()):
+            body = self.loop.body
+            if place_in(body, statement) >= index(body, self._first_call()):
                 return self._names["is_update"]
         return self.window.is_last
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from textwrap import dedent
 
 from autofast.facts.updates.events import Event, Iteration
-from autofast.flow.positions import block, index, nodes_of
+from autofast.flow.positions import block, index, nodes_of, place_in
 from autofast.flow.scopes import mentions, stored_in
 from autofast.model.source import ancestors, at, function_of, source_of, within
 from autofast.rule import Refusal
@@ -70,9 +70,8 @@ def top_of(loop: ast.For, unit: Unit, iteration: Iteration) -> ast.stmt:
     """The statement of the loop's body in which a unit happens."""
     event = unit.events[-1]
     node = event.calls[0].node if event.calls and not within(event.node, loop) else event.node
-    for outer in (node, *ancestors(node)):
-        if isinstance(outer, ast.stmt) and index(loop.body, outer) >= 0:
-            return outer
+    if (place := place_in(loop.body, node)) >= 0:
+        return loop.body[place]
     raise Refusal(f"where {at(node)} stands in the loop is not known")
 
 

@@ -12,7 +12,7 @@ from autofast.facts.parts import not_known
 from autofast.facts.precision.code import Code, applied
 from autofast.facts.retained_graphs import gone_through_twice
 from autofast.flow.callgraph import code_of
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, keyword_of
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
@@ -126,7 +126,7 @@ def _double_backward(script: Script) -> str:
 def _graphs_used_twice(script: Script) -> str:
     for step in script.steps:
         for backward in step.backwards:
-            kept = next((k.value for k in backward.node.keywords if k.arg == "retain_graph"), None)
+            kept = keyword_of(backward.node, "retain_graph")
             if kept is not None and const(script.values(kept)) is not False:
                 return f"{at(backward.node)} keeps the graph for another backward, and the graph of compiled code is used once"
     if (twice := gone_through_twice(script)) is not None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import After, Before, Edit, Helper, Rewrite, Wrap
 from autofast.flow.scopes import is_local, owner
-from autofast.model.calls import is_method
+from autofast.model.calls import call_of, is_method
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, parent_of, source_of, statement_of
@@ -173,9 +173,7 @@ def _handed_over(script: Script) -> set[str]:
         for node in source.nodes:
             if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
                 outer = parent_of(node)
-                if not (isinstance(outer, ast.Call) and outer.func is node) and not isinstance(
-                    outer, ast.Attribute
-                ):
+                if call_of(node) is None and not isinstance(outer, ast.Attribute):
                     found.add(node.id if isinstance(node, ast.Name) else node.attr)
     return found
 

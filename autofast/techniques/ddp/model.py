@@ -19,6 +19,7 @@ from autofast.flow.definition_sites import Attribute, home_of
 from autofast.flow.graph import Function
 from autofast.flow.positions import block as block_around
 from autofast.flow.scopes import FUNCTIONS, Variable, is_parameter, mentions, own_nodes
+from autofast.model.calls import call_of
 from autofast.model.events import BranchFrame, GuardFrame, LoopFrame, Occurrence, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP
@@ -390,8 +391,8 @@ class _Bring:
         parent = parent_of(node)
         if not isinstance(node.ctx, ast.Load):
             return False
-        if isinstance(parent, ast.Call) and parent.func is node:
-            return id(parent) in self._calls or not self.script.reached(parent)
+        if (call := call_of(node)) is not None:
+            return id(call) in self._calls or not self.script.reached(call)
         return isinstance(parent, ast.Attribute) and parent.attr in LIGHT
 
 

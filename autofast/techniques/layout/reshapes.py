@@ -12,7 +12,7 @@ from autofast.facts.shared_memory import is_reshaping, written_through
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method
+from autofast.model.calls import call_of, is_method
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of
 from autofast.model.tensors import tensors_in
@@ -87,8 +87,7 @@ def _unbound(script: Script) -> str:
                 and node.attr in ("view", "view_as")
                 and isinstance(node.ctx, ast.Load)
             ):
-                found, parent = script.values(node.value), parent_of(node)
-                called = isinstance(parent, ast.Call) and parent.func is node
+                found, called = script.values(node.value), call_of(node) is not None
                 if any(isinstance(t, Ref) and t.name.startswith("torch.") for t in found) or (
                     not called and _may_be_tensor(found)
                 ):

@@ -11,6 +11,7 @@ from autofast.edit.ignores import is_spared
 from autofast.facts.tensor_identity import VARIABLE, Plainness
 from autofast.flow.importers import Importers
 from autofast.flow.scopes import is_parameter
+from autofast.model.calls import call_of
 from autofast.model.names import FUNCTIONAL_LOSSES, is_loss
 from autofast.model.script import Script
 from autofast.model.source import Source, function_of, parent_of, source_of, statement_of
@@ -209,10 +210,8 @@ def _is_detached(call: ast.Call) -> bool:
     attribute = parent_of(call)
     if not isinstance(attribute, ast.Attribute):
         return False
-    outer = parent_of(attribute)
-    return attribute.attr == "data" or (
-        attribute.attr == "detach" and isinstance(outer, ast.Call) and outer.func is attribute
-    )
+    called = call_of(attribute) is not None
+    return attribute.attr == "data" or (attribute.attr == "detach" and called)
 
 
 def _says_nothing(script: Script, statement: ast.Assign, plain: Plainness) -> bool:

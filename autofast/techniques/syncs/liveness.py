@@ -11,6 +11,7 @@ from autofast.flow.loops import Loop, common_loop, loop_of
 from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
 from autofast.flow.scopes import binds, declared, is_parameter, mentions
+from autofast.model.calls import call_of
 from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module
@@ -298,8 +299,7 @@ def _gives_another_name(node: ast.Name) -> bool:
     """``history = losses``, ``log["loss"] = losses``, ``Plot(losses)``: what is seen under another name would be seen too early."""
     parent = parent_of(node)
     if isinstance(parent, ast.Attribute):
-        call = parent_of(parent)
-        return not (isinstance(call, ast.Call) and call.func is parent) and parent.attr not in (
+        return call_of(parent) is None and parent.attr not in (
             "shape",
             "size",
             "ndim",

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite
+from autofast.model.calls import keyword_of
 from autofast.model.script import Script
 from autofast.model.source import Source, parent_of, source_of
 from autofast.model.values import (
@@ -122,7 +123,7 @@ def _plain(script: Script, found: Values) -> list[Thing]:
 
 def _default(value: ast.expr | None) -> ast.expr | None:
     if isinstance(value, ast.Call):
-        return next((k.value for k in value.keywords if k.arg == "default"), None)
+        return keyword_of(value, "default")
     return value
 
 

@@ -12,6 +12,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
+from autofast.model.calls import call_of
 from autofast.model.contents import elements, opened
 from autofast.model.script import Loader, Script, Transfer
 from autofast.model.source import at, function_of, parent_of
@@ -202,10 +203,9 @@ def _copied(script: Script, read: ast.expr) -> Transfer | None:
     """The copy to the device that a read of a batch is for; None where it only asks for the shape."""
     parent = parent_of(read)
     while isinstance(parent, ast.Attribute):
-        call = parent_of(parent)
         if parent.attr in SHAPE:
             return None
-        if not isinstance(call, ast.Call) or call.func is not parent:
+        if (call := call_of(parent)) is None:
             break
         transfer = next((t for t in script.transfers if t.node is call), None)
         if transfer is not None and transfer.how in ("to", "cuda"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.host_io import ASKS, READS, name_of
+from autofast.model.calls import keyword_of
 from autofast.model.kinds import is_module
 from autofast.model.values import Dict, Ext, Inst, Method, Seq, Tensor, Thing, Unknown, const
 from autofast.techniques.ddp.uniformity.kinds import (
@@ -130,9 +131,7 @@ class LibraryCalls(Tensors):
             ]
         elif name in ("torch.randperm", "torch.arange", "torch.bernoulli", "torch.multinomial"):
             return other(f"what {name}() makes of a number of samples")
-        first = (
-            sizes[0] if sizes else next((k.value for k in node.keywords if k.arg == "size"), None)
-        )
+        first = sizes[0] if sizes else keyword_of(node, "size")
         if isinstance(first, (ast.Tuple, ast.List)) and first.elts:
             first = first.elts[0]
         kind = self.kinds.get(id(first), EQUAL)
