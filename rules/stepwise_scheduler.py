@@ -12,7 +12,7 @@ from autofast.facts.updates.rates import by_hand, check_rates, counted_wrong, lo
 from autofast.flow.positions import block, place_in
 from autofast.model.events import LoopFrame
 from autofast.model.script import Scheduler, Script, Tick
-from autofast.model.source import ancestors, at, function_of, source_of, statement_of
+from autofast.model.source import ancestors, at, function_of, is_elif, source_of, statement_of
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.accumulation.accumulated import planned
 from autofast.techniques.accumulation.window import Window
@@ -181,7 +181,7 @@ def _first_of(changes: list[Conversion]) -> ast.stmt:
         places = [place_in(here, s) for s in statements]
         if here and min(places) >= 0:
             first = here[min(places)]
-            if not source_of(first).lines[first.lineno - 1].lstrip().startswith("elif"):
+            if not is_elif(first):
                 return first
     raise Refusal(f"the schedulers are made in different places ({at(statements[0])})")
 

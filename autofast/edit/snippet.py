@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from autofast.edit.edits import literal
 from autofast.edit.parens import fitted
 from autofast.model.source import Source
 
@@ -64,12 +65,12 @@ def statements(template: str, style: Style, fill: Fill) -> list[cst.BaseStatemen
 
 def value(code: str, style: Style) -> cst.BaseExpression:
     """A plain expression: no template, braces mean what they say."""
-    return expression(code.replace("{", "{{").replace("}", "}}"), style, _no_holes)
+    return expression(literal(code), style, _no_holes)
 
 
 def block(code: str, style: Style) -> list[cst.BaseStatement]:
     """Plain statements: no template, braces mean what they say."""
-    return statements(code.replace("{", "{{").replace("}", "}}"), style, _no_holes)
+    return statements(literal(code), style, _no_holes)
 
 
 def holes(template: str) -> frozenset[str]:

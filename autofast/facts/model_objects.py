@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from autofast.facts.precision.code import Code
+from autofast.model.calls import short_name
 from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Model, Script
@@ -62,7 +63,7 @@ def holds(values: Values, mine: set[int]) -> bool:
 def traces(script: Script, mine: set[int]) -> list[ast.Call]:
     """``writer.add_graph(model, x)``, ``summary(model, ...)``: calls that run the model once in a way that a compiled one is not made for."""
     calls = (n for source in script.sources for n in source.nodes if isinstance(n, ast.Call))
-    named = (n for n in calls if getattr(n.func, "attr", getattr(n.func, "id", "")) in TRACERS)
+    named = (n for n in calls if short_name(n.func) in TRACERS)
     return [
         n
         for n in named

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, short_name
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Optimizer, Script
 from autofast.model.source import ancestors, at
@@ -110,6 +110,6 @@ def _is_said(script: Script, word: str) -> bool:
         if isinstance(node, ast.Constant) and node.value == word:
             return True
         if isinstance(node, ast.Call) and any(k.arg == word for k in node.keywords):
-            if getattr(node.func, "attr", getattr(node.func, "id", "")) in ("dict", "update"):
+            if short_name(node.func) in ("dict", "update"):
                 return True
     return False

@@ -11,7 +11,7 @@ from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.program import Flow
 from autofast.flow.scopes import FUNCTIONS, own_nodes, variables_of
 from autofast.flow.slices import Slice, Slices
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, short_name
 from autofast.model.script import Script
 from autofast.model.source import function_of, statement_of, within
 from autofast.model.values import Const, Method, Num, Tensor, Unknown
@@ -182,7 +182,7 @@ def _told_apart(script: Script) -> Iterator[ast.expr]:
 
 
 def _may_go_back(script: Script, call: ast.Call) -> bool:
-    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    name = short_name(call.func)
     if name in BACKWARDS:
         return True
     known = script.values(call.func)

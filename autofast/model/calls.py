@@ -39,3 +39,27 @@ def spreads(call: ast.Call) -> bool:
     return any(isinstance(a, ast.Starred) for a in call.args) or any(
         k.arg is None for k in call.keywords
     )
+
+
+def short_name(expr: ast.AST | None) -> str:
+    """``loss`` for the name ``loss`` and for ``self.loss``; empty for what is neither a name nor an attribute."""
+    name: str = getattr(expr, "attr", "") or getattr(expr, "id", "")
+    return name if isinstance(expr, (ast.Name, ast.Attribute)) else ""
+
+
+def is_path(expr: ast.AST | None) -> bool:
+    """``model``, ``self.model``, ``self.parts.model``."""
+    while isinstance(expr, ast.Attribute):
+        expr = expr.value
+    return isinstance(expr, ast.Name)
+
+
+def pairs_of(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    """What each part of an assignment's target gets: ``x`` of ``a`` and ``y`` of ``b`` in ``x, y = a, b``."""
+    if (
+        isinstance(target, ast.Tuple)
+        and isinstance(value, ast.Tuple)
+        and len(target.elts) == len(value.elts)
+    ):
+        return list(zip(target.elts, value.elts, strict=True))
+    return [(target, value)]

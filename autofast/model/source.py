@@ -263,6 +263,17 @@ def block_of(stmt: ast.stmt) -> list[ast.stmt]:
     raise ValueError("a statement outside any block")
 
 
+def is_elif(node: ast.AST) -> bool:
+    """Whether it is an ``elif``, and no ``if`` that stands alone below an ``else``."""
+    outer = parent_of(node)
+    return (
+        isinstance(node, ast.If)
+        and isinstance(outer, ast.If)
+        and outer.orelse == [node]
+        and node.col_offset == outer.col_offset
+    )
+
+
 def live(node: ast.AST) -> Iterator[ast.AST]:
     """``node`` and all nodes in it, but for branches that a constant keeps from running (``if False:``).
 

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite
+from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite, literal
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import defaults, variables_of
 from autofast.model.calls import call_of, is_method
@@ -49,12 +49,12 @@ class Home:
             return DictItem(self.node, name, value)
         assert isinstance(self.node, ast.Subscript)
         holder = source_of(self.node).segment(self.node.value)
-        return After(statement_of(self.node), f"{_literal(holder)}[{name!r}] = {_literal(value)}")
+        return After(statement_of(self.node), f"{literal(holder)}[{name!r}] = {literal(value)}")
 
     def replace(self, value: str) -> Edit:
         """The edit that puts ``value`` in place of :attr:`expr`, however that is given."""
         assert self.expr is not None
-        return Rewrite(self.expr, _literal(value))
+        return Rewrite(self.expr, literal(value))
 
 
 def put(
@@ -255,11 +255,6 @@ def _enters(script: Script, call: ast.Call) -> bool:
 
 def _dicts(script: Script, expr: ast.AST) -> list[Dict]:
     return [t for t in script.values(expr) if isinstance(t, Dict)]
-
-
-def _literal(code: str) -> str:
-    """``code`` as a template without holes."""
-    return code.replace("{", "{{").replace("}", "}}")
 
 
 def _uses(script: Script) -> Mapping[int, list[ast.expr]]:

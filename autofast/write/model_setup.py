@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from autofast.facts.model_objects import traces
 from autofast.flow.positions import block, index
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, is_path, pairs_of
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.names import DDP, WRAPPERS
@@ -99,7 +99,7 @@ class _Search:
         Where it is one of ``wrappers``, the model inside.
         """
         for target, value in _stores(statement_of(call)):
-            if _is_path(target) and any(n is call for n in ast.walk(statement_of(call))):
+            if is_path(target) and any(n is call for n in ast.walk(statement_of(call))):
                 found = self.script.values(value)
                 if found and all(is_module(t) for t in found) and self._is_mine(found):
                     things = frozenset(inner for t in found for inner in unwrapped(t))
@@ -202,14 +202,7 @@ def _stores(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
     """What a statement sets, and to what; for a chain of calls that set a model up (``model.to(device)``), the model itself."""
     if isinstance(statement, ast.Assign):
         for target in statement.targets:
-            if (
-                isinstance(target, ast.Tuple)
-                and isinstance(statement.value, ast.Tuple)
-                and len(target.elts) == len(statement.value.elts)
-            ):
-                yield from zip(target.elts, statement.value.elts, strict=True)
-            else:
-                yield target, statement.value
+            yield from pairs_of(target, statement.value)
     elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
         yield statement.target, statement.value
     elif isinstance(statement, ast.Expr):
@@ -221,13 +214,6 @@ def _stores(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 def _is_wrapper(thing: Thing) -> bool:
     return isinstance(thing, Ext) and thing.name in WRAPPERS
-
-
-def _is_path(expr: ast.expr) -> bool:
-    """``model``, ``self.model``, ``self.parts.model``."""
-    while isinstance(expr, ast.Attribute):
-        expr = expr.value
-    return isinstance(expr, ast.Name)
 
 
 def _assigns(statement: ast.stmt, name: str) -> bool:

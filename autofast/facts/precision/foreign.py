@@ -7,6 +7,7 @@ import ast
 from autofast.facts.parts import not_known
 from autofast.facts.precision.activations import has_tensor
 from autofast.facts.precision.code import Code, applied
+from autofast.model.calls import short_name
 from autofast.model.source import at
 from autofast.model.values import Cls, Unknown
 
@@ -71,7 +72,7 @@ def _elementwise(cls: Cls) -> bool:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             return False
         if isinstance(node, ast.Call):
-            name = getattr(node.func, "attr", "") or getattr(node.func, "id", "")
+            name = short_name(node.func)
             if name not in ELEMENTWISE:
                 return False
     return True

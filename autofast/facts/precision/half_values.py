@@ -13,7 +13,7 @@ from autofast.facts.precision.full_outputs import FullOutputs
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions, scope_of
-from autofast.model.calls import call_of
+from autofast.model.calls import call_of, short_name
 from autofast.model.contents import opened
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Model, Script
@@ -350,13 +350,7 @@ def _is_index(node: ast.Subscript) -> bool:
 
 
 def _name(call: ast.Call) -> str:
-    return (
-        call.func.attr
-        if isinstance(call.func, ast.Attribute)
-        else call.func.id
-        if isinstance(call.func, ast.Name)
-        else ""
-    )
+    return short_name(call.func)
 
 
 def is_network(model: Model) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from autofast.facts.precision.quantised import quantised
 from autofast.flow.program import Flow
+from autofast.model.calls import short_name
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import at
@@ -67,13 +68,7 @@ def _names_f64(found: Values) -> bool:
 def complex_in(script: Script, node: ast.AST) -> ast.expr | None:
     """A word in the code of ``node`` that makes complex numbers."""
     for part in ast.walk(node):
-        name = (
-            part.attr
-            if isinstance(part, ast.Attribute)
-            else part.id
-            if isinstance(part, ast.Name)
-            else ""
-        )
+        name = short_name(part)
         if isinstance(part, ast.Constant) and isinstance(part.value, complex):
             return part
         if name in COMPLEX or (name == "complex" and Ref("torch.complex") in script.values(part)):

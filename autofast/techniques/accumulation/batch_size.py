@@ -9,6 +9,7 @@ from autofast.edit.edits import Edit, Rewrite
 from autofast.facts.updates.events import Iteration
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import rare_arm
+from autofast.model.calls import short_name
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, parent_of, within
@@ -148,10 +149,7 @@ def _check_others(
         if isinstance(t, (Arg, Const))
     }
     for node in _code(script, iteration):
-        if (
-            isinstance(node, ast.Call)
-            and getattr(node.func, "attr", getattr(node.func, "id", "")) in SHAPES
-        ):
+        if isinstance(node, ast.Call) and short_name(node.func) in SHAPES:
             for part in ast.walk(node):
                 if (
                     isinstance(part, ast.Constant)
@@ -192,10 +190,7 @@ def _is_shown(node: ast.AST) -> bool:
     for outer in ancestors(node):
         if isinstance(outer, ast.FormattedValue):
             return True
-        if (
-            isinstance(outer, ast.Call)
-            and getattr(outer.func, "attr", getattr(outer.func, "id", "")) in SHOWS
-        ):
+        if isinstance(outer, ast.Call) and short_name(outer.func) in SHOWS:
             return True
     return False
 

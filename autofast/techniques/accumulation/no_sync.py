@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from autofast.edit.edits import Around, Edit, Import
+from autofast.edit.edits import Around, Edit, Import, literal
 from autofast.edit.order import Rank
 from autofast.facts.updates.events import Iteration, check_hooks
 from autofast.flow.positions import block, index, place_in
@@ -37,7 +37,7 @@ def communicates(script: Script, iteration: Iteration, window: Window, edits: li
         iteration.loop
     ):
         return SLOW
-    condition = window.is_last.replace("{", "{{").replace("}", "}}")
+    condition = literal(window.is_last)
     backwards = [e.node for e in iteration.of("backward")]
     quiet = no_sync(
         iteration.loop,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from textwrap import dedent
 
+from autofast.edit.edits import literal
 from autofast.facts.updates.events import Event, Iteration
 from autofast.flow.positions import block, index, nodes_of, place_in
 from autofast.flow.scopes import mentions, stored_in
@@ -34,7 +35,7 @@ def again(statement: ast.stmt) -> tuple[str, dict[str, ast.expr]]:
     lines = source.lines[statement.lineno - 1 : statement.end_lineno]
     if lines[0][: statement.col_offset].strip():
         raise Refusal(f"gradients are cleared on {at(statement)}, beside something else")
-    return braced(dedent("\n".join(lines))), {}
+    return literal(dedent("\n".join(lines))), {}
 
 
 def outermost(statement: ast.stmt, loop: ast.AST, iteration: Iteration, kind: str) -> ast.stmt:
@@ -108,8 +109,3 @@ def _between(units: list[Unit], events: set[int]) -> Iterator[Unit]:
             ]
             if loads and all(id(n) in inside for n in loads):
                 yield Unit(statement, unit.events)
-
-
-def braced(text: str) -> str:
-    """Plain code inside a template."""
-    return text.replace("{", "{{").replace("}", "}}")

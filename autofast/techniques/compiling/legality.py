@@ -12,7 +12,7 @@ from autofast.facts.parts import not_known
 from autofast.facts.precision.code import Code, applied
 from autofast.facts.retained_graphs import gone_through_twice
 from autofast.flow.callgraph import code_of
-from autofast.model.calls import is_method, keyword_of
+from autofast.model.calls import is_method, keyword_of, short_name
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
@@ -339,11 +339,7 @@ def _pads(script: Script, args: Arguments) -> str:
         return "a batch_sampler makes the batches"
     for thing in args.get(6, "collate_fn"):
         for call in (n for c in code_of(thing) if c.makes is None for n in ast.walk(c.function)):
-            name = (
-                getattr(call.func, "attr", getattr(call.func, "id", ""))
-                if isinstance(call, ast.Call)
-                else ""
-            )
+            name = short_name(call.func) if isinstance(call, ast.Call) else ""
             if name in PADS:
                 return f"collate_fn pads each batch to its longest item, by {name}()"
     return ""

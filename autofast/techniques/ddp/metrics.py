@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import After, Before, Edit, Helper, Rewrite, Wrap
 from autofast.flow.scopes import is_local, owner
-from autofast.model.calls import call_of, is_method
+from autofast.model.calls import call_of, is_method, short_name
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, parent_of, source_of, statement_of
@@ -219,13 +219,7 @@ def _name_for(ranks: Ranks, note: Note, taken: set[str]) -> str:
         if isinstance(expr, ast.Attribute) and expr.attr not in READS:
             break
         expr = expr.func if isinstance(expr, ast.Call) else expr.value
-    base = (
-        expr.attr
-        if isinstance(expr, ast.Attribute)
-        else expr.id
-        if isinstance(expr, ast.Name)
-        else "value"
-    )
+    base = short_name(expr) or "value"
     first = {"mean": "mean", "sum": "total"}.get(note.how, "first")
     base = base.lower().strip("_") or "value"
     return ranks.fresh(f"{first}_{base}", besides=taken)

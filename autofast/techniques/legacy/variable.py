@@ -11,7 +11,7 @@ from autofast.edit.ignores import is_spared
 from autofast.facts.tensor_identity import VARIABLE, Plainness
 from autofast.flow.importers import Importers
 from autofast.flow.scopes import is_parameter
-from autofast.model.calls import call_of
+from autofast.model.calls import call_of, pairs_of
 from autofast.model.names import FUNCTIONAL_LOSSES, is_loss
 from autofast.model.script import Script
 from autofast.model.source import Source, function_of, parent_of, source_of, statement_of
@@ -219,14 +219,7 @@ def _says_nothing(script: Script, statement: ast.Assign, plain: Plainness) -> bo
     if len(statement.targets) != 1:
         return False
     target, value = statement.targets[0], statement.value
-    targets, values = (
-        (target.elts, value.elts)
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
-        else ([target], [value])
-    )
-    if len(targets) != len(values):
-        return False
-    for name, call in zip(targets, values, strict=True):
+    for name, call in pairs_of(target, value):
         given = (
             _given(call)
             if isinstance(call, ast.Call) and script.values(call.func) == {Ref(VARIABLE)}

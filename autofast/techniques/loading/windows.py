@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from autofast.edit.edits import Edit, Rewrite
+from autofast.edit.edits import Edit, Rewrite, literal
 from autofast.flow.cfg import Graph
 from autofast.flow.defuse import bound_to
 from autofast.flow.loops import loop_of
@@ -186,7 +186,7 @@ class Windows:
             rows = f"{numpy}.lib.stride_tricks.sliding_window_view({self.row.id}, {self.length.code()})[{begin}]"
         return (
             Rewrite(self.call, "{each}", {"each": self.each}),
-            Rewrite(self.window, rows.replace("{", "{{").replace("}", "}}")),
+            Rewrite(self.window, literal(rows)),
             *imports,
         )
 

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from autofast.edit.edits import Before, Edit, Remove, Rewrite
+from autofast.edit.edits import Before, Edit, Remove, Rewrite, literal
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import block, index, position
 from autofast.flow.program import Flow
 from autofast.flow.scopes import declared, loaded_in, mentions, stored_in
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, short_name
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, function_of, source_of, within
 from autofast.model.values import Const, Tensor
@@ -104,11 +104,7 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
         mine = [r for r in repeated.reads if within(r.node, statement)]
         sink_here = next((s for s in moved if s.statement is statement), None)
         if sink_here is not None:
-            code = (
-                swapped(statement, {id(r.node): name for r in mine})
-                .replace("{", "{{")
-                .replace("}", "}}")
-            )
+            code = literal(swapped(statement, {id(r.node): name for r in mine}))
             result.append((statement, [*shared, Remove(statement), Before(first, code)]))
         else:
             result.append((statement, [*shared, *(Rewrite(r.node, name) for r in mine)]))
@@ -201,14 +197,7 @@ def read_together(
 
 
 def _names(source: Source, reads: list[Read]) -> dict[str, str]:
-    stems = [
-        r.core.id
-        if isinstance(r.core, ast.Name)
-        else r.core.attr
-        if isinstance(r.core, ast.Attribute)
-        else "tensor"
-        for r in reads
-    ]
+    stems = [short_name(r.core) or "tensor" for r in reads]
     return dict(zip([r.key for r in reads], free_names(source, stems), strict=True))
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from autofast.edit.edits import Before, Edit, Remove, Rewrite
+from autofast.edit.edits import Before, Edit, Remove, Rewrite, literal
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.scopes import loaded_in
@@ -180,7 +180,7 @@ def _together(script: Script, group: list[Sink]) -> list[Edit]:
         if sink.statement is last:
             edits += [Rewrite(r.node, swaps[id(r.node)]) for r in sink.reads]
         else:
-            moved = swapped(sink.statement, swaps).replace("{", "{{").replace("}", "}}")
+            moved = literal(swapped(sink.statement, swaps))
             edits += [Remove(sink.statement), Before(last, moved)]
     return edits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edit, Import, Wrap
+from autofast.edit.edits import Edit, Import, Wrap, literal
 from autofast.facts.loaders import managed
 from autofast.model.script import Script, Step, Trainer
 from autofast.model.source import at
@@ -74,7 +74,7 @@ def _precision(script: Script, spot: Spot, options: Options) -> Iterator[Finding
                 refusal="mixed_precision comes through a dict, in a way that is not followed",
             )
             return
-        template = "{} or " + value.replace("{", "{{").replace("}", "}}")
+        template = "{} or " + literal(value)
         edits: tuple[Edit, ...] | str = (Wrap(given.expr, template),)
     elif "mixed_precision" in spot.args.named:
         edits = "mixed_precision=None is written out: the launcher decides"
