@@ -30,12 +30,8 @@ class Style(NamedTuple):
     def of(cls, source: Source, unit: str) -> Style:
         """The style of a file."""
         seen: Counter[str] = Counter()
-        for node in source.nodes:
-            if (
-                isinstance(node, ast.Constant)
-                and isinstance(node.value, str)
-                and node.col_offset < len(source.lines[node.lineno - 1])
-            ):
+        for node in source.each(ast.Constant):
+            if isinstance(node.value, str) and node.col_offset < len(source.lines[node.lineno - 1]):
                 seen[source.lines[node.lineno - 1][node.col_offset]] += 1
         return cls("'" if seen["'"] > seen['"'] else '"', unit)
 

@@ -83,7 +83,7 @@ def _has_backward(script: Script, node: ast.ClassDef) -> bool:
     }
     if own & {"backward", "vjp", "setup_context"} or node.decorator_list:
         return True
-    others = (n for source in script.sources for n in source.nodes if isinstance(n, ast.ClassDef))
+    others = script.each(ast.ClassDef)
     return any(
         isinstance(t, Cls) and t.node is node
         for other in others
@@ -424,12 +424,11 @@ def _is_harmless(callee: Thing) -> bool:
 # ------------------------------------------------------------------------------------------------ what is looked at
 def _nodes(script: Script) -> Iterator[ast.AST]:
     """The nodes of all code of the project that something may run."""
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(
-                node, (ast.Attribute, ast.Call, ast.Constant, ast.ClassDef)
-            ) and not _is_dead(script, node):
-                yield node
+    for node in script.nodes:
+        if isinstance(node, (ast.Attribute, ast.Call, ast.Constant, ast.ClassDef)) and not _is_dead(
+            script, node
+        ):
+            yield node
 
 
 def _is_dead(script: Script, node: ast.AST) -> bool:
@@ -454,12 +453,7 @@ def _dead(script: Script) -> set[int]:
         for f in o.stack
         if isinstance(f, CallFrame)
     }
-    nodes = (
-        n
-        for source in script.sources
-        for n in source.nodes
-        if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
-    )
+    nodes = (n for n in script.nodes if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)))
     named = (
         n
         for n in nodes

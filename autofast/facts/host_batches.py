@@ -56,13 +56,12 @@ PASSING = frozenset(
 
 def needs_host(script: Script, loader: Loader) -> str:
     """A place that needs batches of the loader in host memory, in words; empty where there is none."""
-    for source in script.sources:
-        for node in source.nodes:
-            if not isinstance(node, ast.expr) or not _is_on_host(script.values(node), loader):
-                continue
-            if why := _use(script, loader, node):
-                text = source_of(node).segment(node).split("\n")[0]
-                return f"{at(node)} {why} `{text}` in host memory, before it is on the device"
+    for node in script.nodes:
+        if not isinstance(node, ast.expr) or not _is_on_host(script.values(node), loader):
+            continue
+        if why := _use(script, loader, node):
+            text = source_of(node).segment(node).split("\n")[0]
+            return f"{at(node)} {why} `{text}` in host memory, before it is on the device"
     return ""
 
 
@@ -70,8 +69,7 @@ def rounds(script: Script, loader: Loader) -> bool:
     """Whether the script computes with batches in host memory: the device may round the last bit otherwise."""
     return any(
         isinstance(parent_of(node), ast.BinOp) and _is_on_host(script.values(node), loader)
-        for source in script.sources
-        for node in source.nodes
+        for node in script.nodes
         if isinstance(node, ast.expr)
     )
 

@@ -62,7 +62,7 @@ def holds(values: Values, mine: set[int]) -> bool:
 
 def traces(script: Script, mine: set[int]) -> list[ast.Call]:
     """``writer.add_graph(model, x)``, ``summary(model, ...)``: calls that run the model once in a way that a compiled one is not made for."""
-    calls = (n for source in script.sources for n in source.nodes if isinstance(n, ast.Call))
+    calls = script.each(ast.Call)
     named = (n for n in calls if short_name(n.func) in TRACERS)
     return [
         n

@@ -35,7 +35,7 @@ def sparse(script: Script) -> str:
             )
             if flag is not None and const(flag.values) is not False:
                 return f"the embedding of {at(site.node)} may have sparse gradients, which no fused kernel takes"
-    for node in (n for source in script.sources for n in source.nodes):
+    for node in script.nodes:
         if isinstance(node, ast.Call):
             pretrained = is_method(node, "from_pretrained")
             for keyword in node.keywords:
@@ -106,7 +106,7 @@ def fused_with_momentum(script: Script) -> str:
 
 def _is_said(script: Script, word: str) -> bool:
     """A constant, or a keyword of ``dict`` or ``update``, that may be the key of a parameter group or of a state."""
-    for node in (n for source in script.sources for n in source.nodes):
+    for node in script.nodes:
         if isinstance(node, ast.Constant) and node.value == word:
             return True
         if isinstance(node, ast.Call) and any(k.arg == word for k in node.keywords):

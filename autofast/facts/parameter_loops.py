@@ -68,15 +68,12 @@ class ParameterLoop:
 
 def parameter_loops(script: Script) -> Iterator[ParameterLoop]:
     """All that the script comes to, and whose variables nothing reads below them."""
-    for source in script.sources:
-        for node in source.nodes:
-            if not isinstance(node, ast.For) or node.orelse or not script.values(node.iter):
-                continue
-            lists = _lists(script, node.target, node.iter)
-            if lists and not lists.keys() & script.analysis(Flow).definitions(node).live_after(
-                node
-            ):
-                yield ParameterLoop(node, lists)
+    for node in script.nodes:
+        if not isinstance(node, ast.For) or node.orelse or not script.values(node.iter):
+            continue
+        lists = _lists(script, node.target, node.iter)
+        if lists and not lists.keys() & script.analysis(Flow).definitions(node).live_after(node):
+            yield ParameterLoop(node, lists)
 
 
 def _lists(script: Script, target: ast.expr, over: ast.expr) -> dict[str, ast.Call]:

@@ -148,37 +148,35 @@ def _outlives(
 def _gone_through(script: Script) -> list[ast.expr]:
     """What backwards are called on, what is given to functions that differentiate, and to those of which nothing is known."""
     found: list[ast.expr] = []
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.Call) and _may_go_back(script, node):
-                found += [node.func.value] if isinstance(node.func, ast.Attribute) else []
-                found += [*node.args, *(k.value for k in node.keywords)]
+    for node in script.each(ast.Call):
+        if _may_go_back(script, node):
+            found += [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            found += [*node.args, *(k.value for k in node.keywords)]
     return found
 
 
 def _told_apart(script: Script) -> Iterator[ast.expr]:
     """What tells a tensor from a detached one of the same numbers: ``x is best``, ``id(x)``, ``x in kept``, ``seen[x]``, ``x.grad_fn``."""
-    for source in script.sources:
-        for node in source.nodes:
-            match node:
-                case ast.Compare(left=left, ops=ops, comparators=others):
-                    sides = [left, *others]
-                    for op, one, other in zip(ops, sides, sides[1:], strict=False):
-                        if isinstance(op, (ast.In, ast.NotIn)) or (
-                            isinstance(op, (ast.Is, ast.IsNot))
-                            and not any(isinstance(e, ast.Constant) for e in (one, other))
-                        ):
-                            yield from (one, other)
-                case ast.Call(func=ast.Name(id="id" | "hash"), args=args):
-                    yield from args
-                case ast.Call(
-                    func=ast.Attribute(value=held, attr="index" | "remove" | "count"), args=args
-                ):
-                    yield from (held, *args)
-                case ast.Subscript(slice=ast.Name() | ast.Attribute() as key):
-                    yield key
-                case ast.Attribute(value=tensor, attr=name) if name in OF_GRAPHS:
-                    yield tensor
+    for node in script.nodes:
+        match node:
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                sides = [left, *others]
+                for op, one, other in zip(ops, sides, sides[1:], strict=False):
+                    if isinstance(op, (ast.In, ast.NotIn)) or (
+                        isinstance(op, (ast.Is, ast.IsNot))
+                        and not any(isinstance(e, ast.Constant) for e in (one, other))
+                    ):
+                        yield from (one, other)
+            case ast.Call(func=ast.Name(id="id" | "hash"), args=args):
+                yield from args
+            case ast.Call(
+                func=ast.Attribute(value=held, attr="index" | "remove" | "count"), args=args
+            ):
+                yield from (held, *args)
+            case ast.Subscript(slice=ast.Name() | ast.Attribute() as key):
+                yield key
+            case ast.Attribute(value=tensor, attr=name) if name in OF_GRAPHS:
+                yield tensor
 
 
 def _may_go_back(script: Script, call: ast.Call) -> bool:

@@ -90,7 +90,7 @@ def _bound(script: Script, value: ast.expr) -> set[str]:
 def _in_attribute(script: Script, kept: list[str]) -> str:
     """The line of a write to what is kept under one of these attributes."""
     memory = script.analysis(Memory)
-    for node in (n for source in script.sources for n in source.nodes if kept):
+    for node in (n for n in script.nodes if kept):
         if isinstance(node, ast.Attribute) and node.attr in kept:
             whole = views_around(node)
             if _is_written(memory, whole, parent_of(whole)):

@@ -115,9 +115,8 @@ class CallGraph:
         self._unread: dict[str, list[ast.expr]] = defaultdict(list)
         self._entered: dict[int, dict[int, Function]] = defaultdict(dict)
         self._entries: dict[int, list[ast.AST]] = defaultdict(list)
-        for source in script.sources:
-            for node in source.nodes:
-                self._look(node)
+        for node in script.nodes:
+            self._look(node)
         self._follow_log()
 
     def _look(self, node: ast.AST) -> None:

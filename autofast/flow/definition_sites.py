@@ -124,17 +124,12 @@ class _Search:
             return
         ids = {id(t) for t in owners}
         stores: list[ast.stmt] = []
-        for source in self.script.sources:
-            for node in source.nodes:
-                if (
-                    isinstance(node, ast.Attribute)
-                    and node.attr == expr.attr
-                    and isinstance(node.ctx, ast.Store)
+        for node in self.script.each(ast.Attribute):
+            if node.attr == expr.attr and isinstance(node.ctx, ast.Store):
+                if any(id(t) in ids for t in self.script.values(node.value)) and self._puts(
+                    statement_of(node)
                 ):
-                    if any(id(t) in ids for t in self.script.values(node.value)) and self._puts(
-                        statement_of(node)
-                    ):
-                        stores.append(statement_of(node))
+                    stores.append(statement_of(node))
         if not stores or any(_named_self(s, expr.attr) is None for s in stores):
             self.refusal = f"`{ast.unparse(expr)}` is not set in a method of its own class"
             return

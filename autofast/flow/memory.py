@@ -198,8 +198,7 @@ class Memory:
         if name not in self._attributes:
             stores = [
                 parent_of(n)
-                for source in self.script.sources
-                for n in source.nodes
+                for n in self.script.nodes
                 if isinstance(getattr(n, "ctx", None), ast.Store) and _puts(n, name)
             ]
             made = [p for p in stores if not isinstance(p, ast.AugAssign)]

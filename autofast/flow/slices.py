@@ -37,10 +37,8 @@ class Slices:
     def __init__(self, script: Script):
         self.script, self.calls = script, script.analysis(CallGraph)
         self._given: dict[str, list[ast.expr]] = defaultdict(list)  # to attributes, by their names
-        for source in script.sources:
-            for node in source.nodes:
-                if isinstance(node, ast.Attribute):
-                    self._given[node.attr] += _put_into(node)
+        for node in script.each(ast.Attribute):
+            self._given[node.attr] += _put_into(node)
 
     def of(self, exprs: Iterable[ast.expr]) -> Slice:
         """The backward slice of ``exprs``."""

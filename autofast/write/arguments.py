@@ -260,7 +260,7 @@ def _dicts(script: Script, expr: ast.AST) -> list[Dict]:
 def _uses(script: Script) -> Mapping[int, list[ast.expr]]:
     """Where each dict of the script stands, by its id: every expression that may be it."""
     found: dict[int, list[ast.expr]] = defaultdict(list)
-    for node in (n for source in script.sources for n in source.nodes if isinstance(n, ast.expr)):
+    for node in (n for n in script.nodes if isinstance(n, ast.expr)):
         for thing in _dicts(script, node):
             found[id(thing)].append(node)
     return found

@@ -306,18 +306,13 @@ class Half:
 
     def _attribute_loads(self, target: ast.Attribute, entered: bool) -> str:
         owners = self.script.values(target.value)
-        for source in self.script.sources:
-            for node in source.nodes:
-                if (
-                    isinstance(node, ast.Attribute)
-                    and node.attr == target.attr
-                    and isinstance(node.ctx, ast.Load)
+        for node in self.script.each(ast.Attribute):
+            if node.attr == target.attr and isinstance(node.ctx, ast.Load):
+                if self.script.values(node.value) & owners and self.is_half(
+                    self.script.values(node)
                 ):
-                    if self.script.values(node.value) & owners and self.is_half(
-                        self.script.values(node)
-                    ):
-                        if why := self._use(node, entered):
-                            return why
+                    if why := self._use(node, entered):
+                        return why
         return ""
 
     def is_half(self, found: Values) -> bool:

@@ -82,13 +82,12 @@ def _odd_parameter(script: Script) -> str:
         id(s.node): s.node
         for s in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter")
     }
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.Call) and any(
-                k.arg == "requires_grad" and const(script.values(k.value)) is True
-                for k in node.keywords
-            ):
-                made[id(node)] = node
+    for call in script.each(ast.Call):
+        if any(
+            k.arg == "requires_grad" and const(script.values(k.value)) is True
+            for k in call.keywords
+        ):
+            made[id(call)] = call
     for node in made.values():
         parts = [node, *_assigned(script, node)]
         words = {

@@ -258,10 +258,9 @@ def _check_update(update: Update) -> None:
 
 
 def check_hooks(script: Script) -> None:
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.Attribute) and node.attr in HOOKS and script.reached(node):
-                raise Refusal(f"{node.attr}() on {at(node)} sees the gradients of every batch")
+    for node in script.each(ast.Attribute):
+        if node.attr in HOOKS and script.reached(node):
+            raise Refusal(f"{node.attr}() on {at(node)} sees the gradients of every batch")
 
 
 # ------------------------------------------------------------------------------------------------ everything else

@@ -257,20 +257,18 @@ def _told(script: Script, loader: Loader, side: Side) -> str:
     for node, what in Changes(side).writes():
         if not isinstance(node, ast.Attribute):
             continue
-        for source in script.sources:
-            for read in source.nodes:
-                if (
-                    not isinstance(read, ast.Attribute)
-                    or read.attr != node.attr
-                    or not isinstance(read.ctx, ast.Load)
-                    or _skip(side)(read)
-                ):
-                    continue
-                if any(
-                    id(t) in side.objects or isinstance(t, Unknown)
-                    for t in script.values(read.value)
-                ):
-                    return f"its sampler changes {what} ({at(node)}), which {at(read)} reads, and workers ask it ahead of time"
+        for read in script.nodes:
+            if (
+                not isinstance(read, ast.Attribute)
+                or read.attr != node.attr
+                or not isinstance(read.ctx, ast.Load)
+                or _skip(side)(read)
+            ):
+                continue
+            if any(
+                id(t) in side.objects or isinstance(t, Unknown) for t in script.values(read.value)
+            ):
+                return f"its sampler changes {what} ({at(node)}), which {at(read)} reads, and workers ask it ahead of time"
     return ""
 
 

@@ -215,7 +215,7 @@ class _Leaks:
                 ):
                     return f": {at(site.node)} gives it to something that is not known"
         names = {name for name, values in thing.attrs.items() if carries(values)}
-        for node in (n for source in self.script.sources for n in source.nodes):
+        for node in self.script.nodes:
             if (
                 isinstance(node, ast.Attribute)
                 and node.attr in names

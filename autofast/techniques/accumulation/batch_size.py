@@ -111,38 +111,37 @@ def _check_others(
     """Nothing else in the training goes by the size of a batch."""
     options = {t for t in values if isinstance(t, Arg)}
     words = ast.dump(expr)
-    for source in script.sources:
-        for node in source.nodes:
-            if (
-                isinstance(node, ast.Attribute)
-                and node.attr in ("batch_size", "batch_sampler")
-                and isinstance(node.ctx, ast.Load)
-            ):
-                if any(
-                    t is x for t in script.values(node.value) for x in loader.things
-                ) and not _is_shown(node):
-                    raise Refusal(f"the loader's `{node.attr}` is asked for on {at(node)}")
-            if (
-                not isinstance(node, (ast.Name, ast.Attribute))
-                or not isinstance(node.ctx, ast.Load)
-                or not script.reached(node)
-            ):
-                continue
-            same = (options and bool(script.values(node) & options)) or (
-                not isinstance(expr, ast.Constant)
-                and ast.dump(node) == words
-                and script.values(node) == values
+    for node in script.nodes:
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr in ("batch_size", "batch_sampler")
+            and isinstance(node.ctx, ast.Load)
+        ):
+            if any(
+                t is x for t in script.values(node.value) for x in loader.things
+            ) and not _is_shown(node):
+                raise Refusal(f"the loader's `{node.attr}` is asked for on {at(node)}")
+        if (
+            not isinstance(node, (ast.Name, ast.Attribute))
+            or not isinstance(node.ctx, ast.Load)
+            or not script.reached(node)
+        ):
+            continue
+        same = (options and bool(script.values(node) & options)) or (
+            not isinstance(expr, ast.Constant)
+            and ast.dump(node) == words
+            and script.values(node) == values
+        )
+        if (
+            same
+            and not within(node, expr)
+            and not _in_a_loader(script, node)
+            and not _is_shown(node)
+            and not _is_passed_on(script, node)
+        ):
+            raise Refusal(
+                f"`{ast.unparse(node)}` on {at(node)} may mean the size of the loader's batches, too"
             )
-            if (
-                same
-                and not within(node, expr)
-                and not _in_a_loader(script, node)
-                and not _is_shown(node)
-                and not _is_passed_on(script, node)
-            ):
-                raise Refusal(
-                    f"`{ast.unparse(node)}` on {at(node)} may mean the size of the loader's batches, too"
-                )
     numbers = {
         const(t.default) if isinstance(t, Arg) else t.value
         for t in values

@@ -181,18 +181,13 @@ def _definition(script: Script, every: ast.expr) -> ast.expr:
     """The number in the one statement that sets it."""
     name = short_name(every)
     found = []
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(
-                node.value, ast.Constant
-            ):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if any((short_name(t)) == name for t in targets):
-                    found.append(node.value)
-            elif isinstance(node, ast.arg) and node.arg == name:
-                raise Refusal(
-                    f"`{name}` on {at(every)} is a parameter: change it where it is given"
-                )
+    for node in script.nodes:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Constant):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(short_name(t) == name for t in targets):
+                found.append(node.value)
+        elif isinstance(node, ast.arg) and node.arg == name:
+            raise Refusal(f"`{name}` on {at(every)} is a parameter: change it where it is given")
     if len(found) != 1 or const(script.values(every)) != found[0].value:
         raise Refusal(f"where `{ast.unparse(every)}` on {at(every)} is set is not known")
     return found[0]

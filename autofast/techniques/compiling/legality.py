@@ -75,7 +75,7 @@ COMPILES = re.compile(r"^--?(no[-_])?(use[-_])?(torch[-_]?)?(compile|dynamo)\b")
 def is_there(script: Script) -> ast.AST | None:
     """Where the script knows about torch.compile already, perhaps behind an option."""
     return next(
-        (node for source in script.sources for node in source.nodes if _compiles(node)),
+        (node for node in script.nodes if _compiles(node)),
         None,
     )
 
@@ -137,10 +137,9 @@ def _graphs_used_twice(script: Script) -> str:
 
 
 def _hooks(script: Script) -> str:
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.Attribute) and HOOKS.match(node.attr):
-                return f"{at(node)} registers a hook: compiled code does not call all of them"
+    for node in script.each(ast.Attribute):
+        if HOOKS.match(node.attr):
+            return f"{at(node)} registers a hook: compiled code does not call all of them"
     for kind, site in _kinds(script, HOOKED):
         return (
             f"{kind}() on {at(site.node)} works by hooks: compiled code does not call all of them"
@@ -154,21 +153,16 @@ def _scripted(script: Script) -> str:
 
 
 def jit_uses(script: Script) -> Iterator[ast.Attribute]:
-    for source in script.sources:
-        for node in source.nodes:
-            if (
-                isinstance(node, ast.Attribute)
-                and node.attr == "jit"
-                and ast.unparse(node) == "torch.jit"
+    for node in script.each(ast.Attribute):
+        if node.attr == "jit" and ast.unparse(node) == "torch.jit":
+            if getattr(parent_of(node), "attr", "") not in (
+                "is_scripting",
+                "is_tracing",
+                "ignore",
+                "unused",
+                "export",
             ):
-                if getattr(parent_of(node), "attr", "") not in (
-                    "is_scripting",
-                    "is_tracing",
-                    "ignore",
-                    "unused",
-                    "export",
-                ):
-                    yield node
+                yield node
 
 
 def _class_of(node: ast.AST) -> ast.ClassDef | None:
@@ -379,19 +373,18 @@ def _module_of(stack: Stack) -> CallFrame | None:
 
 def _state(script: Script, model: Model, code: Code) -> str:
     """Lists that live on the model: filled in every step, outside or inside of its forward pass."""
-    for source in script.sources:
-        for node in source.nodes:
-            if is_method(node, "append", "extend", "insert"):
-                kept = node.func.value
-                here = isinstance(kept, ast.Attribute) and any(
-                    t is model.thing for t in script.values(kept.value)
-                )
-                if (here and not _building(node) and not _is_layers(script, kept)) or (
-                    id(node) in code.all
-                    and isinstance(kept, ast.Attribute)
-                    and not _is_layers(script, kept)
-                ):
-                    return f"{at(node)} keeps values in a list of the model"
+    for node in script.nodes:
+        if is_method(node, "append", "extend", "insert"):
+            kept = node.func.value
+            here = isinstance(kept, ast.Attribute) and any(
+                t is model.thing for t in script.values(kept.value)
+            )
+            if (here and not _building(node) and not _is_layers(script, kept)) or (
+                id(node) in code.all
+                and isinstance(kept, ast.Attribute)
+                and not _is_layers(script, kept)
+            ):
+                return f"{at(node)} keeps values in a list of the model"
     return ""
 
 

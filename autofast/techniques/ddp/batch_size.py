@@ -55,20 +55,14 @@ def _uses(script: Script, size: ast.expr) -> Iterator[ast.expr]:
     """Other places that read the same variable, attribute or option."""
     for part in ast.walk(size):
         if isinstance(part, ast.Attribute):
-            for source in script.sources:
-                for node in source.nodes:
+            for node in script.each(ast.Attribute):
+                if node.attr == part.attr and isinstance(node.ctx, ast.Load) and node is not part:
                     if (
-                        isinstance(node, ast.Attribute)
-                        and node.attr == part.attr
-                        and isinstance(node.ctx, ast.Load)
-                        and node is not part
+                        script.reached(node)
+                        and not _in_loader(script, node)
+                        and not isinstance(parent_of(node), ast.Attribute)
                     ):
-                        if (
-                            script.reached(node)
-                            and not _in_loader(script, node)
-                            and not isinstance(parent_of(node), ast.Attribute)
-                        ):
-                            yield node
+                        yield node
         elif isinstance(part, ast.Name) and not isinstance(parent_of(part), ast.Attribute):
             yield from _of_name(script, part)
 

@@ -146,19 +146,18 @@ def _check_kept(script: Script, walk: Walk) -> None:
     kept: dict[str, ast.AST] = {}
     asked: dict[str, ast.AST] = {}
     handed = _handed_over(script)
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                if not script.reached(node) and not any(
-                    isinstance(a, ast.FunctionDef) and a.name in handed for a in ancestors(node)
-                ):
-                    continue
-                mine = asked if id(node) in walk.seen else kept
-                for name, place in _names_in(node, stored=mine is kept):
-                    mine.setdefault(name, place)
-            elif isinstance(node, ast.Lambda) and id(node) not in walk.seen:
-                for name, place in _names_in(node.body, stored=True):
-                    kept.setdefault(name, place)
+    for node in script.nodes:
+        if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            if not script.reached(node) and not any(
+                isinstance(a, ast.FunctionDef) and a.name in handed for a in ancestors(node)
+            ):
+                continue
+            mine = asked if id(node) in walk.seen else kept
+            for name, place in _names_in(node, stored=mine is kept):
+                mine.setdefault(name, place)
+        elif isinstance(node, ast.Lambda) and id(node) not in walk.seen:
+            for name, place in _names_in(node.body, stored=True):
+                kept.setdefault(name, place)
     both = next((n for n in kept if n in asked), None)
     if both is not None:
         raise Refusal(
@@ -169,12 +168,11 @@ def _check_kept(script: Script, walk: Walk) -> None:
 def _handed_over(script: Script) -> set[str]:
     """The names of functions that are handed over as they are (hooks), and that nothing calls by name."""
     found: set[str] = set()
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-                outer = parent_of(node)
-                if call_of(node) is None and not isinstance(outer, ast.Attribute):
-                    found.add(node.id if isinstance(node, ast.Name) else node.attr)
+    for node in script.nodes:
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+            outer = parent_of(node)
+            if call_of(node) is None and not isinstance(outer, ast.Attribute):
+                found.add(node.id if isinstance(node, ast.Name) else node.attr)
     return found
 
 

@@ -39,9 +39,7 @@ KEEPING = frozenset({"float", "double", "half", "bfloat16", "detach", "requires_
 def is_there(script: Script) -> bool:
     """The script knows about channels_last already, perhaps behind an option."""
     return any(
-        isinstance(n, ast.Attribute) and n.attr.startswith("channels_last")
-        for s in script.sources
-        for n in s.nodes
+        isinstance(n, ast.Attribute) and n.attr.startswith("channels_last") for n in script.nodes
     )
 
 

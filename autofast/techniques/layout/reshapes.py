@@ -41,21 +41,20 @@ def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str
 def _reshapings(script: Script, code: Code, models: Values) -> Iterator[tuple[ast.Call, ast.expr]]:
     """The calls that give values which may be in the other layout another shape, and these values."""
     differentiated = _differentiated(script, models)
-    for source in script.sources:
-        for node in source.nodes:
-            base = is_reshaping(script, node)
-            if base is None or not isinstance(node, ast.Call):
-                continue
-            found = script.values(base)
-            mine = any(
-                isinstance(t, Tensor) and (t.models & models or t.param) and t.dtype != "int"
-                for t in found
-            )
-            mine = mine or _may_be_gradient(found, differentiated)
-            if (mine or (id(node) in code.all and is_activation(found))) and not _is_fine(
-                script, node, base
-            ):
-                yield node, base
+    for node in script.nodes:
+        base = is_reshaping(script, node)
+        if base is None or not isinstance(node, ast.Call):
+            continue
+        found = script.values(base)
+        mine = any(
+            isinstance(t, Tensor) and (t.models & models or t.param) and t.dtype != "int"
+            for t in found
+        )
+        mine = mine or _may_be_gradient(found, differentiated)
+        if (mine or (id(node) in code.all and is_activation(found))) and not _is_fine(
+            script, node, base
+        ):
+            yield node, base
 
 
 def _differentiated(script: Script, models: Values) -> frozenset[Thing] | None:
@@ -80,26 +79,23 @@ def _may_be_gradient(found: Values, differentiated: frozenset[Thing] | None) -> 
 
 def _unbound(script: Script) -> str:
     """A ``view`` that is not simply called on a tensor: ``torch.Tensor.view(x, -1)``, ``v = x.view``, ``getattr(x, "view")``."""
-    for source in script.sources:
-        for node in source.nodes:
-            if (
-                isinstance(node, ast.Attribute)
-                and node.attr in ("view", "view_as")
-                and isinstance(node.ctx, ast.Load)
+    for node in script.nodes:
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr in ("view", "view_as")
+            and isinstance(node.ctx, ast.Load)
+        ):
+            found, called = script.values(node.value), call_of(node) is not None
+            if any(isinstance(t, Ref) and t.name.startswith("torch.") for t in found) or (
+                not called and _may_be_tensor(found)
             ):
-                found, called = script.values(node.value), call_of(node) is not None
-                if any(isinstance(t, Ref) and t.name.startswith("torch.") for t in found) or (
-                    not called and _may_be_tensor(found)
-                ):
-                    return (
-                        f"{at(node)} uses `{node.attr}` as a function, which raises in this layout"
-                    )
-            elif isinstance(node, ast.Call) and any(
-                isinstance(a, ast.Constant) and a.value in ("view", "view_as") for a in node.args
-            ):
-                names = {t.name for t in script.values(node.func) if isinstance(t, Ref)}
-                if names & {"builtins.getattr", "operator.methodcaller", "operator.attrgetter"}:
-                    return f"{at(node)} uses `view` as a function, which raises in this layout"
+                return f"{at(node)} uses `{node.attr}` as a function, which raises in this layout"
+        elif isinstance(node, ast.Call) and any(
+            isinstance(a, ast.Constant) and a.value in ("view", "view_as") for a in node.args
+        ):
+            names = {t.name for t in script.values(node.func) if isinstance(t, Ref)}
+            if names & {"builtins.getattr", "operator.methodcaller", "operator.attrgetter"}:
+                return f"{at(node)} uses `view` as a function, which raises in this layout"
     return ""
 
 

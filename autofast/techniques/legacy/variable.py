@@ -83,8 +83,8 @@ def variables(script: Script, source: Source, plain: Plainness) -> Iterator[Find
 def _bindings(source: Source) -> dict[str, list[ast.ImportFrom]]:
     """The names that imports bind to Variable, with the imports."""
     found: dict[str, list[ast.ImportFrom]] = {}
-    for node in source.nodes:
-        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module in MODULES:
+    for node in source.each(ast.ImportFrom):
+        if node.level == 0 and node.module in MODULES:
             for alias in node.names:
                 if alias.name == "Variable":
                     found.setdefault(alias.asname or alias.name, []).append(node)

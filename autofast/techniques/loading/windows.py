@@ -193,7 +193,7 @@ class Windows:
 
 def _is_reshaped(script: Script) -> bool:
     """Somewhere a tensor or array that exists gets other dimensions."""
-    nodes = (n for source in script.sources for n in source.nodes if isinstance(n, ast.Attribute))
+    nodes = script.each(ast.Attribute)
     return any(
         reshapes(n.attr) or (n.attr in ("data", "shape") and isinstance(n.ctx, ast.Store))
         for n in nodes

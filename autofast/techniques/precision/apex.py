@@ -292,8 +292,8 @@ def _imports(script: Script) -> Iterator[Edit]:
 
 
 def _is_used(source: Source, name: str, gone: set[int]) -> bool:
-    for node in source.nodes:
-        if isinstance(node, ast.Name) and node.id == name:
+    for node in source.each(ast.Name):
+        if node.id == name:
             outer: ast.AST = node
             while isinstance(parent := parent_of(outer), ast.Attribute):
                 outer = parent

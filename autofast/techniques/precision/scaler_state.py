@@ -99,9 +99,8 @@ def _uses(script: Script, place: ast.expr) -> list[ast.expr]:
     assert isinstance(place, ast.Attribute)
     return [
         n
-        for source in script.sources
-        for n in source.nodes
-        if isinstance(n, ast.Attribute) and n.attr == place.attr and isinstance(n.ctx, ast.Load)
+        for n in script.each(ast.Attribute)
+        if n.attr == place.attr and isinstance(n.ctx, ast.Load)
     ]
 
 

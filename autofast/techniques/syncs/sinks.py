@@ -480,9 +480,8 @@ def is_number(script: Script, expr: ast.expr) -> bool:
 
 def _globals_of(source: Source) -> Iterator[set[str]]:
     """Names that functions of a file declare global: their values may change in any call."""
-    for node in source.nodes:
-        if isinstance(node, ast.Global):
-            yield set(node.names)
+    for node in source.each(ast.Global):
+        yield set(node.names)
 
 
 def text_of(node: ast.AST) -> str:

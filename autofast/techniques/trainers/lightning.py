@@ -373,11 +373,10 @@ def _old_hook(script: Script) -> str:
 def _modern(script: Script) -> bool:
     """Imported by the name ``lightning``, which 2.0 made the usual one."""
     names: list[str] = []
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.Import):
-                names += [a.name for a in node.names]
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                names.append(node.module or "")
+    for node in script.nodes:
+        if isinstance(node, ast.Import):
+            names += [a.name for a in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names.append(node.module or "")
     roots = {name.split(".")[0] for name in names}
     return "lightning" in roots and "pytorch_lightning" not in roots

@@ -73,10 +73,9 @@ def _against(script: Script, loader: Loader, getitem: ast.FunctionDef) -> None:
 
 
 def _expressions(script: Script) -> Iterator[tuple[ast.expr, Values]]:
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.expr) and (found := script.values(node)):
-                yield node, found
+    for node in script.nodes:
+        if isinstance(node, ast.expr) and (found := script.values(node)):
+            yield node, found
 
 
 # ------------------------------------------------------------------------------------------------ the dataset
