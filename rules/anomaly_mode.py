@@ -26,12 +26,8 @@ PROFILERS = (
 )
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
 MESSAGE = "looks for NaN in every operation of the backward pass, and keeps a traceback of every operation of the forward pass"
-CLOCKS = (
-    "time.time",
-    "time.perf_counter",
-    "time.monotonic",
-    "time.process_time",
-    "timeit.default_timer",
+CLOCKS = tuple(
+    """time.time time.perf_counter time.monotonic time.process_time timeit.default_timer""".split()
 )
 
 
@@ -158,19 +154,18 @@ def _launches(script: Script) -> Iterator[Finding]:
 
 def _settings(script: Script) -> Iterator[ast.stmt]:
     """``os.environ["CUDA_LAUNCH_BLOCKING"] = "1"``, under no condition."""
-    for source in script.sources:
-        for node in source.nodes:
-            match node:
-                case ast.Assign(
-                    targets=[ast.Subscript(value=holder, slice=ast.Constant(value=key))],
-                    value=ast.Constant(value="1"),
+    for node in script.nodes:
+        match node:
+            case ast.Assign(
+                targets=[ast.Subscript(value=holder, slice=ast.Constant(value=key))],
+                value=ast.Constant(value="1"),
+            ):
+                if (
+                    key == BLOCKING
+                    and Ref("os.environ") in script.values(holder)
+                    and not any(_is_condition(a) for a in ancestors(node))
                 ):
-                    if (
-                        key == BLOCKING
-                        and Ref("os.environ") in script.values(holder)
-                        and not any(_is_condition(a) for a in ancestors(node))
-                    ):
-                        yield node
+                    yield node
 
 
 def _is_condition(node: ast.AST) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from autofast.edit.edits import Edit, Rewrite, Wrap
 from autofast.facts.copies import against_source, batch_dtypes
 from autofast.facts.cost import gains
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.tensors import dtype_of
 from autofast.model.values import Const, Num, Ref, Thing
@@ -65,7 +66,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 
 def _uncast(script: Script, cast: ast.expr) -> tuple[ast.expr, str, tuple[Edit, ...]]:
     """What is cast, the cast as a template (empty: it is none to floats), and the edit that takes it away."""
-    if not (isinstance(cast, ast.Call) and isinstance(cast.func, ast.Attribute)):
+    if not (is_method(cast)):
         return cast, "", ()
     batch = cast.func.value
     return (
@@ -128,11 +129,7 @@ def _is_number(script: Script, expr: ast.expr) -> bool:
 
 def _below_views(expr: ast.expr) -> ast.expr:
     """What is moved, without views on the way: ``x.float().unsqueeze(0)`` is ``x.float()`` in another shape."""
-    while (
-        isinstance(expr, ast.Call)
-        and isinstance(expr.func, ast.Attribute)
-        and expr.func.attr in VIEWS
-    ):
+    while is_method(expr) and expr.func.attr in VIEWS:
         expr = expr.func.value
     return expr
 

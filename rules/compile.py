@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autofast.edit.edits import After, Edit
+from autofast.edit.edits import After, Edit, literal
 from autofast.facts.cost.measured import varies
 from autofast.facts.layout import draws
 from autofast.facts.model_objects import against_replaced_forward
@@ -149,7 +149,7 @@ def _finding(script: Script, place: Place) -> Finding:
     if any(_is_copied(script, t) for t in things):
         code, imports = f"if {torch}.cuda.device_count() < 2:\n    {code}", needed
     random = any(draws(script, m, Code(script, (), (m.thing,)), NEVER) for m in place.models)
-    edit = After(place.statement, code.replace("{", "{{").replace("}", "}}"))
+    edit = After(place.statement, literal(code))
     return Finding(
         place.node, message, edits=(edit, *imports), effect=Effect.SAMPLING if random else None
     )

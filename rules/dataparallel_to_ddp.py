@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Keyword, Wrap
 from autofast.facts.several_processes import Replaced
+from autofast.model.calls import spreads
 from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.rule import Effect, Finding, Options, Refusal, rule
@@ -54,9 +55,7 @@ def _check(script: Script, call: ast.Call) -> None:
     trained = [m for m in script.models if any(id(w) in made for w in m.wraps)]
     if not trained:
         raise Refusal(f"which model DataParallel on {at(call)} is put around is not known")
-    if any(isinstance(a, ast.Starred) for a in call.args) or any(
-        k.arg is None for k in call.keywords
-    ):
+    if spreads(call):
         raise Refusal(f"the arguments of DataParallel on {at(call)} are not spelled out")
     if len(call.args) > 3 or any(k.arg == "dim" for k in call.keywords):
         raise Refusal(

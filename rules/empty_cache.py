@@ -27,21 +27,13 @@ WAIT = (
     "torch.xpu.synchronize",
     "torch.accelerator.synchronize",
 )
-CLOCKS = (
-    "time.time",
-    "time.perf_counter",
-    "time.monotonic",
-    "time.process_time",
-    "timeit.default_timer",
-    "torch.cuda.Event",
+CLOCKS = tuple(
+    """time.time time.perf_counter time.monotonic time.process_time timeit.default_timer
+    torch.cuda.Event""".split()
 )
-OWN_ORDER = (
-    "torch.cuda.Stream",
-    "torch.cuda.stream",
-    "torch.cuda.Event",
-    "torch.cuda.CUDAGraph",
-    "torch.cuda.graph",
-    "torch.cuda.set_stream",
+OWN_ORDER = tuple(
+    """torch.cuda.Stream torch.cuda.stream torch.cuda.Event torch.cuda.CUDAGraph torch.cuda.graph
+    torch.cuda.set_stream""".split()
 )
 QUIET = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign)
 

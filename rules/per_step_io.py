@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from autofast.facts.cost import gains
 from autofast.facts.host_io import effect_of
 from autofast.facts.switches import goes_by_batch, in_every_iteration
+from autofast.model.calls import keyword_of
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import statement_of
@@ -101,7 +102,7 @@ def _kind(script: Script, site: Site) -> Kind | None:
         names |= {f"io.file{site.kind}" for o in site if isinstance(o.this, Num)}  # Path.open()
     kind = next((k for k in KINDS if any(k.names.fullmatch(n) for n in names)), None)
     if site.kind == "builtins.print":
-        flush = next((k.value for k in node.keywords if k.arg == "flush"), None)
+        flush = keyword_of(node, "flush")
         return kind if flush is not None and const(script.values(flush)) is True else None
     if site.kind.endswith("open"):
         effect = effect_of(script, node)

@@ -9,10 +9,10 @@ from autofast.edit.edits import After, Before, Edit, Remove
 from autofast.edit.order import Rank
 from autofast.facts.updates.cadence import Cadence, cadence_of
 from autofast.facts.updates.rates import by_hand, check_rates, counted_wrong, log_between
-from autofast.flow.positions import block, index
+from autofast.flow.positions import block, place_in
 from autofast.model.events import LoopFrame
 from autofast.model.script import Scheduler, Script, Tick
-from autofast.model.source import ancestors, at, function_of, source_of, statement_of
+from autofast.model.source import ancestors, at, function_of, is_elif, source_of, statement_of
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.accumulation.accumulated import planned
 from autofast.techniques.accumulation.window import Window
@@ -178,16 +178,10 @@ def _first_of(changes: list[Conversion]) -> ast.stmt:
     statements = [statement_of(c.scheduler.node) for c in changes if c.uses]
     for outer in (statements[0], *(a for a in ancestors(statements[0]) if isinstance(a, ast.stmt))):
         here = block(outer)
-        tops = [
-            next(
-                (s for s in (x, *ancestors(x)) if isinstance(s, ast.stmt) and index(here, s) >= 0),
-                None,
-            )
-            for x in statements
-        ]
-        if here and all(t is not None for t in tops):
-            first = min((t for t in tops if t is not None), key=lambda s: index(here, s))
-            if not source_of(first).lines[first.lineno - 1].lstrip().startswith("elif"):
+        places = [place_in(here, s) for s in statements]
+        if here and min(places) >= 0:
+            first = here[min(places)]
+            if not is_elif(first):
                 return first
     raise Refusal(f"the schedulers are made in different places ({at(statements[0])})")
 

@@ -9,6 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+# ``script.nodes`` and ``is_method`` say these.
+NODES_OF_ALL = re.compile(r"for (\w+) in [\w.]*script\.sources:?\s+for \w+ in \1\.nodes\b")
+METHOD_CALL = re.compile(
+    r"isinstance\((\w+), ast\.Call\)\s+and isinstance\(\1\.func, ast\.Attribute\)"
+)
 STATEMENTS = {n for n, c in vars(ast).items() if isinstance(c, type) and issubclass(c, ast.stmt)}
 
 
@@ -67,7 +72,8 @@ def dispatches(function: ast.AST) -> int:
             for n in ast.walk(function)
             if isinstance(n, ast.Attribute)
             and n.attr in STATEMENTS
-            and ast.unparse(n.value) == "ast"
+            and isinstance(n.value, ast.Name)
+            and n.value.id == "ast"
         }
     )
 
@@ -79,6 +85,41 @@ def matching(paths: list[Path], pattern: str) -> int:
         for p in paths
         for line in p.read_text(encoding="utf-8").splitlines()
     )
+
+
+def beside(*layers: str) -> list[Path]:
+    """The files of all other layers."""
+    apart = re.compile(rf"autofast/({'|'.join(layers)})\b")
+    every = files("autofast", "rules")
+    return [p for p in every if not apart.match(p.relative_to(ROOT).as_posix())]
+
+
+def statements() -> int:
+    """The functions outside read, flow and edit that tell four or more kinds of statement apart."""
+    return sum(dispatches(f) >= 4 for _, f in functions(beside("read", "flow", "edit")))
+
+
+def kinds() -> int:
+    """The lines of rules and techniques that ask for a kind of node."""
+    old = not (ROOT / "autofast" / "techniques").is_dir()
+    planned = files("rules") if old else files("rules", "autofast/techniques")
+    return matching(planned, r"isinstance\(.*\bast\.")
+
+
+def loops() -> int:
+    """The loops over all files, and then over the nodes of each."""
+    return found(NODES_OF_ALL)
+
+
+def methods() -> int:
+    """The calls of methods that are told by two isinstance."""
+    return found(METHOD_CALL)
+
+
+def found(pattern: re.Pattern[str]) -> int:
+    """How often a pattern is found in the product."""
+    every = files("autofast", "rules")
+    return sum(len(pattern.findall(p.read_text(encoding="utf-8"))) for p in every)
 
 
 def figures() -> dict[str, object]:
@@ -94,16 +135,6 @@ def figures() -> dict[str, object]:
     below = {module(p): p for p in private}
     wide = {module(p): p for p in shared}
     planned = files("rules") if old else files("rules", "autofast/techniques")
-    beside = [
-        p
-        for p in files("autofast", "rules")
-        if not re.match(r"autofast/(flow|report|edit)\b", p.relative_to(ROOT).as_posix())
-    ]
-    outside = [
-        p
-        for p in files("autofast", "rules")
-        if not re.match(r"autofast/(read|flow|edit)\b", p.relative_to(ROOT).as_posix())
-    ]
 
     def size(among: dict[str, Path]) -> list[int]:
         return [lines(reached(p, among)) for p in rules]
@@ -124,11 +155,9 @@ def figures() -> dict[str, object]:
             statistics.median(size(wide)),
             lines(reached(ddp, wide)),
         ),
-        "lines with isinstance(..., ast. in rules and techniques": matching(
-            planned, r"isinstance\(.*\bast\."
-        ),
+        "lines with isinstance(..., ast. in rules and techniques": kinds(),
         "comparisons of line numbers": matching(
-            beside,
+            beside("flow", "report", "edit"),
             r"\.(end_)?lineno\b[^,)\]]*(<|>)=? |(<|>)=? [^,(]*\.(end_)?lineno\b|position\(.*(<|>)",
         ),
         "functions named for reaching definitions, dominance, call resolution": {
@@ -143,9 +172,9 @@ def figures() -> dict[str, object]:
                 "binds",
             )
         },
-        "functions that tell four or more kinds of statement apart, outside read, flow, edit": sum(
-            dispatches(f) >= 4 for _, f in functions(outside)
-        ),
+        "functions that tell four or more kinds of statement apart, outside read, flow, edit": statements(),
+        "loops over the files, and then over the nodes of each": loops(),
+        "calls of methods told by two isinstance": methods(),
         "exceptions for a refusal": matching(
             planned + files("autofast/facts", "autofast/write"), r"^class \w+\(Exception\)"
         )

@@ -6,7 +6,6 @@ another of several equal places; so a rule is only named where it has an edit th
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from autofast.edit.edits import After, Around, Before, Edit, Header, Helper, Import, Remove, Replace
@@ -14,7 +13,7 @@ from autofast.edit.hunks import Change, Hunk, Span, changes, lines_of, owners
 from autofast.edit.merge import anchors, file_of
 from autofast.edit.spans import own_lines
 from autofast.edit.toplevel import additions
-from autofast.model.source import Source, parent_of, statement_of
+from autofast.model.source import Source, is_elif, statement_of
 from autofast.rule import Finding
 
 
@@ -58,9 +57,7 @@ def reach(edit: Edit) -> Span:
         return _reach_of_addition(source, edit)
     nodes = anchors(edit)
     first, last = own_lines(statement_of(nodes[0]))
-    if isinstance(edit, (Around, Header, Remove, Replace)) or (
-        isinstance(nodes[0], ast.If) and _is_elif(nodes[0])
-    ):
+    if isinstance(edit, (Around, Header, Remove, Replace)) or (is_elif(nodes[0])):
         last = nodes[-1].end_lineno or last
     elif isinstance(edit, After):
         first = last = nodes[0].end_lineno or last
@@ -78,11 +75,6 @@ def _reach_of_addition(source: Source, edit: Import | Helper) -> Span:
         body[a.after].lineno if a.names else end + 1 for a, end in zip(added, last, strict=True)
     ]
     return _with_idle_lines(source, min(first), max(last)) if added else (-1, -1)
-
-
-def _is_elif(node: ast.If) -> bool:
-    parent = parent_of(node)
-    return isinstance(parent, ast.If) and parent.orelse == [node]
 
 
 def _with_idle_lines(source: Source, first: int, last: int) -> Span:

@@ -25,6 +25,11 @@ from autofast.model.source import Source
 TEXTS = ("code", "template", "value", "header", "default")
 
 
+def literal(code: str) -> str:
+    """Code as a template without holes."""
+    return code.replace("{", "{{").replace("}", "}}")
+
+
 @dataclass(frozen=True, eq=False)
 class Edit:
     """What all edits have: ``rule`` is filled in by the plan, ``rank`` decides who goes inside whom (order.py).

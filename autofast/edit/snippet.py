@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from autofast.edit.edits import literal
 from autofast.edit.parens import fitted
 from autofast.model.source import Source
 
@@ -34,12 +35,8 @@ class Style(NamedTuple):
     def of(cls, source: Source, unit: str) -> Style:
         """The style of a file."""
         seen: Counter[str] = Counter()
-        for node in source.nodes:
-            if (
-                isinstance(node, ast.Constant)
-                and isinstance(node.value, str)
-                and node.col_offset < len(source.lines[node.lineno - 1])
-            ):
+        for node in source.each(ast.Constant):
+            if isinstance(node.value, str) and node.col_offset < len(source.lines[node.lineno - 1]):
                 seen[source.lines[node.lineno - 1][node.col_offset]] += 1
         commas = Counter(TIGHT_COMMA.findall(source.text))
         tight = commas[","] > commas[", "]
@@ -71,12 +68,12 @@ def statements(template: str, style: Style, fill: Fill) -> list[cst.BaseStatemen
 
 def value(code: str, style: Style) -> cst.BaseExpression:
     """A plain expression: no template, braces mean what they say."""
-    return expression(code.replace("{", "{{").replace("}", "}}"), style, _no_holes)
+    return expression(literal(code), style, _no_holes)
 
 
 def block(code: str, style: Style) -> list[cst.BaseStatement]:
     """Plain statements: no template, braces mean what they say."""
-    return statements(code.replace("{", "{{").replace("}", "}}"), style, _no_holes)
+    return statements(literal(code), style, _no_holes)
 
 
 def holes(template: str) -> frozenset[str]:

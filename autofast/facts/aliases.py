@@ -14,6 +14,7 @@ from autofast.flow.defuse import bound_to
 from autofast.flow.memory import Memory, is_false, root
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes, variables_of
+from autofast.model.calls import keyword_of
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.source import (
@@ -44,30 +45,14 @@ from autofast.model.values import (
 from autofast.ops import is_in_place, is_view
 
 SHARING = frozenset(
-    {
-        "from_numpy",
-        "as_tensor",
-        "asarray",
-        "frombuffer",
-        "from_dlpack",
-        "numpy",
-        "to_numpy",
-        "__array__",
-    }
+    """from_numpy as_tensor asarray frombuffer from_dlpack numpy to_numpy __array__""".split()
 )
 PLAIN = frozenset(Ref(f"builtins.{name}") for name in ("int", "float", "str", "bool"))
 NUMPY_WRITES = frozenset(
     {"sort", "fill", "put", "partition", "resize", "itemset", "setfield", "byteswap"}
 )
 NUMPY_FUNCTIONS = frozenset(
-    {
-        "numpy.copyto",
-        "numpy.put",
-        "numpy.place",
-        "numpy.putmask",
-        "numpy.random.shuffle",
-        "random.shuffle",
-    }
+    """numpy.copyto numpy.put numpy.place numpy.putmask numpy.random.shuffle random.shuffle""".split()
 )
 
 
@@ -75,38 +60,37 @@ def learned(script: Script, expr: ast.expr) -> str:
     """Why what ``expr`` holds may be a leaf that an optimizer updates; empty where it cannot be."""
     if any(isinstance(t, Tensor) and (t.param or t.grad) for t in script.values(expr)):
         return "is a parameter, or needs a gradient"
-    for source in script.sources:
-        for node in source.nodes:
-            match node:
-                case ast.Call(func=func, keywords=keywords) if any(
-                    k.arg == "requires_grad" and not is_false(k.value) for k in keywords
-                ):
-                    if not all(
-                        isinstance(t, Ref) and t.name.endswith(".Parameter")
-                        for t in script.values(func)
-                    ):
-                        return f"may need a gradient ({at(node)})"
-                case ast.Attribute(value=target, attr="requires_grad_") if may_be(
-                    script, script.values(target), expr
+    for node in script.nodes:
+        match node:
+            case ast.Call(func=func, keywords=keywords) if any(
+                k.arg == "requires_grad" and not is_false(k.value) for k in keywords
+            ):
+                if not all(
+                    isinstance(t, Ref) and t.name.endswith(".Parameter")
+                    for t in script.values(func)
                 ):
                     return f"may need a gradient ({at(node)})"
-                case ast.Attribute(value=target, attr="requires_grad", ctx=ast.Store()) if may_be(
-                    script, script.values(target), expr
+            case ast.Attribute(value=target, attr="requires_grad_") if may_be(
+                script, script.values(target), expr
+            ):
+                return f"may need a gradient ({at(node)})"
+            case ast.Attribute(value=target, attr="requires_grad", ctx=ast.Store()) if may_be(
+                script, script.values(target), expr
+            ):
+                return f"may need a gradient ({at(node)})"
+            case ast.Call(func=func, args=[data, *_]) if any(
+                _is_parameter(t) for t in script.values(func)
+            ):
+                if not script.analysis(Memory).is_fresh(data) and may_be(
+                    script, script.values(data), expr
                 ):
-                    return f"may need a gradient ({at(node)})"
-                case ast.Call(func=func, args=[data, *_]) if any(
-                    _is_parameter(t) for t in script.values(func)
-                ):
-                    if not script.analysis(Memory).is_fresh(data) and may_be(
-                        script, script.values(data), expr
-                    ):
-                        return f"may be a parameter ({at(node)})"
-                case ast.Attribute(value=target, attr=attr) if (
-                    is_view(attr) and attr not in ("to", "detach") and _is_data(script, target)
-                ):
-                    return f"may be a view of a parameter ({at(node)})"
-                case ast.Subscript(value=target, ctx=ast.Load()) if _is_data(script, target):
-                    return f"may be a view of a parameter ({at(node)})"
+                    return f"may be a parameter ({at(node)})"
+            case ast.Attribute(value=target, attr=attr) if (
+                is_view(attr) and attr not in ("to", "detach") and _is_data(script, target)
+            ):
+                return f"may be a view of a parameter ({at(node)})"
+            case ast.Subscript(value=target, ctx=ast.Load()) if _is_data(script, target):
+                return f"may be a view of a parameter ({at(node)})"
     return ""
 
 
@@ -118,8 +102,7 @@ def written_after(script: Script, expr: ast.expr, made: Sequence[Occurrence]) ->
     shared = any(
         isinstance(n, (ast.Attribute, ast.Name))
         and (n.attr if isinstance(n, ast.Attribute) else n.id) in SHARING
-        for source in script.sources
-        for n in source.nodes
+        for n in script.nodes
     )
     for node, target, written in _writes(script, shared):
         if (
@@ -142,10 +125,9 @@ def _is_data(script: Script, expr: ast.expr) -> bool:
 def _writes(script: Script, shared: bool) -> Iterator[tuple[ast.AST, Values, ast.expr | None]]:
     """Every write to a tensor (or to an array that may share its memory), with what is written to, and the expression for it."""
     seen: set[int] = set()
-    for source in script.sources:
-        for node in source.nodes:
-            seen.add(id(node))
-            yield from ((node, *target) for target in _written(script, node, shared))
+    for node in script.nodes:
+        seen.add(id(node))
+        yield from ((node, *target) for target in _written(script, node, shared))
     for (kind, _), site in script.log.each():
         if (
             is_in_place(kind.removeprefix("."))
@@ -221,7 +203,7 @@ def _is_counter(script: Script, target: ast.expr) -> bool:
 
 def _begins_with_numbers(script: Script, target: ast.Attribute) -> bool:
     """``self.epochs += 1`` where nothing but numbers that are written out, and sums of integers, is ever kept under the name."""
-    for node in (n for source in script.sources for n in source.nodes):
+    for node in script.nodes:
         if isinstance(node, ast.Constant) and node.value == target.attr:
             return False  # setattr(self, "epochs", ...)
         if not isinstance(node, ast.Attribute) or node.attr != target.attr:
@@ -271,8 +253,7 @@ def _hands_memory_on(script: Script) -> bool:
         isinstance(n, ast.Attribute)
         and (n.attr == "set_" or (n.attr == "data" and isinstance(n.ctx, ast.Store)))
         and not all(isinstance(t, Tensor) and t.param for t in script.values(n.value))
-        for source in script.sources
-        for n in source.nodes
+        for n in script.nodes
     )
 
 
@@ -294,7 +275,7 @@ def _may_share(script: Script, thing: Thing, made: set[int], arrays: bool) -> bo
 
 def _is_plain(script: Script, option: Arg) -> bool:
     """What the user says is a number or text: nothing of the project makes it into something else."""
-    made = next((k.value for k in option.node.keywords if k.arg == "type"), None)
+    made = keyword_of(option.node, "type")
     return made is None or script.values(made) <= PLAIN
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import parent_of
 from autofast.model.values import Inst, Unknown
@@ -74,8 +75,4 @@ def _is_only_read(node: ast.Attribute) -> bool:
         here, outer = outer, parent_of(outer)
     if isinstance(outer, ast.Attribute):
         return outer.attr in ("bool", "logical_not", "to", "shape", "size", "device", "dtype")
-    return isinstance(outer, (ast.Compare, ast.UnaryOp)) or (
-        isinstance(outer, ast.Call)
-        and isinstance(outer.func, ast.Attribute)
-        and outer.func.attr == "masked_fill"
-    )
+    return isinstance(outer, (ast.Compare, ast.UnaryOp)) or (is_method(outer, "masked_fill"))

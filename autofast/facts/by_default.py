@@ -272,11 +272,8 @@ def _option_at(script: Script, asked: Asked, place: ast.stmt) -> ast.expr | None
         return None
     found = [
         n
-        for source in script.sources
-        for n in source.nodes
-        if isinstance(n, ast.Attribute)
-        and n.attr == asked.option.name
-        and one(script.values(n)) == asked.option
+        for n in script.each(ast.Attribute)
+        if n.attr == asked.option.name and one(script.values(n)) == asked.option
     ]
     options = {script.values(n.value) for n in found}
     for name in ast.walk(function_of(place)):

@@ -56,7 +56,7 @@ def _written(script: Script, batch: ast.expr) -> ast.AST | None:
         *(t.batch for t in script.values(batch) if isinstance(t, Tensor))
     )
     memory = script.analysis(Memory)
-    for node in (n for source in script.sources for n in source.nodes):
+    for node in script.nodes:
         for target in memory.written(node):
             if not (isinstance(node, ast.AugAssign) and memory.begins_as_number(target)) and any(
                 isinstance(t, Tensor) and t.batch & loaders and t.device != "dev"

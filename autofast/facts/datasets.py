@@ -253,7 +253,7 @@ def _keeps_order(script: Script, expr: ast.expr, depth: int) -> bool:
 def _is_laid_out_anew(script: Script) -> bool:
     """Somewhere the strides of a tensor that exists are changed. ``memory_format=`` and ``p.data = ...`` of a parameter do that to the
     parameters of a module alone, which no data set may hold; of a tensor ``memory_format=`` makes another one."""
-    nodes = (n for source in script.sources for n in source.nodes)
+    nodes = script.nodes
     return any(
         isinstance(n, ast.Attribute)
         and (

@@ -10,6 +10,7 @@ from autofast.facts.attribute_values import given
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
+from autofast.model.calls import spreads
 from autofast.model.script import Script
 from autofast.model.source import function_of
 from autofast.model.values import Const, Num, Tensor, const, library_name
@@ -115,9 +116,7 @@ def _of_definition(
 
 
 def _may_unpack(call: ast.Call) -> bool:
-    return any(isinstance(a, ast.Starred) for a in call.args) or any(
-        k.arg is None for k in call.keywords
-    )
+    return spreads(call)
 
 
 def _cut(whole: Dimensions, cut: ast.expr) -> Dimensions:

@@ -37,35 +37,13 @@ from autofast.read.recover.build import unwrapped
 from autofast.rule import Refusal
 
 HOOKS = frozenset(
-    [
-        "register_hook",
-        "register_post_accumulate_grad_hook",
-        "register_backward_hook",
-        "register_full_backward_hook",
-        "register_full_backward_pre_hook",
-        "register_module_backward_hook",
-        "register_module_full_backward_hook",
-        "register_module_full_backward_pre_hook",
-        "register_multi_grad_hook",
-        "register_prehook",
-        "register_comm_hook",
-    ]
+    """register_hook register_post_accumulate_grad_hook register_backward_hook
+    register_full_backward_hook register_full_backward_pre_hook register_module_backward_hook
+    register_module_full_backward_hook register_module_full_backward_pre_hook
+    register_multi_grad_hook register_prehook register_comm_hook""".split()
 )
 FACTS = frozenset(
-    [
-        "shape",
-        "dtype",
-        "device",
-        "is_sparse",
-        "layout",
-        "is_cuda",
-        "ndim",
-        "numel",
-        "size",
-        "dim",
-        "is_contiguous",
-        "stride",
-    ]
+    """shape dtype device is_sparse layout is_cuda ndim numel size dim is_contiguous stride""".split()
 )
 ZEROING = frozenset(["zero_", "detach_", "requires_grad_"])
 DIFFERENTIATES = (
@@ -105,7 +83,7 @@ def _has_backward(script: Script, node: ast.ClassDef) -> bool:
     }
     if own & {"backward", "vjp", "setup_context"} or node.decorator_list:
         return True
-    others = (n for source in script.sources for n in source.nodes if isinstance(n, ast.ClassDef))
+    others = script.each(ast.ClassDef)
     return any(
         isinstance(t, Cls) and t.node is node
         for other in others
@@ -446,12 +424,11 @@ def _is_harmless(callee: Thing) -> bool:
 # ------------------------------------------------------------------------------------------------ what is looked at
 def _nodes(script: Script) -> Iterator[ast.AST]:
     """The nodes of all code of the project that something may run."""
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(
-                node, (ast.Attribute, ast.Call, ast.Constant, ast.ClassDef)
-            ) and not _is_dead(script, node):
-                yield node
+    for node in script.nodes:
+        if isinstance(node, (ast.Attribute, ast.Call, ast.Constant, ast.ClassDef)) and not _is_dead(
+            script, node
+        ):
+            yield node
 
 
 def _is_dead(script: Script, node: ast.AST) -> bool:
@@ -476,12 +453,7 @@ def _dead(script: Script) -> set[int]:
         for f in o.stack
         if isinstance(f, CallFrame)
     }
-    nodes = (
-        n
-        for source in script.sources
-        for n in source.nodes
-        if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
-    )
+    nodes = (n for n in script.nodes if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)))
     named = (
         n
         for n in nodes

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 
 from autofast.flow.program import Flow
+from autofast.model.calls import call_of
 from autofast.model.script import Loader, Script
 from autofast.model.source import at, parent_of, source_of
 from autofast.model.tensors import is_dtype, tensors_in
@@ -55,13 +56,12 @@ PASSING = frozenset(
 
 def needs_host(script: Script, loader: Loader) -> str:
     """A place that needs batches of the loader in host memory, in words; empty where there is none."""
-    for source in script.sources:
-        for node in source.nodes:
-            if not isinstance(node, ast.expr) or not _is_on_host(script.values(node), loader):
-                continue
-            if why := _use(script, loader, node):
-                text = source_of(node).segment(node).split("\n")[0]
-                return f"{at(node)} {why} `{text}` in host memory, before it is on the device"
+    for node in script.nodes:
+        if not isinstance(node, ast.expr) or not _is_on_host(script.values(node), loader):
+            continue
+        if why := _use(script, loader, node):
+            text = source_of(node).segment(node).split("\n")[0]
+            return f"{at(node)} {why} `{text}` in host memory, before it is on the device"
     return ""
 
 
@@ -69,8 +69,7 @@ def rounds(script: Script, loader: Loader) -> bool:
     """Whether the script computes with batches in host memory: the device may round the last bit otherwise."""
     return any(
         isinstance(parent_of(node), ast.BinOp) and _is_on_host(script.values(node), loader)
-        for source in script.sources
-        for node in source.nodes
+        for node in script.nodes
         if isinstance(node, ast.expr)
     )
 
@@ -162,7 +161,7 @@ def _kept(node: ast.expr) -> str:
 
 def _asked(script: Script, loader: Loader, node: ast.Attribute, attr: str) -> str:
     parent = parent_of(node)
-    called = isinstance(parent, ast.Call) and parent.func is node
+    called = call_of(node) is not None
     if attr in SHAPE or attr in CONTAINERS or (called and attr in MOVES | SAME):
         return ""
     if called and (attr in CASTS or (attr == "type" and _is_cast(script, parent))):

@@ -119,10 +119,9 @@ class HostEffect:
 
 def effects(script: Script) -> Iterator[HostEffect]:
     """The calls of the script that do something outside their process, or may do."""
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.Call) and (found := effect_of(script, node)) is not None:
-                yield found
+    for node in script.each(ast.Call):
+        if (found := effect_of(script, node)) is not None:
+            yield found
 
 
 def effect_of(script: Script, call: ast.Call) -> HostEffect | None:

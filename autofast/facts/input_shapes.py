@@ -30,32 +30,14 @@ from autofast.model.values import (
 FLAG = "torch.backends.cudnn.benchmark"
 
 
-CONVOLUTIONS = (
-    "Conv1d",
-    "Conv2d",
-    "Conv3d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "ConvTranspose3d",
-    "torchvision.models.",
+CONVOLUTIONS = tuple(
+    """Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d torchvision.models.""".split()
 )
 
 
 # all images alike
 ONE_SIZE = frozenset(
-    [
-        "MNIST",
-        "FashionMNIST",
-        "KMNIST",
-        "EMNIST",
-        "QMNIST",
-        "CIFAR10",
-        "CIFAR100",
-        "SVHN",
-        "STL10",
-        "USPS",
-        "FakeData",
-    ]
+    """MNIST FashionMNIST KMNIST EMNIST QMNIST CIFAR10 CIFAR100 SVHN STL10 USPS FakeData""".split()
 )
 
 

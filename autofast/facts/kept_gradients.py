@@ -18,15 +18,14 @@ LOOPS = (ast.For, ast.While, ast.AsyncFor)
 
 def kept_gradient(script: Script, step: Step) -> ast.AST | None:
     """A place after which dropping a gradient would leave somebody with a tensor that no backward fills any more."""
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.Attribute) and node.attr == "grad":
-                if any(isinstance(t, Ref) for t in script.values(node)):
-                    continue  # torch.autograd.grad
-                if isinstance(node.ctx, ast.Load) and _is_kept(script, node, step):
-                    return node
-                if isinstance(node.ctx, ast.Store) and not _is_given_new(script, node):
-                    return node
+    for node in script.each(ast.Attribute):
+        if node.attr == "grad":
+            if any(isinstance(t, Ref) for t in script.values(node)):
+                continue  # torch.autograd.grad
+            if isinstance(node.ctx, ast.Load) and _is_kept(script, node, step):
+                return node
+            if isinstance(node.ctx, ast.Store) and not _is_given_new(script, node):
+                return node
     return None
 
 

@@ -19,57 +19,21 @@ NOT_FLAT = frozenset({"Conv3d", "ConvTranspose3d", "LazyConv3d", "BatchNorm3d"})
 OTHER_LAYERS = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
 VISION = "torchvision.models."
 NO_CONVOLUTIONS = ("vit_", "swin", "maxvit")
-DROPOUT = (
-    "vgg",
-    "alexnet",
-    "mobilenet",
-    "efficientnet",
-    "squeezenet",
-    "inception",
-    "googlenet",
-    "convnext",
-    "*",
+DROPOUT = tuple(
+    """vgg alexnet mobilenet efficientnet squeezenet inception googlenet convnext *""".split()
 )  # of torchvision: draw masks in forward
 ELEMENTWISE = frozenset(
-    {
-        "ReLU",
-        "ReLU6",
-        "LeakyReLU",
-        "PReLU",
-        "ELU",
-        "SELU",
-        "GELU",
-        "SiLU",
-        "Mish",
-        "Hardswish",
-        "Tanh",
-        "Sigmoid",
-        "Identity",
-    }
+    """ReLU ReLU6 LeakyReLU PReLU ELU SELU GELU SiLU Mish Hardswish Tanh Sigmoid Identity""".split()
 )
 ELEMENTWISE |= {"Dropout", "Dropout2d"}
-LAYOUT_READS = (
-    ".stride",
-    ".data_ptr",
-    ".as_strided",
-    ".as_strided_",
-    ".storage",
-    ".untyped_storage",
-    "torch.as_strided",
-    ".numpy",
+LAYOUT_READS = tuple(
+    """.stride .data_ptr .as_strided .as_strided_ .storage .untyped_storage torch.as_strided .numpy""".split()
 )
 # Networks of segmentation_models_pytorch that reshape nothing by `.view()`.
 SEGMENTATION = frozenset("Unet UnetPlusPlus Linknet FPN PSPNet DeepLabV3 DeepLabV3Plus".split())
-DRAWS = (
-    "torch.randn_like",
-    "torch.rand_like",
-    "torch.nn.functional.dropout",
-    "torch.normal",
-    "torch.bernoulli",
-    ".normal_",
-    ".uniform_",
-    ".bernoulli_",
-    ".random_",
+DRAWS = tuple(
+    """torch.randn_like torch.rand_like torch.nn.functional.dropout torch.normal torch.bernoulli
+    .normal_ .uniform_ .bernoulli_ .random_""".split()
 )
 INSTANCE_NORM = "torch.nn.functional.instance_norm"
 

@@ -22,7 +22,7 @@ class Uses:
 
     def __init__(self, script: Script, loader: Loader):
         self.script, self.loader = script, loader
-        self._nodes = [n for s in script.sources for n in s.nodes]
+        self._nodes = list(script.nodes)
 
     def attributes(self) -> Iterator[ast.Attribute]:
         """``loader.x``, read or set."""

@@ -40,10 +40,9 @@ def reads_bias(script: Script, layers: Iterable[Ext]) -> str:
     for source in script.sources:
         if ".bias" not in source.text:
             continue
-        for node in source.nodes:
+        for node in source.each(ast.Attribute):
             if (
-                isinstance(node, ast.Attribute)
-                and node.attr == "bias"
+                node.attr == "bias"
                 and any(id(t) in mine or isinstance(t, Unknown) for t in script.values(node.value))
                 and not _is_asked_for(node)
             ):
@@ -65,17 +64,15 @@ def in_other_ways(script: Script) -> str:
     for site in script.methods("parameters"):
         if _is_counted(site.node):
             return f"{at(site.node)} counts parameters"
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.Constant) and str(node.value).endswith("bias"):
-                if not _only_asks(parent_of(node)):
-                    return f"{at(node)} names a bias"
-            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-                if any(
-                    isinstance(t, (Inst, Ext)) and is_container(t)
-                    for t in script.values(node.value)
-                ):
-                    return f"{at(node)} puts another layer into a container"
+    for node in script.nodes:
+        if isinstance(node, ast.Constant) and str(node.value).endswith("bias"):
+            if not _only_asks(parent_of(node)):
+                return f"{at(node)} names a bias"
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            if any(
+                isinstance(t, (Inst, Ext)) and is_container(t) for t in script.values(node.value)
+            ):
+                return f"{at(node)} puts another layer into a container"
     return ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.model.calls import is_method, short_name
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Optimizer, Script
 from autofast.model.source import ancestors, at
@@ -34,11 +35,9 @@ def sparse(script: Script) -> str:
             )
             if flag is not None and const(flag.values) is not False:
                 return f"the embedding of {at(site.node)} may have sparse gradients, which no fused kernel takes"
-    for node in (n for source in script.sources for n in source.nodes):
+    for node in script.nodes:
         if isinstance(node, ast.Call):
-            pretrained = (
-                isinstance(node.func, ast.Attribute) and node.func.attr == "from_pretrained"
-            )
+            pretrained = is_method(node, "from_pretrained")
             for keyword in node.keywords:
                 asked = keyword.arg == "sparse_grad" or (pretrained and keyword.arg == "sparse")
                 if asked and const(script.values(keyword.value)) is not False:
@@ -107,10 +106,10 @@ def fused_with_momentum(script: Script) -> str:
 
 def _is_said(script: Script, word: str) -> bool:
     """A constant, or a keyword of ``dict`` or ``update``, that may be the key of a parameter group or of a state."""
-    for node in (n for source in script.sources for n in source.nodes):
+    for node in script.nodes:
         if isinstance(node, ast.Constant) and node.value == word:
             return True
         if isinstance(node, ast.Call) and any(k.arg == word for k in node.keywords):
-            if getattr(node.func, "attr", getattr(node.func, "id", "")) in ("dict", "update"):
+            if short_name(node.func) in ("dict", "update"):
                 return True
     return False

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from autofast.facts.parts import parts_of, trained_models
 from autofast.flow.program import Flow
+from autofast.model.calls import is_method
 from autofast.model.contents import opened
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
@@ -67,15 +68,12 @@ class ParameterLoop:
 
 def parameter_loops(script: Script) -> Iterator[ParameterLoop]:
     """All that the script comes to, and whose variables nothing reads below them."""
-    for source in script.sources:
-        for node in source.nodes:
-            if not isinstance(node, ast.For) or node.orelse or not script.values(node.iter):
-                continue
-            lists = _lists(script, node.target, node.iter)
-            if lists and not lists.keys() & script.analysis(Flow).definitions(node).live_after(
-                node
-            ):
-                yield ParameterLoop(node, lists)
+    for node in script.nodes:
+        if not isinstance(node, ast.For) or node.orelse or not script.values(node.iter):
+            continue
+        lists = _lists(script, node.target, node.iter)
+        if lists and not lists.keys() & script.analysis(Flow).definitions(node).live_after(node):
+            yield ParameterLoop(node, lists)
 
 
 def _lists(script: Script, target: ast.expr, over: ast.expr) -> dict[str, ast.Call]:
@@ -166,9 +164,7 @@ def _is_loaded(script: Script, a: Thing, b: Thing) -> bool:
             if (
                 o.args is not None
                 and const(o.args.get(1, "strict") or frozenset({Const(True)})) is True
-                and isinstance(state, ast.Call)
-                and isinstance(state.func, ast.Attribute)
-                and state.func.attr == "state_dict"
+                and is_method(state, "state_dict")
             ):
                 to = [o.this] if o.this is not None else []
                 pair = {

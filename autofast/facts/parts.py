@@ -20,12 +20,8 @@ from autofast.model.values import (
 
 OF_MODELS = (
     *("torch", "torchvision", "torchaudio", "timm", "transformers", "peft"),
-    *(
-        "segmentation_models_pytorch",
-        "efficientnet_pytorch",
-        "geffnet",
-        "pretrainedmodels",
-        "resnest",
+    *tuple(
+        """segmentation_models_pytorch efficientnet_pytorch geffnet pretrainedmodels resnest""".split()
     ),
 )
 PLAIN = (Const, Num, Tensor, Arg)  # they hold nothing

@@ -11,6 +11,7 @@ from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.program import Flow
 from autofast.flow.scopes import FUNCTIONS, own_nodes, variables_of
 from autofast.flow.slices import Slice, Slices
+from autofast.model.calls import is_method, short_name
 from autofast.model.script import Script
 from autofast.model.source import function_of, statement_of, within
 from autofast.model.values import Const, Method, Num, Tensor, Unknown
@@ -101,9 +102,7 @@ def _is_gone_through_before(script: Script, kept: Kept) -> bool:
     flow, scope = script.analysis(Flow), function_of(kept.value)
     made = {id(d.node) for d in flow.reaching(kept.value)}
     return any(
-        isinstance(n, ast.Call)
-        and isinstance(n.func, ast.Attribute)
-        and n.func.attr == "backward"
+        is_method(n, "backward")
         and isinstance(n.func.value, ast.Name)
         and n.func.value.id == kept.value.id
         and {id(d.node) for d in flow.reaching(n.func.value)} == made
@@ -149,41 +148,39 @@ def _outlives(
 def _gone_through(script: Script) -> list[ast.expr]:
     """What backwards are called on, what is given to functions that differentiate, and to those of which nothing is known."""
     found: list[ast.expr] = []
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.Call) and _may_go_back(script, node):
-                found += [node.func.value] if isinstance(node.func, ast.Attribute) else []
-                found += [*node.args, *(k.value for k in node.keywords)]
+    for node in script.each(ast.Call):
+        if _may_go_back(script, node):
+            found += [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            found += [*node.args, *(k.value for k in node.keywords)]
     return found
 
 
 def _told_apart(script: Script) -> Iterator[ast.expr]:
     """What tells a tensor from a detached one of the same numbers: ``x is best``, ``id(x)``, ``x in kept``, ``seen[x]``, ``x.grad_fn``."""
-    for source in script.sources:
-        for node in source.nodes:
-            match node:
-                case ast.Compare(left=left, ops=ops, comparators=others):
-                    sides = [left, *others]
-                    for op, one, other in zip(ops, sides, sides[1:], strict=False):
-                        if isinstance(op, (ast.In, ast.NotIn)) or (
-                            isinstance(op, (ast.Is, ast.IsNot))
-                            and not any(isinstance(e, ast.Constant) for e in (one, other))
-                        ):
-                            yield from (one, other)
-                case ast.Call(func=ast.Name(id="id" | "hash"), args=args):
-                    yield from args
-                case ast.Call(
-                    func=ast.Attribute(value=held, attr="index" | "remove" | "count"), args=args
-                ):
-                    yield from (held, *args)
-                case ast.Subscript(slice=ast.Name() | ast.Attribute() as key):
-                    yield key
-                case ast.Attribute(value=tensor, attr=name) if name in OF_GRAPHS:
-                    yield tensor
+    for node in script.nodes:
+        match node:
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                sides = [left, *others]
+                for op, one, other in zip(ops, sides, sides[1:], strict=False):
+                    if isinstance(op, (ast.In, ast.NotIn)) or (
+                        isinstance(op, (ast.Is, ast.IsNot))
+                        and not any(isinstance(e, ast.Constant) for e in (one, other))
+                    ):
+                        yield from (one, other)
+            case ast.Call(func=ast.Name(id="id" | "hash"), args=args):
+                yield from args
+            case ast.Call(
+                func=ast.Attribute(value=held, attr="index" | "remove" | "count"), args=args
+            ):
+                yield from (held, *args)
+            case ast.Subscript(slice=ast.Name() | ast.Attribute() as key):
+                yield key
+            case ast.Attribute(value=tensor, attr=name) if name in OF_GRAPHS:
+                yield tensor
 
 
 def _may_go_back(script: Script, call: ast.Call) -> bool:
-    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    name = short_name(call.func)
     if name in BACKWARDS:
         return True
     known = script.values(call.func)

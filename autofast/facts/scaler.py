@@ -560,7 +560,7 @@ class _Volatile:
     def __init__(self, script: Script):
         self.attributes: set[str] = set()
         self.variables: set[str] = set()
-        for node in (n for source in script.sources for n in source.nodes):
+        for node in script.nodes:
             if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
                 if getattr(function_of(node), "name", "") != "__init__":
                     self.attributes.add(node.attr)

@@ -9,6 +9,7 @@ from autofast.flow.holders import Holders
 from autofast.flow.memory import Memory, root, view_of, views_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, own_nodes
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of
 from autofast.model.values import Ext, Ref
@@ -19,11 +20,7 @@ FUNCTIONS = frozenset({"torch.flatten", "torch.reshape", "torch.ravel"})
 
 def is_reshaping(script: Script, node: ast.AST) -> ast.expr | None:
     """What is given another shape by this call, perhaps without a copy."""
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in METHODS
-    ):
+    if is_method(node) and node.func.attr in METHODS:
         if not any(isinstance(t, Ref) for t in script.values(node.func.value)):
             return node.func.value
     if isinstance(node, ast.Call) and node.args:
@@ -93,7 +90,7 @@ def _bound(script: Script, value: ast.expr) -> set[str]:
 def _in_attribute(script: Script, kept: list[str]) -> str:
     """The line of a write to what is kept under one of these attributes."""
     memory = script.analysis(Memory)
-    for node in (n for source in script.sources for n in source.nodes if kept):
+    for node in (n for n in script.nodes if kept):
         if isinstance(node, ast.Attribute) and node.attr in kept:
             whole = views_around(node)
             if _is_written(memory, whole, parent_of(whole)):

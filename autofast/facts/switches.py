@@ -19,7 +19,7 @@ from autofast.model.events import (
     inside,
 )
 from autofast.model.script import Script
-from autofast.model.source import parent_of
+from autofast.model.source import is_elif, parent_of
 
 Branch = tuple[int, bool]
 
@@ -184,10 +184,5 @@ def whole_statement(node: ast.AST) -> ast.stmt | None:
         and not outer.orelse
         and about_hardware(outer)
     ):
-        return None if _is_elif(outer) else outer
+        return None if is_elif(outer) else outer
     return stmt
-
-
-def _is_elif(node: ast.If) -> bool:
-    outer = parent_of(node)
-    return isinstance(outer, ast.If) and outer.orelse == [node]

@@ -9,6 +9,7 @@ from functools import cached_property
 from autofast.facts.loaders import given
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
+from autofast.model.calls import is_method
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, parent_of, statement_of
@@ -136,11 +137,7 @@ class Plainness:
         """A tensor without a graph that nothing but this expression holds: ``torch.zeros(3).cuda()``."""
         if self._is_factory(expr) or (_is_passing(expr) and self._is_method(expr)):
             return True
-        if (
-            isinstance(expr, ast.Call)
-            and isinstance(expr.func, ast.Attribute)
-            and self._is_method(expr)
-        ):
+        if is_method(expr) and self._is_method(expr):
             plain = all(self._is_plain(v) for v in self._arguments(expr))
             if expr.func.attr in KEPT:
                 return plain and self.is_new(expr.func.value)
@@ -160,12 +157,7 @@ class Plainness:
     def _has_no_graph(self, expr: ast.expr) -> bool:
         if self._is_factory(expr) or (_is_passing(expr) and self._is_method(expr)):
             return True
-        if (
-            isinstance(expr, ast.Call)
-            and isinstance(expr.func, ast.Attribute)
-            and expr.func.attr in NEW | KEPT
-            and self._is_method(expr)
-        ):
+        if is_method(expr) and expr.func.attr in NEW | KEPT and self._is_method(expr):
             if all(self._is_plain(v) for v in self._arguments(expr)) and self._has_no_graph(
                 expr.func.value
             ):
@@ -301,7 +293,7 @@ class Plainness:
 
     def _told(self, node: ast.AST) -> ast.expr | None:
         """The expression whose object something is done to that shows on it alone."""
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if is_method(node):
             name, receiver = node.func.attr, node.func.value
             grows = is_in_place(name) and any(self._has_graph(v) for v in self._arguments(node))
             return receiver if grows or (reshapes(name) and not _is_passing(receiver)) else None
@@ -366,11 +358,7 @@ def _is_passing(expr: ast.expr) -> bool:
     """``x.data``: an object of its own, which is gone after the expression."""
     if isinstance(expr, ast.Attribute):
         return expr.attr == "data"
-    return (
-        isinstance(expr, ast.Call)
-        and isinstance(expr.func, ast.Attribute)
-        and expr.func.attr == "detach"
-    )
+    return is_method(expr, "detach")
 
 
 def _is_unbatched(loader: Loader) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import Loop
 from autofast.flow.scopes import own_nodes
+from autofast.model.calls import call_of, spreads
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_static
@@ -31,12 +32,9 @@ from autofast.model.values import (
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 MADE = ("__new__", "__init__", "__post_init__")  # what making an object of a class runs
-PASSING = (
-    "torch.no_grad",
-    "torch.inference_mode",
-    "torch.enable_grad",
-    "builtins.staticmethod",
-    "builtins.classmethod",
+PASSING = tuple(
+    """torch.no_grad torch.inference_mode torch.enable_grad builtins.staticmethod
+    builtins.classmethod""".split()
 )
 
 
@@ -117,9 +115,8 @@ class CallGraph:
         self._unread: dict[str, list[ast.expr]] = defaultdict(list)
         self._entered: dict[int, dict[int, Function]] = defaultdict(dict)
         self._entries: dict[int, list[ast.AST]] = defaultdict(list)
-        for source in script.sources:
-            for node in source.nodes:
-                self._look(node)
+        for node in script.nodes:
+            self._look(node)
         self._follow_log()
 
     def _look(self, node: ast.AST) -> None:
@@ -134,14 +131,14 @@ class CallGraph:
         elif (
             isinstance(node, (ast.Name, ast.Attribute))
             and isinstance(node.ctx, ast.Load)
-            and not _is_called(node)
+            and call_of(node) is None
         ):
             for thing in self.script.values(node):
                 if isinstance(thing, (Func, Bound)):
                     self._handed.setdefault(
                         id((thing.func if isinstance(thing, Bound) else thing).node), node
                     )
-        elif isinstance(node, ast.Lambda) and not _is_called(node) and not _is_named(node):
+        elif isinstance(node, ast.Lambda) and call_of(node) is None and not _is_named(node):
             self._handed.setdefault(id(node), node)
 
     def _look_unknown(self, call: ast.Call) -> None:
@@ -240,11 +237,7 @@ class CallGraph:
     def leaves_default(self, call: ast.Call, callee: Callee, parameter: str) -> bool:
         """Whether the call certainly gives nothing for a parameter, so that its default holds."""
         kept = callee.kept or Arguments()
-        spread = (
-            any(isinstance(a, ast.Starred) for a in call.args)
-            or any(k.arg is None for k in call.keywords)
-            or bool(kept.open)
-        )
+        spread = spreads(call) or bool(kept.open)
         return (
             not spread
             and parameter not in kept.named
@@ -365,11 +358,6 @@ class CallGraph:
 
 def _once(functions: Iterable[Function]) -> list[Function]:
     return list({id(f): f for f in functions}.values())
-
-
-def _is_called(node: ast.expr) -> bool:
-    parent = parent_of(node)
-    return isinstance(parent, ast.Call) and parent.func is node
 
 
 def _is_named(node: ast.Lambda) -> bool:

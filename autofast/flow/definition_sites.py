@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from autofast.flow import callgraph
 from autofast.flow.graph import Function
-from autofast.flow.positions import block, index, nodes_of
+from autofast.flow.positions import block, nodes_of, place_in
 from autofast.flow.scopes import FUNCTIONS, Variable, is_parameter, variables_of
 from autofast.model.contents import opened
 from autofast.model.script import Script
@@ -124,17 +124,12 @@ class _Search:
             return
         ids = {id(t) for t in owners}
         stores: list[ast.stmt] = []
-        for source in self.script.sources:
-            for node in source.nodes:
-                if (
-                    isinstance(node, ast.Attribute)
-                    and node.attr == expr.attr
-                    and isinstance(node.ctx, ast.Store)
+        for node in self.script.each(ast.Attribute):
+            if node.attr == expr.attr and isinstance(node.ctx, ast.Store):
+                if any(id(t) in ids for t in self.script.values(node.value)) and self._puts(
+                    statement_of(node)
                 ):
-                    if any(id(t) in ids for t in self.script.values(node.value)) and self._puts(
-                        statement_of(node)
-                    ):
-                        stores.append(statement_of(node))
+                    stores.append(statement_of(node))
         if not stores or any(_named_self(s, expr.attr) is None for s in stores):
             self.refusal = f"`{ast.unparse(expr)}` is not set in a method of its own class"
             return
@@ -205,18 +200,7 @@ def _last(statements: list[ast.stmt]) -> ast.stmt | None:
     """The last of them in the innermost block that holds them all."""
     for outer in [statements[0], *(a for a in ancestors(statements[0]) if isinstance(a, ast.stmt))]:
         here = block(outer)
-        places = [_index_in(here, s) for s in statements]
+        places = [place_in(here, s) for s in statements]
         if here and all(p >= 0 for p in places):
             return here[max(places)]
     return None
-
-
-def _index_in(here: list[ast.stmt], statement: ast.stmt) -> int:
-    return next(
-        (
-            n
-            for s in (statement, *ancestors(statement))
-            if isinstance(s, ast.stmt) and (n := index(here, s)) >= 0
-        ),
-        -1,
-    )

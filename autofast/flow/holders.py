@@ -16,6 +16,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.memory import root, views_around
 from autofast.flow.program import Flow, function_around, holder_of
 from autofast.flow.scopes import parameters
+from autofast.model.calls import call_of
 from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of
@@ -126,8 +127,7 @@ class Holders:
             case ast.Attribute(attr="data"):
                 return parent
             case ast.Attribute(attr=attr) if attr in GIVING:
-                call = parent_of(parent)
-                return call if isinstance(call, ast.Call) and call.func is parent else None
+                return call_of(parent)
             case ast.Call(func=func) if func is not node:
                 named = {t.name for t in self.script.values(func) if isinstance(t, Ref)}
                 return parent if named & PASSING else None

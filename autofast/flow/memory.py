@@ -13,6 +13,7 @@ from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes
+from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.source import parent_of
 from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Values, const
@@ -20,18 +21,7 @@ from autofast.ops import is_in_place, is_view, may_share, op
 
 FACTORIES = frozenset(
     f"torch.{n}"
-    for n in (
-        "randn",
-        "rand",
-        "randint",
-        "zeros",
-        "ones",
-        "full",
-        "arange",
-        "linspace",
-        "eye",
-        "randperm",
-    )
+    for n in tuple("randn rand randint zeros ones full arange linspace eye randperm".split())
 )
 # Functions that give memory of its own.
 NEW = FACTORIES | {"torch.tensor", "torch.stack", "torch.cat"}
@@ -57,14 +47,8 @@ class Memory:
     # ------------------------------------------------------------------------------------------ what is a view of what
     def sources(self, expr: ast.expr) -> frozenset[int]:
         """The ids of all that ``expr`` may be, or be a view of: expressions, and the nodes of definitions of variables."""
-        found: set[int] = set()
-        todo: list[ast.AST] = [expr]
-        while todo:
-            node = todo.pop()
-            if id(node) not in found:
-                found.add(id(node))
-                todo += self._below(node)
-        return frozenset(found)
+        start: list[ast.AST] = [expr]
+        return frozenset(map(id, opened(start, self._below)))
 
     def _below(self, node: ast.AST) -> Iterator[ast.AST]:
         """What a node is, or is a view of, one step further down."""
@@ -214,8 +198,7 @@ class Memory:
         if name not in self._attributes:
             stores = [
                 parent_of(n)
-                for source in self.script.sources
-                for n in source.nodes
+                for n in self.script.nodes
                 if isinstance(getattr(n, "ctx", None), ast.Store) and _puts(n, name)
             ]
             made = [p for p in stores if not isinstance(p, ast.AugAssign)]

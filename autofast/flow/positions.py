@@ -60,6 +60,12 @@ def index(block: list[ast.stmt], stmt: ast.stmt) -> int:
     return next((n for n, other in enumerate(block) if other is stmt), -1)
 
 
+def place_in(here: list[ast.stmt], node: ast.AST) -> int:
+    """The index of the statement of ``here`` that a node is, or is in; -1 where it is in none of them."""
+    found = {id(a) for a in (node, *ancestors(node))}
+    return next((n for n, statement in enumerate(here) if id(statement) in found), -1)
+
+
 def block(stmt: ast.stmt) -> list[ast.stmt]:
     """The statements beside ``stmt``; empty for one that stands in no block (a case of ``match``)."""
     try:
@@ -110,8 +116,7 @@ def is_sure(occurrence: Occurrence, depth: int) -> bool:
 def follows(node: ast.AST, statement: ast.stmt) -> bool:
     """Whether ``node`` stands in a later statement of the same block: it runs after ``statement``, and never without it."""
     here = block(statement)
-    top = next((n for n in (node, *ancestors(node)) if any(n is s for s in here)), None)
-    return top is not None and index(here, top) > index(here, statement)  # type: ignore[arg-type]
+    return place_in(here, node) > index(here, statement)
 
 
 def position(node: ast.AST) -> tuple[int, int]:

@@ -82,7 +82,7 @@ def holder_of(name: ast.Name) -> Function:
 
 def _swallowing(script: Script) -> frozenset[int]:
     """The ids of the ``with`` statements that may end an exception."""
-    found = (n for s in script.sources for n in s.nodes if isinstance(n, (ast.With, ast.AsyncWith)))
+    found = (n for n in script.nodes if isinstance(n, (ast.With, ast.AsyncWith)))
     return frozenset(
         id(n) for n in found if any(may_swallow(script, item.context_expr) for item in n.items)
     )

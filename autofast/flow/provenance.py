@@ -164,19 +164,17 @@ class Trail:
         if origin.kind != "option":
             return None
         on_trail = {id(inner) for expr in self.seen.values() for inner in ast.walk(expr)}
-        for source in self.script.sources:
-            for node in source.nodes:
-                if (
-                    isinstance(node, (ast.Attribute, ast.Name))
-                    and isinstance(node.ctx, ast.Load)
-                    and id(node) not in on_trail
+        for node in self.script.nodes:
+            if (
+                isinstance(node, (ast.Attribute, ast.Name))
+                and isinstance(node.ctx, ast.Load)
+                and id(node) not in on_trail
+            ):
+                if any(
+                    isinstance(t, Arg) and t.node is origin.node for t in self.script.values(node)
                 ):
-                    if any(
-                        isinstance(t, Arg) and t.node is origin.node
-                        for t in self.script.values(node)
-                    ):
-                        if not isinstance(parent_of(node), (ast.Compare, ast.FormattedValue)):
-                            return node
+                    if not isinstance(parent_of(node), (ast.Compare, ast.FormattedValue)):
+                        return node
         return None
 
     def _setting_elsewhere(self, origin: Origin) -> ast.expr | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import Variable, own_nodes, variables_of
+from autofast.model.calls import call_of
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, statement_of
 from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown
@@ -36,10 +37,8 @@ class Slices:
     def __init__(self, script: Script):
         self.script, self.calls = script, script.analysis(CallGraph)
         self._given: dict[str, list[ast.expr]] = defaultdict(list)  # to attributes, by their names
-        for source in script.sources:
-            for node in source.nodes:
-                if isinstance(node, ast.Attribute):
-                    self._given[node.attr] += _put_into(node)
+        for node in script.each(ast.Attribute):
+            self._given[node.attr] += _put_into(node)
 
     def of(self, exprs: Iterable[ast.expr]) -> Slice:
         """The backward slice of ``exprs``."""
@@ -128,10 +127,10 @@ def _put_into(place: ast.expr) -> list[ast.expr]:
         case ast.Attribute():
             given: list[ast.expr] = []
             while isinstance(outer, ast.Attribute):  # also `x.setdefault(k, []).append(v)`
-                call = parent_of(outer)
-                if not isinstance(call, ast.Call) or call.func is not outer:
+                if (made := call_of(outer)) is None:
                     break
-                given += [*call.args, *(k.value for k in call.keywords)]
+                call: ast.expr = made
+                given += [*made.args, *(k.value for k in made.keywords)]
                 outer = parent_of(call)
                 while isinstance(outer, ast.Subscript) and outer.value is call:
                     call, outer = outer, parent_of(outer)

@@ -98,69 +98,31 @@ SCALER = frozenset(
 # functions that change how a module gets its parameters, and return it
 ON_A_MODULE = tuple(
     f"torch.nn.utils.{name}"
-    for name in (
-        "weight_norm",
-        "spectral_norm",
-        "remove_weight_norm",
-        "remove_spectral_norm",
-        "parametrizations.",
-        "parametrize.register_parametrization",
-        "prune.",
+    for name in tuple(
+        """weight_norm spectral_norm remove_weight_norm remove_spectral_norm parametrizations.
+    parametrize.register_parametrization prune.""".split()
     )
 )
 # torch functions that make a tensor of their own; True where they draw random numbers
 FACTORIES = {
     **dict.fromkeys(
-        (
-            "zeros",
-            "ones",
-            "full",
-            "empty",
-            "eye",
-            "arange",
-            "linspace",
-            "logspace",
-            "tensor",
-            "range",
-        ),
+        tuple("zeros ones full empty eye arange linspace logspace tensor range".split()),
         False,
     ),
     **dict.fromkeys(("zeros_like", "ones_like", "full_like", "empty_like"), False),
     **dict.fromkeys(
-        (
-            "rand",
-            "randn",
-            "randint",
-            "randperm",
-            "normal",
-            "bernoulli",
-            "rand_like",
-            "randn_like",
-            "randint_like",
+        tuple(
+            """rand randn randint randperm normal bernoulli rand_like randn_like randint_like""".split()
         ),
         True,
     ),
 }
 GENERATORS = frozenset(
-    {
-        "numpy.random.default_rng",
-        "numpy.random.RandomState",
-        "numpy.random.Generator",
-        "random.Random",
-        "torch.Generator",
-    }
+    """numpy.random.default_rng numpy.random.RandomState numpy.random.Generator random.Random
+    torch.Generator""".split()
 )
 LEGACY_TENSORS = frozenset(
-    {
-        "FloatTensor",
-        "DoubleTensor",
-        "LongTensor",
-        "HalfTensor",
-        "IntTensor",
-        "ByteTensor",
-        "BoolTensor",
-        "Tensor",
-    }
+    """FloatTensor DoubleTensor LongTensor HalfTensor IntTensor ByteTensor BoolTensor Tensor""".split()
 )
 FUNCTIONAL_LOSSES = frozenset(
     "binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy ctc_loss "

@@ -7,7 +7,7 @@ Built once by :mod:`autofast.read`. Everything that stands in the source is name
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from autofast.model.torch_age import TorchAge
 from autofast.model.values import NOTHING, Arguments, Ext, Given, Inst, Tensor, Thing, Values
 
 T = TypeVar("T")
+N = TypeVar("N", bound=ast.AST)
 
 
 @dataclass(eq=False)
@@ -405,6 +406,15 @@ class Script:
     def stacks(self) -> list[Stack]:
         """The frames around all that happens, each stack once."""
         return list(dict.fromkeys(o.stack for _, s in self.log.each() for o in s))
+
+    @property
+    def nodes(self) -> Iterator[ast.AST]:
+        """All nodes of all files."""
+        return (node for source in self.sources for node in source.nodes)
+
+    def each(self, kind: type[N]) -> Iterator[N]:
+        """The nodes of one kind, of all files."""
+        return (node for source in self.sources for node in source.each(kind))
 
     @cached_property
     def everything(self) -> list[Occurrence]:

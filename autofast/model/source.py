@@ -15,8 +15,9 @@ import tokenize
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
 
+N = TypeVar("N", bound=ast.AST)
 IGNORE = re.compile(r"#\s*autofast:\s*ignore(-file)?(?![\w-])(?:\[([^\]]*)\])?")
 
 
@@ -87,6 +88,17 @@ class Source:
     def nodes(self) -> tuple[ast.AST, ...]:
         """All nodes of ``tree``, in the order of :func:`ast.walk`, which takes far longer the second time too."""
         return tuple(walk(self.tree))
+
+    def each(self, kind: type[N]) -> list[N]:
+        """The nodes of one kind, in the same order."""
+        return self._by_kind.get(kind, [])  # type: ignore[return-value]
+
+    @cached_property
+    def _by_kind(self) -> dict[type, list[ast.AST]]:
+        found: dict[type, list[ast.AST]] = {}
+        for node in self.nodes:
+            found.setdefault(type(node), []).append(node)
+        return found
 
     def stored_in(self, statement: ast.AST) -> frozenset[str]:
         """The names that get a value anywhere in a statement of this file."""
@@ -273,6 +285,17 @@ def block_of(stmt: ast.stmt) -> list[ast.stmt]:
         if isinstance(block, list) and any(s is stmt for s in block):
             return block
     raise ValueError("a statement outside any block")
+
+
+def is_elif(node: ast.AST) -> bool:
+    """Whether it is an ``elif``, and no ``if`` that stands alone below an ``else``."""
+    outer = parent_of(node)
+    return (
+        isinstance(node, ast.If)
+        and isinstance(outer, ast.If)
+        and outer.orelse == [node]
+        and node.col_offset == outer.col_offset
+    )
 
 
 def live(node: ast.AST) -> Iterator[ast.AST]:

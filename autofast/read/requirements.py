@@ -10,14 +10,9 @@ from autofast.model import disk
 from autofast.model.script import Script
 from autofast.model.torch_age import Limit
 
-FILES = (
-    "requirements*.txt",
-    "requirements/*.txt",
-    "pyproject.toml",
-    "setup.cfg",
-    "setup.py",
-    "environment*.y*ml",
-    "Pipfile",
+FILES = tuple(
+    """requirements*.txt requirements/*.txt pyproject.toml setup.cfg setup.py environment*.y*ml
+    Pipfile""".split()
 )
 REQUIREMENT = (
     r"""(?<![\w./-])%s(?:["']?\s*[:=]\s*["'])?\s*(?:\[[\w,\s]*\])?\s*"""  # torch, pytorch =, "torch[x]", torch = "

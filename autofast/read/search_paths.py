@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autofast.flow.scopes import own_nodes
+from autofast.model.calls import short_name
 from autofast.model.events import CallFrame, Frame
 from autofast.model.source import function_of, source_of
 
@@ -57,7 +58,7 @@ def _path(expr: ast.expr, calls: list[CallFrame], depth: int) -> Path:
 
 
 def _of_call(call: ast.Call, calls: list[CallFrame], depth: int) -> Path:
-    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    name = short_name(call.func)
     parts = [_path(part, calls, depth + 1) for part in call.args]
     if name == "getcwd" or (name == "cwd" and not parts):
         return Path()

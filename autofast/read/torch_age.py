@@ -146,8 +146,8 @@ def _functions(script: Script) -> Iterator[tuple[str, Limit]]:
                 words = "takes a PackedSequence for two values, and it has four since torch 1.1"
                 yield f"{source_of(value).rel}:{value.lineno} {words}", Limit((1, 0))
     for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.ClassDef) and _is_old_function(script, node):
+        for node in source.each(ast.ClassDef):
+            if _is_old_function(script, node):
                 words = (
                     "is an autograd.Function whose forward is not static, an error since torch 1.5"
                 )

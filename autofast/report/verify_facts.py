@@ -256,6 +256,14 @@ def _share(share: float, step: float | None) -> str:
     )
 
 
+def contributions(v: Verification) -> list[tuple[str, str, str, str, str]]:
+    """Of each rule: its name, what it gives alone and among all, what that shows, a note."""
+    return [
+        (c.rule, words.interval(c.alone), words.interval(c.left_out), finding(v, c), c.note)
+        for c in v.contributions
+    ]
+
+
 def finding(v: Verification, c: Contribution) -> str:
     """What one rule was shown to do, against the noise floor: ``helps``, ``costs``, ``no effect shown``, ``unclear``."""
     known = [r for r in (c.alone, c.left_out) if r is not None and math.isfinite(r.value)]

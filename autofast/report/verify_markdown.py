@@ -102,16 +102,7 @@ def _folded(v: Verification) -> Iterator[tuple[str, str]]:
             f"{said}\n\n{_table(('phase', 'original', 'rewritten'), shares, right=(1, 2))}",
         )
     if v.contributions:
-        rules = [
-            (
-                c.rule,
-                words.interval(c.alone),
-                words.interval(c.left_out),
-                facts.finding(v, c),
-                c.note,
-            )
-            for c in v.contributions
-        ]
+        rules = facts.contributions(v)
         note = "Time without the rule ÷ time with it, with 95 % intervals."
         yield (
             "What each rule contributes",

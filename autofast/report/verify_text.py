@@ -64,16 +64,7 @@ def _sections(v: Verification, style: Style) -> Iterator[tuple[str, str]]:
             found + wrapped(v.diagnosis.sentence, style, indent=2) + answers,
         )
     if v.contributions:
-        rules = [
-            (
-                c.rule,
-                words.interval(c.alone),
-                words.interval(c.left_out),
-                facts.finding(v, c),
-                c.note,
-            )
-            for c in v.contributions
-        ]
+        rules = facts.contributions(v)
         columns = ("rule", "alone", "among all", "finding", "note")
         yield (
             "By rule: time without the rule ÷ time with it (95 % interval)",

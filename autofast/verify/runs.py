@@ -32,13 +32,9 @@ LOG_LIMIT = 2_000_000  # of stderr; a longer one is not compared
 _GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 
 # Launchers that start the Python interpreter themselves and want a script; any other is given an interpreter.
-_SCRIPT_LAUNCHERS = (
-    "torchrun",
-    "accelerate",
-    "deepspeed",
-    "torch.distributed.run",
-    "torch.distributed.launch",
-    "accelerate.commands.launch",
+_SCRIPT_LAUNCHERS = tuple(
+    """torchrun accelerate deepspeed torch.distributed.run torch.distributed.launch
+    accelerate.commands.launch""".split()
 )
 # Started by module where possible, so that --python decides which environment is used and no script folder need be on PATH.
 _AS_MODULE = {

@@ -15,10 +15,11 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite
+from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite, literal
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.importers import Importers
 from autofast.flow.scopes import defaults, variables_of
+from autofast.model.calls import call_of, is_method
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, source_of, statement_of
 from autofast.model.values import Arguments, Bound, Cls, Dict, Func, Given, Ref, const
@@ -49,12 +50,12 @@ class Home:
             return DictItem(self.node, name, value)
         assert isinstance(self.node, ast.Subscript)
         holder = source_of(self.node).segment(self.node.value)
-        return After(statement_of(self.node), f"{_literal(holder)}[{name!r}] = {_literal(value)}")
+        return After(statement_of(self.node), f"{literal(holder)}[{name!r}] = {literal(value)}")
 
     def replace(self, value: str) -> Edit:
         """The edit that puts ``value`` in place of :attr:`expr`, however that is given."""
         assert self.expr is not None
-        return Rewrite(self.expr, _literal(value))
+        return Rewrite(self.expr, literal(value))
 
 
 def put(
@@ -144,7 +145,7 @@ def reach(
     """The calls (ids in ``calls``) that get what is written at ``home``; or what else does."""
     todo = _dicts(script, home.value if isinstance(home, ast.Subscript) else home)
     if isinstance(home, ast.Call) and not any(d.node is home for d in todo):
-        if isinstance(home.func, ast.Attribute) and home.func.attr in ("update", "setdefault"):
+        if is_method(home, "update", "setdefault"):
             todo = _dicts(script, home.func.value)
         elif not (todo := _spread(script, home, name) or []):
             return f"it is passed on through `**` by the call of {at(home)}"
@@ -190,7 +191,7 @@ def _flows(
                 else None
             )
         case ast.Call() if any(a is use for a in parent.args):
-            if isinstance(parent.func, ast.Attribute) and parent.func.attr == "update":
+            if is_method(parent, "update"):
                 return _dicts(script, parent.func.value) or None
             if any(
                 isinstance(t, Ref) and t.name in DICTS | {"copy.copy", "copy.deepcopy"}
@@ -207,8 +208,7 @@ def _flows(
                 else None
             )
         case ast.Attribute():
-            call = parent_of(parent)
-            if not isinstance(call, ast.Call) or call.func is not parent:
+            if (call := call_of(parent)) is None:
                 return None
             if parent.attr == "copy":
                 return _dicts(script, call)
@@ -270,15 +270,10 @@ def _dicts(script: Script, expr: ast.AST) -> list[Dict]:
     return [t for t in script.values(expr) if isinstance(t, Dict)]
 
 
-def _literal(code: str) -> str:
-    """``code`` as a template without holes."""
-    return code.replace("{", "{{").replace("}", "}}")
-
-
 def _uses(script: Script) -> Mapping[int, list[ast.expr]]:
     """Where each dict of the script stands, by its id: every expression that may be it."""
     found: dict[int, list[ast.expr]] = defaultdict(list)
-    for node in (n for source in script.sources for n in source.nodes if isinstance(n, ast.expr)):
+    for node in (n for n in script.nodes if isinstance(n, ast.expr)):
         for thing in _dicts(script, node):
             found[id(thing)].append(node)
     return found

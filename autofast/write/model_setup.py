@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from autofast.facts.model_objects import traces
 from autofast.flow.positions import block, index
 from autofast.flow.program import Flow
+from autofast.model.calls import is_method, is_path, pairs_of
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.names import DDP, WRAPPERS
@@ -25,18 +26,7 @@ from autofast.model.values import NOTHING, Ext, Thing, Values
 from autofast.read.recover.build import unwrapped
 
 SETS_UP = frozenset(
-    {
-        "to",
-        "cuda",
-        "cpu",
-        "float",
-        "apply",
-        "load_state_dict",
-        "requires_grad_",
-        "to_empty",
-        "train",
-        "eval",
-    }
+    """to cuda cpu float apply load_state_dict requires_grad_ to_empty train eval""".split()
 )
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
 
@@ -109,7 +99,7 @@ class _Search:
         Where it is one of ``wrappers``, the model inside.
         """
         for target, value in _stores(statement_of(call)):
-            if _is_path(target) and any(n is call for n in ast.walk(statement_of(call))):
+            if is_path(target) and any(n is call for n in ast.walk(statement_of(call))):
                 found = self.script.values(value)
                 if found and all(is_module(t) for t in found) and self._is_mine(found):
                     things = frozenset(inner for t in found for inner in unwrapped(t))
@@ -212,36 +202,18 @@ def _stores(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
     """What a statement sets, and to what; for a chain of calls that set a model up (``model.to(device)``), the model itself."""
     if isinstance(statement, ast.Assign):
         for target in statement.targets:
-            if (
-                isinstance(target, ast.Tuple)
-                and isinstance(statement.value, ast.Tuple)
-                and len(target.elts) == len(statement.value.elts)
-            ):
-                yield from zip(target.elts, statement.value.elts, strict=True)
-            else:
-                yield target, statement.value
+            yield from pairs_of(target, statement.value)
     elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
         yield statement.target, statement.value
     elif isinstance(statement, ast.Expr):
         value: ast.expr = statement.value
-        while (
-            isinstance(value, ast.Call)
-            and isinstance(value.func, ast.Attribute)
-            and value.func.attr in SETS_UP
-        ):
+        while is_method(value) and value.func.attr in SETS_UP:
             value = value.func.value
         yield value, value
 
 
 def _is_wrapper(thing: Thing) -> bool:
     return isinstance(thing, Ext) and thing.name in WRAPPERS
-
-
-def _is_path(expr: ast.expr) -> bool:
-    """``model``, ``self.model``, ``self.parts.model``."""
-    while isinstance(expr, ast.Attribute):
-        expr = expr.value
-    return isinstance(expr, ast.Name)
 
 
 def _assigns(statement: ast.stmt, name: str) -> bool:

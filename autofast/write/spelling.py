@@ -22,8 +22,8 @@ NOT_CUDA = frozenset({"mps", "xpu", "hpu", "accel", "option", "?"})
 # ------------------------------------------------------------------------------------------------ names in a file
 def torch_name(source: Source) -> str:
     """What the module ``torch`` is called in a file; empty where it is not imported."""
-    for node in source.nodes:
-        if isinstance(node, ast.Import) and isinstance(function_of(node), ast.Module):
+    for node in source.each(ast.Import):
+        if isinstance(function_of(node), ast.Module):
             for alias in node.names:
                 if alias.name == "torch" or (
                     alias.name.startswith("torch.") and alias.asname is None
@@ -194,11 +194,9 @@ def chooses_devices_late(script: Script, place: ast.stmt) -> str:
     for source in script.sources:
         if VISIBLE not in source.text:
             continue
-        for node in source.nodes:
-            if (
-                isinstance(node, ast.Constant)
-                and node.value == VISIBLE
-                and isinstance(getattr(parent_of(node), "ctx", None), ast.Store)
+        for node in source.each(ast.Constant):
+            if node.value == VISIBLE and isinstance(
+                getattr(parent_of(node), "ctx", None), ast.Store
             ):
                 same = function_of(node) is function_of(place)
                 if (

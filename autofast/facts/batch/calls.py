@@ -23,6 +23,7 @@ from autofast.facts.batch.samples import (
     weighted,
     words,
 )
+from autofast.model.calls import keyword_of
 from autofast.model.source import at
 from autofast.model.values import Ext, Tensor, const
 from autofast.rule import Refusal
@@ -260,7 +261,7 @@ class TorchCalls(Shapes):
     def _compared(self, name: str, kind: Kind, expr: ast.Call, run: Activation) -> Kind:
         """``F.normalize(x)``, ``F.cosine_similarity(a, b)``: along the second dimension, unless it is named."""
         count = 1 if name == "normalize" else 2
-        dim = next((k.value for k in expr.keywords if k.arg == "dim"), None)
+        dim = keyword_of(expr, "dim")
         others = [self.shape(a, run) for a in expr.args[1:2]] if count == 2 else []
         plain = len(expr.args) == count and all(k.arg in ("dim", "p", "eps") for k in expr.keywords)
         if not plain or not all(k in (Kind.ROWS, Kind.OPAQUE) for k in others):

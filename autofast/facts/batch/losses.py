@@ -30,6 +30,7 @@ from autofast.flow.graph import Function
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import defaults, owner
+from autofast.model.calls import spreads
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import ONE_TENSOR
 from autofast.model.script import Script
@@ -324,9 +325,7 @@ class Losses(TorchCalls):
 
     # ------------------------------------------------------------------------------------------------ calls
     def _call(self, expr: ast.Call, run: Activation) -> Shape:
-        if any(isinstance(a, ast.Starred) for a in expr.args) or any(
-            k.arg is None for k in expr.keywords
-        ):
+        if spreads(expr):
             if not self._is_model_given_rows(expr, run):
                 raise unknown(expr)
             return Kind.OPAQUE

@@ -172,29 +172,22 @@ def joined(kinds: list[Shape], where: ast.AST) -> Shape:
 
 def is_set_later(script: Script, attribute: str) -> bool:
     """An attribute of this name is set somewhere but where objects are made."""
-    for source in script.sources:
-        for node in source.nodes:
-            if (
-                isinstance(node, ast.Attribute)
-                and node.attr == attribute
-                and isinstance(node.ctx, ast.Store)
-            ):
-                if getattr(function_of(node), "name", "") != "__init__":
-                    return True
+    for node in script.each(ast.Attribute):
+        if node.attr == attribute and isinstance(node.ctx, ast.Store):
+            if getattr(function_of(node), "name", "") != "__init__":
+                return True
     return False
 
 
 def skipped(script: Script) -> ast.AST | None:
     """A place that writes -100, which the losses of classes leave out."""
-    for source in script.sources:
-        for node in source.nodes:
-            if (
-                isinstance(node, ast.UnaryOp)
-                and isinstance(node.op, ast.USub)
-                and isinstance(node.operand, ast.Constant)
-                and node.operand.value == 100
-            ):
-                return node
+    for node in script.each(ast.UnaryOp):
+        if (
+            isinstance(node.op, ast.USub)
+            and isinstance(node.operand, ast.Constant)
+            and node.operand.value == 100
+        ):
+            return node
     return None
 
 

@@ -353,6 +353,6 @@ def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:
 
 
 def _products(source: Source) -> Iterator[ast.BinOp]:
-    for node in source.nodes:
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+    for node in source.each(ast.BinOp):
+        if isinstance(node.op, ast.MatMult):
             yield node

@@ -13,37 +13,9 @@ SAMPLING = (
     "torch.affine_grid_generator",
 )
 LINALG = frozenset(
-    [
-        "inverse",
-        "inv",
-        "svd",
-        "eig",
-        "eigh",
-        "eigvals",
-        "eigvalsh",
-        "qr",
-        "cholesky",
-        "cholesky_ex",
-        "det",
-        "slogdet",
-        "logdet",
-        "solve",
-        "lstsq",
-        "pinv",
-        "matrix_exp",
-        "matrix_power",
-        "lu",
-        "lu_solve",
-        "triangular_solve",
-        "cholesky_solve",
-        "cholesky_inverse",
-        "symeig",
-        "geqrf",
-        "orgqr",
-        "householder_product",
-        "pca_lowrank",
-        "svd_lowrank",
-    ]
+    """inverse inv svd eig eigh eigvals eigvalsh qr cholesky cholesky_ex det slogdet logdet solve
+    lstsq pinv matrix_exp matrix_power lu lu_solve triangular_solve cholesky_solve
+    cholesky_inverse symeig geqrf orgqr householder_product pca_lowrank svd_lowrank""".split()
 )
 FACTORING = tuple(  # distributions that factor their covariance
     f"torch.distributions.{n}"

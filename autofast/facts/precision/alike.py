@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from autofast.flow.program import Flow
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 
 LIKE = frozenset("zeros_like ones_like empty_like full_like".split())
@@ -18,7 +19,7 @@ STEPS = 8  # variables and methods that are followed
 
 def made_alike(script: Script, call: ast.AST) -> bool:
     """Whether ``result.index_add_(dim, index, source)`` adds to what was made with the dtype of its source: ``source.new_zeros(...)``."""
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+    if not is_method(call):
         return False
     if len(call.args) < 3:
         return False
@@ -51,11 +52,7 @@ def _origin(script: Script, expr: ast.AST | None) -> ast.AST | None:
     for _ in range(STEPS):
         if isinstance(expr, ast.Name):
             expr = _definition(script, expr)
-        elif (
-            isinstance(expr, ast.Call)
-            and isinstance(expr.func, ast.Attribute)
-            and expr.func.attr in MOVES
-        ):
+        elif is_method(expr) and expr.func.attr in MOVES:
             expr = expr.func.value
         else:
             return expr

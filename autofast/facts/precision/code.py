@@ -78,12 +78,7 @@ def applied(script: Script, func: ast.expr) -> list[Cls]:
     }
     if not names:
         return []
-    asked = (
-        n
-        for s in script.sources
-        for n in s.nodes
-        if isinstance(n, ast.Attribute) and n.attr == "apply"
-    )
+    asked = (n for n in script.each(ast.Attribute) if n.attr == "apply")
     owners = {id(t): t for n in asked for t in script.values(n.value) if isinstance(t, Cls)}
     return [c for c in owners.values() if c.node.name in names and is_autograd_function(c)]
 

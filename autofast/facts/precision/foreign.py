@@ -7,53 +7,16 @@ import ast
 from autofast.facts.parts import not_known
 from autofast.facts.precision.activations import has_tensor
 from autofast.facts.precision.code import Code, applied
+from autofast.model.calls import short_name
 from autofast.model.source import at
 from autofast.model.values import Cls, Unknown
 
 KNOWN_LIBRARIES = frozenset(
-    [
-        "torch",
-        "torchvision",
-        "torchaudio",
-        "builtins",
-        "math",
-        "numpy",
-        "random",
-        "time",
-        "tqdm",
-        "logging",
-        "collections",
-        "functools",
-        "itertools",
-        "einops",
-        "timm",
-        "segmentation_models_pytorch",
-        "efficientnet_pytorch",
-        "geffnet",
-        "pretrainedmodels",
-        "resnest",
-        "transformers",
-        "warnings",
-        "os",
-        "sys",
-        "contextlib",
-        "typing",
-        "copy",
-        "string",
-        "re",
-        "datetime",
-        "dataclasses",
-        "abc",
-        "operator",
-        "json",
-        "pathlib",
-        "wandb",
-        "tensorboardX",
-        "visdom",
-        "torchinfo",
-        "torchsummary",
-        "rich",
-    ]
+    """torch torchvision torchaudio builtins math numpy random time tqdm logging collections
+    functools itertools einops timm segmentation_models_pytorch efficientnet_pytorch geffnet
+    pretrainedmodels resnest transformers warnings os sys contextlib typing copy string re
+    datetime dataclasses abc operator json pathlib wandb tensorboardX visdom torchinfo
+    torchsummary rich""".split()
 )
 
 
@@ -109,7 +72,7 @@ def _elementwise(cls: Cls) -> bool:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             return False
         if isinstance(node, ast.Call):
-            name = getattr(node.func, "attr", "") or getattr(node.func, "id", "")
+            name = short_name(node.func)
             if name not in ELEMENTWISE:
                 return False
     return True

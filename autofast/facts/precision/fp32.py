@@ -16,16 +16,8 @@ from autofast.model.values import Ref, Tensor, const
 FLAGS = re.compile(r"allow_tf32|fp32_precision|float32_matmul_precision|NVIDIA_TF32_OVERRIDE")
 
 
-SCIENCE = (
-    "scipy.linalg",
-    "scipy.integrate",
-    "torchdiffeq",
-    "gpytorch",
-    "botorch",
-    "torchode",
-    "pyro",
-    "open3d",
-    "pytorch3d",
+SCIENCE = tuple(
+    """scipy.linalg scipy.integrate torchdiffeq gpytorch botorch torchode pyro open3d pytorch3d""".split()
 )
 
 

@@ -13,6 +13,7 @@ from autofast.facts.precision.full_outputs import NORMALIZE, FullOutputs
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.program import Flow
 from autofast.flow.scopes import FUNCTIONS, mentions, scope_of
+from autofast.model.calls import call_of, short_name
 from autofast.model.contents import opened
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Model, Script
@@ -34,135 +35,27 @@ from autofast.ops import autocast
 
 # computed in fp32 by autocast on every device: torch/include/ATen/autocast_mode.h, the losses that were there in torch 2.0
 FP32_LOSSES = frozenset(
-    [
-        "CrossEntropyLoss",
-        "NLLLoss",
-        "MSELoss",
-        "L1Loss",
-        "SmoothL1Loss",
-        "BCEWithLogitsLoss",
-        "KLDivLoss",
-        "CosineEmbeddingLoss",
-        "HingeEmbeddingLoss",
-        "MarginRankingLoss",
-        "MultiLabelMarginLoss",
-        "MultiMarginLoss",
-        "SoftMarginLoss",
-        "TripletMarginLoss",
-        "PoissonNLLLoss",
-        "cross_entropy",
-        "nll_loss",
-        "mse_loss",
-        "l1_loss",
-        "smooth_l1_loss",
-        "binary_cross_entropy_with_logits",
-        "kl_div",
-        "cosine_embedding_loss",
-        "hinge_embedding_loss",
-        "margin_ranking_loss",
-        "multilabel_margin_loss",
-        "multi_margin_loss",
-        "soft_margin_loss",
-        "triplet_margin_loss",
-        "poisson_nll_loss",
-    ]
+    """CrossEntropyLoss NLLLoss MSELoss L1Loss SmoothL1Loss BCEWithLogitsLoss KLDivLoss
+    CosineEmbeddingLoss HingeEmbeddingLoss MarginRankingLoss MultiLabelMarginLoss
+    MultiMarginLoss SoftMarginLoss TripletMarginLoss PoissonNLLLoss cross_entropy nll_loss
+    mse_loss l1_loss smooth_l1_loss binary_cross_entropy_with_logits kl_div
+    cosine_embedding_loss hinge_embedding_loss margin_ranking_loss multilabel_margin_loss
+    multi_margin_loss soft_margin_loss triplet_margin_loss poisson_nll_loss""".split()
 )
 NUMBERS = frozenset(
-    [
-        "argmax",
-        "argmin",
-        "argsort",
-        "eq",
-        "ne",
-        "lt",
-        "gt",
-        "le",
-        "ge",
-        "equal",
-        "size",
-        "dim",
-        "numel",
-        "nelement",
-        "ndimension",
-        "element_size",
-        "item",
-        "float",
-        "double",
-        "long",
-        "int",
-        "bool",
-        "nonzero",
-        "isnan",
-        "isinf",
-        "isfinite",
-        "requires_grad_",
-        "retain_grad",
-        "register_hook",
-        "is_contiguous",
-        "stride",
-    ]
+    """argmax argmin argsort eq ne lt gt le ge equal size dim numel nelement ndimension
+    element_size item float double long int bool nonzero isnan isinf isfinite requires_grad_
+    retain_grad register_hook is_contiguous stride""".split()
 )
 FACTS = frozenset(
     ["shape", "ndim", "device", "is_cuda", "requires_grad", "grad_fn", "is_leaf", "layout"]
 )
 MOVES = frozenset(  # what only moves, picks or copies values
-    [
-        "detach",
-        "detach_",
-        "data",
-        "T",
-        "mT",
-        "view",
-        "reshape",
-        "flatten",
-        "squeeze",
-        "unsqueeze",
-        "permute",
-        "transpose",
-        "t",
-        "contiguous",
-        "clone",
-        "cpu",
-        "cuda",
-        "to",
-        "expand",
-        "expand_as",
-        "repeat",
-        "chunk",
-        "split",
-        "unbind",
-        "narrow",
-        "select",
-        "index_select",
-        "gather",
-        "max",
-        "min",
-        "topk",
-        "sort",
-        "view_as",
-        "relu",
-        "abs",
-        "neg",
-        "clamp",
-        "clamp_min",
-        "clamp_max",
-        "cat",
-        "stack",
-        "values",
-        "items",
-        "keys",
-        "get",
-        "copy",
-        "pop",
-        "mT",
-        "unflatten",
-        "movedim",
-        "swapaxes",
-        "roll",
-        "flip",
-        "masked_select",
-        "squeeze_",
-    ]
+    """detach detach_ data T mT view reshape flatten squeeze unsqueeze permute transpose t
+    contiguous clone cpu cuda to expand expand_as repeat chunk split unbind narrow select
+    index_select gather max min topk sort view_as relu abs neg clamp clamp_min clamp_max cat
+    stack values items keys get copy pop mT unflatten movedim swapaxes roll flip masked_select
+    squeeze_""".split()
 )
 # Give values and indices.
 WITH_INDICES = frozenset(["max", "min", "topk", "sort", "kthvalue", "mode", "median"])
@@ -174,18 +67,7 @@ PASSES = frozenset(
     for n in ("tuple", "list", "iter", "reversed", "enumerate", "zip", "dict", "next")
 )
 RESULTS = frozenset(
-    [
-        "data",
-        "T",
-        "mT",
-        "values",
-        "indices",
-        "loss",
-        "logits",
-        "last_hidden_state",
-        "pooler_output",
-        "hidden_states",
-    ]
+    """data T mT values indices loss logits last_hidden_state pooler_output hidden_states""".split()
 )  # attributes that hold tensors
 IN_TORCH = ("torch.", "torch.nn.functional.", "torch.Tensor.")
 
@@ -278,10 +160,9 @@ class Half:
         return f"`{_short(node)}` would be a 16-bit number on {at(stmt)}"
 
     def _attribute(self, node: ast.Attribute, entered: bool) -> str:
-        call = parent_of(node)
         if node.attr in FACTS:
             return ""
-        if isinstance(call, ast.Call) and call.func is node:
+        if (call := call_of(node)) is not None:
             if node.attr in NUMBERS or (node.attr == "to" and self._casts(call)):
                 return ""
             if node.attr in MOVES:
@@ -427,18 +308,13 @@ class Half:
 
     def _attribute_loads(self, target: ast.Attribute, entered: bool) -> str:
         owners = self.script.values(target.value)
-        for source in self.script.sources:
-            for node in source.nodes:
-                if (
-                    isinstance(node, ast.Attribute)
-                    and node.attr == target.attr
-                    and isinstance(node.ctx, ast.Load)
+        for node in self.script.each(ast.Attribute):
+            if node.attr == target.attr and isinstance(node.ctx, ast.Load):
+                if self.script.values(node.value) & owners and self.is_half(
+                    self.script.values(node)
                 ):
-                    if self.script.values(node.value) & owners and self.is_half(
-                        self.script.values(node)
-                    ):
-                        if why := self._use(node, entered):
-                            return why
+                    if why := self._use(node, entered):
+                        return why
         return ""
 
     def is_half(self, found: Values) -> bool:
@@ -478,13 +354,7 @@ def _is_index(node: ast.Subscript) -> bool:
 
 
 def _name(call: ast.Call) -> str:
-    return (
-        call.func.attr
-        if isinstance(call.func, ast.Attribute)
-        else call.func.id
-        if isinstance(call.func, ast.Name)
-        else ""
-    )
+    return short_name(call.func)
 
 
 def is_network(model: Model) -> bool:

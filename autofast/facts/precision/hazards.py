@@ -24,17 +24,8 @@ from autofast.model.source import at
 from autofast.model.values import Seq, Tensor, Unknown, Values
 
 SAME_DTYPE = frozenset(
-    [
-        ".scatter_",
-        ".scatter_add_",
-        ".index_add_",
-        ".index_copy_",
-        ".index_put_",
-        ".scatter_reduce_",
-        ".scatter_add",
-        ".index_add",
-        ".index_copy",
-    ]
+    """.scatter_ .scatter_add_ .index_add_ .index_copy_ .index_put_ .scatter_reduce_ .scatter_add
+    .index_add .index_copy""".split()
 )
 
 

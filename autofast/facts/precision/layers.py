@@ -8,19 +8,9 @@ from autofast.model.script import Model, Script
 from autofast.model.source import ancestors, at
 from autofast.model.values import Ext, Thing, const
 
-HEAVY = (
-    "Conv",
-    "LSTM",
-    "GRU",
-    "RNN",
-    "Transformer",
-    "MultiheadAttention",
-    "Embedding",
-    "Bilinear",
-    "torchvision.models.",
-    "create_model",
-    "from_pretrained",
-    "from_config",
+HEAVY = tuple(
+    """Conv LSTM GRU RNN Transformer MultiheadAttention Embedding Bilinear torchvision.models.
+    create_model from_pretrained from_config""".split()
 )
 # CuDNN computes them in fp16 under autocast.
 RECURRENT = frozenset({"LSTM", "GRU", "RNN", "RNNBase"})

@@ -13,6 +13,7 @@ from functools import cached_property
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow, function_around
+from autofast.model.calls import is_method
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.values import Arg, Cls, Const, Func, Module, Num, Ref, Tensor
@@ -44,7 +45,7 @@ class Ratios:
         """What is subtracted from what, in the argument of ``exp``."""
         if Ref("torch.exp") in self.script.values(call.func) and call.args:
             todo = [call.args[0]]
-        elif isinstance(call.func, ast.Attribute) and call.func.attr == "exp":
+        elif is_method(call, "exp"):
             todo = [call.func.value]
         else:
             return

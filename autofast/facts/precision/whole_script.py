@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from autofast.facts.precision.quantised import quantised
 from autofast.flow.program import Flow
+from autofast.model.calls import short_name
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import at
@@ -22,17 +23,7 @@ FRAMEWORKS = {
     "deepspeed": "the DeepSpeed configuration",
 }
 COMPLEX = frozenset(
-    [
-        "complex32",
-        "complex64",
-        "complex128",
-        "chalf",
-        "cfloat",
-        "cdouble",
-        "view_as_complex",
-        "polar",
-        "ComplexFloatTensor",
-    ]
+    """complex32 complex64 complex128 chalf cfloat cdouble view_as_complex polar ComplexFloatTensor""".split()
 )
 DOUBLE = frozenset(["float64", "double", "DoubleTensor"])
 CHOSEN = {"f64": "float64", "complex": "complex", "half": "16-bit"}
@@ -77,13 +68,7 @@ def _names_f64(found: Values) -> bool:
 def complex_in(script: Script, node: ast.AST) -> ast.expr | None:
     """A word in the code of ``node`` that makes complex numbers."""
     for part in ast.walk(node):
-        name = (
-            part.attr
-            if isinstance(part, ast.Attribute)
-            else part.id
-            if isinstance(part, ast.Name)
-            else ""
-        )
+        name = short_name(part)
         if isinstance(part, ast.Constant) and isinstance(part.value, complex):
             return part
         if name in COMPLEX or (name == "complex" and Ref("torch.complex") in script.values(part)):
@@ -97,13 +82,12 @@ def _odd_parameter(script: Script) -> str:
         id(s.node): s.node
         for s in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter")
     }
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.Call) and any(
-                k.arg == "requires_grad" and const(script.values(k.value)) is True
-                for k in node.keywords
-            ):
-                made[id(node)] = node
+    for call in script.each(ast.Call):
+        if any(
+            k.arg == "requires_grad" and const(script.values(k.value)) is True
+            for k in call.keywords
+        ):
+            made[id(call)] = call
     for node in made.values():
         parts = [node, *_assigned(script, node)]
         words = {

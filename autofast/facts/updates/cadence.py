@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from autofast.flow.loops import LOOPS, Loop
 from autofast.flow.positions import block, index, shared, statement_at
 from autofast.flow.program import Flow
+from autofast.model.calls import keyword_of
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -31,16 +32,8 @@ from autofast.model.values import Const, Dict, Ext, Inst, Thing, Values, const
 from autofast.rule import Refusal
 
 BARS = ("tqdm.", "rich.progress.", "fastprogress.", "progressbar.", "builtins.enumerate")
-FRAMEWORKS = (
-    "accelerate",
-    "lightning",
-    "hf-trainer",
-    "deepspeed",
-    "fabric",
-    "ignite",
-    "fastai",
-    "mmengine",
-    "composer",
+FRAMEWORKS = tuple(
+    """accelerate lightning hf-trainer deepspeed fabric ignite fastai mmengine composer""".split()
 )
 
 
@@ -479,11 +472,7 @@ class Counter:
             and call.args
         ):
             if getattr(call.func, "id", "") == "enumerate":
-                given = (
-                    call.args[1]
-                    if len(call.args) > 1
-                    else next((k.value for k in call.keywords if k.arg == "start"), None)
-                )
+                given = call.args[1] if len(call.args) > 1 else keyword_of(call, "start")
                 start = 0 if given is None else const(script.values(given))
                 if (
                     isinstance(target, ast.Tuple)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from autofast.facts.gradients import parameters_of
 from autofast.flow.frequency import is_rare
 from autofast.flow.scopes import stored_in
+from autofast.model.calls import is_method
 from autofast.model.contents import opened
 from autofast.model.events import (
     BranchFrame,
@@ -43,20 +44,8 @@ HOOKS = (
 )
 
 
-READERS = (
-    "torch.",
-    "builtins.",
-    "logging.",
-    "copy.",
-    "time.",
-    "numpy.",
-    "tqdm.",
-    "wandb.",
-    "os.",
-    "math.",
-    "json.",
-    "pickle.",
-    "itertools.",
+READERS = tuple(
+    """torch. builtins. logging. copy. time. numpy. tqdm. wandb. os. math. json. pickle. itertools.""".split()
 )
 SHOWS = frozenset(
     "add_histogram add_graph append print info debug log watch save write update_on_kvstore".split()
@@ -250,11 +239,7 @@ def _check_backward(script: Script, backward: Backward) -> None:
         raise Refusal(
             f"apex.amp scales the loss of the backward on {where}: let apex-amp put torch.amp in its place first, then run this again"
         )
-    if (
-        backward.framework
-        or not isinstance(call.func, ast.Attribute)
-        or call.func.attr != "backward"
-    ):
+    if backward.framework or not is_method(call, "backward"):
         raise Refusal(f"the backward on {where} is not the plain `loss.backward()`")
     if call.args or any(k.arg not in ("retain_graph",) for k in call.keywords):
         raise Refusal(f"the backward on {where} has arguments of its own")
@@ -273,10 +258,9 @@ def _check_update(update: Update) -> None:
 
 
 def check_hooks(script: Script) -> None:
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.Attribute) and node.attr in HOOKS and script.reached(node):
-                raise Refusal(f"{node.attr}() on {at(node)} sees the gradients of every batch")
+    for node in script.each(ast.Attribute):
+        if node.attr in HOOKS and script.reached(node):
+            raise Refusal(f"{node.attr}() on {at(node)} sees the gradients of every batch")
 
 
 # ------------------------------------------------------------------------------------------------ everything else

@@ -78,13 +78,12 @@ def by_hand(script: Script) -> ast.AST | None:
 
 # ------------------------------------------------------------------------------------------------ uses
 def _uses(script: Script, wanted: set[int]) -> Iterator[ast.expr]:
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(
-                node.ctx, ast.Load
-            ):
-                if any(id(t) in wanted for t in script.values(node)):
-                    yield node
+    for node in script.nodes:
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(
+            node.ctx, ast.Load
+        ):
+            if any(id(t) in wanted for t in script.values(node)):
+                yield node
 
 
 def _taken_by(script: Script, node: ast.expr) -> ast.Call | None:
@@ -114,12 +113,8 @@ def _rates(script: Script) -> Iterator[ast.Subscript]:
     for source in script.sources:
         if "param_groups" not in source.text:
             continue
-        for node in source.nodes:
-            if (
-                isinstance(node, ast.Subscript)
-                and isinstance(node.slice, ast.Constant)
-                and node.slice.value == "lr"
-            ):
+        for node in source.each(ast.Subscript):
+            if isinstance(node.slice, ast.Constant) and node.slice.value == "lr":
                 if _is_group(script, node.value) and script.reached(statement_of(node)):
                     yield node
 

@@ -9,6 +9,7 @@ from autofast.facts.workers.lifetime import Lifetime
 from autofast.facts.workers.loader_code import Side
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import holder_of
+from autofast.model.calls import is_method, keyword_of
 from autofast.model.source import function_of, live, source_of
 from autofast.model.values import Const, Ext, Num, Ref, Seq, Values
 
@@ -77,11 +78,7 @@ class Changes:
         ):
             return f"`{shown(node.args[0])}`"
         if "builtins.open" in names:
-            mode = (
-                node.args[1]
-                if len(node.args) > 1
-                else next((k.value for k in node.keywords if k.arg == "mode"), None)
-            )
+            mode = node.args[1] if len(node.args) > 1 else keyword_of(node, "mode")
             found = self.script.values(mode) if mode is not None else frozenset()
             if any(not isinstance(t, Const) or set(str(t.value)) & set("wax+") for t in found):
                 return f"a file (`{shown(node)}`)"
@@ -91,11 +88,7 @@ class Changes:
             for t in self.script.values(a)
         ):
             return f"a file (`{shown(node)}`)"
-        if (
-            isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("write_text", "write_bytes", "to_csv", "save")
-            and node.args
-        ):
+        if is_method(node, "write_text", "write_bytes", "to_csv", "save") and node.args:
             found = self.script.values(node.args[0])
             text = [
                 t

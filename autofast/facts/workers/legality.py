@@ -23,22 +23,9 @@ from autofast.model.values import Const, Ext, Inst, Unknown
 from autofast.rule import Effect
 
 REDUCTIONS = frozenset(
-    {
-        "mean",
-        "sum",
-        "std",
-        "var",
-        "norm",
-        "matmul",
-        "mm",
-        "bmm",
-        "softmax",
-        "log_softmax",
-        "logsumexp",
-        "cumsum",
-        "prod",
-        "einsum",
-    }
+    set(
+        """mean sum std var norm matmul mm bmm softmax log_softmax logsumexp cumsum prod einsum""".split()
+    )
     | {"fft", "rfft", "stft", "conv1d", "conv2d", "interpolate", "avg_pool2d"}
 )
 

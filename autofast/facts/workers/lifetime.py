@@ -9,6 +9,7 @@ from autofast.flow.callgraph import Callee
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import holder_of
 from autofast.flow.scopes import defaults, parameters
+from autofast.model.calls import is_method
 from autofast.model.source import function_of, live, parent_of
 from autofast.model.values import Bound, Cls, Ext, Func, Inst, Method, Ref, Thing, Unknown, Values
 from autofast.ops import is_view
@@ -90,7 +91,7 @@ class Lifetime:
                 names = {t.name for t in self.script.values(expr.func) if isinstance(t, Ref)}
                 if names & SHALLOW:
                     return any(self.keeps_parts(a, depth + 1) for a in expr.args)
-                if isinstance(expr.func, ast.Attribute) and expr.func.attr == "copy" and not names:
+                if is_method(expr, "copy") and not names:
                     return self.keeps_parts(expr.func.value, depth + 1)
         return False
 

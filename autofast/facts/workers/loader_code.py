@@ -10,6 +10,7 @@ from autofast.flow.defuse import bound_to
 from autofast.flow.effects import Effects, is_number
 from autofast.flow.program import Flow, holder_of
 from autofast.flow.scopes import variables_of
+from autofast.model.calls import call_of
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_property
 from autofast.model.script import Script
@@ -39,16 +40,7 @@ from autofast.model.values import (
 CALLED = ("__call__", "forward")
 GETTERS = ("__getitem__", "__getitems__", "__iter__", "__next__")
 NO_PROTOCOL = frozenset(
-    {
-        "__init__",
-        "__new__",
-        "__del__",
-        "__getstate__",
-        "__setstate__",
-        "__repr__",
-        "__str__",
-        "__init_subclass__",
-    }
+    """__init__ __new__ __del__ __getstate__ __setstate__ __repr__ __str__ __init_subclass__""".split()
 )
 SETTLED = (
     "RandomSampler",
@@ -147,7 +139,7 @@ class Side:
     def value(self, node: ast.expr) -> None:
         """Functions that are passed on, and objects of the project that are used as a whole (``x in bag``, ``with lock``)."""
         parent = parent_of(node)
-        called = isinstance(parent, ast.Call) and parent.func is node
+        called = call_of(node) is not None
         for thing in self.script.values(node):
             if isinstance(thing, Ref) and thing.name.startswith("os.environ"):
                 self.environment = True

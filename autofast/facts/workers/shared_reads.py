@@ -10,20 +10,14 @@ from autofast.facts.workers.loader_code import Side, ever_bound
 from autofast.flow.effects import Effects, Write, is_number
 from autofast.flow.program import holder_of
 from autofast.flow.scopes import FUNCTIONS
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import parent_of
 from autofast.model.values import Dict, Ext, Inst, Method, Ref, Seq, Tensor, Thing, Unknown, Values
 from autofast.ops import is_view
 
-OPTIONS = (
-    "argparse.",
-    "easydict.",
-    "yacs.",
-    "omegaconf.",
-    "ml_collections.",
-    "types.",
-    "addict.",
-    "munch.",
+OPTIONS = tuple(
+    """argparse. easydict. yacs. omegaconf. ml_collections. types. addict. munch.""".split()
 )  # only the program reads these
 
 
@@ -122,11 +116,7 @@ class Shared:
             ):
                 return not is_number(self.script.values(expr))
             return self.is_part(expr.value, depth + 1)
-        if (
-            isinstance(expr, ast.Call)
-            and isinstance(expr.func, ast.Attribute)
-            and (expr.func.attr in PARTS or is_view(expr.func.attr))
-        ):
+        if is_method(expr) and (expr.func.attr in PARTS or is_view(expr.func.attr)):
             return self.is_part(expr.func.value, depth + 1)
         if (
             isinstance(expr, ast.Call)

@@ -19,22 +19,12 @@ from autofast.model.source import ancestors, at, function_of, live
 from autofast.model.values import Cls, Module, Ref, Thing, Unknown, ordered
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
-TARGET_FIRST = WRITERS - {
-    "torch.save",
-    "pickle.dump",
-    "json.dump",
-    "joblib.dump",
-    "torchvision.utils.save_image",
-}
-DICE = (
-    "random.",
-    "numpy.random.",
-    "torch.rand",
-    "torch.multinomial",
-    "torch.bernoulli",
-    "torch.normal",
-    "torch.poisson",
-    "torch.empty",
+TARGET_FIRST = WRITERS - set(
+    """torch.save pickle.dump json.dump joblib.dump torchvision.utils.save_image""".split()
+)
+DICE = tuple(
+    """random. numpy.random. torch.rand torch.multinomial torch.bernoulli torch.normal
+    torch.poisson torch.empty""".split()
 )
 
 
@@ -267,20 +257,18 @@ def _told(script: Script, loader: Loader, side: Side) -> str:
     for node, what in Changes(side).writes():
         if not isinstance(node, ast.Attribute):
             continue
-        for source in script.sources:
-            for read in source.nodes:
-                if (
-                    not isinstance(read, ast.Attribute)
-                    or read.attr != node.attr
-                    or not isinstance(read.ctx, ast.Load)
-                    or _skip(side)(read)
-                ):
-                    continue
-                if any(
-                    id(t) in side.objects or isinstance(t, Unknown)
-                    for t in script.values(read.value)
-                ):
-                    return f"its sampler changes {what} ({at(node)}), which {at(read)} reads, and workers ask it ahead of time"
+        for read in script.nodes:
+            if (
+                not isinstance(read, ast.Attribute)
+                or read.attr != node.attr
+                or not isinstance(read.ctx, ast.Load)
+                or _skip(side)(read)
+            ):
+                continue
+            if any(
+                id(t) in side.objects or isinstance(t, Unknown) for t in script.values(read.value)
+            ):
+                return f"its sampler changes {what} ({at(node)}), which {at(read)} reads, and workers ask it ahead of time"
     return ""
 
 

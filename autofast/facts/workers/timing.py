@@ -15,18 +15,8 @@ from autofast.model.source import ancestors, function_of, is_generator, parent_o
 
 STARTS = (CallFrame, LoopFrame)  # the frames of a stack that tell where a place begins to run
 EARLY = frozenset(
-    {
-        "__init__",
-        "__post_init__",
-        "__init_subclass__",
-        "setup",
-        "prepare_data",
-        "configure_optimizers",
-        "train_dataloader",
-        "val_dataloader",
-        "test_dataloader",
-        "predict_dataloader",
-    }
+    """__init__ __post_init__ __init_subclass__ setup prepare_data configure_optimizers
+    train_dataloader val_dataloader test_dataloader predict_dataloader""".split()
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TypeGuard
 
+from autofast.model.calls import is_method
 from autofast.model.source import walk
 from autofast.model.values import Cls, Func, Thing
 
@@ -35,7 +36,7 @@ def changes_others(func: Func) -> bool:
             changed: ast.expr = (
                 node if isinstance(node.ctx, (ast.Store, ast.Del)) else ast.Constant(0)
             )
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        elif is_method(node):
             changed = node.func if node.func.attr in CHANGE else ast.Constant(0)
         else:
             continue

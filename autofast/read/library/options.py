@@ -34,13 +34,8 @@ from autofast.read.library.iteration import iterate
 from autofast.read.state.core import Core
 
 PARSERS = frozenset(
-    {
-        "argparse.ArgumentParser",
-        "configargparse.ArgParser",
-        "configargparse.ArgumentParser",
-        "configargparse.ConfigArgParser",
-        "jsonargparse.ArgumentParser",
-    }
+    """argparse.ArgumentParser configargparse.ArgParser configargparse.ArgumentParser
+    configargparse.ConfigArgParser jsonargparse.ArgumentParser""".split()
 )
 SPACES = frozenset({"types.SimpleNamespace", "argparse.Namespace"})
 ACTION = "argparse.Action"

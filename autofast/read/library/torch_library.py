@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 
 from autofast.model import names
+from autofast.model.calls import call_of
 from autofast.model.kinds import (
     is_classmethod,
     is_dataset,
@@ -20,7 +21,6 @@ from autofast.model.names import (
     NO_GRAD,
     WRAPPERS,
 )
-from autofast.model.source import parent_of
 from autofast.model.tensors import (
     device_kinds,
     dtype_of,
@@ -98,9 +98,8 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             )
         if name in ("shape", "ndim", "dtype", "is_cuda", "requires_grad", "names", "layout"):
             return values(Num())
-        call = parent_of(node) if node is not None and name in ("values", "indices") else None
         # Of `x.max(1)`, which is read as `x`.
-        if name in ("values", "indices") and not (isinstance(call, ast.Call) and call.func is node):
+        if name in ("values", "indices") and (node is None or call_of(node) is None):
             return values(thing if name == "values" else thing.but(grad=False, dtype="int"))
         if thing.rank == "?" and _is_part(name, node):
             if name.startswith("num_"):
@@ -158,8 +157,7 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
 
 def _is_part(name: str, node: ast.AST | None) -> bool:
     """``outputs.logits``: an attribute that is read and not called, and that no tensor has."""
-    call = parent_of(node) if node is not None else None
-    called = isinstance(call, ast.Call) and call.func is node
+    called = node is not None and call_of(node) is not None
     return not called and not name.startswith("_") and name not in OF_TENSORS
 
 

@@ -10,6 +10,7 @@ from typing import TypeGuard
 
 from autofast.depth import deeply
 from autofast.model import names
+from autofast.model.calls import is_method
 from autofast.model.changes import restart
 from autofast.model.contents import elements, opened, wrapped
 from autofast.model.device_loader import MARK
@@ -460,14 +461,10 @@ def _owners(script: Script, given: object) -> list[Thing]:
     for thing in opened(getattr(given, "values", ()), _given_over):
         if isinstance(thing, Seq) and thing.kind == "parameters":
             node = thing.node
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if is_method(node):
                 owners += script.values(node.func.value)
     for node in ast.walk(expr) if isinstance(expr, ast.AST) else ():
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("parameters", "named_parameters")
-        ):
+        if is_method(node, "parameters", "named_parameters"):
             owners += (t for t in script.values(node.func.value) if is_module(t))
     return list({id(t): t for owner in owners for t in unwrapped(owner)}.values())
 

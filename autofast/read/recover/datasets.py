@@ -39,17 +39,9 @@ from autofast.model.values import (
 from autofast.read.library import hugging_face_data
 from autofast.read.state.core import Core
 
-OPENERS = (
-    "h5py.File",
-    "lmdb.open",
-    "sqlite3.connect",
-    "builtins.open",
-    "socket.socket",
-    "zipfile.ZipFile",
-    "tarfile.open",
-    "cv2.VideoCapture",
-    "threading.Lock",
-    "gzip.open",
+OPENERS = tuple(
+    """h5py.File lmdb.open sqlite3.connect builtins.open socket.socket zipfile.ZipFile tarfile.open
+    cv2.VideoCapture threading.Lock gzip.open""".split()
 )
 FILES = (
     "PIL.Image.open cv2.imread numpy.load numpy.loadtxt numpy.fromfile torch.load torchvision.io. torchaudio.load "
@@ -67,68 +59,22 @@ DRAWS = frozenset(
 # scipy.stats.norm.rvs, skimage.util.random_noise, os.urandom.
 SOME_DICE = re.compile(r"^(?!torch).*(rand|\.rvs$|\.sample$|\.shuffle$)")
 WITHOUT_DICE = frozenset(  # libraries whose functions draw no random numbers, or only by what is known here
-    {
-        "torch",
-        "torchvision",
-        "torchaudio",
-        "numpy",
-        "random",
-        "builtins",
-        "math",
-        "os",
-        "sys",
-        "io",
-        "json",
-        "re",
-        "csv",
-        "copy",
-        "time",
-        "pickle",
-    }
-    | {
-        "pathlib",
-        "glob",
-        "itertools",
-        "functools",
-        "collections",
-        "struct",
-        "string",
-        "typing",
-        "datetime",
-        "operator",
-        "warnings",
-        "logging",
-    }
-    | {
-        "PIL",
-        "cv2",
-        "skimage",
-        "scipy",
-        "librosa",
-        "soundfile",
-        "pandas",
-        "h5py",
-        "zipfile",
-        "gzip",
-        "tarfile",
-        "lmdb",
-        "tifffile",
-        "pydicom",
-        "matplotlib",
-    }
-    | {
-        "nibabel",
-        "SimpleITK",
-        "imageio",
-        "rasterio",
-        "einops",
-        "transformers",
-        "tokenizers",
-        "nltk",
-        "albumentations",
-        "imgaug",
-        "contextlib",
-    }
+    set(
+        """torch torchvision torchaudio numpy random builtins math os sys io json re csv copy time
+    pickle""".split()
+    )
+    | set(
+        """pathlib glob itertools functools collections struct string typing datetime operator warnings
+    logging""".split()
+    )
+    | set(
+        """PIL cv2 skimage scipy librosa soundfile pandas h5py zipfile gzip tarfile lmdb tifffile
+    pydicom matplotlib""".split()
+    )
+    | set(
+        """nibabel SimpleITK imageio rasterio einops transformers tokenizers nltk albumentations imgaug
+    contextlib""".split()
+    )
     | set(  # files and formats
         "blobfile fsspec smart_open pyarrow zarr netCDF4 msgpack msgpack_numpy yaml ujson orjson xml pycocotools decord av "
         "turbojpeg accimage trimesh plyfile laspy sentencepiece jieba".split()

@@ -24,6 +24,7 @@ from autofast.flow.scopes import (
     variables_of,
 )
 from autofast.model import names
+from autofast.model.calls import call_of, is_method
 from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_loss, is_module
@@ -214,7 +215,7 @@ class _Leaks:
                 ):
                     return f": {at(site.node)} gives it to something that is not known"
         names = {name for name, values in thing.attrs.items() if carries(values)}
-        for node in (n for source in self.script.sources for n in source.nodes):
+        for node in self.script.nodes:
             if (
                 isinstance(node, ast.Attribute)
                 and node.attr in names
@@ -392,12 +393,12 @@ class _Leaks:
         return ""
 
     def attribute(self, expr: ast.expr, parent: ast.Attribute) -> str:
-        call, name = parent_of(parent), parent.attr
+        call, name = call_of(parent), parent.attr
         if name in FACTS:
             return ""
         if name in COUNTED and self.is_tensor(expr):
             return f"{at(expr)} asks in which mode it was made"
-        if not isinstance(call, ast.Call) or call.func is not parent:
+        if call is None:
             return self.use(parent)
         if name in NUMBERS or name in KEEPERS and not self.is_tensor(expr):
             return ""
@@ -549,7 +550,7 @@ class _Leaks:
 # ------------------------------------------------------------------------------------------------ small questions
 def root_of(node: ast.AST) -> ast.Name | None:
     """The variable at the bottom of ``x.append(...)``, ``x[0][i]``; none where an attribute of an object is between."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+    if is_method(node):
         node = node.func.value
     while isinstance(node, ast.Subscript):
         node = node.value
@@ -590,16 +591,8 @@ def _stays_normal(occurrence: Occurrence) -> bool:
 
 def _is_computed(node: ast.AST) -> bool:
     """``x.sum().mul_(2)``: what is changed in place has just been computed, and nothing else holds it."""
-    made = (
-        node.func.value
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        else None
-    )
-    return (
-        isinstance(made, ast.Call)
-        and isinstance(made.func, ast.Attribute)
-        and made.func.attr in FRESH
-    )
+    made = node.func.value if is_method(node) else None
+    return is_method(made) and made.func.attr in FRESH
 
 
 def _text(node: ast.AST) -> str:

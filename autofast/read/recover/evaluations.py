@@ -32,12 +32,9 @@ from autofast.read.recover.shared_passes import apart, keeps_gradients
 from autofast.read.recover.trials import memory_trial
 
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
-BACKWARDS = (
-    ".backward",
-    ".manual_backward",
-    "torch.autograd.grad",
-    "torch.autograd.backward",
-    "torch.autograd.functional.jacobian",
+BACKWARDS = tuple(
+    """.backward .manual_backward torch.autograd.grad torch.autograd.backward
+    torch.autograd.functional.jacobian""".split()
 )
 # libraries that are given tensors to show, save or score them, never to train with them
 # fmt: off
@@ -119,13 +116,7 @@ def evaluations(script: Script) -> list[Evaluation]:
 
 
 HOOKS = frozenset(
-    {
-        "on_train_start",
-        "on_train_epoch_start",
-        "on_train_batch_end",
-        "on_train_epoch_end",
-        "on_train_end",
-    }
+    """on_train_start on_train_epoch_start on_train_batch_end on_train_epoch_end on_train_end""".split()
 )  # of Lightning
 
 
@@ -534,31 +525,28 @@ def _looks_at_graph(script: Script, evaluation: Evaluation, region: Region) -> a
     for site, _ in region.sites(script, "torch.is_grad_enabled"):
         return site.node
     forwards = {id(s.node) for s in evaluation.forwards}
-    for source in script.sources:
-        for node in source.nodes:
-            if (
-                isinstance(node, ast.Attribute)
-                and node.attr in GRAPH
-                and isinstance(node.ctx, ast.Load)
-            ):
-                receiver: ast.expr = node.value
-            elif (
-                isinstance(node, ast.Call)
-                and len(node.args) > 1
-                and isinstance(node.args[1], ast.Constant)
-                and node.args[1].value in GRAPH
-            ):
-                receiver = node.args[0]  # getattr(x, "requires_grad")
-            else:
-                continue
-            found = script.values(receiver)
-            if any(id(p) in forwards for t in found if isinstance(t, Tensor) for p in t.passes):
+    for node in script.nodes:
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr in GRAPH
+            and isinstance(node.ctx, ast.Load)
+        ):
+            receiver: ast.expr = node.value
+        elif (
+            isinstance(node, ast.Call)
+            and len(node.args) > 1
+            and isinstance(node.args[1], ast.Constant)
+            and node.args[1].value in GRAPH
+        ):
+            receiver = node.args[0]  # getattr(x, "requires_grad")
+        else:
+            continue
+        found = script.values(receiver)
+        if any(id(p) in forwards for t in found if isinstance(t, Tensor) for p in t.passes):
+            return node
+        if any(isinstance(t, Unknown) or (isinstance(t, Tensor) and not t.param) for t in found):
+            if region.holds(node) or _runs_in(script, function_of(node), region):
                 return node
-            if any(
-                isinstance(t, Unknown) or (isinstance(t, Tensor) and not t.param) for t in found
-            ):
-                if region.holds(node) or _runs_in(script, function_of(node), region):
-                    return node
     return None
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 
+from autofast.model.calls import call_of
 from autofast.model.contents import attributes, opened
 from autofast.model.events import BranchFrame, Occurrence, Stack
 from autofast.model.kinds import is_loss, is_module, is_optimizer
 from autofast.model.script import Evaluation, Script
-from autofast.model.source import at, parent_of
+from autofast.model.source import at
 from autofast.model.tensors import dtype_of
 from autofast.model.values import Arguments, Ext, Inst, const
 from autofast.read.recover.region import Region
@@ -63,8 +64,7 @@ def _made(script: Script, region: Region) -> str:
 
 def _only_called(call: ast.AST) -> bool:
     """``nn.Softmax(dim=1)(x)``: nothing holds the module, which is gone after the call."""
-    around = parent_of(call)
-    return isinstance(around, ast.Call) and around.func is call
+    return call_of(call) is not None
 
 
 def _copied(script: Script, region: Region) -> str:

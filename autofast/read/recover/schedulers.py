@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from autofast.model.calls import is_method
 from autofast.model.events import LoopFrame, Site, loops
 from autofast.model.kinds import is_optimizer, is_scheduler
 from autofast.model.script import Scheduler, Script, Tick
@@ -69,7 +70,7 @@ def _ticks(script: Script) -> list[Tick]:
     found = []
     for site in script.methods("step"):
         node = site.node
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if is_method(node):
             things = {
                 id(o.this): o.this for o in site if o.this is not None and is_scheduler(o.this)
             }

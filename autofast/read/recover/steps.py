@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from autofast.model.calls import is_method
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, WithFrame, inside
 from autofast.model.kinds import is_autocast, is_optimizer, is_scaler, is_scheduler
 from autofast.model.script import Backward, Script, Step, Update
@@ -121,12 +122,7 @@ def _is_framework(thing: Thing | None) -> bool:
 def _peel(script: Script, backward: Backward) -> None:
     """``scaler.scale(loss / 4).backward()`` is the backward of ``loss``, with a scaler and a divisor."""
     expr = backward.expr
-    if (
-        isinstance(expr, ast.Call)
-        and isinstance(expr.func, ast.Attribute)
-        and expr.func.attr == "scale"
-        and expr.args
-    ):
+    if is_method(expr, "scale") and expr.args:
         if any(is_scaler(t) or isinstance(t, Unknown) for t in script.values(expr.func.value)):
             backward.scaled = True
             expr = expr.args[0]
@@ -140,7 +136,7 @@ def all_updates(script: Script) -> list[Update]:
     found = []
     for site in script.log.of(".step"):
         node = site.node
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        if not is_method(node):
             continue
         for scaled in (False, True):
             things: dict[int, Thing] = {}

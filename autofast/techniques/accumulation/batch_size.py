@@ -9,6 +9,7 @@ from autofast.edit.edits import Edit, Rewrite
 from autofast.facts.updates.events import Iteration
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import rare_arm
+from autofast.model.calls import short_name
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, parent_of, within
@@ -17,17 +18,8 @@ from autofast.rule import Refusal
 from autofast.techniques.accumulation.window import Window
 from autofast.write.spelling import spelled
 
-SHOWS = (
-    "print",
-    "info",
-    "debug",
-    "warning",
-    "log",
-    "write",
-    "format",
-    "set_description",
-    "set_postfix",
-    "update",
+SHOWS = tuple(
+    """print info debug warning log write format set_description set_postfix update""".split()
 )
 SHAPES = frozenset(
     "view reshape expand repeat zeros ones randn rand full empty randint arange init_hidden new_zeros new_ones".split()
@@ -119,48 +111,44 @@ def _check_others(
     """Nothing else in the training goes by the size of a batch."""
     options = {t for t in values if isinstance(t, Arg)}
     words = ast.dump(expr)
-    for source in script.sources:
-        for node in source.nodes:
-            if (
-                isinstance(node, ast.Attribute)
-                and node.attr in ("batch_size", "batch_sampler")
-                and isinstance(node.ctx, ast.Load)
-            ):
-                if any(
-                    t is x for t in script.values(node.value) for x in loader.things
-                ) and not _is_shown(node):
-                    raise Refusal(f"the loader's `{node.attr}` is asked for on {at(node)}")
-            if (
-                not isinstance(node, (ast.Name, ast.Attribute))
-                or not isinstance(node.ctx, ast.Load)
-                or not script.reached(node)
-            ):
-                continue
-            same = (options and bool(script.values(node) & options)) or (
-                not isinstance(expr, ast.Constant)
-                and ast.dump(node) == words
-                and script.values(node) == values
+    for node in script.nodes:
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr in ("batch_size", "batch_sampler")
+            and isinstance(node.ctx, ast.Load)
+        ):
+            if any(
+                t is x for t in script.values(node.value) for x in loader.things
+            ) and not _is_shown(node):
+                raise Refusal(f"the loader's `{node.attr}` is asked for on {at(node)}")
+        if (
+            not isinstance(node, (ast.Name, ast.Attribute))
+            or not isinstance(node.ctx, ast.Load)
+            or not script.reached(node)
+        ):
+            continue
+        same = (options and bool(script.values(node) & options)) or (
+            not isinstance(expr, ast.Constant)
+            and ast.dump(node) == words
+            and script.values(node) == values
+        )
+        if (
+            same
+            and not within(node, expr)
+            and not _in_a_loader(script, node)
+            and not _is_shown(node)
+            and not _is_passed_on(script, node)
+        ):
+            raise Refusal(
+                f"`{ast.unparse(node)}` on {at(node)} may mean the size of the loader's batches, too"
             )
-            if (
-                same
-                and not within(node, expr)
-                and not _in_a_loader(script, node)
-                and not _is_shown(node)
-                and not _is_passed_on(script, node)
-            ):
-                raise Refusal(
-                    f"`{ast.unparse(node)}` on {at(node)} may mean the size of the loader's batches, too"
-                )
     numbers = {
         const(t.default) if isinstance(t, Arg) else t.value
         for t in values
         if isinstance(t, (Arg, Const))
     }
     for node in _code(script, iteration):
-        if (
-            isinstance(node, ast.Call)
-            and getattr(node.func, "attr", getattr(node.func, "id", "")) in SHAPES
-        ):
+        if isinstance(node, ast.Call) and short_name(node.func) in SHAPES:
             for part in ast.walk(node):
                 if (
                     isinstance(part, ast.Constant)
@@ -201,10 +189,7 @@ def _is_shown(node: ast.AST) -> bool:
     for outer in ancestors(node):
         if isinstance(outer, ast.FormattedValue):
             return True
-        if (
-            isinstance(outer, ast.Call)
-            and getattr(outer.func, "attr", getattr(outer.func, "id", "")) in SHOWS
-        ):
+        if isinstance(outer, ast.Call) and short_name(outer.func) in SHOWS:
             return True
     return False
 

@@ -10,20 +10,20 @@ import ast
 from collections.abc import Iterable
 from textwrap import indent
 
-from autofast.edit.edits import After, Around, Before, Edit, Remove, Wrap
+from autofast.edit.edits import After, Around, Before, Edit, Remove, Wrap, literal
 from autofast.edit.order import Rank
 from autofast.facts.batch.samples import Kind
 from autofast.facts.updates.cadence import cut_short
 from autofast.facts.updates.events import Event, Iteration, clears
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.positions import block, index, nodes_of
+from autofast.flow.positions import block, index, nodes_of, place_in
 from autofast.flow.program import Flow
 from autofast.flow.scopes import Variable, loaded_in, mentions, stored_in
 from autofast.model.script import Backward, Script
 from autofast.model.source import (
-    ancestors,
     at,
     function_of,
+    is_elif,
     parent_of,
     source_of,
     statement_of,
@@ -33,7 +33,6 @@ from autofast.rule import Refusal
 from autofast.techniques.accumulation.statements import (
     Unit,
     again,
-    braced,
     closed,
     outermost,
     top_of,
@@ -72,7 +71,7 @@ class Body:
         for run in sorted(runs, key=lambda r: function_of(r[0]) is self.home):
             self.inside |= nodes_of(run)
             self.edits.append(
-                Around(run[0], run[-1], f"if {braced(self._last(run[0]))}:", rank=Rank.GUARD)
+                Around(run[0], run[-1], f"if {literal(self._last(run[0]))}:", rank=Rank.GUARD)
             )
         for start in starts:
             self._move(start, ends, runs)
@@ -171,7 +170,7 @@ class Body:
                 inner = [*outer.body, *getattr(outer, "orelse", [])]
                 if (
                     all(id(s) in chosen or isinstance(s, ast.Pass) for s in inner)
-                    and not _is_elif(outer)
+                    and not is_elif(outer)
                     and not self._is_around_loop(outer)
                 ):
                     for s in inner:
@@ -224,7 +223,7 @@ class Body:
             self.edits.append(
                 After(
                     after,
-                    f"if {braced(self._last(after))}:\n{indent(code, '    ')}",
+                    f"if {literal(self._last(after))}:\n{indent(code, '    ')}",
                     holes,
                     rank=Rank.ZERO,
                 )
@@ -256,11 +255,7 @@ class Body:
     def _holder(self, here: list[ast.stmt], unit: Unit) -> int:
         """The statement of a block in which a unit happens; -1 where there is none."""
         places = [unit.statement, *(c.node for e in unit.events for c in e.calls)]
-        for node in places:
-            for outer in (node, *ancestors(node)):
-                if isinstance(outer, ast.stmt) and (found := index(here, outer)) >= 0:
-                    return found
-        return -1
+        return next((n for p in places if (n := place_in(here, p)) >= 0), -1)
 
     def _clear_first(self, statement: ast.stmt) -> None:
         """What may be there when the first window begins is cleared before the loop."""
@@ -309,7 +304,7 @@ class Body:
                 else self._in(backward.node, "share", self.window.weight)
             )
             self.edits.append(
-                Wrap(whole(backward), f"{{}} * {braced(weight)}", rank=Rank.LOSS_DIVIDE)
+                Wrap(whole(backward), f"{{}} * {literal(weight)}", rank=Rank.LOSS_DIVIDE)
             )
 
     # ------------------------------------------------------------------------------------------------ other functions
@@ -317,15 +312,8 @@ class Body:
         if function_of(statement) is not self.home:
             return self._in(statement, "is_update", self.window.is_last)
         if "is_update" in self._carried:
-            here = next(
-                (
-                    n
-                    for s in (statement, *ancestors(statement))
-                    if isinstance(s, ast.stmt) and (n := index(self.loop.body, s)) >= 0
-                ),
-                -1,
-            )
-            if here >= index(self.loop.body, self._first_call()):
+            body = self.loop.body
+            if place_in(body, statement) >= index(body, self._first_call()):
                 return self._names["is_update"]
         return self.window.is_last
 
@@ -363,7 +351,7 @@ class Body:
             return
         first = self._first_call()
         for name, way in self._carried.items():
-            self.edits.append(Before(first, f"{self._names[name]} = {braced(self._values[name])}"))
+            self.edits.append(Before(first, f"{self._names[name]} = {literal(self._values[name])}"))
             self.edits += way.edits
 
     def _check_callers(self) -> None:
@@ -450,16 +438,6 @@ def whole(backward: Backward) -> ast.expr:
         receiver.args[0]
         if backward.scaled and isinstance(receiver, ast.Call) and receiver.args
         else receiver
-    )
-
-
-def _is_elif(node: ast.AST) -> bool:
-    parent = parent_of(node)
-    return (
-        isinstance(node, ast.If)
-        and isinstance(parent, ast.If)
-        and parent.orelse == [node]
-        and node.col_offset == parent.col_offset
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edit
+from autofast.edit.edits import Edit, literal
 from autofast.model.script import Script
 from autofast.rule import Finding, Need, Options, Refusal
 from autofast.techniques.accumulation import accumulated, existing, no_sync
@@ -32,7 +32,7 @@ def quiet(
         needs: tuple[Need, ...] = ((None, beside),)
         try:
             if planned is not None and planned.window is not None and planned.iteration is not None:
-                condition = planned.window.is_last.replace("{", "{{").replace("}", "}}")
+                condition = literal(planned.window.is_last)
                 backwards = [e.node for e in planned.iteration.of("backward")]
                 edits = no_sync.no_sync(
                     planned.iteration.loop,

@@ -10,6 +10,7 @@ from autofast.edit.edits import Edit, Keyword, Rewrite
 from autofast.facts.updates.cadence import Counter
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
+from autofast.model.calls import short_name
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside
 from autofast.model.script import Script, Step
 from autofast.model.source import at, function_of, parent_of, within
@@ -178,26 +179,15 @@ def _is_factor(node: ast.Constant) -> bool:
 
 def _definition(script: Script, every: ast.expr) -> ast.expr:
     """The number in the one statement that sets it."""
-    name = (
-        every.id
-        if isinstance(every, ast.Name)
-        else every.attr
-        if isinstance(every, ast.Attribute)
-        else ""
-    )
+    name = short_name(every)
     found = []
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(
-                node.value, ast.Constant
-            ):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if any((getattr(t, "id", "") or getattr(t, "attr", "")) == name for t in targets):
-                    found.append(node.value)
-            elif isinstance(node, ast.arg) and node.arg == name:
-                raise Refusal(
-                    f"`{name}` on {at(every)} is a parameter: change it where it is given"
-                )
+    for node in script.nodes:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Constant):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(short_name(t) == name for t in targets):
+                found.append(node.value)
+        elif isinstance(node, ast.arg) and node.arg == name:
+            raise Refusal(f"`{name}` on {at(every)} is a parameter: change it where it is given")
     if len(found) != 1 or const(script.values(every)) != found[0].value:
         raise Refusal(f"where `{ast.unparse(every)}` on {at(every)} is set is not known")
     return found[0]

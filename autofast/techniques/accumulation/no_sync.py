@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from autofast.edit.edits import Around, Edit, Import
+from autofast.edit.edits import Around, Edit, Import, literal
 from autofast.edit.order import Rank
 from autofast.facts.updates.events import Iteration, check_hooks
-from autofast.flow.positions import block, index
+from autofast.flow.positions import block, index, place_in
 from autofast.flow.scopes import stored_in
 from autofast.model.names import DDP
 from autofast.model.script import Script, Step
-from autofast.model.source import ancestors, function_of, parent_of, source_of, statement_of, within
+from autofast.model.source import function_of, parent_of, source_of, statement_of, within
 from autofast.model.values import Ext
 from autofast.techniques.accumulation.existing import existing
 from autofast.techniques.accumulation.window import Window
@@ -37,7 +37,7 @@ def communicates(script: Script, iteration: Iteration, window: Window, edits: li
         iteration.loop
     ):
         return SLOW
-    condition = window.is_last.replace("{", "{{").replace("}", "}}")
+    condition = literal(window.is_last)
     backwards = [e.node for e in iteration.of("backward")]
     quiet = no_sync(
         iteration.loop,
@@ -69,7 +69,7 @@ def no_sync(
     """
     ends = [statement_of(b) for b in backwards]
     here = block(ends[0])
-    first = min(_holder(here, c) for c in calls)
+    first = min(place_in(here, c) for c in calls)
     last = [index(here, b) for b in ends]
     if min(first, *last) < 0 or not all(
         function_of(b) is function_of(loop) and within(b, loop) for b in ends
@@ -133,18 +133,6 @@ def last_of_window(script: Script, step: Step) -> ast.expr | None:
 
 def _is_ddp(thing: object) -> bool:
     return isinstance(thing, Ext) and thing.name == DDP
-
-
-def _holder(here: list[ast.stmt], node: ast.AST) -> int:
-    """The statement of a block in which a node stands; -1 where it is none of them."""
-    return next(
-        (
-            n
-            for outer in (node, *ancestors(node))
-            if isinstance(outer, ast.stmt) and (n := index(here, outer)) >= 0
-        ),
-        -1,
-    )
 
 
 def _crosses(edit: Around, here: list[ast.stmt], first: int, last: int) -> bool:

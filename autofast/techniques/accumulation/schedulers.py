@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from autofast.edit.edits import Edit, Wrap
+from autofast.edit.edits import Edit, Wrap, literal
 from autofast.facts.updates.events import Event, Iteration
 from autofast.flow.scopes import mentions, owner, variables_of
 from autofast.model.kinds import is_loader
@@ -229,6 +229,6 @@ class Horizons:
         self.edits.append(
             Wrap(
                 expr,
-                self.window.count(expr).replace("{", "{{").replace("}", "}}").replace(COUNT, "{}"),
+                literal(self.window.count(expr)).replace(COUNT, "{}"),
             )
         )

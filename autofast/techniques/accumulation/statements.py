@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from textwrap import dedent
 
+from autofast.edit.edits import literal
 from autofast.facts.updates.events import Event, Iteration
-from autofast.flow.positions import block, index, nodes_of
+from autofast.flow.positions import block, index, nodes_of, place_in
 from autofast.flow.scopes import mentions, stored_in
 from autofast.model.source import ancestors, at, function_of, source_of, within
 from autofast.rule import Refusal
@@ -34,7 +35,7 @@ def again(statement: ast.stmt) -> tuple[str, dict[str, ast.expr]]:
     lines = source.lines[statement.lineno - 1 : statement.end_lineno]
     if lines[0][: statement.col_offset].strip():
         raise Refusal(f"gradients are cleared on {at(statement)}, beside something else")
-    return braced(dedent("\n".join(lines))), {}
+    return literal(dedent("\n".join(lines))), {}
 
 
 def outermost(statement: ast.stmt, loop: ast.AST, iteration: Iteration, kind: str) -> ast.stmt:
@@ -70,9 +71,8 @@ def top_of(loop: ast.For, unit: Unit, iteration: Iteration) -> ast.stmt:
     """The statement of the loop's body in which a unit happens."""
     event = unit.events[-1]
     node = event.calls[0].node if event.calls and not within(event.node, loop) else event.node
-    for outer in (node, *ancestors(node)):
-        if isinstance(outer, ast.stmt) and index(loop.body, outer) >= 0:
-            return outer
+    if (place := place_in(loop.body, node)) >= 0:
+        return loop.body[place]
     raise Refusal(f"where {at(node)} stands in the loop is not known")
 
 
@@ -109,8 +109,3 @@ def _between(units: list[Unit], events: set[int]) -> Iterator[Unit]:
             ]
             if loads and all(id(n) in inside for n in loads):
                 yield Unit(statement, unit.events)
-
-
-def braced(text: str) -> str:
-    """Plain code inside a template."""
-    return text.replace("{", "{{").replace("}", "}}")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from autofast.facts.dimensions import rank
 from autofast.flow.defuse import Definition, DefUse
 from autofast.flow.program import Flow
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, line_of, live, parent_of
 from autofast.model.values import Const, Ext, Num, const, library_name
@@ -87,7 +88,7 @@ def _softmax(script: Script, call: ast.Call) -> ast.expr | None:
         return (
             args[0] if len(args) == 1 and not keywords and _is_last(script, args[0], dim) else None
         )
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "softmax":
+    if is_method(call, "softmax"):
         if is_tensor(script, call.func.value):
             args.insert(0, call.func.value)
         elif library_name(script.values(call.func)) not in SOFTMAX:

@@ -12,6 +12,7 @@ from autofast.facts.parts import not_known
 from autofast.facts.precision.code import Code, applied
 from autofast.facts.retained_graphs import gone_through_twice
 from autofast.flow.callgraph import code_of
+from autofast.model.calls import is_method, keyword_of, short_name
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
@@ -45,49 +46,27 @@ FRAMEWORKS = {
     "deepspeed": "the DeepSpeed engine compiles",
 }
 ENVIRONMENTS = ("gym.", "gymnasium.", "pettingzoo.", "procgen.", "envpool.")
-SPARSE = (
-    "torch.sparse",
-    "torch.spmm",
-    "torch.hspmm",
-    "torch_sparse.",
-    ".to_sparse",
-    "torch.sspaddmm",
+SPARSE = tuple(
+    """torch.sparse torch.spmm torch.hspmm torch_sparse. .to_sparse torch.sspaddmm""".split()
 )
 COMPLEX = ("torch.fft.", "torch.stft", "torch.view_as_complex", "torch.complex", "torch.polar")
 GRAPHS = ("torch_geometric.", "dgl.", "torch_scatter.", "torch_cluster.")
 PACKED = ("torch.nn.utils.rnn.pack_padded_sequence", "torch.nn.utils.rnn.pack_sequence")
 HOOKS = re.compile(r"^register_(module_|multi_grad_|full_)?(forward|backward)?_?(pre_)?hook$")
-HOOKED = (
-    "torch.nn.utils.spectral_norm",
-    "torch.nn.utils.weight_norm",
-    "torch.nn.utils.prune.",
-    "torch.nn.utils.parametrize.",
-    "torch.nn.utils.parametrizations.",
-    "wandb.watch",
+HOOKED = tuple(
+    """torch.nn.utils.spectral_norm torch.nn.utils.weight_norm torch.nn.utils.prune.
+    torch.nn.utils.parametrize. torch.nn.utils.parametrizations. wandb.watch""".split()
 )
 MANY = ("torch.nn.Sequential", "torch.nn.Transformer")
 RECURRENT = ("LSTM", "GRU", "RNN")
 DETECTION = ("fasterrcnn", "maskrcnn", "keypointrcnn", "retinanet", "ssd", "fcos")
 PADS = frozenset(
-    {
-        "pad_sequence",
-        "pack_sequence",
-        "pad_packed_sequence",
-        "max",
-        "nested_tensor",
-        "nested_tensor_from_tensor_list",
-    }
+    """pad_sequence pack_sequence pad_packed_sequence max nested_tensor
+    nested_tensor_from_tensor_list""".split()
 )
-NOISY = (
-    "builtins.print",
-    "builtins.open",
-    "builtins.input",
-    "logging.",
-    "time.",
-    "random.",
-    "numpy.random.",
-    "warnings.warn",
-    "tqdm.",
+NOISY = tuple(
+    """builtins.print builtins.open builtins.input logging. time. random. numpy.random.
+    warnings.warn tqdm.""".split()
 )
 COMPILES = re.compile(r"^--?(no[-_])?(use[-_])?(torch[-_]?)?(compile|dynamo)\b")
 
@@ -96,7 +75,7 @@ COMPILES = re.compile(r"^--?(no[-_])?(use[-_])?(torch[-_]?)?(compile|dynamo)\b")
 def is_there(script: Script) -> ast.AST | None:
     """Where the script knows about torch.compile already, perhaps behind an option."""
     return next(
-        (node for source in script.sources for node in source.nodes if _compiles(node)),
+        (node for node in script.nodes if _compiles(node)),
         None,
     )
 
@@ -147,7 +126,7 @@ def _double_backward(script: Script) -> str:
 def _graphs_used_twice(script: Script) -> str:
     for step in script.steps:
         for backward in step.backwards:
-            kept = next((k.value for k in backward.node.keywords if k.arg == "retain_graph"), None)
+            kept = keyword_of(backward.node, "retain_graph")
             if kept is not None and const(script.values(kept)) is not False:
                 return f"{at(backward.node)} keeps the graph for another backward, and the graph of compiled code is used once"
     if (twice := gone_through_twice(script)) is not None:
@@ -158,10 +137,9 @@ def _graphs_used_twice(script: Script) -> str:
 
 
 def _hooks(script: Script) -> str:
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.Attribute) and HOOKS.match(node.attr):
-                return f"{at(node)} registers a hook: compiled code does not call all of them"
+    for node in script.each(ast.Attribute):
+        if HOOKS.match(node.attr):
+            return f"{at(node)} registers a hook: compiled code does not call all of them"
     for kind, site in _kinds(script, HOOKED):
         return (
             f"{kind}() on {at(site.node)} works by hooks: compiled code does not call all of them"
@@ -175,21 +153,16 @@ def _scripted(script: Script) -> str:
 
 
 def jit_uses(script: Script) -> Iterator[ast.Attribute]:
-    for source in script.sources:
-        for node in source.nodes:
-            if (
-                isinstance(node, ast.Attribute)
-                and node.attr == "jit"
-                and ast.unparse(node) == "torch.jit"
+    for node in script.each(ast.Attribute):
+        if node.attr == "jit" and ast.unparse(node) == "torch.jit":
+            if getattr(parent_of(node), "attr", "") not in (
+                "is_scripting",
+                "is_tracing",
+                "ignore",
+                "unused",
+                "export",
             ):
-                if getattr(parent_of(node), "attr", "") not in (
-                    "is_scripting",
-                    "is_tracing",
-                    "ignore",
-                    "unused",
-                    "export",
-                ):
-                    yield node
+                yield node
 
 
 def _class_of(node: ast.AST) -> ast.ClassDef | None:
@@ -360,11 +333,7 @@ def _pads(script: Script, args: Arguments) -> str:
         return "a batch_sampler makes the batches"
     for thing in args.get(6, "collate_fn"):
         for call in (n for c in code_of(thing) if c.makes is None for n in ast.walk(c.function)):
-            name = (
-                getattr(call.func, "attr", getattr(call.func, "id", ""))
-                if isinstance(call, ast.Call)
-                else ""
-            )
+            name = short_name(call.func) if isinstance(call, ast.Call) else ""
             if name in PADS:
                 return f"collate_fn pads each batch to its longest item, by {name}()"
     return ""
@@ -404,23 +373,18 @@ def _module_of(stack: Stack) -> CallFrame | None:
 
 def _state(script: Script, model: Model, code: Code) -> str:
     """Lists that live on the model: filled in every step, outside or inside of its forward pass."""
-    for source in script.sources:
-        for node in source.nodes:
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr in ("append", "extend", "insert")
+    for node in script.nodes:
+        if is_method(node, "append", "extend", "insert"):
+            kept = node.func.value
+            here = isinstance(kept, ast.Attribute) and any(
+                t is model.thing for t in script.values(kept.value)
+            )
+            if (here and not _building(node) and not _is_layers(script, kept)) or (
+                id(node) in code.all
+                and isinstance(kept, ast.Attribute)
+                and not _is_layers(script, kept)
             ):
-                kept = node.func.value
-                here = isinstance(kept, ast.Attribute) and any(
-                    t is model.thing for t in script.values(kept.value)
-                )
-                if (here and not _building(node) and not _is_layers(script, kept)) or (
-                    id(node) in code.all
-                    and isinstance(kept, ast.Attribute)
-                    and not _is_layers(script, kept)
-                ):
-                    return f"{at(node)} keeps values in a list of the model"
+                return f"{at(node)} keeps values in a list of the model"
     return ""
 
 

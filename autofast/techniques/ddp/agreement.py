@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
+from autofast.model.calls import is_method
 from autofast.model.contents import members, opened
 from autofast.model.events import BranchFrame, Occurrence, Stack, TryFrame, below
 from autofast.model.kinds import is_loader
@@ -23,39 +24,21 @@ from autofast.techniques.ddp.guards import caught
 from autofast.techniques.ddp.loss import Loss
 from autofast.techniques.ddp.setup import Extent
 
-DRAWS = (
-    "random.",
-    "numpy.random.",
-    "torch.rand",
-    "torch.normal",
-    "torch.bernoulli",
-    "torch.multinomial",
-    "secrets.",
-    "uuid.",
+DRAWS = tuple(
+    """random. numpy.random. torch.rand torch.normal torch.bernoulli torch.multinomial secrets.
+    uuid.""".split()
 )
-NO_DRAW = (
-    "random.seed",
-    "numpy.random.seed",
-    "random.getstate",
-    "random.setstate",
-    "numpy.random.get_state",
-    "numpy.random.set_state",
+NO_DRAW = tuple(
+    """random.seed numpy.random.seed random.getstate random.setstate numpy.random.get_state
+    numpy.random.set_state""".split()
 )
-OWN_GENERATORS = (
-    "numpy.random.default_rng",
-    "numpy.random.RandomState",
-    "random.Random",
-    "random.SystemRandom",
-    "torch.Generator",
+OWN_GENERATORS = tuple(
+    """numpy.random.default_rng numpy.random.RandomState random.Random random.SystemRandom
+    torch.Generator""".split()
 )
-ORDERED = (
-    "builtins.list",
-    "builtins.enumerate",
-    "builtins.tuple",
-    "builtins.iter",
-    "builtins.zip",
-    "random.sample",
-    "numpy.array",
+ORDERED = tuple(
+    """builtins.list builtins.enumerate builtins.tuple builtins.iter builtins.zip random.sample
+    numpy.array""".split()
 )
 
 
@@ -304,7 +287,7 @@ def _seeded_later(script: Script, node: ast.AST) -> bool:
 # ------------------------------------------------------------------------------------------------ parameters and state
 def _written(script: Script, node: ast.AST, occurrences: list[Occurrence]) -> None:
     """A parameter that gets random numbers while it trains gets others in each process."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+    if not is_method(node):
         return
     loops = {id(s.loop) for s in script.steps}
     for occurrence in occurrences:

@@ -17,48 +17,13 @@ from autofast.techniques.ddp.data import size_of
 
 NUMBERS = frozenset(
     f"builtins.{n}"
-    for n in (
-        "print",
-        "int",
-        "float",
-        "str",
-        "len",
-        "min",
-        "max",
-        "round",
-        "format",
-        "abs",
-        "repr",
-        "isinstance",
-    )
+    for n in tuple("print int float str len min max round format abs repr isinstance".split())
 )
-SHOWS = (
-    "math.",
-    "logging.",
-    "tqdm.",
-    "wandb.",
-    "torch.optim.",
-    "argparse.",
-    "time.",
-    "datetime.",
-    "rich.",
-    "os.path.",
+SHOWS = tuple(
+    """math. logging. tqdm. wandb. torch.optim. argparse. time. datetime. rich. os.path.""".split()
 )
 SAYS = frozenset(
-    {
-        "format",
-        "join",
-        "append",
-        "info",
-        "debug",
-        "warning",
-        "add_scalar",
-        "add_argument",
-        "update",
-        "write",
-        "log",
-        "set_postfix",
-    }
+    """format join append info debug warning add_scalar add_argument update write log set_postfix""".split()
 )
 MAKES = frozenset("zeros ones full empty rand randn randint normal zeros_like".split())
 
@@ -90,20 +55,14 @@ def _uses(script: Script, size: ast.expr) -> Iterator[ast.expr]:
     """Other places that read the same variable, attribute or option."""
     for part in ast.walk(size):
         if isinstance(part, ast.Attribute):
-            for source in script.sources:
-                for node in source.nodes:
+            for node in script.each(ast.Attribute):
+                if node.attr == part.attr and isinstance(node.ctx, ast.Load) and node is not part:
                     if (
-                        isinstance(node, ast.Attribute)
-                        and node.attr == part.attr
-                        and isinstance(node.ctx, ast.Load)
-                        and node is not part
+                        script.reached(node)
+                        and not _in_loader(script, node)
+                        and not isinstance(parent_of(node), ast.Attribute)
                     ):
-                        if (
-                            script.reached(node)
-                            and not _in_loader(script, node)
-                            and not isinstance(parent_of(node), ast.Attribute)
-                        ):
-                            yield node
+                        yield node
         elif isinstance(part, ast.Name) and not isinstance(parent_of(part), ast.Attribute):
             yield from _of_name(script, part)
 

@@ -10,12 +10,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.edit.edits import Before, Edit, Keyword, Rewrite, Wrap
+from autofast.edit.edits import Before, Edit, Keyword, Rewrite, Wrap, literal
 from autofast.facts.loaders import given, managed
 from autofast.facts.updates import cadence
 from autofast.flow.loops import loop_of
 from autofast.flow.program import Flow
 from autofast.flow.scopes import FUNCTIONS, is_local, stored_in
+from autofast.model.calls import short_name
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
@@ -236,9 +237,7 @@ def _of_whole_batches(ranks: Ranks, loader: Loader, whole: Whole) -> list[Edit]:
         isinstance(whole.drop, ast.Constant) and whole.drop.value is False
     ):
         arguments.append(f"drop_last={ast.unparse(whole.drop)}")
-    made = f"{ranks.imported(*SAMPLER, loader.node)}({', '.join(arguments)})".replace(
-        "{", "{{"
-    ).replace("}", "}}")
+    made = literal(f"{ranks.imported(*SAMPLER, loader.node)}({', '.join(arguments)})")
     shared = f"{made} if {ranks.several(loader.node)} else {{}}"
     return [Wrap(whole.inner, shared), Wrap(whole.size, f"{{}} // {ranks.world(loader.node)}")]
 
@@ -272,7 +271,7 @@ def _at_call(
         holes = {"dataset": dataset}
         edits.append(Rewrite(dataset, name))
     sampler = ranks.fresh(_sampler_name(loader))
-    made, order = _sampler(ranks, loader, name.replace("{", "{{").replace("}", "}}"), wanted)
+    made, order = _sampler(ranks, loader, literal(name), wanted)
     lines.append(f"{sampler} = {made} if {ranks.several(call)} else None")
     edits += [
         Before(statement, "\n".join(lines), holes),
@@ -320,13 +319,7 @@ def _sampler_name(loader: Loader) -> str:
     """``train_sampler`` for ``train_loader``."""
     parent = parent_of(loader.node)
     target = parent.targets[0] if isinstance(parent, ast.Assign) else None
-    name = (
-        target.id
-        if isinstance(target, ast.Name)
-        else target.attr
-        if isinstance(target, ast.Attribute)
-        else ""
-    )
+    name = short_name(target)
     for ending in ("_dataloader", "_loader", "_dl", "dataloader", "loader"):
         if name.endswith(ending) and name != ending:
             return f"{name[: -len(ending)].rstrip('_')}_sampler"
@@ -363,7 +356,7 @@ def _text(value: Given | None, loader: Loader) -> str:
         raise Refusal(
             f"`{ast.unparse(value.expr)}` on {at(value.expr)} cannot be written twice: put it into a variable"
         )
-    return ast.unparse(value.expr).replace("{", "{{").replace("}", "}}")
+    return literal(ast.unparse(value.expr))
 
 
 def _through_dict(
@@ -423,7 +416,7 @@ def _through_dict(
     if share:
         lines += [f"if {ranks.several(call)}:", *(f"    {line}" for line in share)]
     return [
-        Before(statement_of(call), "\n".join(lines).replace("{", "{{").replace("}", "}}")),
+        Before(statement_of(call), literal("\n".join(lines))),
         *edits,
     ]
 

@@ -68,10 +68,8 @@ class Host:
             if isinstance(parent_of(effect.node), (ast.withitem, ast.Attribute)):
                 raise Refusal(f"the writer on {at(effect.node)} is not kept in a variable")
         for source in self.script.sources if made else ():
-            for node in source.nodes:
-                if isinstance(node, ast.Attribute) and any(
-                    id(t) in made for t in self.script.values(node.value)
-                ):
+            for node in source.each(ast.Attribute):
+                if any(id(t) in made for t in self.script.values(node.value)):
                     call = parent_of(node)
                     if not (
                         isinstance(call, ast.Call)

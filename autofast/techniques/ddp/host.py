@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import After, Around, Before, Edit, Keyword, Wrap
 from autofast.facts.host_io import HostEffect
 from autofast.flow.positions import block
+from autofast.model.calls import is_method, keyword_of
 from autofast.model.script import Script
 from autofast.model.source import at, statement_of
 from autofast.model.values import const
@@ -54,8 +55,8 @@ def _others(script: Script, ranks: Ranks, effect: HostEffect) -> Iterator[Edit]:
 
 def _path(call: ast.Call) -> ast.expr | None:
     """The argument of a call that is the path of the file it opens."""
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "basicConfig":
-        return next((k.value for k in call.keywords if k.arg == "filename"), None)
+    if is_method(call, "basicConfig"):
+        return keyword_of(call, "filename")
     if call.args:
         return None if isinstance(call.args[0], ast.Starred) else call.args[0]
     return next((k.value for k in call.keywords if k.arg in ("file", "filename")), None)
@@ -64,7 +65,7 @@ def _path(call: ast.Call) -> ast.expr | None:
 def _bar(script: Script, ranks: Ranks, call: ast.Call) -> Iterator[Edit]:
     """``tqdm(..., disable=RANK != 0)``; what the script says about it itself holds in the first process."""
     others = f"{ranks.rank(call)} != 0"
-    present = next((k.value for k in call.keywords if k.arg == "disable"), None)
+    present = keyword_of(call, "disable")
     if any(k.arg is None for k in call.keywords):
         raise Refusal(f"whether the progress bar on {at(call)} is shown comes through `**`")
     if present is None:

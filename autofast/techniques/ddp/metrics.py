@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import After, Before, Edit, Helper, Rewrite, Wrap
 from autofast.flow.scopes import is_local, owner
+from autofast.model.calls import call_of, is_method, short_name
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, parent_of, source_of, statement_of
@@ -145,19 +146,18 @@ def _check_kept(script: Script, walk: Walk) -> None:
     kept: dict[str, ast.AST] = {}
     asked: dict[str, ast.AST] = {}
     handed = _handed_over(script)
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                if not script.reached(node) and not any(
-                    isinstance(a, ast.FunctionDef) and a.name in handed for a in ancestors(node)
-                ):
-                    continue
-                mine = asked if id(node) in walk.seen else kept
-                for name, place in _names_in(node, stored=mine is kept):
-                    mine.setdefault(name, place)
-            elif isinstance(node, ast.Lambda) and id(node) not in walk.seen:
-                for name, place in _names_in(node.body, stored=True):
-                    kept.setdefault(name, place)
+    for node in script.nodes:
+        if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            if not script.reached(node) and not any(
+                isinstance(a, ast.FunctionDef) and a.name in handed for a in ancestors(node)
+            ):
+                continue
+            mine = asked if id(node) in walk.seen else kept
+            for name, place in _names_in(node, stored=mine is kept):
+                mine.setdefault(name, place)
+        elif isinstance(node, ast.Lambda) and id(node) not in walk.seen:
+            for name, place in _names_in(node.body, stored=True):
+                kept.setdefault(name, place)
     both = next((n for n in kept if n in asked), None)
     if both is not None:
         raise Refusal(
@@ -168,14 +168,11 @@ def _check_kept(script: Script, walk: Walk) -> None:
 def _handed_over(script: Script) -> set[str]:
     """The names of functions that are handed over as they are (hooks), and that nothing calls by name."""
     found: set[str] = set()
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-                outer = parent_of(node)
-                if not (isinstance(outer, ast.Call) and outer.func is node) and not isinstance(
-                    outer, ast.Attribute
-                ):
-                    found.add(node.id if isinstance(node, ast.Name) else node.attr)
+    for node in script.nodes:
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+            outer = parent_of(node)
+            if call_of(node) is None and not isinstance(outer, ast.Attribute):
+                found.add(node.id if isinstance(node, ast.Name) else node.attr)
     return found
 
 
@@ -198,11 +195,7 @@ def _names_in(statement: ast.AST, stored: bool) -> Iterator[tuple[str, ast.AST]]
             yield node.attr, node
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             yield from _root(node.value)
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ADDERS
-        ):
+        elif is_method(node) and node.func.attr in ADDERS:
             yield from _root(node.func.value)
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
             yield from ((name, node) for name in node.names)
@@ -224,13 +217,7 @@ def _name_for(ranks: Ranks, note: Note, taken: set[str]) -> str:
         if isinstance(expr, ast.Attribute) and expr.attr not in READS:
             break
         expr = expr.func if isinstance(expr, ast.Call) else expr.value
-    base = (
-        expr.attr
-        if isinstance(expr, ast.Attribute)
-        else expr.id
-        if isinstance(expr, ast.Name)
-        else "value"
-    )
+    base = short_name(expr) or "value"
     first = {"mean": "mean", "sum": "total"}.get(note.how, "first")
     base = base.lower().strip("_") or "value"
     return ranks.fresh(f"{first}_{base}", besides=taken)

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from autofast.edit.edits import After, Before, Edit, Rewrite
+from autofast.edit.edits import After, Before, Edit, Rewrite, literal
 from autofast.facts.gradients import left_out, parameters_of, used_parameters
 from autofast.facts.parts import parts_of
 from autofast.flow.callgraph import CallGraph
@@ -19,11 +19,12 @@ from autofast.flow.definition_sites import Attribute, home_of
 from autofast.flow.graph import Function
 from autofast.flow.positions import block as block_around
 from autofast.flow.scopes import FUNCTIONS, Variable, is_parameter, mentions, own_nodes
+from autofast.model.calls import call_of
 from autofast.model.events import BranchFrame, GuardFrame, LoopFrame, Occurrence, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP
 from autofast.model.script import Model, Script, Step
-from autofast.model.source import ancestors, at, function_of, parent_of, source_of
+from autofast.model.source import ancestors, at, function_of, is_elif, parent_of
 from autofast.model.values import Const, Ext, Inst, Num, Tensor, Thing
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Options, Refusal
@@ -294,7 +295,7 @@ def _wrappers(
         lines.append(f"    {mine.name} = {ddp}({', '.join([mine.raw, *mine.options])})")
     if seeds:
         lines += [f"    {line}" for line in own_seeds(ranks, script, node)]
-    code = "\n".join(lines).replace("{", "{{").replace("}", "}}")
+    code = literal("\n".join(lines))
     return After(node, code) if group[0].after else Before(node, code)
 
 
@@ -390,8 +391,8 @@ class _Bring:
         parent = parent_of(node)
         if not isinstance(node.ctx, ast.Load):
             return False
-        if isinstance(parent, ast.Call) and parent.func is node:
-            return id(parent) in self._calls or not self.script.reached(parent)
+        if (call := call_of(node)) is not None:
+            return id(call) in self._calls or not self.script.reached(call)
         return isinstance(parent, ast.Attribute) and parent.attr in LIGHT
 
 
@@ -430,14 +431,10 @@ def _beside_variable(
             raise Refusal(f"the training starts in the `else` of the main guard on {at(anchor)}")
         block = anchor.body
         anchor = next(s for s in block if any(s is i for i in inner))
-    if _is_elif(anchor):
+    if is_elif(anchor):
         raise Refusal(f"the training starts in an `elif` on {at(anchor)}")
     mine.anchor = anchor
     _check_after(script, mine, here, scope, place)
-
-
-def _is_elif(stmt: ast.stmt) -> bool:
-    return source_of(stmt).lines[stmt.lineno - 1].lstrip().startswith("elif")
 
 
 def _block_with(stores: list[ast.stmt]) -> list[ast.stmt]:

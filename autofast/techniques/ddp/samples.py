@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 
 from autofast.flow.callgraph import code_of
+from autofast.model.calls import is_method
 from autofast.model.events import BranchFrame, below
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import makes_module
@@ -158,11 +159,7 @@ def _turns_batch(script: Script, function: ast.AST) -> bool:
             and _is_activation(script, node.value)
         ):
             return True
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in TURNS
-        ):
+        if is_method(node) and node.func.attr in TURNS:
             if not _is_activation(script, node.func.value):
                 continue
             given = [a for a in node.args if not isinstance(a, ast.Starred)]

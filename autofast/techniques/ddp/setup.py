@@ -28,25 +28,16 @@ from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
 from autofast.write.spelling import VISIBLE, uses_gpu
 
-QUIET = (
-    "argparse.",
-    "builtins.",
-    ".add_argument",
-    ".parse_",
-    ".add_mutually",
-    ".add_argument_group",
-    ".add_subparsers",
-    ".set_defaults",
+QUIET = tuple(
+    """argparse. builtins. .add_argument .parse_ .add_mutually .add_argument_group .add_subparsers
+    .set_defaults""".split()
 )
 QUIET_KINDS = frozenset(
     {"set_attribute", "set_item", "return", "iterate", "augment", "raise", "with", "call_unknown"}
 )
-SEEDS = (
-    "torch.manual_seed",
-    "torch.random.manual_seed",
-    "torch.seed",
-    "lightning.seed_everything",
-    "accelerate.utils.set_seed",
+SEEDS = tuple(
+    """torch.manual_seed torch.random.manual_seed torch.seed lightning.seed_everything
+    accelerate.utils.set_seed""".split()
 )
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 Happening = tuple[Stack, ast.AST]
@@ -243,11 +234,9 @@ def _leaves(script: Script, statement: ast.stmt) -> bool:
 def _chooses_devices(script: Script) -> str:
     for source in script.sources:
         if VISIBLE in source.text:
-            for node in source.nodes:
-                if (
-                    isinstance(node, ast.Constant)
-                    and node.value == VISIBLE
-                    and isinstance(getattr(parent_of(node), "ctx", None), ast.Store)
+            for node in source.each(ast.Constant):
+                if node.value == VISIBLE and isinstance(
+                    getattr(parent_of(node), "ctx", None), ast.Store
                 ):
                     return at(node)
     return ""
@@ -331,21 +320,15 @@ def own_seeds(ranks: Ranks, script: Script, node: ast.AST) -> list[str]:
 def devices(script: Script, ranks: Ranks) -> list[Edit]:
     """``cuda:0`` is this process's own GPU; raises :class:`Refusal` where the script chooses another."""
     edits: list[Edit] = []
-    for source in script.sources:
-        for node in source.nodes:
-            if (
-                isinstance(node, ast.Constant)
-                and isinstance(node.value, str)
-                and node.value.startswith("cuda:")
-                and script.reached(node)
-            ):
-                if node.value != "cuda:0":
-                    raise Refusal(
-                        f"`{node.value}` on {at(node)}: give each process its own GPU first, by `cuda`"
-                    )
-                if isinstance(parent_of(node), (ast.Compare, ast.JoinedStr)):
-                    raise Refusal(f"`cuda:0` is part of a condition or a text on {at(node)}")
-                edits.append(Rewrite(node, f'f"cuda:{{{{{ranks.local(node)}}}}}"'))
+    for node in script.each(ast.Constant):
+        if isinstance(node.value, str) and node.value.startswith("cuda:") and script.reached(node):
+            if node.value != "cuda:0":
+                raise Refusal(
+                    f"`{node.value}` on {at(node)}: give each process its own GPU first, by `cuda`"
+                )
+            if isinstance(parent_of(node), (ast.Compare, ast.JoinedStr)):
+                raise Refusal(f"`cuda:0` is part of a condition or a text on {at(node)}")
+            edits.append(Rewrite(node, f'f"cuda:{{{{{ranks.local(node)}}}}}"'))
     for site in script.calls("torch.cuda.set_device", "torch.cuda.device"):
         if isinstance(site.node, ast.Call) and site.node.args:
             edits += _numbered(script, ranks, site.node.args[0])

@@ -10,6 +10,7 @@ from autofast.facts.layout import against, draws, is_convolutional, takes_image
 from autofast.facts.precision.code import Code
 from autofast.flow.program import Flow
 from autofast.model import names
+from autofast.model.calls import is_method
 from autofast.model.events import CallFrame, Site, inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script, Transfer
@@ -38,9 +39,7 @@ KEEPING = frozenset({"float", "double", "half", "bfloat16", "detach", "requires_
 def is_there(script: Script) -> bool:
     """The script knows about channels_last already, perhaps behind an option."""
     return any(
-        isinstance(n, ast.Attribute) and n.attr.startswith("channels_last")
-        for s in script.sources
-        for n in s.nodes
+        isinstance(n, ast.Attribute) and n.attr.startswith("channels_last") for n in script.nodes
     )
 
 
@@ -162,11 +161,7 @@ def _others(script: Script, place: ast.expr, models: list[Model]) -> str:
 
 
 def _is_method(place: ast.expr) -> bool:
-    return (
-        isinstance(place, ast.Call)
-        and isinstance(place.func, ast.Attribute)
-        and place.func.attr in ("to", "cuda", "cpu")
-    )
+    return is_method(place, "to", "cuda", "cpu")
 
 
 def _convert(script: Script, place: ast.expr, models: list[Model]) -> Finding:
@@ -189,8 +184,7 @@ def _convert(script: Script, place: ast.expr, models: list[Model]) -> Finding:
     call = place if isinstance(place, ast.Call) else None
     if (
         call is not None
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr == "to"
+        and is_method(call, "to")
         and any(s.node is place for m in models for s in m.moves)
     ):
         first: Edit = Keyword(call, "memory_format", layout)

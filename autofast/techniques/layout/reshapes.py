@@ -12,6 +12,7 @@ from autofast.facts.shared_memory import is_reshaping, written_through
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
+from autofast.model.calls import call_of, is_method
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of
 from autofast.model.tensors import tensors_in
@@ -26,7 +27,7 @@ def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str
     for node, base in _reshapings(script, code, models):
         if place := written_through(script, node, base):
             return f"{place} writes through a view, which would be a copy in this layout (or the reverse)"
-        if isinstance(node.func, ast.Attribute) and node.func.attr in ("view", "view_as"):
+        if is_method(node, "view", "view_as"):
             found.append(
                 Rewrite(
                     node.func,
@@ -40,21 +41,20 @@ def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str
 def _reshapings(script: Script, code: Code, models: Values) -> Iterator[tuple[ast.Call, ast.expr]]:
     """The calls that give values which may be in the other layout another shape, and these values."""
     differentiated = _differentiated(script, models)
-    for source in script.sources:
-        for node in source.nodes:
-            base = is_reshaping(script, node)
-            if base is None or not isinstance(node, ast.Call):
-                continue
-            found = script.values(base)
-            mine = any(
-                isinstance(t, Tensor) and (t.models & models or t.param) and t.dtype != "int"
-                for t in found
-            )
-            mine = mine or _may_be_gradient(found, differentiated)
-            if (mine or (id(node) in code.all and is_activation(found))) and not _is_fine(
-                script, node, base
-            ):
-                yield node, base
+    for node in script.nodes:
+        base = is_reshaping(script, node)
+        if base is None or not isinstance(node, ast.Call):
+            continue
+        found = script.values(base)
+        mine = any(
+            isinstance(t, Tensor) and (t.models & models or t.param) and t.dtype != "int"
+            for t in found
+        )
+        mine = mine or _may_be_gradient(found, differentiated)
+        if (mine or (id(node) in code.all and is_activation(found))) and not _is_fine(
+            script, node, base
+        ):
+            yield node, base
 
 
 def _differentiated(script: Script, models: Values) -> frozenset[Thing] | None:
@@ -79,27 +79,23 @@ def _may_be_gradient(found: Values, differentiated: frozenset[Thing] | None) -> 
 
 def _unbound(script: Script) -> str:
     """A ``view`` that is not simply called on a tensor: ``torch.Tensor.view(x, -1)``, ``v = x.view``, ``getattr(x, "view")``."""
-    for source in script.sources:
-        for node in source.nodes:
-            if (
-                isinstance(node, ast.Attribute)
-                and node.attr in ("view", "view_as")
-                and isinstance(node.ctx, ast.Load)
+    for node in script.nodes:
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr in ("view", "view_as")
+            and isinstance(node.ctx, ast.Load)
+        ):
+            found, called = script.values(node.value), call_of(node) is not None
+            if any(isinstance(t, Ref) and t.name.startswith("torch.") for t in found) or (
+                not called and _may_be_tensor(found)
             ):
-                found, parent = script.values(node.value), parent_of(node)
-                called = isinstance(parent, ast.Call) and parent.func is node
-                if any(isinstance(t, Ref) and t.name.startswith("torch.") for t in found) or (
-                    not called and _may_be_tensor(found)
-                ):
-                    return (
-                        f"{at(node)} uses `{node.attr}` as a function, which raises in this layout"
-                    )
-            elif isinstance(node, ast.Call) and any(
-                isinstance(a, ast.Constant) and a.value in ("view", "view_as") for a in node.args
-            ):
-                names = {t.name for t in script.values(node.func) if isinstance(t, Ref)}
-                if names & {"builtins.getattr", "operator.methodcaller", "operator.attrgetter"}:
-                    return f"{at(node)} uses `view` as a function, which raises in this layout"
+                return f"{at(node)} uses `{node.attr}` as a function, which raises in this layout"
+        elif isinstance(node, ast.Call) and any(
+            isinstance(a, ast.Constant) and a.value in ("view", "view_as") for a in node.args
+        ):
+            names = {t.name for t in script.values(node.func) if isinstance(t, Ref)}
+            if names & {"builtins.getattr", "operator.methodcaller", "operator.attrgetter"}:
+                return f"{at(node)} uses `view` as a function, which raises in this layout"
     return ""
 
 
@@ -184,15 +180,9 @@ def _is_contiguous(script: Script, call: ast.Call, around: tuple[ast.expr, ...])
         isinstance(t, Ref) and t.name in PRODUCTS for t in script.values(call.func)
     ):
         return True
-    if isinstance(call.func, ast.Attribute) and call.func.attr in (
-        "contiguous",
-        "flatten",
-        "reshape",
-        "mm",
-        "bmm",
-    ):
+    if is_method(call, "contiguous", "flatten", "reshape", "mm", "bmm"):
         return True
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "view":
+    if is_method(call, "view"):
         return _lies_in_order(script, call.func.value, around)
     found = script.values(call.func)
     if call.args and found and all(isinstance(t, Ref) and t.name in EACH for t in found):
@@ -221,7 +211,7 @@ def _is_averaged(call: ast.Call) -> bool:
     """``x.mean(3).mean(2)``, ``x.mean([2, 3])`` of an image: of what is left, channels lie together."""
     gone: list[str] = []
     expr: ast.expr = call
-    while isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute):
+    while is_method(expr):
         if expr.func.attr not in ("mean", "sum") or len(expr.args) != 1 or expr.keywords:
             return False
         axes = expr.args[0]

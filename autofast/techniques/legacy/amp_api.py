@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Decorator, Edit, Replace, Rewrite
+from autofast.model.calls import call_of
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, parent_of
 from autofast.model.values import Ref
@@ -59,7 +60,7 @@ def old_uses(script: Script, source: Source) -> Iterator[Use]:
         module, _, short = name.rpartition(".")
         if module in OLD and short in NAMES:
             parent = parent_of(node)
-            call = parent if isinstance(parent, ast.Call) and parent.func is node else None
+            call = call_of(node)
             function = (
                 parent
                 if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef))

@@ -11,6 +11,7 @@ from autofast.edit.ignores import is_spared
 from autofast.facts.tensor_identity import VARIABLE, Plainness
 from autofast.flow.importers import Importers
 from autofast.flow.scopes import is_parameter
+from autofast.model.calls import call_of, pairs_of
 from autofast.model.names import FUNCTIONAL_LOSSES, is_loss
 from autofast.model.script import Script
 from autofast.model.source import Source, function_of, parent_of, source_of, statement_of
@@ -82,8 +83,8 @@ def variables(script: Script, source: Source, plain: Plainness) -> Iterator[Find
 def _bindings(source: Source) -> dict[str, list[ast.ImportFrom]]:
     """The names that imports bind to Variable, with the imports."""
     found: dict[str, list[ast.ImportFrom]] = {}
-    for node in source.nodes:
-        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module in MODULES:
+    for node in source.each(ast.ImportFrom):
+        if node.level == 0 and node.module in MODULES:
             for alias in node.names:
                 if alias.name == "Variable":
                     found.setdefault(alias.asname or alias.name, []).append(node)
@@ -209,10 +210,8 @@ def _is_detached(call: ast.Call) -> bool:
     attribute = parent_of(call)
     if not isinstance(attribute, ast.Attribute):
         return False
-    outer = parent_of(attribute)
-    return attribute.attr == "data" or (
-        attribute.attr == "detach" and isinstance(outer, ast.Call) and outer.func is attribute
-    )
+    called = call_of(attribute) is not None
+    return attribute.attr == "data" or (attribute.attr == "detach" and called)
 
 
 def _says_nothing(script: Script, statement: ast.Assign, plain: Plainness) -> bool:
@@ -220,14 +219,7 @@ def _says_nothing(script: Script, statement: ast.Assign, plain: Plainness) -> bo
     if len(statement.targets) != 1:
         return False
     target, value = statement.targets[0], statement.value
-    targets, values = (
-        (target.elts, value.elts)
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
-        else ([target], [value])
-    )
-    if len(targets) != len(values):
-        return False
-    for name, call in zip(targets, values, strict=True):
+    for name, call in pairs_of(target, value):
         given = (
             _given(call)
             if isinstance(call, ast.Call) and script.values(call.func) == {Ref(VARIABLE)}

@@ -10,6 +10,7 @@ from autofast.facts.datasets import SPLIT, Images, held, in_order
 from autofast.facts.loader_uses import ITERATING, KEEPING, Uses
 from autofast.facts.loaders import given, managed
 from autofast.flow.memory import Memory
+from autofast.model.calls import short_name
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import at, function_of, source_of, statement_of
 from autofast.model.values import Const, Ext, Thing, const
@@ -160,13 +161,7 @@ def sampler_of_batches(script: Script, loader: Loader) -> tuple[Edit, ...] | str
 
 def _beside(target: ast.expr) -> str:
     """A name for the dataset of the loader that is kept in ``target``: ``train_dataset`` for ``train_loader``."""
-    name = (
-        target.id
-        if isinstance(target, ast.Name)
-        else target.attr
-        if isinstance(target, ast.Attribute)
-        else "loader"
-    )
+    name = short_name(target) or "loader"
     return source_of(target).fresh(
         name.replace("dataloader", "dataset").replace("loader", "dataset")
         if "loader" in name

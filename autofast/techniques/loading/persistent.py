@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from autofast.facts.loaders import POSITION, counts, first_use, given, lineage, peeks
 from autofast.facts.workers.seeding import fixed_by_workers, seeded_anew
 from autofast.facts.workers.shared_state import changed_between, changed_by_items, items
+from autofast.model.calls import short_name
 from autofast.model.events import CallFrame, Stack, loops
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, function_of, source_of
@@ -27,15 +28,8 @@ MANY = 10_000_000  # a sampler with this many indices never comes to the end of 
 
 
 PURE = frozenset(
-    {
-        "builtins.int",
-        "builtins.max",
-        "builtins.min",
-        "builtins.len",
-        "builtins.abs",
-        "os.cpu_count",
-        "os.sched_getaffinity",
-    }
+    """builtins.int builtins.max builtins.min builtins.len builtins.abs os.cpu_count
+    os.sched_getaffinity""".split()
 )
 
 
@@ -267,13 +261,7 @@ def _is_positive(expr: ast.expr) -> bool:
         return isinstance(expr.value, int) and expr.value > 0
     if not isinstance(expr, ast.Call):
         return False
-    name = (
-        expr.func.attr
-        if isinstance(expr.func, ast.Attribute)
-        else expr.func.id
-        if isinstance(expr.func, ast.Name)
-        else ""
-    )
+    name = short_name(expr.func)
     return name == "cpu_count" or (
         name == "max" and any(isinstance(a, ast.Constant) and _is_positive(a) for a in expr.args)
     )

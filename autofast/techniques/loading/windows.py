@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from autofast.edit.edits import Edit, Rewrite
+from autofast.edit.edits import Edit, Rewrite, literal
 from autofast.flow.cfg import Graph
 from autofast.flow.defuse import bound_to
 from autofast.flow.loops import loop_of
@@ -186,14 +186,14 @@ class Windows:
             rows = f"{numpy}.lib.stride_tricks.sliding_window_view({self.row.id}, {self.length.code()})[{begin}]"
         return (
             Rewrite(self.call, "{each}", {"each": self.each}),
-            Rewrite(self.window, rows.replace("{", "{{").replace("}", "}}")),
+            Rewrite(self.window, literal(rows)),
             *imports,
         )
 
 
 def _is_reshaped(script: Script) -> bool:
     """Somewhere a tensor or array that exists gets other dimensions."""
-    nodes = (n for source in script.sources for n in source.nodes if isinstance(n, ast.Attribute))
+    nodes = script.each(ast.Attribute)
     return any(
         reshapes(n.attr) or (n.attr in ("data", "shape") and isinstance(n.ctx, ast.Store))
         for n in nodes

@@ -40,17 +40,7 @@ NOT_MIXED = frozenset([32, 64, "32", "64", "32-true", "64-true", "16-true", "bf1
 
 
 COMPLEX = frozenset(
-    {
-        "cfloat",
-        "cdouble",
-        "chalf",
-        "complex32",
-        "complex64",
-        "complex128",
-        "complex",
-        "view_as_complex",
-        "polar",
-    }
+    """cfloat cdouble chalf complex32 complex64 complex128 complex view_as_complex polar""".split()
 )
 
 
@@ -172,12 +162,11 @@ def _complex(script: Script, optimizer: Optimizer) -> str:
             ):
                 return f"the parameters of {at(site.node)} are complex, which no fused kernel takes"
     if not _from_models(given):
-        for source in script.sources:
-            for node in source.nodes:
-                if (isinstance(node, ast.Attribute) and node.attr in COMPLEX) or (
-                    isinstance(node, ast.Constant) and isinstance(node.value, complex)
-                ):
-                    return f"what it updates is not all known, and {at(node)} makes complex tensors"
+        for node in script.nodes:
+            if (isinstance(node, ast.Attribute) and node.attr in COMPLEX) or (
+                isinstance(node, ast.Constant) and isinstance(node.value, complex)
+            ):
+                return f"what it updates is not all known, and {at(node)} makes complex tensors"
     return ""
 
 
@@ -234,14 +223,9 @@ def _lightning_clips(script: Script) -> str:
 
 def _configured(script: Script, word: str) -> str:
     """Where the defaults or the configuration files of a LightningCLI name an argument of its Trainer."""
-    for source in script.sources:
-        for node in source.nodes:
-            if (
-                isinstance(node, ast.Constant)
-                and isinstance(node.value, str)
-                and node.value.removeprefix("trainer.") == word
-            ):
-                return f"{at(node)}"
+    for node in script.each(ast.Constant):
+        if isinstance(node.value, str) and node.value.removeprefix("trainer.") == word:
+            return f"{at(node)}"
     folder = script.entry.path.parent
     for path in sorted(
         p for pattern in ("*.yaml", "*.yml", "conf*/*.yaml") for p in disk.matching(folder, pattern)

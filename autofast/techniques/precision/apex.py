@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from autofast.edit.edits import Edit, Header, Remove, Replace, Rewrite
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
+from autofast.model.calls import spreads
 from autofast.model.events import BranchFrame, LoopFrame, TryFrame
 from autofast.model.script import Script
 from autofast.model.source import Source, at, parent_of, source_of, statement_of
@@ -147,11 +148,7 @@ def _initialized(script: Script) -> Iterator[Edit]:
     call = script.calls(INITIALIZE)[0].node
     assert isinstance(call, ast.Call)
     given = dict(zip(POSITIONS, call.args, strict=False))
-    if (
-        len(call.args) > len(POSITIONS)
-        or any(isinstance(a, ast.Starred) for a in call.args)
-        or any(k.arg is None for k in call.keywords)
-    ):
+    if len(call.args) > len(POSITIONS) or spreads(call):
         raise Refusal(f"what amp.initialize() is given on {at(call)} is not spelled out")
     given |= {k.arg: k.value for k in call.keywords if k.arg is not None}
     for name, expr in given.items():
@@ -295,8 +292,8 @@ def _imports(script: Script) -> Iterator[Edit]:
 
 
 def _is_used(source: Source, name: str, gone: set[int]) -> bool:
-    for node in source.nodes:
-        if isinstance(node, ast.Name) and node.id == name:
+    for node in source.each(ast.Name):
+        if node.id == name:
             outer: ast.AST = node
             while isinstance(parent := parent_of(outer), ast.Attribute):
                 outer = parent

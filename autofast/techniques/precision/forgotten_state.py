@@ -113,11 +113,8 @@ class _Names:
         """Whether ``__init__`` always sets it, to a scaler, before the place is come to, and nothing sets it to anything else."""
         stores = [
             n
-            for source in self.script.sources
-            for n in source.nodes
-            if isinstance(n, ast.Attribute)
-            and n.attr == attribute.attr
-            and isinstance(n.ctx, ast.Store)
+            for n in self.script.each(ast.Attribute)
+            if n.attr == attribute.attr and isinstance(n.ctx, ast.Store)
         ]
         first = [n for n in stores if self._always_runs_first(n, place)]
         values = [self.script.values(made) for made in given(self.script, attribute)]

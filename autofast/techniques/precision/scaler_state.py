@@ -12,6 +12,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.positions import block
 from autofast.flow.program import Flow
 from autofast.flow.scopes import parameters
+from autofast.model.calls import is_method
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of
@@ -63,11 +64,7 @@ def _key(displays: Iterable[ast.Dict | ast.Call]) -> str:
 
 
 def _is_state(value: ast.expr) -> bool:
-    return (
-        isinstance(value, ast.Call)
-        and isinstance(value.func, ast.Attribute)
-        and value.func.attr == "state_dict"
-    )
+    return is_method(value, "state_dict")
 
 
 def _loads(script: Script, optimizers: Iterable[Thing], name: Name, key: str) -> Iterable[Place]:
@@ -102,9 +99,8 @@ def _uses(script: Script, place: ast.expr) -> list[ast.expr]:
     assert isinstance(place, ast.Attribute)
     return [
         n
-        for source in script.sources
-        for n in source.nodes
-        if isinstance(n, ast.Attribute) and n.attr == place.attr and isinstance(n.ctx, ast.Load)
+        for n in script.each(ast.Attribute)
+        if n.attr == place.attr and isinstance(n.ctx, ast.Load)
     ]
 
 

@@ -14,6 +14,7 @@ from autofast.edit.order import Rank
 from autofast.facts.gradient_accesses import accesses, against_scaler
 from autofast.facts.scaler import Event, Ledger
 from autofast.flow.definition_sites import Home, home_of
+from autofast.model.calls import is_method
 from autofast.model.kinds import is_optimizer
 from autofast.model.script import Backward, Script, Update
 from autofast.model.source import (
@@ -182,8 +183,7 @@ class _Builder:
         for backward in self.backwards:
             call = backward.node
             if (
-                not isinstance(call.func, ast.Attribute)
-                or call.func.attr != "backward"
+                not is_method(call, "backward")
                 or call.args
                 or (backward.framework and not self.leaves)
             ):

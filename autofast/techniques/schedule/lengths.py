@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.edit.edits import Edit, Keyword, Rewrite, Wrap
+from autofast.edit.edits import Edit, Keyword, Rewrite, Wrap, literal
 from autofast.facts.updates.rates import counts_batches
 from autofast.flow.callgraph import code_of
 from autofast.flow.scopes import stored_in
@@ -154,7 +154,7 @@ def changed(script: Script, scheduler: Scheduler, count: str) -> Conversion:
     expr = spelled(call, given)
     if expr is not None and form.kind in ("times", "each") and counts_batches(script, expr):
         raise Refusal(f"`{ast.unparse(expr)}` on {at(expr)} counts batches already")
-    factor = count.replace("{", "{{").replace("}", "}}")
+    factor = literal(count)
     if expr is None:
         if given is not None or not form.default or args.dicts:
             raise Refusal(

@@ -38,29 +38,11 @@ NUMPY_WRITES = frozenset(
     "copyto put put_along_axis place putmask fill_diagonal random.shuffle".split()
 )  # to an argument
 PURE = frozenset(
-    f"builtins.{n}"
-    for n in (
-        "float",
-        "int",
-        "round",
-        "abs",
-        "min",
-        "max",
-        "sum",
-        "pow",
-        "str",
-        "len",
-        "bool",
-        "dict",
-    )
+    f"builtins.{n}" for n in tuple("float int round abs min max sum pow str len bool dict".split())
 )
-QUIET = PURE | {
-    "builtins.print",
-    "builtins.isinstance",
-    "builtins.range",
-    "builtins.enumerate",
-    "builtins.zip",
-}
+QUIET = PURE | set(
+    """builtins.print builtins.isinstance builtins.range builtins.enumerate builtins.zip""".split()
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,25 +70,24 @@ def move_around(script: Script, node: ast.AST) -> Move | None:
 
 
 def _find(script: Script) -> Iterator[Move]:
-    for source in script.sources:
-        for statement in source.nodes:
-            match statement:
-                case ast.Assign(targets=[ast.Name() as target]) if (
-                    loop := loop_of(statement)
-                ) is not None and is_step(script, loop):
-                    gate = _gate(script, statement, target)
-                    if (
-                        gate is not None
-                        and _is_pure(script, statement.value)
-                        and _may_wait(script, statement, gate)
-                    ):
-                        code = Before(
-                            gate.body[0],
-                            f"{target.id} = {{value}}",
-                            holes={"value": statement.value},
-                            rank=Rank.MOVED,
-                        )
-                        yield Move(statement, gate, (Remove(statement), code))
+    for statement in script.nodes:
+        match statement:
+            case ast.Assign(targets=[ast.Name() as target]) if (
+                loop := loop_of(statement)
+            ) is not None and is_step(script, loop):
+                gate = _gate(script, statement, target)
+                if (
+                    gate is not None
+                    and _is_pure(script, statement.value)
+                    and _may_wait(script, statement, gate)
+                ):
+                    code = Before(
+                        gate.body[0],
+                        f"{target.id} = {{value}}",
+                        holes={"value": statement.value},
+                        rank=Rank.MOVED,
+                    )
+                    yield Move(statement, gate, (Remove(statement), code))
 
 
 def _gate(script: Script, statement: ast.Assign, target: ast.Name) -> ast.If | None:
@@ -172,11 +153,7 @@ def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
     if any(needed & stored_in(other) for other in between):
         return False
     rebound = {
-        n
-        for s in script.sources
-        for f in s.nodes
-        if isinstance(f, (ast.Global, ast.Nonlocal))
-        for n in f.names
+        n for f in script.nodes if isinstance(f, (ast.Global, ast.Nonlocal)) for n in f.names
     }
     things: set[Thing] = {
         t for n in names for t in script.values(n) if isinstance(t, (Inst, Seq, Dict))

@@ -6,11 +6,12 @@ import ast
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from autofast.edit.edits import Before, Edit, Remove, Rewrite
+from autofast.edit.edits import Before, Edit, Remove, Rewrite, literal
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import block, index, position
 from autofast.flow.program import Flow
 from autofast.flow.scopes import declared, loaded_in, mentions, stored_in
+from autofast.model.calls import is_method, short_name
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, function_of, source_of, within
 from autofast.model.values import Const, Tensor
@@ -103,11 +104,7 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
         mine = [r for r in repeated.reads if within(r.node, statement)]
         sink_here = next((s for s in moved if s.statement is statement), None)
         if sink_here is not None:
-            code = (
-                swapped(statement, {id(r.node): name for r in mine})
-                .replace("{", "{{")
-                .replace("}", "}}")
-            )
+            code = literal(swapped(statement, {id(r.node): name for r in mine}))
             result.append((statement, [*shared, Remove(statement), Before(first, code)]))
         else:
             result.append((statement, [*shared, *(Rewrite(r.node, name) for r in mine)]))
@@ -148,11 +145,7 @@ def _changes(name: str, statements: Sequence[ast.stmt]) -> bool:
         if name in stored_in(statement):
             return True
         for node in ast.walk(statement):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and is_in_place(node.func.attr, flags=True)
-            ):
+            if is_method(node) and is_in_place(node.func.attr, flags=True):
                 if name in loaded_in(node.func.value):
                     return True
     return False
@@ -204,14 +197,7 @@ def read_together(
 
 
 def _names(source: Source, reads: list[Read]) -> dict[str, str]:
-    stems = [
-        r.core.id
-        if isinstance(r.core, ast.Name)
-        else r.core.attr
-        if isinstance(r.core, ast.Attribute)
-        else "tensor"
-        for r in reads
-    ]
+    stems = [short_name(r.core) or "tensor" for r in reads]
     return dict(zip([r.key for r in reads], free_names(source, stems), strict=True))
 
 

@@ -30,55 +30,49 @@ PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.UnaryOp)
 
 def combined(script: Script) -> Iterator[tuple[ast.stmt, str, list[Edit]]]:
     """Each condition of a loop over batches that can be read at once: the statement, the tensor, the edits."""
-    for source in script.sources:
-        for statement in source.nodes:
-            if not isinstance(statement, (ast.Assert, ast.If)) or not isinstance(
-                statement.test, ast.BoolOp
-            ):
-                continue
-            loop = loop_of(statement)
-            if (
-                loop is None
-                or not is_step(script, loop)
-                or rare_branch(statement, loop) is not None
-            ):
-                continue
-            test = statement.test
-            receivers = [_receiver(script, part) for part in test.values]
-            if None in receivers or len({ast.dump(r) for r in receivers if r is not None}) != 1:
-                continue
-            holes = {f"p{n}": part for n, part in enumerate(test.values)}
-            sign = " & " if isinstance(test.op, ast.And) else " | "
-            assert receivers[0] is not None
-            yield (
-                statement,
-                ast.unparse(receivers[0]),
-                [Rewrite(test, sign.join("({" + hole + "})" for hole in holes), holes)],
-            )
+    for statement in script.nodes:
+        if not isinstance(statement, (ast.Assert, ast.If)) or not isinstance(
+            statement.test, ast.BoolOp
+        ):
+            continue
+        loop = loop_of(statement)
+        if loop is None or not is_step(script, loop) or rare_branch(statement, loop) is not None:
+            continue
+        test = statement.test
+        receivers = [_receiver(script, part) for part in test.values]
+        if None in receivers or len({ast.dump(r) for r in receivers if r is not None}) != 1:
+            continue
+        holes = {f"p{n}": part for n, part in enumerate(test.values)}
+        sign = " & " if isinstance(test.op, ast.And) else " | "
+        assert receivers[0] is not None
+        yield (
+            statement,
+            ast.unparse(receivers[0]),
+            [Rewrite(test, sign.join("({" + hole + "})" for hole in holes), holes)],
+        )
 
 
 def flags_first(script: Script) -> Iterator[tuple[ast.stmt, ast.expr, list[Edit]]]:
     """Each condition that asks the device before it asks a flag, in what runs in every step: the statement, the flag, the edits."""
-    for source in script.sources:
-        for statement in source.nodes:
-            if not isinstance(statement, (ast.Assert, ast.If, ast.While)):
-                continue
-            test = statement.test
-            if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
-                continue
-            *before, last = test.values
-            if not _is_flag(script, last) or not all(_only_asks(script, p) for p in before):
-                continue
-            asked = nodes_of(before)
-            sites = [site for _, site in script.log.each() if id(site.node) in asked]
-            if any(in_every_iteration(script, site) for site in sites):
-                holes = {f"p{n}": part for n, part in enumerate(test.values)}
-                rest = " and ".join(
-                    f"({{p{n}}})" if isinstance(part, ast.BoolOp) else f"{{p{n}}}"
-                    for n, part in enumerate(before)
-                )
-                text = f"{{p{len(before)}}} and {rest}"
-                yield statement, last, [Rewrite(test, text, holes)]
+    for statement in script.nodes:
+        if not isinstance(statement, (ast.Assert, ast.If, ast.While)):
+            continue
+        test = statement.test
+        if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+            continue
+        *before, last = test.values
+        if not _is_flag(script, last) or not all(_only_asks(script, p) for p in before):
+            continue
+        asked = nodes_of(before)
+        sites = [site for _, site in script.log.each() if id(site.node) in asked]
+        if any(in_every_iteration(script, site) for site in sites):
+            holes = {f"p{n}": part for n, part in enumerate(test.values)}
+            rest = " and ".join(
+                f"({{p{n}}})" if isinstance(part, ast.BoolOp) else f"{{p{n}}}"
+                for n, part in enumerate(before)
+            )
+            text = f"{{p{len(before)}}} and {rest}"
+            yield statement, last, [Rewrite(test, text, holes)]
 
 
 def _is_flag(script: Script, part: ast.expr) -> bool:

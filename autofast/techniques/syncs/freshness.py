@@ -9,6 +9,7 @@ from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.program import Flow
+from autofast.model.calls import call_of
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, within
 from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Thing, const
@@ -237,8 +238,7 @@ def _is_harmless(script: Script, node: ast.expr) -> bool:
     """Whether this use can neither change the tensor nor give it another name."""
     parent = parent_of(node)
     if isinstance(parent, ast.Attribute):
-        call = parent_of(parent)
-        if isinstance(call, ast.Call) and call.func is parent:
+        if (call := call_of(parent)) is not None:
             if is_in_place(parent.attr, flags=True):
                 return False
             return not may_share(parent.attr) or _is_harmless(script, call)

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from autofast.edit.edits import Edit
+from autofast.edit.edits import Edit, literal
 from autofast.model.script import Script
 from autofast.model.source import within
 from autofast.model.values import Seq, Tensor
@@ -19,7 +19,7 @@ from autofast.techniques.syncs.floats import kind_of
 from autofast.techniques.syncs.reads import Read
 from autofast.techniques.syncs.scalars import is_scalar
 from autofast.techniques.syncs.sinks import Sink
-from autofast.techniques.syncs.swapping import escaped, swapped
+from autofast.techniques.syncs.swapping import swapped
 from autofast.techniques.syncs.turns import begins_whole
 from autofast.write.spelling import is_taken, torch_in
 
@@ -78,7 +78,7 @@ class Kept:
 
     def replay(self) -> str:
         """The template of the code that does what the sinks did, for all that was kept."""
-        return escaped(self._whole() or self._each())
+        return literal(self._whole() or self._each())
 
     def _all(self) -> str:
         """The numbers, read at once."""

@@ -11,6 +11,7 @@ from autofast.flow.loops import Loop, common_loop, loop_of
 from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
 from autofast.flow.scopes import binds, declared, is_parameter, mentions
+from autofast.model.calls import call_of
 from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module
@@ -267,21 +268,20 @@ def _under_another_name(script: Script, holder: ast.Name, loop: Loop) -> ast.AST
         return next(iter(views), None)  # an array that may be a part of another one
     holding = _holding(script, frozenset(objects))
     running = {id(f) for f in script.analysis(CallGraph).run_in(loop)}
-    for source in script.sources:
-        for node in source.nodes:
-            if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(
-                node.ctx, ast.Load
-            ):
-                continue
-            if isinstance(node, ast.Name) and node.id == holder.id and function_of(node) is scope:
-                continue
-            seen = script.values(node)
-            parent = parent_of(node)
-            whole = not isinstance(parent, ast.Attribute) or parent.value is not node
-            if not (objects & seen or (whole and holding & seen)):
-                continue
-            if within(node, loop) or id(function_of(node)) in running:
-                return node
+    for node in script.nodes:
+        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(
+            node.ctx, ast.Load
+        ):
+            continue
+        if isinstance(node, ast.Name) and node.id == holder.id and function_of(node) is scope:
+            continue
+        seen = script.values(node)
+        parent = parent_of(node)
+        whole = not isinstance(parent, ast.Attribute) or parent.value is not node
+        if not (objects & seen or (whole and holding & seen)):
+            continue
+        if within(node, loop) or id(function_of(node)) in running:
+            return node
     return None
 
 
@@ -298,8 +298,7 @@ def _gives_another_name(node: ast.Name) -> bool:
     """``history = losses``, ``log["loss"] = losses``, ``Plot(losses)``: what is seen under another name would be seen too early."""
     parent = parent_of(node)
     if isinstance(parent, ast.Attribute):
-        call = parent_of(parent)
-        return not (isinstance(call, ast.Call) and call.func is parent) and parent.attr not in (
+        return call_of(parent) is None and parent.attr not in (
             "shape",
             "size",
             "ndim",
@@ -317,27 +316,24 @@ def _gives_another_name(node: ast.Name) -> bool:
 def _of_attribute(script: Script, holder: ast.Attribute, loop: Loop) -> Iterator[ast.AST]:
     running = {id(f) for f in script.analysis(CallGraph).run_in(loop)}
     base: set[Thing] = {t for t in script.values(holder.value) if isinstance(t, (Inst, Ext))}
-    for source in script.sources:
-        for node in source.nodes:
-            if (
-                base
-                and _is_shown_whole(script, node, base)
-                and (within(node, loop) or id(function_of(node)) in running)
-            ):
-                if not within(node, loop):
-                    raise Refusal(f"{at(node)} may show `.{holder.attr}` in every step")
-                yield node
-            if _shows_all(script, node) and (
-                within(node, loop) or id(function_of(node)) in running
-            ):
+    for node in script.nodes:
+        if (
+            base
+            and _is_shown_whole(script, node, base)
+            and (within(node, loop) or id(function_of(node)) in running)
+        ):
+            if not within(node, loop):
                 raise Refusal(f"{at(node)} may show `.{holder.attr}` in every step")
-            if isinstance(node, ast.Attribute) and node.attr == holder.attr:
-                home = function_of(node)
-                if home is not function_of(holder) and id(home) in running:
-                    raise Refusal(
-                        f"`.{holder.attr}` is used in {getattr(home, 'name', 'a function')}(), which runs in every step"
-                    )
-                yield node
+            yield node
+        if _shows_all(script, node) and (within(node, loop) or id(function_of(node)) in running):
+            raise Refusal(f"{at(node)} may show `.{holder.attr}` in every step")
+        if isinstance(node, ast.Attribute) and node.attr == holder.attr:
+            home = function_of(node)
+            if home is not function_of(holder) and id(home) in running:
+                raise Refusal(
+                    f"`.{holder.attr}` is used in {getattr(home, 'name', 'a function')}(), which runs in every step"
+                )
+            yield node
 
 
 def _is_shown_whole(script: Script, node: ast.AST, objects: set[Thing]) -> bool:
@@ -378,35 +374,32 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
     running, often = (
         {id(f) for f in script.analysis(CallGraph).run_in(loop, often)} for often in (False, True)
     )
-    for source in script.sources:
-        for node in source.nodes:
-            if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(
-                node.ctx, ast.Load
-            ):
-                continue
-            if not any(
-                t in holding for t in script.values(node) if isinstance(t, (Inst, Seq, Dict))
-            ):
-                continue
-            home = function_of(node)
-            around = {id(a) for a in ancestors(node)} if home is not mine else set()
-            seldom = id(home) not in often
-            if around & own or (around & holders and seldom and id(home) in running):
-                continue
-            gated = home is mine and within(node, loop) and rare_branch(node, loop) is not None
-            if _passes_by(
-                script,
-                node,
-                objects,
-                holding,
-                methods=not gated and (home is mine or id(home) in running),
-            ):
-                continue
-            if home is not mine and id(home) in running:
-                raise Refusal(
-                    f"`{text_of(holder)}` is used in {getattr(home, 'name', 'a function')}(), which runs in every step"
-                )
-            yield node
+    for node in script.nodes:
+        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(
+            node.ctx, ast.Load
+        ):
+            continue
+        if not any(t in holding for t in script.values(node) if isinstance(t, (Inst, Seq, Dict))):
+            continue
+        home = function_of(node)
+        around = {id(a) for a in ancestors(node)} if home is not mine else set()
+        seldom = id(home) not in often
+        if around & own or (around & holders and seldom and id(home) in running):
+            continue
+        gated = home is mine and within(node, loop) and rare_branch(node, loop) is not None
+        if _passes_by(
+            script,
+            node,
+            objects,
+            holding,
+            methods=not gated and (home is mine or id(home) in running),
+        ):
+            continue
+        if home is not mine and id(home) in running:
+            raise Refusal(
+                f"`{text_of(holder)}` is used in {getattr(home, 'name', 'a function')}(), which runs in every step"
+            )
+        yield node
 
 
 def _passes_by(

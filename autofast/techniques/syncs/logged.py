@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Rewrite
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import parent_of
 from autofast.model.values import Inst
@@ -32,7 +33,7 @@ def _is_logged(script: Script, number: ast.expr) -> bool:
         holder, method = parent_of(holder), "log_dict"
     if isinstance(holder, ast.keyword):
         holder = parent_of(holder)
-    if not isinstance(holder, ast.Call) or not isinstance(holder.func, ast.Attribute):
+    if not is_method(holder):
         return False
     owners = script.values(holder.func.value)
     return (

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from autofast.flow.reflection import is_spelled
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.model.values import Const, Tensor
@@ -53,13 +54,7 @@ def reads(script: Script) -> list[Read]:
     for site in script.log.of("sync"):
         node = site.node
         how = site.occurrences[-1].data.get("how", "item")
-        if (
-            how == "numpy"
-            and isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and not node.args
-            and not node.keywords
-        ):
+        if how == "numpy" and is_method(node) and not node.args and not node.keywords:
             core = _peeled(node.func.value)
             if any(on_device(t) for t in script.values(core)) and is_scalar(script, core):
                 found.append(Read(node, core, how))
@@ -90,12 +85,7 @@ def on_device(thing: object) -> bool:
 def _peeled(expr: ast.expr) -> ast.expr:
     """``loss`` of ``loss.detach().cpu()`` and ``loss.data``."""
     while True:
-        if (
-            isinstance(expr, ast.Call)
-            and isinstance(expr.func, ast.Attribute)
-            and not expr.args
-            and not expr.keywords
-        ):
+        if is_method(expr) and not expr.args and not expr.keywords:
             if expr.func.attr not in ("detach", "cpu"):
                 return expr
             expr = expr.func.value

@@ -116,20 +116,19 @@ def _calls(
         if not all(grad_mode_of(d) is not None for d in frame.func.decorators):
             raise Refusal(f"{function.name}() is decorated")
         calls[id(frame.node)] = frame.node
-    for source in script.sources:
-        for node in source.nodes:
+    for node in script.nodes:
+        if (
+            isinstance(node, (ast.Name, ast.Attribute))
+            and isinstance(node.ctx, ast.Load)
+            and _may_be(script, node, function)
+        ):
+            parent = parent_of(node)
             if (
-                isinstance(node, (ast.Name, ast.Attribute))
-                and isinstance(node.ctx, ast.Load)
-                and _may_be(script, node, function)
+                not isinstance(parent, ast.Call)
+                or parent.func is not node
+                or id(parent) not in calls
             ):
-                parent = parent_of(node)
-                if (
-                    not isinstance(parent, ast.Call)
-                    or parent.func is not node
-                    or id(parent) not in calls
-                ):
-                    raise Refusal(f"{function.name}() is also used in another way ({at(node)})")
+                raise Refusal(f"{function.name}() is also used in another way ({at(node)})")
     return list(calls.values())
 
 

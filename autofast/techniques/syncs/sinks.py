@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from autofast.flow.loops import Loop
 from autofast.flow.scopes import binds, mentions, stored_in
+from autofast.model.calls import is_method
 from autofast.model.events import inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
@@ -459,11 +460,7 @@ class _Collector:
 
 def is_number(script: Script, expr: ast.expr) -> bool:
     """Whether an expression is certainly a Python number (or text), as far as the reader or its form tells."""
-    if (
-        isinstance(expr, ast.Call)
-        and isinstance(expr.func, ast.Attribute)
-        and expr.func.attr in SIZES
-    ):
+    if is_method(expr) and expr.func.attr in SIZES:
         return bool(expr.args) or expr.func.attr != "size"
     if (
         isinstance(expr, ast.Subscript)
@@ -483,9 +480,8 @@ def is_number(script: Script, expr: ast.expr) -> bool:
 
 def _globals_of(source: Source) -> Iterator[set[str]]:
     """Names that functions of a file declare global: their values may change in any call."""
-    for node in source.nodes:
-        if isinstance(node, ast.Global):
-            yield set(node.names)
+    for node in source.each(ast.Global):
+        yield set(node.names)
 
 
 def text_of(node: ast.AST) -> str:

@@ -15,10 +15,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from autofast.edit.edits import Before, Edit, Remove, Rewrite
+from autofast.edit.edits import Before, Edit, Remove, Rewrite, literal
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.scopes import loaded_in
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.model.values import Dict, Seq, Tensor
@@ -129,11 +130,7 @@ def _may_change(script: Script, sink: Sink, statement: ast.stmt) -> bool:
     for node in ast.walk(statement):
         if held and isinstance(node, ast.expr) and held & script.values(node):
             return True  # by whatever name
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and is_in_place(node.func.attr, flags=True)
-        ):
+        if is_method(node) and is_in_place(node.func.attr, flags=True):
             if needed & loaded_in(node.func.value):
                 return True
         if (
@@ -183,7 +180,7 @@ def _together(script: Script, group: list[Sink]) -> list[Edit]:
         if sink.statement is last:
             edits += [Rewrite(r.node, swaps[id(r.node)]) for r in sink.reads]
         else:
-            moved = swapped(sink.statement, swaps).replace("{", "{{").replace("}", "}}")
+            moved = literal(swapped(sink.statement, swaps))
             edits += [Remove(sink.statement), Before(last, moved)]
     return edits
 

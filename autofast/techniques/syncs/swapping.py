@@ -49,8 +49,3 @@ def _copied(statement: ast.stmt, swaps: dict[int, str]) -> ast.stmt:
         if hasattr(node, "_af_swap"):
             del node._af_swap
     return copy
-
-
-def escaped(code: str) -> str:
-    """Code as a template without holes."""
-    return code.replace("{", "{{").replace("}", "}}")

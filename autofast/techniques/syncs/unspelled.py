@@ -13,6 +13,7 @@ from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled
 from autofast.flow.scopes import own_nodes
+from autofast.model.calls import is_method
 from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Script
@@ -193,7 +194,7 @@ def _by_parameter(script: Script) -> Iterator[tuple[ast.AST, ast.AST, Wait]]:
 
 def _norm_of(loop: ParameterLoop, call: ast.Call) -> bool:
     """The norm of one gradient."""
-    if not isinstance(call.func, ast.Attribute) or call.func.attr not in ("norm", "vector_norm"):
+    if not is_method(call, "norm", "vector_norm"):
         return False
     found = [loop.element(e) for e in (call.func.value, *call.args[:1])]
     return any(e is not None and e[1] == "grad" for e in found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edit, Import, Wrap
+from autofast.edit.edits import Edit, Import, Wrap, literal
 from autofast.facts.loaders import managed
 from autofast.model.script import Script, Step, Trainer
 from autofast.model.source import at
@@ -19,13 +19,9 @@ from autofast.write.imports import module_in
 FP32 = "the model computes in fp32: in bfloat16 its matrix products and convolutions run on tensor cores"
 COPIES = "training waits while Accelerate copies a batch to the device"
 LAUNCHED = "ACCELERATE_MIXED_PRECISION"  # what `accelerate launch --mixed_precision` and the machine's configuration say
-PLUGINS = (
-    "deepspeed_plugin",
-    "deepspeed_plugins",
-    "fsdp_plugin",
-    "megatron_lm_plugin",
-    "torch_tp_plugin",
-    "parallelism_config",
+PLUGINS = tuple(
+    """deepspeed_plugin deepspeed_plugins fsdp_plugin megatron_lm_plugin torch_tp_plugin
+    parallelism_config""".split()
 )
 CONFIG_SINCE = (0, 30)
 
@@ -78,7 +74,7 @@ def _precision(script: Script, spot: Spot, options: Options) -> Iterator[Finding
                 refusal="mixed_precision comes through a dict, in a way that is not followed",
             )
             return
-        template = "{} or " + value.replace("{", "{{").replace("}", "}}")
+        template = "{} or " + literal(value)
         edits: tuple[Edit, ...] | str = (Wrap(given.expr, template),)
     elif "mixed_precision" in spot.args.named:
         edits = "mixed_precision=None is written out: the launcher decides"

@@ -22,14 +22,9 @@ FP32 = "Lightning trains in fp32: in 16 bits matrix products and convolutions ru
 FORKED = "its processes are forked, and before that CUDA must not be asked what it can: pass the precision by hand"
 THUMB = "cuDNN chooses algorithms for convolutions by a rule of thumb"
 HOOKS = (
-    *(
-        "training_step",
-        "validation_step",
-        "test_step",
-        "predict_step",
-        "forward",
-        "training_step_end",
-        "validation_step_end",
+    *tuple(
+        """training_step validation_step test_step predict_step forward training_step_end
+    validation_step_end""".split()
     ),
     *("on_train_batch_end", "on_validation_batch_end"),
 )
@@ -378,11 +373,10 @@ def _old_hook(script: Script) -> str:
 def _modern(script: Script) -> bool:
     """Imported by the name ``lightning``, which 2.0 made the usual one."""
     names: list[str] = []
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.Import):
-                names += [a.name for a in node.names]
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                names.append(node.module or "")
+    for node in script.nodes:
+        if isinstance(node, ast.Import):
+            names += [a.name for a in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names.append(node.module or "")
     roots = {name.split(".")[0] for name in names}
     return "lightning" in roots and "pytorch_lightning" not in roots

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite
+from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite, literal
+from autofast.model.calls import keyword_of
 from autofast.model.script import Script
 from autofast.model.source import Source, parent_of, source_of
 from autofast.model.values import (
@@ -122,7 +123,7 @@ def _plain(script: Script, found: Values) -> list[Thing]:
 
 def _default(value: ast.expr | None) -> ast.expr | None:
     if isinstance(value, ast.Call):
-        return next((k.value for k in value.keywords if k.arg == "default"), None)
+        return keyword_of(value, "default")
     return value
 
 
@@ -276,4 +277,4 @@ def _items(display: ast.Dict, prefix: str) -> dict[str, ast.expr]:
 
 def replaced(expr: ast.expr, code: str) -> Edit:
     """The edit that puts plain code in place of an expression."""
-    return Rewrite(expr, code.replace("{", "{{").replace("}", "}}"))
+    return Rewrite(expr, literal(code))

@@ -12,6 +12,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
+from autofast.model.calls import call_of
 from autofast.model.contents import elements, opened
 from autofast.model.script import Loader, Script, Transfer
 from autofast.model.source import at, function_of, parent_of
@@ -72,10 +73,9 @@ def _against(script: Script, loader: Loader, getitem: ast.FunctionDef) -> None:
 
 
 def _expressions(script: Script) -> Iterator[tuple[ast.expr, Values]]:
-    for source in script.sources:
-        for node in source.nodes:
-            if isinstance(node, ast.expr) and (found := script.values(node)):
-                yield node, found
+    for node in script.nodes:
+        if isinstance(node, ast.expr) and (found := script.values(node)):
+            yield node, found
 
 
 # ------------------------------------------------------------------------------------------------ the dataset
@@ -202,10 +202,9 @@ def _copied(script: Script, read: ast.expr) -> Transfer | None:
     """The copy to the device that a read of a batch is for; None where it only asks for the shape."""
     parent = parent_of(read)
     while isinstance(parent, ast.Attribute):
-        call = parent_of(parent)
         if parent.attr in SHAPE:
             return None
-        if not isinstance(call, ast.Call) or call.func is not parent:
+        if (call := call_of(parent)) is None:
             break
         transfer = next((t for t in script.transfers if t.node is call), None)
         if transfer is not None and transfer.how in ("to", "cuda"):

@@ -10,6 +10,7 @@ from autofast.edit.edits import Edit, Keyword
 from autofast.facts.loaders import cannot_pin, given, is_spelled_out, managed, unpinned
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
+from autofast.model.calls import is_method
 from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
 from autofast.model.source import at, source_of
@@ -142,11 +143,7 @@ def _to_the_models(script: Script, move: Move) -> bool:
 def is_batch_memory(script: Script, move: Move) -> bool:
     """Whether the memory of a batch may be what is copied, not that of something computed from it on the host, or of a NumPy array."""
     call = move.source
-    while (
-        isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and (found := script.values(call.func))
-    ):
+    while is_method(call) and (found := script.values(call.func)):
         if all(isinstance(t, Ref) and t.name in OF_ARRAYS for t in found):
             return False  # pin_memory knows tensors only
         call = call.func.value

@@ -20,22 +20,8 @@ from autofast.techniques.transfers.listed import listed
 from autofast.write.spelling import spelled
 
 KEEPS = frozenset(  # methods that do the same on every device
-    [
-        "float",
-        "double",
-        "half",
-        "bfloat16",
-        "long",
-        "int",
-        "bool",
-        "view",
-        "reshape",
-        "unsqueeze",
-        "squeeze",
-        "expand",
-        "repeat",
-        "flatten",
-    ]
+    """float double half bfloat16 long int bool view reshape unsqueeze squeeze expand repeat
+    flatten""".split()
     + ["permute", "transpose", "t", "contiguous", "clone", "fill_", "zero_"]
 )
 

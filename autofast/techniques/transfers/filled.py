@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from autofast.edit.edits import Rewrite
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.model.values import Arg, Num, Tensor, Unknown, const, library_name
@@ -64,11 +65,7 @@ def made_there(script: Script, filled: ast.Call, where: str) -> Rewrite | None:
     """
     func = filled.func
     made = func.value if isinstance(func, ast.Attribute) else None
-    if (
-        not isinstance(func, ast.Attribute)
-        or not isinstance(made, ast.Call)
-        or not isinstance(made.func, ast.Attribute)
-    ):
+    if not isinstance(func, ast.Attribute) or not is_method(made):
         return None
     name, number = constructor(script, made), _number(func.attr, filled)
     if not name or number is None or script.calls("torch.set_default_dtype") or "{" in where:

@@ -12,6 +12,7 @@ from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.positions import index
 from autofast.flow.program import Flow, function_around
 from autofast.flow.scopes import mentions
+from autofast.model.calls import is_path
 from autofast.model.events import CallFrame
 from autofast.model.script import Script, Transfer
 from autofast.model.source import ancestors, source_of
@@ -101,14 +102,8 @@ def _device(script: Script, transfer: Transfer, function: Function, call: ast.Ca
         return None
     callee = script.analysis(CallGraph).callees(call)[0]
     given = script.analysis(CallGraph).argument(call, callee, expr.id)
-    plain = isinstance(given, ast.Constant) or _is_path(given)
+    plain = isinstance(given, ast.Constant) or is_path(given)
     return source_of(call).segment(given) if given is not None and plain else None
-
-
-def _is_path(expr: ast.expr | None) -> bool:
-    while isinstance(expr, ast.Attribute):
-        expr = expr.value
-    return isinstance(expr, ast.Name)
 
 
 def _gates(node: ast.AST, function: Function) -> list[ast.expr | None]:

@@ -9,6 +9,7 @@ from autofast.edit.edits import Edit, Remove, Rewrite
 from autofast.flow.positions import follows
 from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions
+from autofast.model.calls import is_method, pairs_of
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, TryFrame
 from autofast.model.script import Script, Transfer
 from autofast.model.source import function_of, parent_of, statement_of, within
@@ -131,21 +132,10 @@ def _only_renames(script: Script, statement: ast.Assign, moves: set[int]) -> boo
     target, value = statement.targets[0], statement.value
     if isinstance(target, ast.Name) and isinstance(value, ast.DictComp):
         return _is_same_dict(script, target, value, moves)
-    targets, values = (
-        (target.elts, value.elts)
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
-        else ([target], [value])
-    )
-    if len(targets) != len(values):
-        return False
-    for name, call in zip(targets, values, strict=True):
+    for name, call in pairs_of(target, value):
         if not isinstance(name, ast.Name) or id(call) not in moves:
             return False
-        receiver = (
-            call.func.value
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
-            else None
-        )
+        receiver = call.func.value if is_method(call) else None
         if not isinstance(receiver, ast.Name) or receiver.id != name.id:
             return False
     return True

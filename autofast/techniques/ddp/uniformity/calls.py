@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.host_io import ASKS, READS, name_of
+from autofast.model.calls import keyword_of
 from autofast.model.kinds import is_module
 from autofast.model.values import Dict, Ext, Inst, Method, Seq, Tensor, Thing, Unknown, const
 from autofast.techniques.ddp.uniformity.kinds import (
@@ -32,14 +33,9 @@ LOSSES = {
     "KLDivLoss": "kl_div", "SoftMarginLoss": "soft_margin_loss", "PoissonNLLLoss": "poisson_nll_loss", "GaussianNLLLoss": "gaussian_nll_loss",
     "HingeEmbeddingLoss": "hinge_embedding_loss", "MultiLabelSoftMarginLoss": "multilabel_soft_margin_loss", "CTCLoss": "ctc_loss",
 }  # fmt: skip
-RANDOM = (
-    "torch.rand",
-    "torch.randn",
-    "torch.randint",
-    "torch.randperm",
-    "torch.normal",
-    "torch.bernoulli",
-    "torch.multinomial",
+RANDOM = tuple(
+    """torch.rand torch.randn torch.randint torch.randperm torch.normal torch.bernoulli
+    torch.multinomial""".split()
 )
 FILLED = ("torch.ones", "torch.zeros", "torch.full", "torch.empty", "torch.arange")
 # what every process, or every machine, has another of; whatever else a library gives for equal arguments is taken to be equal
@@ -56,15 +52,8 @@ DRAWN = (
 FORMATS = frozenset({"builtins.str", "builtins.repr", "builtins.format", "builtins.print"})
 NUMBERS = frozenset({"builtins.float", "builtins.int", "builtins.bool", "builtins.round"})
 ALIKE = frozenset(
-    {
-        "builtins.iter",
-        "builtins.list",
-        "builtins.tuple",
-        "builtins.reversed",
-        "builtins.sorted",
-        "copy.copy",
-        "copy.deepcopy",
-    }
+    """builtins.iter builtins.list builtins.tuple builtins.reversed builtins.sorted copy.copy
+    copy.deepcopy""".split()
 )
 ADDERS = frozenset("append extend add update insert setdefault appendleft push".split())
 CLASSES = (Seq, Dict)
@@ -142,9 +131,7 @@ class LibraryCalls(Tensors):
             ]
         elif name in ("torch.randperm", "torch.arange", "torch.bernoulli", "torch.multinomial"):
             return other(f"what {name}() makes of a number of samples")
-        first = (
-            sizes[0] if sizes else next((k.value for k in node.keywords if k.arg == "size"), None)
-        )
+        first = sizes[0] if sizes else keyword_of(node, "size")
         if isinstance(first, (ast.Tuple, ast.List)) and first.elts:
             first = first.elts[0]
         kind = self.kinds.get(id(first), EQUAL)

@@ -1,0 +1,65 @@
+"""What a call looks like in the text; what it calls is asked of the values."""
+
+from __future__ import annotations
+
+import ast
+from typing import TypeGuard
+
+from autofast.model.source import parent_of
+
+
+class MethodCall(ast.Call):
+    """The type of ``x.name(...)``."""
+
+    func: ast.Attribute
+
+
+def is_method(node: object, *names: str) -> TypeGuard[MethodCall]:
+    """``x.name(...)``, with one of these names where there are any."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and (not names or node.func.attr in names)
+    )
+
+
+def call_of(node: ast.AST) -> ast.Call | None:
+    """The call ``node(...)`` that ``node`` is the function of."""
+    parent = parent_of(node)
+    return parent if isinstance(parent, ast.Call) and parent.func is node else None
+
+
+def keyword_of(call: ast.Call, name: str) -> ast.expr | None:
+    """What stands for a keyword in the call itself."""
+    return next((k.value for k in call.keywords if k.arg == name), None)
+
+
+def spreads(call: ast.Call) -> bool:
+    """Whether it has ``*args`` or ``**options``, so that it is not plain what goes where."""
+    return any(isinstance(a, ast.Starred) for a in call.args) or any(
+        k.arg is None for k in call.keywords
+    )
+
+
+def short_name(expr: ast.AST | None) -> str:
+    """``loss`` for the name ``loss`` and for ``self.loss``; empty for what is neither a name nor an attribute."""
+    name: str = getattr(expr, "attr", "") or getattr(expr, "id", "")
+    return name if isinstance(expr, (ast.Name, ast.Attribute)) else ""
+
+
+def is_path(expr: ast.AST | None) -> bool:
+    """``model``, ``self.model``, ``self.parts.model``."""
+    while isinstance(expr, ast.Attribute):
+        expr = expr.value
+    return isinstance(expr, ast.Name)
+
+
+def pairs_of(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    """What each part of an assignment's target gets: ``x`` of ``a`` and ``y`` of ``b`` in ``x, y = a, b``."""
+    if (
+        isinstance(target, ast.Tuple)
+        and isinstance(value, ast.Tuple)
+        and len(target.elts) == len(value.elts)
+    ):
+        return list(zip(target.elts, value.elts, strict=True))
+    return [(target, value)]
