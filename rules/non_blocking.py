@@ -9,8 +9,14 @@ from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.resident import is_left
+from autofast.techniques.transfers.arrays import arrays
 from autofast.techniques.transfers.copies import Move, against, asynchronous, moves
 from autofast.techniques.transfers.redundant import is_placed, taken_out
+
+ARRAYS = (
+    "keep the data in a tensor on the device and take the batch there, or fill a pinned tensor, "
+    "copy it with non_blocking=True, and fill it again only when the copy is done"
+)
 
 
 @rule(
@@ -40,6 +46,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             )
         else:
             fixes.setdefault(id(statement_of(move.node)), []).append(move)
+    for node in arrays(script):
+        message = "copies data of the host out of pageable memory, and waits, in every step"
+        yield Finding(node, message, advice=ARRAYS)
     for together in useless.values():
         message = "copies a batch to the device where the framework has put it already"
         yield Finding(
