@@ -172,6 +172,7 @@ class Core:
         # For each ``try`` around in this function: the variables between its statements.
         self.tries: list[dict[str, Values] | None] = []
         self.registered: dict[int, int] = {}
+        self.zoo: dict[str, Values] = {}  # models that are registered with timm, by name
         self.model_changes = (
             0  # the same for attributes of modules: their forward may give something else then
         )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autofast.model.events import Stack, loops
 from autofast.model.script import Script, Transfer
 from autofast.model.values import Arg, Const
-from autofast.techniques.transfers.fixed import data_of, is_fixed, is_size
+from autofast.techniques.transfers.fixed import is_fixed, is_size, made_of
 
 
 def arrays(script: Script) -> Iterator[ast.Call]:
@@ -48,12 +48,13 @@ def _is_of_data(script: Script, expr: ast.expr) -> bool:
 
     A number may be a size (``torch.FloatTensor(n)``), but nobody copies memory that nothing was written to.
     """
-    data = data_of(script, expr)
-    if data is None:
+    made = made_of(script, expr)
+    if made is None:
         return False
+    data = made.args[0]
     found = script.values(data)
     known = is_fixed(script, data) or all(isinstance(t, (Const, Arg)) for t in found)
-    return bool(found) and not known and not (is_size(data) and _is_filled(expr))
+    return bool(found) and not known and not (is_size(script, made) and _is_filled(expr))
 
 
 def _is_filled(expr: ast.expr) -> bool:

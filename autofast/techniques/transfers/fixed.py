@@ -14,10 +14,8 @@ from autofast.model.source import source_of
 from autofast.model.values import Arg, Cls, Const, Module, Ref, Setting
 from autofast.techniques.transfers.creations import KEEPS, again_and_again
 
-DATA = frozenset(
-    {"torch.from_numpy", "torch.as_tensor", "torch.tensor", "torch.Tensor"}
-    | {f"torch.{name}" for name in LEGACY_TENSORS}
-)
+FUNCTIONS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.tensor"})
+DATA = FUNCTIONS | {"torch.Tensor"} | {f"torch.{name}" for name in LEGACY_TENSORS}
 KEPT = KEEPS | {"type", "astype", "flatten", "ravel", "copy", "tolist", "T"}
 PLAIN = frozenset("builtins.range builtins.list builtins.tuple builtins.float builtins.int".split())
 DRAWN = ("numpy.random", "numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt")
@@ -43,12 +41,12 @@ def _is_again(script: Script, stacks: list[Stack], hot: frozenset[int]) -> bool:
 
 def _is_of_numbers(script: Script, expr: ast.expr) -> bool:
     """A tensor of numbers that never change."""
-    data = data_of(script, expr)
-    return data is not None and not is_size(data) and is_fixed(script, data)
+    made = made_of(script, expr)
+    return made is not None and not is_size(script, made) and is_fixed(script, made.args[0])
 
 
-def data_of(script: Script, expr: ast.expr, depth: int = 0) -> ast.expr | None:
-    """What a tensor is made from, behind names and methods that keep its numbers: ``a`` of ``torch.tensor(a).float()``."""
+def made_of(script: Script, expr: ast.expr, depth: int = 0) -> ast.Call | None:
+    """The call that makes a tensor of data, behind names and methods that keep its numbers: ``torch.tensor(a)`` of ``torch.tensor(a).float()``."""
     if depth > 8:
         return None
     match expr:
@@ -56,22 +54,24 @@ def data_of(script: Script, expr: ast.expr, depth: int = 0) -> ast.expr | None:
             found = script.analysis(Flow).reaching(expr)
             values = [d.value for d in found]
             if len(values) == 1 and isinstance(values[0], ast.expr):
-                return data_of(script, values[0], depth + 1)
+                return made_of(script, values[0], depth + 1)
         case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in KEPT and not (
             _library(script, expr.func)
         ):
-            return data_of(script, value, depth + 1)
+            return made_of(script, value, depth + 1)
         case ast.Call(args=[data]):
             name = _library(script, expr.func)
             if name == "torch.autograd.Variable":
-                return data_of(script, data, depth + 1)
-            return data if name in DATA else None
+                return made_of(script, data, depth + 1)
+            return expr if name in DATA else None
     return None
 
 
-def is_size(data: ast.expr) -> bool:
+def is_size(script: Script, made: ast.Call) -> bool:
     """``torch.Tensor(n)`` has no numbers."""
-    return not isinstance(data, (ast.List, ast.Tuple, ast.Call))
+    return _library(script, made.func) not in FUNCTIONS and not isinstance(
+        made.args[0], (ast.List, ast.Tuple, ast.Call)
+    )
 
 
 def _library(script: Script, func: ast.expr) -> str:
