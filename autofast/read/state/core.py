@@ -163,6 +163,7 @@ class Core:
         self.stack: list[Frame] = []
         self.records: list[Record] = []
         self.active: list[int] = []
+        self.entered: list[Func] = []  # the functions of ``active``
         self.steps = 0
         self.limits: list[int] = [BUDGET]
         self.grad_default = "on"
@@ -194,7 +195,7 @@ class Core:
             self.notes.append(text)
 
     def _opened(self) -> tuple[list[Any], ...]:
-        return self.stack, self.records, self.tries, self.limits, self.active
+        return self.stack, self.records, self.tries, self.limits, self.active, self.entered
 
     def depths(self) -> tuple[int, ...]:
         """How much is open at this place: for :meth:`unwind`."""
