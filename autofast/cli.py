@@ -461,6 +461,12 @@ class _WithScriptArguments(ProjectCommand):
 )
 @click.option("--github", is_flag=True, help="Print Markdown for a pull request in place of text.")
 @click.option(
+    "--resume-from",
+    type=click.Path(path_type=Path),
+    metavar="CKPT",
+    help="Compare a late part: both scripts go on from their checkpoint CKPT.",
+)
+@click.option(
     "--launch-rewritten",
     default="",
     metavar="COMMAND",

@@ -117,6 +117,46 @@ def test_masks_may_differ_in_another_layout_only() -> None:
     assert alike.agreeing_steps(gather("unknown", [plain, plain, same])) == 4
 
 
+@pytest.mark.parametrize("carried", [True, False])
+def test_what_a_model_computed_itself_tells_nothing_of_the_order(carried: bool) -> None:
+    """A hidden state stands in its own order wherever the samples stand in theirs."""
+
+    def calls(state: float | None, off: float = 0.0) -> tuple[Call, ...]:
+        given = {} if state is None else {"1": state + off}
+        return tuple(
+            Call(0, 8, {"0": float(i), **given}, i, "" if i else "before", {} if i else {"0": 3.0, **given})
+            for i in range(4)
+        )  # fmt: skip
+
+    plain, moved = made(calls=calls(2.0)), made(detail=MOVED, calls=calls(2.0, 0.1))
+    other = made("rewritten", calls=calls(5.0 if carried else None))
+    assert alike.determined(gather("unknown", [plain, plain, other, moved]))
+
+
+def test_models_are_known_by_what_they_are_and_not_by_the_order_of_first_calls() -> None:
+    def run_of(arm: str, model: int, scale: int, drops: str) -> Run:
+        weights = {f"{model}/w": tensor(1.0), f"{scale}/mean": replace(tensor(2.0), shape=(), buffer=True)}  # fmt: skip
+        given = [Call(n, 8, {"0": value}, i) for i in range(4) for n, value in ((model, i + 0.5), (scale, 7.0 * i))]  # fmt: skip
+        return made(
+            arm,
+            model=weights,
+            start=weights,
+            calls=tuple(given),
+            modules={f"{drops}/drop": "Dropout(p=0.1)"},
+            dropouts=(f"{drops}/drop",),
+        )
+
+    plain = run_of("original", 0, 1, "0")
+    ev = gather("unknown", [plain, plain, run_of("rewritten", 1, 0, "1")])
+    assert ev.b.record.model == plain.record.model
+    assert ev.b.record.calls == plain.record.calls
+    check = parity_inputs.modules(ev)
+    assert check is not None and check.passed
+    lost = gather("unknown", [plain, plain, run_of("rewritten", 1, 0, "0")])
+    check = parity_inputs.modules(lost)
+    assert check is not None and check.passed is False, "the other one's"
+
+
 def test_items_in_other_places_of_their_batch() -> None:
     """A collate function that sorts: the place no longer tells which item it is; another item does not belong to the batch."""
 
@@ -139,7 +179,7 @@ def test_items_in_other_places_of_their_batch() -> None:
 def test_masks_meet_other_samples_in_another_order() -> None:
     drawn, turned = (
         tuple(
-            Call(0, 8, {"0": float(i)}, i, "" if i else "before", 0.0 if i else order)
+            Call(0, 8, {"0": float(i)}, i, "" if i else "before", {} if i else {"0": order})
             for i in range(4)
         )
         for order in (3.0, 5.0)
@@ -219,6 +259,27 @@ def test_16_bits_may_part_by_as_much_as_they_round() -> None:
     low = made("rewritten", (1.0, 0.9, 0.805, 0.7), precision=("forward bfloat16",))
     check = parting_step(against("unknown", low))
     assert check is None or check.passed
+
+
+@pytest.mark.parametrize(
+    ("off", "precision", "passed"),
+    [(0.0005, "bfloat16", True), (0.03, "bfloat16", False), (0.03, "float32", None)],
+    ids=["rounding", "more than rounding", "another precision"],
+)
+def test_16_bits_stay_near_what_16_bits_make(
+    off: float, precision: str, passed: bool | None
+) -> None:
+    """No single loss is far off, and all together are too far: the yardstick is a whole rounding of 16 bits."""
+    low = (f"forward {precision}",)
+    losses = tuple(1.0 - 0.01 * i for i in range(12))
+    moved = [x + 0.0008 * (-1) ** i for i, x in enumerate(losses)]
+    other = [x + off * (-1) ** i for i, x in enumerate(losses)]
+    plain = made(losses=losses, precision=("forward bfloat16",))
+    ruler = made(losses=tuple(moved), precision=("forward bfloat16",), detail=replace(FULL, perturb=2.0**-8))  # fmt: skip
+    ev = gather("unknown", [plain, plain, made("rewritten", tuple(other), precision=low), ruler])
+    check = parity_rounding.departs(ev)
+    assert (check is None) is (passed is not False)
+    assert check is None or "on average" in check.text
 
 
 def test_other_data_from_the_same_random_numbers_are_never_equivalent() -> None:
@@ -622,6 +683,43 @@ def test_an_order_drawn_once_where_passes_are_uneven(how: str) -> None:
         runs.append(made(detail=MOVED, calls=uneven(base, "shuffled")))
         check = parity_inputs.given(gather("unknown", runs))
         assert check is not None and check.passed is (how == "shuffled"), check.text
+
+
+@pytest.mark.parametrize("how", ["each", "batch scale", "batch mask", "once"])
+def test_what_is_drawn_for_a_batch_and_an_order_under_noise(how: str) -> None:
+    """Rows in memory, changed anew at every call: sums tell little of a scale or a mask that is one for all, or of an order that comes again."""
+
+    def calls(seed: int, how: str) -> tuple[Call, ...]:
+        draw = random.Random(seed)
+        rows = [[draw.gauss(0, 1) for _ in range(12)] for _ in range(160)]
+        order, found = draw.sample(range(160), 160), []
+        for _ in range(5):
+            order = order if how == "once" else draw.sample(range(160), 160)
+            for at in range(0, 160, 8):
+                scale, mask = draw.uniform(0.7, 1.3), [draw.random() < 0.2 for _ in range(12)]
+                made_of = []
+                for number in order[at : at + 8]:
+                    if how != "batch scale":
+                        scale = draw.uniform(0.7, 1.3)
+                    if how != "batch mask":
+                        mask = [draw.random() < 0.2 for _ in range(12)]
+                    made_of += [0.0 if off else scale * (x + 0.2 * draw.gauss(0, 1)) for x, off in zip(rows[number], mask, strict=True)]  # fmt: skip
+                look = fmean(x * x for x in made_of), fmean(x == 0 for x in made_of)
+                total = sum((1 + i % 12 / 12) * x for i, x in enumerate(made_of))
+                found.append(Call(0, 8, {"0": total}, 0, looks={"0": look}))
+        return tuple(found)
+
+    runs = [made(seed=s, calls=calls(s, "each")) for s in range(4)]
+    runs += [made("rewritten", seed=s, calls=calls(50 + s, how)) for s in range(4)]
+    runs.append(made(detail=MOVED, calls=calls(0, "each")))
+    check = parity_inputs.given(gather("unknown", runs))
+    words = {
+        "batch scale": "mean of squares: batches scatter",
+        "batch mask": "share of zeros: batches scatter",
+        "once": "comes again every 20 calls",
+    }
+    assert check is not None and check.passed is (how == "each"), check.text
+    assert words.get(how, "") in check.text
 
 
 def table(seed: int, how: str) -> tuple[Call, ...]:

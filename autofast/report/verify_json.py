@@ -44,7 +44,7 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
     ),
     Pass: frozenset({"items", "sketches", "begun", "ended", "bytes"}),
     Saved: frozenset({"path", "step", "tensors", "plain"}),
-    Call: frozenset({"model", "samples", "sums", "step", "random", "order"}),
+    Call: frozenset({"model", "samples", "sums", "step", "random", "order", "looks"}),
     Lines: frozenset({"code", "ran"}),
 }
 _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

@@ -32,6 +32,8 @@ def markdown(v: Verification) -> str:
         " · ".join(f"{_MARKS[tone]} {text}" for text, tone in words.badges(v)),
         _names(v),
     ]
+    if v.parity is not None and v.parity.lead:
+        head.append(f"Where to look: {_said(v.parity.lead)}")
     head += (
         [f"> [!WARNING]\n{''.join(f'> - {_said(w)}{chr(10)}' for w in _warnings(v))}".rstrip()]
         if _warnings(v)

@@ -24,6 +24,8 @@ def text(v: Verification, style: Style) -> str:
     tones = [tone for _, tone in words.badges(v)]
     worst = next((t for t in ("bad", "open", "good", "even") if t in tones), "none")
     blocks = [wrapped(sentence(v), style, "bold", _TONES[worst])]
+    if v.parity is not None and v.parity.lead:
+        blocks.append(wrapped(f"Where to look: {v.parity.lead}", style))
     for title, body in _sections(v, style):
         blocks.append(f"{style(title, 'bold')}\n{body}")
     return "\n".join(blocks)

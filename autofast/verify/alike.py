@@ -63,12 +63,18 @@ def steps(ev: Evidence) -> int:
     rates = ((x.lr, y.lr) for x, y in zip(a, b, strict=False))
     other = (i for i, (x, y) in enumerate(rates) if not _same_rates(x, y))
     until = min(until, next(other, until))
+    other_step = other_data(ev)
+    return until if other_step is None else min(until, other_step)
+
+
+def other_data(ev: Evidence) -> int | None:
+    """How many steps were made before the models were first given other data; None: they never were."""
     for x, y, names in _data(ev):
         if x.model != y.model or any(
             not _close(x.sums[n], y.sums.get(n, float("nan")), SAME) for n in names
         ):
-            return min(until, x.step)
-    return until
+            return x.step
+    return None
 
 
 def redrawn(ev: Evidence) -> bool:
@@ -95,8 +101,13 @@ def masks(ev: Evidence) -> bool:
 
 def in_order(ev: Evidence) -> bool:
     """Samples stand in the same places of the first step's batches: else masks drawn by place meet other samples."""
-    both = zip(ev.a.record.calls, ev.b.record.calls, strict=False)
-    return all(_close(x.order, y.order, SAME) for x, y in both if not x.step and not y.step)
+    nothing = float("nan")
+    return all(
+        _close(x.order.get(name, nothing), y.order.get(name, nothing), SAME)
+        for x, y, names in _data(ev)
+        for name in names
+        if not x.step and not y.step
+    )
 
 
 def determined(ev: Evidence) -> bool:

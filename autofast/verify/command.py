@@ -23,11 +23,11 @@ from autofast.model.source import BadInput
 from autofast.report import diff
 from autofast.report.record import Record
 from autofast.report.style import Style, count
-from autofast.verify import diagnosis
+from autofast.verify import blame, diagnosis, resuming
 from autofast.verify.facts import facts_of
 from autofast.verify.record import FULL, Run
-from autofast.verify.result import Arm, Verification
-from autofast.verify.runs import Program, Runner, Setup, ask
+from autofast.verify.result import Arm, Parity, Verification
+from autofast.verify.runs import OutOfTime, Program, Runner, Setup, ask
 from autofast.verify.scratch import Scratch, in_place, make
 from autofast.verify.series import LIGHT, ORIGINAL, REWRITTEN, NoRun, Series, Wanted
 
@@ -43,7 +43,7 @@ class Request:
         arguments: of the script. launch: a launcher's command line; launch_rewritten: that of the second script, where it has its own.
         cwd: run in this folder itself instead of in copies. links: large things that are linked instead of copied.
         scratch: where the copies are made, where the system's temporary folder will not do (other nodes cannot see it).
-        limit: seconds after which one run is ended.
+        limit: seconds after which one run is ended. resume_from: the checkpoint of the script's from which all runs go on.
         facts: see what the original does at which line. effect: by which the tests are chosen when the second script is not autofast's.
     """
 
@@ -65,6 +65,7 @@ class Request:
     scratch: Path | None = None
     threads: int = 0
     limit: float = 0.0
+    resume_from: Path | None = None
     by_rule: bool = False
     facts: bool = False
     target: str | None = None
@@ -120,7 +121,7 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
     pair.rewritten = replace(
         pair.rewritten, launch=_words(request.launch_rewritten, "--launch-rewritten")
     )
-    setup = setup_of(request, machine)
+    setup, placed = resuming.applied(request, setup_of(request, machine))
     wanted = Wanted(
         pair.effect,
         pair.rules or None,
@@ -132,11 +133,32 @@ def verify(request: Request, tell: Callable[[str], None]) -> Verification:
         facts=request.facts,
     )
     with ended_in_order(), scratch_of(request, setup, pair.rewritten) as scratch:
+        scratch.placed = placed
         runner = Runner(setup, scratch)
         series = Series(runner, pair.original, pair.rewritten, wanted, tell, began=began)
-        series.make(list(_variants(pair, request.script.resolve())) if request.by_rule else ())
+        entry = request.script.resolve()
+        series.make(list(_variants(pair, entry)) if request.by_rule else ())
+        _blame(series, pair, entry)
     found = amounted(series, pair, machine, target)
     return replace(found, facts=_facts(series, request, machine)) if request.facts else found
+
+
+def _blame(series: Series, pair: Pair, entry: Path) -> None:
+    """The rule that makes the difference is put before what else is known of where to look."""
+    result, plan = series.parity, pair.plan
+    if result is None or result.verdict not in blame.WRONG or plan is None or series.interrupted:
+        return
+
+    def judged(rules: tuple[str, ...]) -> Parity | None:
+        program = _program(entry, plan.subset(rules), f"with {', '.join(rules)}")
+        return None if program is None else series.sameness_of(program, rules)
+
+    try:
+        said = blame.suspected(pair.rules, judged)
+    except (KeyboardInterrupt, OutOfTime):
+        return
+    if said:
+        series.parity = replace(result, lead="; ".join(filter(None, (said, result.lead))))
 
 
 def _facts(series: Series, request: Request, machine: Mapping[str, str]) -> Facts | None:
@@ -439,4 +461,8 @@ def explain(error: NoRun) -> str:
     last = (run.stderr.strip().splitlines() or ["no message"])[-1]
     if run.exit_code or not run.records:
         return f"the original script does not run (exit code {run.exit_code}): {last}"
+    if run.resume and any(r.resumed is not None and r.resumed.read for r in run.records):
+        return f"the original script loaded {run.resume} and made no optimizer step: its training ends there; raise its number of epochs, behind --"
+    if run.resume and run.ok:
+        return f"the original script did not read {run.resume} before its first step; give it the arguments with which it resumes, behind --"
     return "the original script ended without an optimizer step or a backward; give it arguments with which it trains, behind --"

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.report.style import count
+from autofast.verify import resuming
 from autofast.verify.evidence import Evidence
 from autofast.verify.record import Lines, Run
 from autofast.verify.result import Check, Sameness
@@ -77,18 +78,26 @@ def _seen(runs: list[Run], name: str) -> Lines | None:
 
 def unreached(ev: Evidence) -> tuple[list[Hunk], int]:
     """Hunks that never ran, and how many there are that hold code."""
-    missed, number = [], 0
+    found = _with_code(ev)
+    return [hunk for hunk, ran in found if not ran], len(found)
+
+
+def reached_hunks(ev: Evidence) -> list[Hunk]:
+    """Hunks of which a line ran."""
+    return [hunk for hunk, ran in _with_code(ev) if ran]
+
+
+def _with_code(ev: Evidence) -> list[tuple[Hunk, bool]]:
+    """Hunks that hold code, and whether any of it ran."""
+    found = []
     for hunk in hunks(ev):
         ran = [
             _ran(_seen([ev.a], hunk.before), hunk.old),
             _ran(_seen([ev.b], hunk.after), hunk.new),
         ]
-        if set(ran) == {None}:
-            continue
-        number += 1
-        if True not in ran:
-            missed.append(hunk)
-    return missed, number
+        if set(ran) != {None}:
+            found.append((hunk, True in ran))
+    return found
 
 
 def truncated(ev: Evidence) -> bool:
@@ -170,7 +179,8 @@ def words(ev: Evidence) -> str:
     evaluations = [p for p in record.passes if not p.training and p.complete]
     rates = [s.lr for s in record.steps]
     changed = sum(x != y for x, y in zip(rates, rates[1:], strict=False))
-    parts = [count(len(record.steps), "step")]
+    on = resuming.place(ev.a)
+    parts = [f"{count(len(record.steps), 'step')}{on and ' '}{on}"]
     cut = f" cut to {count(ev.a.samples, 'sample')}" if ev.a.samples else ""
     for number, one, many in (
         (len(training), "pass", "passes"),

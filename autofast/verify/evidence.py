@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from autofast.registry import all_rules
+from autofast.verify.numbered import aligned
 from autofast.verify.ranks import compared
 from autofast.verify.record import FULL, Detail, Run, Step
 
@@ -82,6 +83,12 @@ def gather(
     runs = compared(runs)
     plain = [r for r in runs if not r.detail.double and not r.detail.perturb]
     arms = {name: [r for r in plain if r.arm == name] for name in (ORIGINAL, arm)}
+    if arms[ORIGINAL] and arms[ORIGINAL][0].records:
+        first = arms[ORIGINAL][0].record
+        arms[arm] = [
+            replace(run, records=tuple(aligned(record, first) for record in run.records))
+            for run in arms[arm]
+        ]
     good: dict[str, dict[int, Run]] = {ORIGINAL: {}, arm: {}}
     for name, some in arms.items():
         for run in some:

@@ -14,6 +14,7 @@ from autofast.report.style import count
 from autofast.verify import course
 from autofast.verify.estimates import difference, distance, fmean, gap, median
 from autofast.verify.evidence import Evidence, summed, taken
+from autofast.verify.numbered import plain
 from autofast.verify.record import Record, Run, Step, TensorPrint
 from autofast.verify.result import Check, Sameness
 
@@ -466,13 +467,6 @@ def counters(ev: Evidence) -> Check | None:
     if off:
         return Check(name, False, shown(off, 1))
     return Check(name, True, f"{len(both)} end the same")
-
-
-def plain(key: str) -> str:
-    """A name without the prefixes of torch.compile and of wrappers for several devices."""
-    return ".".join(
-        part for part in key.replace("/", "/.").split(".") if part not in ("_orig_mod", "module")
-    ).replace("/.", "/")
 
 
 def _matched(

@@ -34,6 +34,8 @@ from autofast.verify import (
     parity_saves,
     parity_seeds,
     parity_stdout,
+    parting,
+    resuming,
 )
 from autofast.verify.evidence import (
     DOUBLE,
@@ -68,6 +70,7 @@ _STRUCTURE = (
     invariants.ended,
     invariants.enough,
     invariants.finite,
+    resuming.check,
     invariants.steps,
     invariants.samples,
     invariants.learning_rates,
@@ -332,7 +335,9 @@ def judge(
     checks = _structure(ev)
     if checks and checks[0].name == "runs to its end" and checks[0].passed is not True:
         verdict = _verdict(checks, False)
-        return Parity(verdict, effect, tuple(checks), _summary(verdict, ev, checks, 0))
+        return Parity(
+            verdict, effect, tuple(checks), _summary(verdict, ev, checks, 0), lead=parting.lead(ev)
+        )
     numeric, more = _numeric(ev)
     # No more runs were asked for then: what was not looked at is not shown.
     if any(c.passed is False for c in checks):
@@ -340,4 +345,5 @@ def judge(
     checks += numeric
     verdict = _verdict(checks, any(c.passed for c in numeric))
     more = more if verdict is Sameness.UNCLEAR else 0
-    return Parity(verdict, effect, tuple(checks), _summary(verdict, ev, checks, more), more)
+    lead = parting.lead(ev) if verdict in (Sameness.DIFFERENT, Sameness.BROKEN) else ""
+    return Parity(verdict, effect, tuple(checks), _summary(verdict, ev, checks, more), more, lead)

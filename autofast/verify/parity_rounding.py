@@ -30,9 +30,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autofast.verify import alike
-from autofast.verify.estimates import gap, median
+from autofast.verify.estimates import fmean, gap, median
 from autofast.verify.evidence import HALF_STEP, SINGLE_STEP, Evidence, taken
-from autofast.verify.invariants import plain
+from autofast.verify.numbered import plain
 from autofast.verify.parity_exact import apart, state_apart
 from autofast.verify.record import Run, Step
 from autofast.verify.result import Check
@@ -40,6 +40,7 @@ from autofast.verify.result import Check
 FACTOR = 10.0
 EARLY = 20  # steps in which distances are compared: later ones are chaotic in any precision
 FAR = 100.0
+FAR_LOW = 20.0  # in 16 bits, on average over all losses
 TAME = 1000.0  # roundings; beyond, the distance of two runs does not grow in proportion to their first difference
 SEEN = (
     1e-4  # relative distance below which nothing is held against a script, whatever the yardstick
@@ -293,6 +294,12 @@ def departs(ev: Evidence) -> Check | None:
         return (
             None  # what was drawn otherwise, or given to the models, carries further than rounding
         )
+    if whole and not single(ev) and steadily(ev):
+        far = fmean(spans(ev.a, ev.b))
+        near = max(eps / FAR, *(fmean(spans(ev.a, run)) for run in rulers))
+        if far > max(FAR_LOW * near, SEEN):
+            text = f"losses are {far:.2g} away from the original's on average, where rounding makes {near:.2g}; random numbers and data are the same"
+            return Check(name, False, text)
     if whole:
         for what, buffers, least in (("final weights", False, SEEN), ("final buffers", True, 1e-2)):
             far, near = (
@@ -316,6 +323,12 @@ def departs(ev: Evidence) -> Check | None:
             f"loss {place + 1} is {other[place]:.2g} away from the original's, where rounding makes {own:.2g}",
         )
     return None
+
+
+def steadily(ev: Evidence) -> bool:
+    """To the end of the runs the same is drawn and given, and both compute in the same precisions."""
+    same = set(ev.a.record.precision) == set(ev.b.record.precision)
+    return same and alike.determined(ev)
 
 
 def drawn_otherwise(ev: Evidence) -> bool:

@@ -146,16 +146,32 @@ class Saved:
 
 
 @dataclass(frozen=True)
+class Resumed:
+    """What the script did with the checkpoint that it was to go on from, before its first step.
+
+    Attributes:
+        read: it was opened. numbers: whole numbers in it, by name. models, optimizers: how many got a state.
+    """
+
+    read: bool
+    numbers: Mapping[str, int]
+    models: int
+    optimizers: int
+
+
+@dataclass(frozen=True)
 class Call:
     """One call of a model with gradients: its number, its samples, a checksum of every tensor it was given, by name, optimizer steps
-    made before, and in the first step a digest of the states of the random generators and a checksum of the order in the batch."""
+    made before, and in the first step a digest of the states of the random generators and for every tensor a checksum of the order in
+    the batch. looks: mean of squares and share of zeros of tensors of floats."""
 
     model: int
     samples: int
     sums: Mapping[str, float]
     step: int = 0
     random: str = ""
-    order: float = 0.0
+    order: Mapping[str, float] = field(default_factory=dict)
+    looks: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -219,6 +235,7 @@ class Record:
             with the items as a model was given them, where that is something else than the loader gave. scalars: what TensorBoard was given: name, step
             (None: none was given), value. All of these only with ``Detail.state``.
         watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.
+        resumed: None where the run was not to go on from a checkpoint.
     """
 
     version: int
@@ -261,6 +278,7 @@ class Record:
     idle_masks: int = 0
     fed: tuple[Pass, ...] = ()
     watched: Mapping[str, Any] = field(default_factory=dict)
+    resumed: Resumed | None = None
 
 
 @dataclass(frozen=True)
@@ -295,6 +313,7 @@ class Run:
 
     Attributes:
         samples: to which passes over DataLoaders were shortened; 0: they were not.
+        resume: the name of the checkpoint from which the script was to go on; empty: it was not.
         arm: "original", "rewritten", or the name of a subset of rules.
         seed: seeds set from outside, and shift added to the seeds that the script sets itself (0: none).
         records: by rank; empty when the script died before its first line.
@@ -318,6 +337,7 @@ class Run:
     script: tuple[str, str] = ("", "")
     changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     samples: int = 0
+    resume: str = ""
 
     @property
     def record(self) -> Record:

@@ -99,6 +99,7 @@ class Parity:
         checks: in the order in which they are shown.
         more_runs: for UNCLEAR, how many more runs of each script it is estimated to need.
         summary: one clause, for the first sentence of the report: "loss within seed noise".
+        lead: for DIFFERENT and BROKEN, where to look next: where the two part, which rule or changed place is suspected.
     """
 
     verdict: Sameness
@@ -106,6 +107,7 @@ class Parity:
     checks: tuple[Check, ...]
     summary: str
     more_runs: int = 0
+    lead: str = ""
 
 
 @dataclass(frozen=True)

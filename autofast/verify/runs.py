@@ -86,6 +86,7 @@ class Setup:
         launch: words of the launcher's command, empty for none.
         limit: seconds after which a run is ended; 0 for no limit.
         cached: the interpreter's packages lie there with their byte code.
+        resume: the checkpoint from which the scripts go on, where they are to: its path as the user has it.
     """
 
     python: str = sys.executable
@@ -96,6 +97,7 @@ class Setup:
     environment: Mapping[str, str] = field(default_factory=dict)
     limit: float = 0.0
     cached: bool = False
+    resume: Path | None = None
 
 
 class OutOfTime(Exception):
@@ -207,6 +209,7 @@ class Runner:
                 for tree in scratch.trees
             ],
             "made": sorted(self._outside),
+            "resume": str(scratch.there(setup.resume)) if setup.resume else "",
             "detail": asdict(detail),
         }
         environment = {**os.environ, **self._environment(), "AUTOFAST_PROBE": json.dumps(options)}
@@ -241,6 +244,7 @@ class Runner:
             pressure=_share(waited, _waiting_for_cpu(), elapsed),
             timed_out=timed_out,
             samples=samples,
+            resume=setup.resume.name if setup.resume else "",
             log=_log(outputs / "stderr"),
             files=_files(records, cwd),
             script=(str(program.path), _source(program.path, program.overlay)),

@@ -50,6 +50,7 @@ class Scratch:
         temporary: the temporary folder of the runs. Its path is short wherever the copies are: worker processes talk through sockets in it,
             whose paths have at most 107 characters (man 7 unix); with a longer one they hang.
         trees: what is copied.
+        placed: files that are put into the copies besides, by the path of the user's that they get.
         in_place: nothing is copied: the runs happen in the user's own folder, on request.
     """
 
@@ -58,6 +59,7 @@ class Scratch:
     links: tuple[Path, ...] = ()
     in_place: bool = False
     temporary: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="af-")))
+    placed: dict[Path, Path] = field(default_factory=dict)
     _stamps: dict[Path, Stamp] = field(default_factory=dict)
 
     def there(self, path: Path) -> Path:
@@ -76,15 +78,21 @@ class Scratch:
         for tree in self.trees:
             self._restore(tree)
         for path, content in overlay.items():
-            copy = self.there(path)
-            if copy == path:
-                raise BadInput(
-                    f"{path}: is outside of the folders that are copied; give a --root that holds it"
-                )
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.unlink(missing_ok=True)  # a link must not lead the new text to the user's file
-            copy.write_bytes(content)
-            self._stamps.pop(copy, None)  # is copied afresh before the next run
+            self._cleared(path).write_bytes(content)
+        for path, source in self.placed.items():
+            shutil.copy2(source, self._cleared(path))
+
+    def _cleared(self, path: Path) -> Path:
+        """The place of a user's path in the copies, for a file of other content."""
+        copy = self.there(path)
+        if copy == path:
+            raise BadInput(
+                f"{path}: is outside of the folders that are copied; give a --root that holds it"
+            )
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.unlink(missing_ok=True)  # a link must not lead what is written to the user's file
+        self._stamps.pop(copy, None)  # is copied afresh before the next run
+        return copy
 
     def _restore(self, tree: Tree) -> None:
         wanted: set[Path] = set()

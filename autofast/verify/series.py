@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from autofast.verify import parity, speed
+from autofast.verify import blame, parity, speed
 from autofast.verify.estimates import median
+from autofast.verify.evidence import Wish
 from autofast.verify.record import FACTS, Detail, Run
 from autofast.verify.result import Contribution, Parity, Ratio, Speed
 from autofast.verify.runs import OutOfTime, Program, Runner
@@ -140,6 +141,25 @@ class Series:
             )
             self._judge()
 
+    def sameness_of(
+        self, program: Program, rules: Sequence[str], share: float = 1.0
+    ) -> Parity | None:
+        """Of another program, with the runs of the original that there are; None where the time is up."""
+        wanted = self.wanted
+        samples = max((run.samples for run in self.runs if run.detail != LIGHT), default=0)
+
+        def make(wish: Wish, arm: str) -> Run | None:
+            if self._out_of_time(share):
+                return None
+            self.tell(f"sameness of {arm}: {wish.arm}, {wish.reason}")
+            one = self.original if wish.arm == ORIGINAL else program
+            return self._run(one, wish.detail, shift=wish.seed, samples=samples)
+
+        known = [run for run in self.runs if run.arm == ORIGINAL and run.detail != LIGHT]
+        return blame.judge(
+            make, known, program.arm, wanted.effect, rules, wanted.seeds, wanted.margin
+        )
+
     def measure(self) -> None:
         """The pilot and the speed alone."""
         self.begin()
@@ -156,7 +176,7 @@ class Series:
             steps=PILOT_STEPS if steps is None else steps,
             seconds=self._pilot_seconds() if limited else 0.0,
         )
-        if not run.ok:
+        if not run.ok or run.resume and not _resumed(run):
             raise NoRun(run)
         self.pilot = run
         self._limit(run)
@@ -396,6 +416,11 @@ def _no_loader(runs: Sequence[Run]) -> bool:
         if run.ok
     }
     return len(set(found.values())) > 1
+
+
+def _resumed(run: Run) -> bool:
+    """The checkpoint from which it was to go on was read before the first step."""
+    return any(record.resumed is not None and record.resumed.read for record in run.records)
 
 
 def _crashed(runs: Sequence[Run]) -> bool:

@@ -29,6 +29,7 @@ from autofast.verify.record import (
     Moments,
     Pass,
     Record,
+    Resumed,
     Saved,
     Step,
     TensorPrint,
@@ -146,6 +147,7 @@ def record(raw: Mapping[str, Any]) -> Record:
         idle_masks=raw.get("idle_masks", 0),
         fed=tuple(fed(raw.get("fed", {}), iterations, ends)),
         watched=raw.get("watched", {}),
+        resumed=Resumed(**raw["resumed"]) if raw.get("resumed") else None,
         scalars=tuple((name, step, value) for name, step, value in raw.get("scalars", ())),
     )
 

@@ -36,6 +36,15 @@ def ordered(tensor: torch.Tensor) -> float:
         return 0.0
 
 
+def look(tensor: torch.Tensor) -> tuple[float, float]:
+    """Mean of squares and share of zeros: a scale, or a mask, that is one for all samples of a batch shows in how they scatter."""
+    with torch.no_grad():
+        values = tensor.detach().double()
+        if not values.numel():
+            return 0.0, 0.0
+        return float((values * values).mean()), float((values == 0).double().mean())
+
+
 def packed(arguments: Any) -> bool:
     """Sequences of several lengths are given, each read to its own end and not to that of the padding."""
     sizes = getattr(arguments[0], "batch_sizes", None) if arguments else None
@@ -44,14 +53,15 @@ def packed(arguments: Any) -> bool:
 
 class Inputs:
     """``calls``: number of the model, samples, a checksum for each tensor (loaders.value: whatever the order in the batch), optimizer
-    steps made before, and in the first step a digest of the random states and a checksum of the order in the batch. ``dropped``: names of the
+    steps made before, and in the first step a digest of the random states and a checksum for each tensor of the order in the batch; what
+    ``look`` says of floats. ``dropped``: names of the
     dropout modules that were called, and the smallest size of every dimension that they were given (empty: of no constant number).
     """
 
     def __init__(self, probe: Probe, loaders: Any = None) -> None:
         self.probe = probe
         self.loaders = loaders
-        self.calls: list[tuple[int, int, dict[str, float], int, str, float]] = []
+        self.calls: list[tuple[Any, ...]] = []
         self.modules: dict[str, str] = {}
         self.dropouts: dict[int, str] = {}
         self.both_ways: dict[int, str] = {}  # recurrent modules that begin at either end
@@ -83,14 +93,15 @@ class Inputs:
         found = [*named(arguments), *named(keywords or {})][:MOST_LEAVES]
         read = [(name, readable(tensor, self.probe)) for name, tensor in found]
         sums = {name: value for name, value in read if value is not None}
+        seen = {n: look(t) for n, t in found if n in sums and t.is_floating_point()}
         if self.loaders is not None:
             tensors = [tensor for name, tensor in found if name in sums]
             self.loaders.given(tensors, [sums[name] for name, _ in found if name in sums])
         size = next((int(t.shape[0]) for _, t in found if t.dim()), 1)
         steps = self.probe.steps
         random = surroundings.random_digest() if not steps else ""
-        order = sum(ordered(tensor) for _, tensor in found) if not steps else 0.0
-        self.calls.append((number, size, sums, steps, random, order))
+        order = {name: ordered(tensor) for name, tensor in found} if not steps else {}
+        self.calls.append((number, size, sums, steps, random, order, seen))
 
     def known(self, number: int, model: Any) -> None:
         """Settings of the modules in words: ``Dropout(p=0.2)``."""

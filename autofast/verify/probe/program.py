@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from . import lines, packages, scalars, seeds, settings, surroundings
+from . import lines, packages, resumes, scalars, seeds, settings, surroundings
 from .arrival import Arrival
 from .core import Probe, StopRun, leave
 from .saves import Saves
@@ -51,6 +51,9 @@ def installed(script: str, wanted: settings.Settings, born: float, place: tuple[
             "written": list(saves.inside),
         }
     )
+    resuming = resumes.Resumes(probe) if wanted.resume else None
+    if resuming is not None:
+        writer.parts.append(lambda: {"resumed": resuming.found})
     if wanted.state:
         writer.parts.append(lambda: {"random_state": surroundings.random_state()})
     catch_signals(probe)
@@ -68,7 +71,7 @@ def installed(script: str, wanted: settings.Settings, born: float, place: tuple[
         writer.parts.append(lambda: {"lines": ran.found()})
     arrivals = {
         "numpy": seeding.numpy,
-        "torch": lambda: torch_arrived(probe, writer, saves, seeding, script),
+        "torch": lambda: torch_arrived(probe, writer, saves, seeding, script, resuming),
     }
     if wanted.state:
         logged = scalars.Scalars(probe)
@@ -79,7 +82,12 @@ def installed(script: str, wanted: settings.Settings, born: float, place: tuple[
 
 
 def torch_arrived(
-    probe: Probe, writer: Writer, saves: Saves, seeding: seeds.Seeds, script: str
+    probe: Probe,
+    writer: Writer,
+    saves: Saves,
+    seeding: seeds.Seeds,
+    script: str,
+    resuming: resumes.Resumes | None = None,
 ) -> None:
     """Installs every hook. What this version of torch does not allow is noted, and the run goes on."""
     probe.moments["torch_imported"] = probe.clock()
@@ -99,6 +107,8 @@ def torch_arrived(
     fetches = attempt("loaders", lambda: loaders.Loaders(probe))
     attempt("transfers and collectives", lambda: spans.Spans(probe))
     attempt("checkpoints", saves.torch)
+    if resuming is not None:
+        attempt("what was resumed", resuming.torch)
     attempt("processes that the script starts", lambda: spawned.install(probe, script))
     if fetches is not None:
         writer.parts.append(lambda: fetches.settle() or {"bytes": sorted(fetches.given_bytes)})

@@ -16,7 +16,7 @@ class Settings(NamedTuple):
     step's end on; 0 for none. samples: that an iteration over a DataLoader gives at most; 0 for all. seed: for all generators before the
     script starts; None leaves them. shift: added, times a prime, to seeds that the script sets. scratch: the working folder outside of
     which no file should be written. guard: folders of the user's in which no file that exists may be written to, but for those in made:
-    earlier runs made them.
+    earlier runs made them. resume: the checkpoint from which the script is to go on.
     """
 
     out: str = ""
@@ -28,6 +28,7 @@ class Settings(NamedTuple):
     scratch: str = ""
     guard: tuple[str, ...] = ()
     made: tuple[str, ...] = ()
+    resume: str = ""
     gradients: bool = False
     batches: bool = False
     state: bool = False

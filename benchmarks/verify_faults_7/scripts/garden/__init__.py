@@ -1,0 +1,1 @@
+"""Leaves are drawn, spoilt with noise and cleaned again."""
