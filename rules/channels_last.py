@@ -13,6 +13,7 @@ from autofast.model.source import source_of
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.layout.conversions import (
     averages,
+    beside,
     conversions,
     images,
     is_there,
@@ -38,7 +39,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     accepted: list[tuple[Model, object]] = []  # with the key of the finding that converts it
     effect: Effect | None = None
     places: dict[int, tuple[ast.expr, list[Model]]] = {}
-    for model in trained(script):
+    for model in (*trained(script), *beside(script)):
         place = place_of(script, model)
         if place is not None:
             places.setdefault(id(place), (place, []))[1].append(model)

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.model.source import statement_of
-from autofast.rule import Effect, Finding, Options, rule
+from autofast.rule import Effect, Finding, Need, Options, Question, rule
+from autofast.techniques.loading.pinned import Pinned, place
 from autofast.techniques.loading.resident import is_left
 from autofast.techniques.transfers.arrays import arrays
-from autofast.techniques.transfers.copies import Move, against, asynchronous, moves
+from autofast.techniques.transfers.copies import (
+    Move,
+    against,
+    asynchronous,
+    is_batch_memory,
+    moves,
+)
 from autofast.techniques.transfers.redundant import is_placed, taken_out
 
+PAGEABLE = gains.nothing(
+    "no loader pins these batches: the host waits for a copy of pageable memory"
+)
+COMPUTED = gains.nothing("computed on the host, not pinned: the host waits for such a copy")
 ARRAYS = (
     "keep the data in a tensor on the device and take the batch there, or fill a pinned tensor, "
     "copy it with non_blocking=True, and fill it again only when the copy is done"
@@ -24,7 +36,7 @@ ARRAYS = (
     Effect.EXACT,
     groups=("transfer",),
     relieves={"transfer": 2},
-    uses=("gpu-data", "gpu-augmentation", "ddp", "dataparallel-to-ddp"),
+    uses=("pin-memory", "gpu-data", "gpu-augmentation", "ddp", "dataparallel-to-ddp"),
     asks=gains.copies,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
@@ -56,9 +68,24 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         )
     for together in fixes.values():
         edits = tuple(edit for move in together for edit in asynchronous(script, move))
+        needs, asks = _waits_without(script, options, together)
         what = "a batch" if len(together) == 1 else f"{len(together)} tensors of a batch"
         yield Finding(
             together[0].node,
             f"copies {what} to the device and waits for the end of the copy",
             edits=edits,
+            needs=needs,
+            asks=asks,
         )
+
+
+def _waits_without(
+    script: Script, options: Options, together: list[Move]
+) -> tuple[tuple[Need, ...], Question | None]:
+    """What the copies of a statement need to be worth their lines: page-locked memory, else the driver copies once more and the host waits."""
+    if not any(is_batch_memory(script, move) for move in together):
+        return (), COMPUTED
+    where = place(script, options, [x for move in together for x in move.loaders])
+    if where is False:
+        return (), PAGEABLE
+    return ((Pinned, where),) if isinstance(where, ast.AST) else (), None

@@ -100,6 +100,22 @@ def test_what_a_wrapper_of_the_projects_own_gathers_is_not_known():
     assert not done.fixes and "no plain tensor" in done.refusals
 
 
+# what training never asks for (`"sum"`) says nothing of what it gets; a variable that is set anew holds something else
+HELPERS = """
+def reduced(x, reduction):
+    found = F.log_softmax(x, dim=1)
+    if reduction == "none":
+        return found
+    elif reduction == "sum":
+        return F.linear(found, found)
+
+
+def unit(x):
+    x = F.normalize(x, dim=1)
+    return x * x.sum()
+
+
+"""
 BY_HAND = "out = model(x)\n    loss = -(out * F.one_hot(y, 4)).sum(1).mean()"
 PAIR = BY_HAND.replace("out =", "out, _ =")
 
@@ -114,11 +130,14 @@ PAIR = BY_HAND.replace("out =", "out, _ =")
         ("return self.b(h).float()", BY_HAND, ""),
         ("return F.log_softmax(self.b(h), dim=1), h", PAIR, ""),
         ("out = F.log_softmax(self.b(h), dim=1)\n        return out, h", PAIR, ""),
+        ("return F.normalize(self.b(h), dim=1)", BY_HAND, ""),
+        ("return reduced(self.b(h), 'none')", BY_HAND, ""),
+        ("return self.b(h)", f"{BY_HAND.replace('model(x)', 'unit(model(x))')}", ""),
     ],
 )
 def test_what_a_softmax_gives_is_fp32_already(returns: str, loss: str, layer: str):
     """On CUDA; the form for a CPU, whose autocast computes other things in fp32, says it."""
-    done = rewritten(returns, loss, layer or "nn.Linear(32, 4)")
+    done = rewritten(returns, loss, layer or "nn.Linear(32, 4)", HELPERS)
     assert done.fixes and ".float()" not in "".join(done.lines)
 
 

@@ -309,6 +309,42 @@ def test_new_code_goes_between_blank_lines_and_the_comment_of_a_statement() -> N
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "becomes"),
+    [
+        ("f(a,b,c)\n", "f(a,b,c,k=1)\n"),
+        ("f(a, b,c)\n", "f(a, b,c, k=1)\n"),
+        ("f(a)\ng = (1,2,3)\n", "f(a,k=1)\ng = (1,2,3)\n"),
+        ("f(a)\ng = (1, 2, 3)\n", "f(a, k=1)\ng = (1, 2, 3)\n"),
+        ("f(a,\n  b)\ng = (1,2,3)\n", "f(a,\n  b,\n  k=1)\ng = (1,2,3)\n"),
+    ],
+)
+def test_a_new_argument_is_parted_as_the_others_are(text: str, becomes: str) -> None:
+    check(text, lambda s: [Keyword(call(s, "f"), "k", "1")], becomes)
+
+
+def test_new_code_goes_above_the_heading_of_a_part() -> None:
+    check(
+        """
+        first
+
+        # optimizer
+
+        a
+        """,
+        lambda s: [Before(stmt(s, "a"), "new()")],
+        """
+        first
+
+        new()
+
+        # optimizer
+
+        a
+        """,
+    )
+
+
 def test_comments_of_removed_and_replaced_statements_survive() -> None:
     check(
         """

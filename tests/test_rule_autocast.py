@@ -420,6 +420,33 @@ def test_many_statements_are_not_indented_where_outputs_become_fp32():
     assert "\n        out = model(x).float()\n        target = F.one_hot" in done.text
 
 
+def test_targets_that_are_made_behind_the_forward_pass_stay_outside():
+    """The block ends above what has to do with no network, and the loss is computed from fp32."""
+    loss = """out = torch.sigmoid(model(x))
+    mse = nn.MSELoss()
+    target = torch.zeros(len(y), 4).scatter_(1, y[:, None].cpu(), 1).to(device)
+    loss = mse(out, target)"""
+    done = same(script(LOOP.replace("loss = criterion(model(x), y)", loss)))
+    assert f"{CPU}\n        out = torch.sigmoid(model(x).float())\n    mse =" in done.text
+    one = loss.replace("    mse = nn.MSELoss()\n", "").replace("mse(", "F.mse_loss(")
+    done = same(script(LOOP.replace("loss = criterion(model(x), y)", one)))
+    assert "        loss = F.mse_loss(out, target)" in done.text
+
+
+def test_a_network_that_brings_its_weights_to_a_dtype_stays():
+    """What it is given decides, fp32 by choice: under autocast it would be 16 bits all the same."""
+    own = """class Linear(nn.Linear):
+    def forward(self, x):
+        return F.linear(x, self.weight.to(dtype=x.dtype), self.bias)
+
+
+class Net"""
+    text = script(LOOP, HEAD.replace("class Net", own).replace("= nn.Linear", "= Linear"))
+    done = amp(text)
+    assert not done.fixes and "brings weights to a dtype that the script chooses" in done.refusals
+    assert amp(text.replace(".to(dtype=x.dtype)", ".to(x.device)")).fixes
+
+
 def test_another_name_of_the_loss_stays_outside():
     text = script(LOOP.replace("(model(x), y)", "(model(x), y)\n    losses[-2:]\n    total = loss"))
     done = same(text.replace("loss.backward()", "total.backward()"))
@@ -1263,7 +1290,7 @@ def test_who_names_the_rule_gets_it():
 
 
 # ------------------------------------------------------------------------------------------------ where the constant stands, what enables
-CONSTANT = "amp_dtype = torch.bfloat16 if torch.cuda.is_bf16_supported(False) else torch.float16"
+CONSTANT = "amp_dtype = torch.bfloat16 if has_bf16 else torch.float16"
 ASKED = "has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)"
 IN_FUNCTIONS = """
 def train_one(model, optimizer, device, i):
@@ -1337,7 +1364,7 @@ def test_a_constant_stands_below_the_line_that_chooses_the_devices() -> None:
 @pytest.mark.parametrize(
     ("cuda", "asked"),
     [
-        ('"cuda"', "torch.cuda.get_device_capability()[0] >= 8 else"),
+        ('"cuda"', "has_bf16 = torch.cuda.get_device_capability()[0] >= 8 amp_dtype"),
         (None, "torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 8"),
     ],
 )

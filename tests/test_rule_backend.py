@@ -40,6 +40,17 @@ def test_tf32_stands_between_the_device_and_the_model() -> None:
     assert after(done.text, TF32[0]).startswith("model = ")
 
 
+def test_tf32_stands_above_what_one_comment_leads() -> None:
+    """Not between a path and the network that is loaded from it; other lines above the network stay above the flag."""
+    led = "\n# the network\nsizes = (72, 2)\nmodel = "
+    body = BODY.replace("\nmodel = ", led).replace("Linear(72, 2)", "Linear(*sizes)")
+    done = apply("tf32", HEAD + body)
+    assert after(done.text, TF32[0]) == "# the network"
+    assert "losses" not in run(done.text)
+    plain = apply("tf32", HEAD + body.replace("# the network\n", ""))
+    assert after(plain.text, TF32[0]).startswith("model = ")
+
+
 ATTACK = """
 def attack(net, x, y):
     delta = torch.zeros_like(x, requires_grad=True)

@@ -609,6 +609,24 @@ def made"""
     assert "may be Odd" in apply(RULE, odd).refusals
 
 
+def test_a_target_that_every_step_calls_is_converted_too():
+    """Made at another place, and never trained: else it would convert each image, and its update read two layouts at once."""
+    text = changed(
+        "model = Net().to(device)\n",
+        "model = Net().to(device)\nslow = Net().to(device)\nslow.load_state_dict(model.state_dict())\n",
+    ).replace(
+        "        losses.append(loss.item())\n",
+        "        with torch.no_grad():\n"
+        "            losses.append(slow(x).mean().item())\n"
+        "            for p, q in zip(slow.parameters(), model.parameters()):\n"
+        "                p.data.mul_(0.9).add_(q.data, alpha=0.1)\n"
+        "        losses.append(loss.item())\n",
+    )
+    assert same(text).lines == [MODEL, MODEL.replace("model", "slow", 1), IMAGES]
+    seldom = text.replace("            losses.append(slow(x)", "            losses.append(model(x)")
+    assert same(seldom).lines == [MODEL, IMAGES]
+
+
 # ------------------------------------------------------------------------------------------------ several files
 def test_images_stay_where_the_network_may_not_be_converted(tmp_path: Path) -> None:
     """With ``-o FILE`` only the script may change: not half of it, where the network is written to in another file."""

@@ -118,6 +118,7 @@ def test_cuda(make: str, device: str) -> None:
         "z = torch.zeros(3, 4, device=device).to(device)",
         "z = torch.zeros_like(x).to(device)",  # x is there: nothing is copied
         "z = torch.ones_like(x, dtype=torch.float32).cuda()",
+        "z = torch.zeros_like(x).unsqueeze(0).to(y.device)",
         "z = torch.zeros(3, 4).cpu()",
         'z = torch.zeros(3, 4).to("cpu")',
         "z = torch.zeros(3, 4).to(torch.float64)",

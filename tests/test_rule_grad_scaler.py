@@ -8,7 +8,7 @@ import torch
 from tests.amp import HEAD, LOOP, amp, close, faked, script, trained, weights
 from tests.onerule import Applied
 
-DTYPE = "amp_dtype = torch.bfloat16 if torch.cuda.is_bf16_supported(False) else torch.float16"
+DTYPE = "amp_dtype = torch.bfloat16 if has_bf16 else torch.float16"
 MADE = 'scaler = torch.amp.GradScaler("cuda", enabled=device.type == "cuda" and amp_dtype == torch.float16)'
 
 
@@ -196,7 +196,7 @@ def test_in_another_file():
     done = amp(script(loop), files={"lib.py": lib})
     assert "x, y, scaler=torch.amp.GradScaler(enabled=False)" in done.texts["lib.py"]
     assert (
-        f"import torch\n\n# False: GPUs before Ampere only emulate bfloat16, which is slow\n{DTYPE}"
+        f"import torch\n\nhas_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)\n{DTYPE}"
         in done.texts["lib.py"]
     )
     assert "scaler=scaler" in done.text and MADE in done.lines
@@ -819,10 +819,18 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 PLAIN = HEAD.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", "")
 
 
+def test_made_below_the_scheduler_of_the_optimizer():
+    """Nobody puts a scaler between the two lines that belong together."""
+    schedule = "scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)\n"
+    done = amp(script(LOOP, HEAD.replace("losses = []\n", schedule + "losses = []\n")))
+    assert "lr=0.1)\nscheduler = " in done.text
+    assert f"{schedule}has_bf16 = " in done.text and not faked(done)
+
+
 def test_made_before_the_first_of_two_stages():
     done = amp(script(STAGE + LOOP, PLAIN))
     assert (
-        "first = torch.optim.SGD(other.parameters(), lr=0.1)\n# False" in done.text
+        "first = torch.optim.SGD(other.parameters(), lr=0.1)\nhas_bf16" in done.text
         and f"{DTYPE}\nscaler = torch.amp.GradScaler(" in done.text
     )
     assert done.text.count("GradScaler(") == 1 and not faked(done)
@@ -832,7 +840,7 @@ def test_made_before_the_first_stage_in_a_function():
     body = (STAGE + LOOP).replace("\n", "\n    ")
     done = amp(script("\ndef main():" + body + "\n\nmain()\n", PLAIN))
     assert (
-        "    first = torch.optim.SGD(other.parameters(), lr=0.1)\n    # False" in done.text
+        "    first = torch.optim.SGD(other.parameters(), lr=0.1)\n    has_bf16" in done.text
         and f"    {DTYPE}\n    scaler = torch.amp.GradScaler(" in done.text
     )
     assert not faked(done)

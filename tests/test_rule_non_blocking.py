@@ -69,21 +69,82 @@ def test_only_for_cuda_where_the_device_may_be_mps() -> None:
     assert run(done.text)["losses"] == run(done.before)["losses"]
 
 
-def test_devices_from_the_command_line_are_strings() -> None:
-    options = """
+OPTION = """
 import argparse
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--device", default="cuda")
-args = parser.parse_args()
+parser.add_argument("--device", default="cpu")
+args = parser.parse_args([])
 """
-    done = apply(
-        RULE,
-        options + script(move="x = x.to(args.device)\ny = y.to(args.device)", device="args.device"),
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [
+        ("args.device", "non_blocking=True"),
+        ("torch.device(args.device)", "non_blocking=True"),
+        # who speaks of MPS runs there: `torch.backends.mps` is asked somewhere
+        (
+            'args.device if not torch.backends.mps.is_available() else "mps"',
+            "non_blocking=torch.cuda.is_available()",
+        ),
+    ],
+)
+def test_an_option_is_no_mps_where_the_script_does_not_speak_of_it(
+    device: str, expected: str
+) -> None:
+    text = OPTION + script(move="x = x.to(device)\ny = y.to(device)", device=device)
+    done = apply(RULE, text)
+    assert done.lines == [f"{v} = {v}.to(device, {expected})" for v in "xy"]
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+FILES = """
+class Files(torch.utils.data.Dataset):
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, n):
+        generator = torch.Generator().manual_seed(n)
+        return torch.randn(4, generator=generator), torch.randn(1, generator=generator)
+
+"""
+
+
+def of_files(**parts: str) -> str:
+    """The script with batches of which nobody knows how large they are."""
+    text = script(**parts).replace("\ntorch.manual_seed", f"\n{FILES}\ntorch.manual_seed")
+    return text.replace("TensorDataset(torch.randn(24, 4), torch.randn(24, 1))", "Files()")
+
+
+def test_what_nobody_pins_is_copied_as_it_was() -> None:
+    """Pageable memory is copied by the driver before the call returns: ``non_blocking`` gains nothing."""
+    both = apply("non-blocking pin-memory", of_files(), min_gain=0.01)
+    assert "pin_memory=" in both.text and "non_blocking=True" in both.text
+    pinned = apply(RULE, of_files(loader=", pin_memory=True"), min_gain=0.01)
+    assert "non_blocking=True" in pinned.text
+    assert not apply(RULE, of_files(), min_gain=0.01).fixes
+    assert apply(RULE, of_files()).fixes  # where everything is asked for
+
+
+@pytest.mark.parametrize(("asked", "takes"), [("1.0.3", False), ("2.4.0", True)])
+def test_batches_of_an_old_torch_geometric_take_no_keyword(asked: str, takes: bool) -> None:
+    done = apply(RULE, script(), files={"requirements.txt": f"torch-geometric=={asked}\n"})
+    assert bool(done.fixes) is takes
+    assert takes or f"requirements.txt:1 asks for torch-geometric =={asked}" in done.refusals
+
+
+@pytest.mark.parametrize(
+    "computed",
+    ["x.mul(2)", "x / 255", "torch.cat([x, x])[:8]", "torch.from_numpy(x.numpy()).view(-1, 4)"],
+)
+def test_what_the_host_computed_is_not_pinned(computed: str) -> None:
+    text = of_files(
+        move=f"x = ({computed}).to(device)\ny = y.to(device)", loader=", pin_memory=True"
     )
-    assert done.lines == [
-        f"{v} = {v}.to(args.device, non_blocking=torch.cuda.is_available())" for v in "xy"
-    ]
+    done = apply(RULE, text, min_gain=0.01)
+    assert done.lines == ["y = y.to(device, non_blocking=True)"]
+    assert run(done.text)["losses"] == run(done.before)["losses"]
 
 
 @pytest.mark.parametrize(

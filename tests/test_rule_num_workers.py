@@ -102,6 +102,17 @@ def test_an_unguarded_script_gets_workers_where_they_are_forked(start: str) -> N
     assert workers_on(text, 4, start=start) == (2 if start == "fork" else 0)
 
 
+@pytest.mark.parametrize(("asked", "forked"), [("2", False), ("0", True)])
+def test_an_unguarded_script_that_has_workers_says_how_it_is_run(asked: str, forked: bool) -> None:
+    """Where workers would begin by running it again, it does not run as it is."""
+    other = (
+        f"val = DataLoader(Files(), batch_size=2, num_workers={asked})\nfor x in val:\n    pass\n"
+    )
+    text = script(PLAIN, guard=False) + other
+    done = apply(RULE, text)
+    assert done.fixes and ("get_start_method" in done.text) is forked
+
+
 def test_an_unguarded_script_that_decides_how_processes_start() -> None:
     """Asking for the start method settles it, and setting it afterwards is an error."""
     text = script(

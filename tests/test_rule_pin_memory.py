@@ -247,3 +247,80 @@ def test_batches_whose_parts_the_loop_replaces() -> None:
     assert lines(text) == [
         'loader = DataLoader(Files(), batch_size=4, pin_memory=device.type == "cuda")'
     ]
+
+
+@pytest.mark.parametrize(("workers", "pins"), [("", False), (", num_workers=2", True)])
+def test_a_loader_that_is_made_for_one_batch_is_not_worth_pinning(workers: str, pins: bool) -> None:
+    """The process that waits for the batch would pin it itself: nothing happens meanwhile."""
+    text = f"""
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Files(torch.utils.data.Dataset):
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, n):
+        return torch.randn(4), torch.randn(1)
+
+
+data = Files()
+model = nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for episode in range(20):
+    loader = DataLoader(data, batch_size=8, shuffle=True{workers})
+    x, y = next(iter(loader))
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+    done = apply("pin-memory non-blocking", text, min_gain=0.01)
+    assert ("pin_memory=" in done.text) is pins
+    assert ("non_blocking" in done.text) is pins
+
+
+OTHERS = {
+    "lib.py": """
+from torch.utils.data import DataLoader
+
+
+def batches(data, **kwargs):
+    return DataLoader(data, batch_size=8, **kwargs)
+""",
+    "other.py": "import lib\n\nlib.batches(list(range(24)), pin_memory=False)\n",
+}
+
+
+@pytest.mark.parametrize("named", ["other.py", "notes.txt"])
+def test_what_others_may_give_by_kwargs_is_not_written_at_the_call(named: str) -> None:
+    """Given twice, it would be a TypeError in their scripts."""
+    text = """
+import lib
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = torch.utils.data.TensorDataset(torch.randn(24, 4), torch.randn(24, 1))
+model = nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in lib.batches(data, shuffle=True):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x.to(device)), y.to(device)).backward()
+        optimizer.step()
+"""
+    files = {"lib.py": OTHERS["lib.py"], named: OTHERS["other.py"]}
+    done = apply("pin-memory", text, files=files)
+    scope: dict[str, object] = {}
+    exec(done.texts.get("lib.py", files["lib.py"]), scope)
+    if named == "other.py":
+        scope["batches"](list(range(24)), pin_memory=False)  # type: ignore[operator]
+        assert "other.py:3 calls batches() too" in done.refusals
+    else:
+        assert "pin_memory" in done.texts["lib.py"]

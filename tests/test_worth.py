@@ -512,3 +512,27 @@ def test_a_decorator_runs_as_often_as_its_function(tmp_path: Path) -> None:
     result = rewritten(tmp_path, text + "    print(measure())\n")
     assert "no-grad-eval" in result.plan.applied
     assert "no-grad-eval" in small(rewritten(tmp_path, text + "print(measure())\n"))
+
+
+COPIED = """
+outputs = []
+model.eval()
+for epoch in range(3):
+    cost = 0.0
+    with torch.no_grad():
+        for x, y in loader:
+            out = model(x.to(device))
+            outputs.append(out{copy})
+            cost += nn.functional.mse_loss(out, y.to(device)).item()
+    print(cost)
+"""
+
+
+@pytest.mark.parametrize(
+    ("copy", "worth"), [('.to("cpu").numpy()', False), (".cpu()", False), (".argmax(1)", True)]
+)
+def test_a_sum_is_not_put_off_beside_a_copy_to_the_host(copy: str, worth: bool) -> None:
+    """Each batch waits for the copy of its outputs: one wait less gains nothing."""
+    text = ROWS.replace("total += loss.item()", "total += 1") + COPIED.format(copy=copy)
+    done = apply("loss-item-sync", text, min_gain=0.01)
+    assert ("cost += " in "".join(done.lines)) is worth

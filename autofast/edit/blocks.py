@@ -165,14 +165,23 @@ def _units(
 def _split(lead: Lines) -> tuple[Lines, Lines]:
     """The lines above a statement that stay where they are, and the comments directly above it that belong to it.
 
+    A comment between two blank lines is the heading of what follows, which gets a blank line of its own above it.
     Marks of cells (``# %%``) and the magics of a notebook, which are hidden in comments, belong to no statement.
     """
-    n = len(lead)
+    n = _above_comments(lead, len(lead))
+    if n == len(lead) and n and (top := _above_comments(lead, n - 1)) < n - 1:
+        if top and lead[top - 1].comment is None:
+            return lead[:top], [cst.EmptyLine(indent=False), *lead[top:]]
+    return lead[:n], lead[n:]
+
+
+def _above_comments(lead: Lines, n: int) -> int:
+    """Where the comments begin that end just above line ``n``."""
     while n and (comment := lead[n - 1].comment) is not None:
         if comment.value.startswith(("# %%", HIDDEN)):
             break
         n -= 1
-    return lead[:n], lead[n:]
+    return n
 
 
 # ------------------------------------------------------------------------------------------------ order

@@ -323,7 +323,7 @@ class EditPass(cst.CSTTransformer):
         return signatures.replace_decorator(node, index, decorator)
 
     def _room(self, node: cst.CSTNode) -> Room:
-        return Room(self.places.indent_of(node), self.ground.limit)
+        return Room(self.places.indent_of(node), self.ground.limit, self.style.tight)
 
     # ------------------------------------------------------------------------------------------------ blocks
     def _module(self, old: cst.Module, new: cst.Module) -> cst.Module:

@@ -16,10 +16,14 @@ _SPACE = cst.SimpleWhitespace(" ")
 
 @dataclass(frozen=True)
 class Room:
-    """How much of a line is left: the column at which the statement begins, and the column no line should pass."""
+    """How much of a line is left: the column at which the statement begins, and the column no line should pass.
+
+    ``tight``: the file puts no space behind its commas.
+    """
 
     indent: int
     limit: int
+    tight: bool = False
 
 
 # ------------------------------------------------------------------------------------------------ calls
@@ -88,7 +92,7 @@ def _append_argument(call: cst.Call, args: list[cst.Arg], new: cst.Arg, room: Ro
         )
 
     return _first_that_fits(
-        joined, _separators(args, call.whitespace_before_args, end_of_line), room
+        joined, _separators(args, call.whitespace_before_args, end_of_line, room), room
     )
 
 
@@ -127,7 +131,7 @@ def set_item(
         )
 
     return _first_that_fits(
-        joined, _separators(elements, display.lbrace.whitespace_after, end_of_line), room
+        joined, _separators(elements, display.lbrace.whitespace_after, end_of_line, room), room
     )
 
 
@@ -140,8 +144,12 @@ def _separators(
     items: Sequence[cst.Arg] | Sequence[cst.BaseDictElement],
     opening: Space,
     comment: cst.TrailingWhitespace | None,
+    room: Room,
 ) -> list[Space]:
-    """What may stand between the last item and a new one, best first: one item a line stays one item a line."""
+    """What may stand between the last item and a new one, best first: one item a line stays one item a line.
+
+    Between items of one line it is what stands between the others, else what the file is used to.
+    """
     between = [
         item.comma.whitespace_after for item in items[:-1] if isinstance(item.comma, cst.Comma)
     ]
@@ -149,7 +157,9 @@ def _separators(
     all_broken = breaks and all(isinstance(w, cst.ParenthesizedWhitespace) for w in between)
     if comment is not None:  # the end of the line is taken
         return [breaks[0] if breaks else _clean(cst.ParenthesizedWhitespace(last_line=_SPACE))]
-    return breaks[:1] if all_broken else [_SPACE, *breaks[:1]]
+    beside = [w.value for w in between if isinstance(w, cst.SimpleWhitespace)]
+    space = _NOTHING if (not any(beside) if beside else room.tight) else _SPACE
+    return breaks[:1] if all_broken else [space, *breaks[:1]]
 
 
 def _first_that_fits(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -19,11 +20,15 @@ RULES_UNIT = 4  # rules write code with this many spaces per level
 Fill = Callable[[str], cst.BaseExpression]  # name of a hole -> what stands there
 
 
+TIGHT_COMMA = re.compile(r",(?: (?=\S)|(?=[^\s)\]}]))")  # within a line
+
+
 class Style(NamedTuple):
-    """How the user writes: the quotes of most strings, and one level of indentation."""
+    """How the user writes: the quotes of most strings, one level of indentation, and whether most commas have no space behind them."""
 
     quote: str
     unit: str
+    tight: bool = False
 
     @classmethod
     def of(cls, source: Source, unit: str) -> Style:
@@ -36,7 +41,9 @@ class Style(NamedTuple):
                 and node.col_offset < len(source.lines[node.lineno - 1])
             ):
                 seen[source.lines[node.lineno - 1][node.col_offset]] += 1
-        return cls("'" if seen["'"] > seen['"'] else '"', unit)
+        commas = Counter(TIGHT_COMMA.findall(source.text))
+        tight = commas[","] > commas[", "]
+        return cls("'" if seen["'"] > seen['"'] else '"', unit, tight)
 
 
 class TemplateError(ValueError):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.flow.scopes import is_generator
 from autofast.model import names
 from autofast.model.kinds import is_loss
 from autofast.model.names import LOADER
 from autofast.model.script import Script
-from autofast.model.source import parent_of
+from autofast.model.source import is_generator, parent_of
 from autofast.model.values import Method, Ref, Tensor, Unknown
 
 PLAIN = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Assert, ast.Pass)

@@ -94,13 +94,6 @@ def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
         )
 
 
-def is_generator(function: ast.AST) -> bool:
-    """Whether a call of a function gives a generator (or an asynchronous one) and runs nothing yet."""
-    return isinstance(function, FUNCTIONS) and any(
-        isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(function)
-    )
-
-
 def outside_parts(
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef,
 ) -> Iterator[ast.AST]:

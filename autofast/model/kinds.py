@@ -170,7 +170,8 @@ def entered(contexts: Values) -> Values:
         elif isinstance(thing, Ext) and thing.name == "apex.amp.scale_loss":
             found |= thing.args.get(0, "loss")
         elif isinstance(thing, Ext) and (
-            thing.name.startswith(("tqdm.", "lightning", "contextlib.")) or "over" in thing.attrs
+            thing.name.startswith(("tqdm.", "lightning", "contextlib.", *names.POOLS))
+            or "over" in thing.attrs
         ):
             found |= values(thing)
         elif isinstance(thing, Seq):

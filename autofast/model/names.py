@@ -295,3 +295,7 @@ def is_scheduler(name: str) -> bool:
 
 def is_loss(name: str) -> bool:
     return name.startswith("torch.nn.") and name.endswith("Loss")
+
+
+# Of processes or threads that run functions.
+POOLS = ("concurrent.futures.", "multiprocessing.", "torch.multiprocessing.", "joblib.")

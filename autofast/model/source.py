@@ -253,6 +253,18 @@ def function_of(node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.L
     raise ValueError("no scope")
 
 
+def is_generator(function: ast.AST) -> bool:
+    """Whether a call of a function gives a generator (or an asynchronous one) and runs nothing yet."""
+    known: bool | None = getattr(function, "_af_is_generator", None)
+    if known is None:
+        known = any(
+            isinstance(n, (ast.Yield, ast.YieldFrom)) and function_of(n) is function
+            for n in walk(function)
+        )
+        function._af_is_generator = known  # type: ignore[attr-defined]
+    return known
+
+
 def block_of(stmt: ast.stmt) -> list[ast.stmt]:
     """The list of statements that ``stmt`` is an element of."""
     parent = parent_of(stmt)

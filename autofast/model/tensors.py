@@ -34,10 +34,9 @@ def mixed(tensors: list[Tensor], **changes: Any) -> Tensor:
     if kinds:
         device = "dev" if "dev" in kinds else "?" if "?" in kinds else "cpu"
     dtypes = {t.dtype for t in tensors}
-    dtype = next(
-        (d for d in ("complex", "f64", "half") if d in dtypes),
-        dtypes.pop() if len(dtypes) == 1 else "?",
-    )
+    wide = next((d for d in ("complex", "f64") if d in dtypes), "?")
+    dtype = "half" if {"half"} <= dtypes <= {"half", "int"} else wide
+    dtype = dtypes.pop() if len(dtypes) == 1 else dtype
     facts: dict[str, Any] = dict(  # noqa: C408
         batch=frozenset().union(*(t.batch for t in tensors)),
         models=frozenset().union(*(t.models for t in tensors)),
@@ -85,6 +84,8 @@ def binary(left: Values, right: Values, op: str) -> Values:
         floats = any(isinstance(t, Const) and isinstance(t.value, float) for t in (*left, *right))
         if made.dtype == "int" and (op == "Div" or floats):
             made = made.but(dtype="f32")
+        elif made.dtype == "int" and any(isinstance(t, Num) for t in (*left, *right)):
+            made = made.but(dtype="?")  # the number may be an integer or not
         return values(made)
     unknown = [t for t in (*left, *right) if isinstance(t, Unknown)]
     return values(unknown[0]) if unknown else values(Num())

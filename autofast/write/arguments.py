@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite
 from autofast.flow.callgraph import CallGraph
+from autofast.flow.importers import Importers
 from autofast.flow.scopes import defaults, variables_of
 from autofast.model.script import Script
-from autofast.model.source import at, parent_of, source_of, statement_of
+from autofast.model.source import at, function_of, parent_of, source_of, statement_of
 from autofast.model.values import Arguments, Bound, Cls, Dict, Func, Given, Ref, const
 
 DICTS = frozenset({"builtins.dict", "collections.OrderedDict"})
@@ -95,7 +96,7 @@ def room(
         return f"it may be given already: {args.open}"
     if name in args.named or not isinstance(args.call, ast.Call):
         return f"`{name}` is given already"
-    at_call = Home(args.call, None, (args.call,))
+    at_call: Home | str = _others_may_give(script, args.call) or Home(args.call, None, (args.call,))
     if len(args.dicts) != 1 or not args.dicts[0].entries:
         return at_call
     node = args.dicts[0].node
@@ -105,6 +106,18 @@ def room(
         return at_call
     fed = reach(script, node, name, {id(c) for c in (args.call, *calls)})
     return at_call if isinstance(fed, str) or args.call not in fed else Home(node, None, fed)
+
+
+def _others_may_give(script: Script, call: ast.Call) -> str:
+    """Who else calls the function around, whose ``**kwargs`` may bring the argument already; empty where nobody does."""
+    function = function_of(call)
+    if isinstance(function, (ast.Module, ast.Lambda)) or function.args.kwarg is None:
+        return ""
+    if not any(k.arg is None for k in call.keywords):
+        return ""
+    user = script.analysis(Importers).user(function)
+    rest = function.args.kwarg.arg
+    return f"{user} calls {function.name}() too, and may give it in **{rest}" if user else ""
 
 
 def _entries(

@@ -47,11 +47,12 @@ HAS_BF16 = Choice(
 )
 AMP_DTYPE = Choice(
     "amp_dtype",
-    """# False: GPUs before Ampere only emulate bfloat16, which is slow
-{name} = {torch}.bfloat16 if {torch}.cuda.is_bf16_supported(False) else {torch}.float16
+    """{has_bf16} = {torch}.cuda.is_bf16_supported(including_emulation=False)
+{name} = {torch}.bfloat16 if {has_bf16} else {torch}.float16
 """,
     """# GPUs before Ampere have no fast bfloat16
-{name} = {torch}.bfloat16 if {torch}.cuda.is_available() and {torch}.cuda.get_device_capability()[0] >= 8 else {torch}.float16
+{has_bf16} = {torch}.cuda.is_available() and {torch}.cuda.get_device_capability()[0] >= 8
+{name} = {torch}.bfloat16 if {has_bf16} else {torch}.float16
 """,
     '''def {name}():
     """bfloat16 where the GPU computes in it (Ampere and newer), else float16."""
@@ -92,7 +93,8 @@ def in_module(
         below = _devices_chosen(script, source, places)
         early = below is None
     code = choice.function if early else constant(script, choice)
-    helper = Helper(source, name, code.format(name=name, torch=torch), below)
+    code = code.format(name=name, torch=torch, has_bf16=source.fresh("has_bf16"))
+    helper = Helper(source, name, code, below)
     return Chosen(f"{name}()" if early else name, (*imports, helper))
 
 
@@ -132,7 +134,9 @@ def _devices_chosen(script: Script, source: Source, places: Sequence[ast.AST]) -
 
 
 def _same(stmt: ast.stmt, code: str, name: str, torch: str) -> bool:
-    return ast.dump(stmt) == ast.dump(ast.parse(code.format(name=name, torch=torch)).body[0])
+    """Whether a statement is the (last) one of this code."""
+    made = ast.parse(code.format(name=name, torch=torch, has_bf16="has_bf16")).body[-1]
+    return ast.dump(stmt) == ast.dump(made)
 
 
 def asks_too_early(script: Script) -> bool:
@@ -184,7 +188,9 @@ class Shared:
             source = source_of(self.beside)
             torch, self.imports = torch_in(source)
             self._name = source.fresh(self.choice.name)
-            self.local = constant(self.script, self.choice).format(name=self._name, torch=torch)
+            self.local = constant(self.script, self.choice).format(
+                name=self._name, torch=torch, has_bf16=source.fresh("has_bf16")
+            )
 
     def _all_after(self, beside: ast.stmt) -> bool:
         graph = self.script.analysis(Flow).graph(beside)

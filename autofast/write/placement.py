@@ -6,9 +6,18 @@ import ast
 
 from autofast.facts.parts import trained_models
 from autofast.flow.program import Flow
+from autofast.flow.scopes import loaded_in, stored_in
 from autofast.model.events import CallFrame, GuardFrame, Site, Stack
 from autofast.model.script import Model, Script, Trainer
-from autofast.model.source import Source, ancestors, function_of, source_of, statement_of, within
+from autofast.model.source import (
+    Source,
+    ancestors,
+    block_of,
+    function_of,
+    source_of,
+    statement_of,
+    within,
+)
 from autofast.model.tensors import target_of
 from autofast.model.values import Ext, Inst, const
 
@@ -43,8 +52,21 @@ def setup_place(script: Script) -> ast.stmt | None:
     built = [_here(script.entry, o.node) for o in script.optimizers]
     for places in (made, moved, built):
         if found := [p for p in places if p is not None and _comes_first(script, p)]:
-            return min(found, key=lambda s: s.lineno)
+            return _with_preparation(min(found, key=lambda s: s.lineno))
     return None
+
+
+def _with_preparation(place: ast.stmt) -> ast.stmt:
+    """The first of the statements under one comment of which the last is the place, and each gives the next what it needs."""
+    here, lines = block_of(place), source_of(place).lines
+    first, needed = place, loaded_in(place)
+    for above in reversed(here[: next(n for n, s in enumerate(here) if s is place)]):
+        given = stored_in(above) if isinstance(above, ast.Assign) else set()
+        if not given & needed or above.end_lineno != first.lineno - 1:
+            break
+        first, needed = above, needed | loaded_in(above)
+    is_led = first.lineno > 1 and lines[first.lineno - 2].lstrip().startswith("#")
+    return first if is_led else place
 
 
 def _comes_first(script: Script, place: ast.stmt) -> bool:

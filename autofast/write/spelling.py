@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from autofast.edit.edits import Import
 from autofast.flow.program import Flow
@@ -106,6 +106,23 @@ def only_cuda(script: Script) -> bool:
         return True
     own = {kind for kind, derived in _named(script) if not derived}
     return not script.frameworks and not own & NOT_CUDA
+
+
+def may_be_mps(script: Script, kinds: Set[str]) -> bool:
+    """Whether a device of these kinds may be Apple's GPU: the script knows of MPS, asks for whatever accelerator there is, or leaves it to others.
+
+    An option that names a device is none where nothing else in the script speaks of MPS.
+    """
+    if requires_cuda(script) or not kinds & NOT_CUDA:
+        return False
+    knows = bool({"mps", "accel"} & devices(script)) or bool(script.frameworks)
+    asks = script.calls("torch.backends.mps.is_available", "torch.backends.mps.is_built")
+    return bool(kinds & {"mps", "accel"}) or knows or bool(asks) or _is_left_open(script, kinds)
+
+
+def _is_left_open(script: Script, kinds: Set[str]) -> bool:
+    """Nothing says which device it is, and the script names none itself."""
+    return "?" in kinds and not only_cuda(script)
 
 
 def _named(script: Script) -> Iterator[tuple[str, bool]]:

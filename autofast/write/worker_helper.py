@@ -12,7 +12,7 @@ from autofast.facts.parts import held_by
 from autofast.facts.workers.shared_state import unseen
 from autofast.model.script import Loader, Script
 from autofast.model.source import Source, at, function_of
-from autofast.model.values import Cls, Func, Inst, Thing
+from autofast.model.values import Arg, Cls, Func, Inst, Thing, const
 from autofast.rule import Options
 from autofast.write.imports import module_in
 
@@ -93,7 +93,8 @@ def _holds(source: Source, code: str) -> bool:
 # ------------------------------------------------------------------------------------------------ start methods
 def _fork_only(script: Script) -> str:
     """Why workers of this script can only be forked; empty where they can be started in any way."""
-    if any(not loader.guarded for loader in script.loaders if loader.uses) or not script.guarded:
+    unguarded = [loader for loader in script.loaders if loader.uses and not loader.guarded]
+    if (unguarded or not script.guarded) and not any(map(_has_workers, unguarded)):
         return UNGUARDED
     if script.entry.path.suffix == ".ipynb":
         return (
@@ -104,6 +105,16 @@ def _fork_only(script: Script) -> str:
     if any(unseen(script, loader) for loader in script.loaders if loader.uses):
         return UNSEEN
     return ""
+
+
+def _has_workers(loader: Loader) -> bool:
+    """The script asks for workers itself: where these would begin by running it again, it does not run as it is."""
+    found = given(loader, "num_workers")
+    asked = (
+        [t.default if isinstance(t, Arg) else frozenset({t}) for t in found.values] if found else []
+    )
+    numbers = [const(values) for values in asked]
+    return bool(numbers) and all(isinstance(n, int) and n > 0 for n in numbers)
 
 
 def _unpicklable(loader: Loader) -> bool:

@@ -19,9 +19,9 @@ from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, inside
-from autofast.model.script import Dataset, Loader, Script
+from autofast.model.script import Dataset, Loader, Script, Transfer
 from autofast.model.source import at
-from autofast.model.values import Ext, Inst
+from autofast.model.values import Ext, Inst, const
 from autofast.rule import Finding, Gain, Options, Question
 
 EVALUATION = 1 / 18  # of an epoch: a sixth of the samples, and a forward is a third of a step
@@ -207,17 +207,26 @@ def reads(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
     """Of a read of the device that is put off: nothing where another one stays in the same step, which waits as long."""
-    if gain := _code_once(script, finding):
-        return gain
     loop = next(loops_around(finding.node), None)
     stays = [f.node for f in beside if not f.edits or f.asks in (read_once, read_at_once)]
+    changed = {id(n) for f in beside if f.edits for place in _touched(f) for n in ast.walk(place)}
+    stays += [t.node for t in script.transfers if _waits(t) and id(t.node) not in changed]
     if loop is not None and (node := _in_every_turn(script, loop, stays)) is not None:
         return Gain(0.0, f"{at(node)} waits for the device in the same step, and stays")
+    if gain := _code_once(script, finding):
+        return gain
     if gain := measured.reading(script, options.target, _touched(finding)):
         return gain
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(0.03, f"one read a step{often}", known=False)
+
+
+def _waits(transfer: Transfer) -> bool:
+    """A copy back to the host: ``logits.to("cpu")``."""
+    spelled = any(k.arg == "non_blocking" for k in transfer.node.keywords)
+    there = any(t.device == "dev" or t.models for t in transfer.tensors)
+    return transfer.kinds == {"cpu"} and there and not spelled
 
 
 def _touched(finding: Finding) -> list[ast.AST]:
@@ -288,6 +297,27 @@ def copies(
     if size >= machine.TINY and not cost.trains(finding.node):
         return Gain(share / 6, f"copies of {words} a batch, in evaluations", known=False)
     return Gain(min(0.5, share), f"copies of {words} a batch")
+
+
+def pinning(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """The same of pinned batches: nothing where each loader is made for one batch, which the process that waits for it pins itself."""
+    mine = _loaders_of(script, finding.node)
+    if mine and all(_is_for_one_batch(x) for x in mine):
+        return Gain(0.0, "a loader made for one batch, which the process pins that waits for it")
+    return copies(script, options, finding, beside)
+
+
+def _is_for_one_batch(loader: Loader) -> bool:
+    """Made anew in a loop, without workers, and asked once for a batch."""
+    workers = loader.args.get(5, "num_workers")
+    return (
+        loader.loop is not None
+        and bool(loader.uses)
+        and all(use.is_next for use in loader.uses)
+        and (not workers or const(workers) == 0)
+    )
 
 
 def fetching(

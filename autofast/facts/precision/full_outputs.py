@@ -18,6 +18,7 @@ FULL = frozenset(
 FULL_LAYERS = frozenset(
     f"torch.nn.{n}" for n in "Softmax LogSoftmax Softmin LayerNorm GroupNorm Softplus".split()
 )
+NORMALIZE = "torch.nn.functional.normalize"  # divides by a norm, which is computed in fp32
 KEEPS = frozenset(  # methods whose result has the dtype of the tensor
     """view reshape permute transpose t squeeze unsqueeze flatten unflatten contiguous expand
     clone detach cpu cuda sqrt abs neg clamp clamp_min clamp_max mean amax amin square""".split()
@@ -77,10 +78,13 @@ class FullOutputs:
 
     def _thing(self, thing: Thing, call: ast.Call, part: int | None, depth: int) -> bool:
         if code := code_of(thing):
-            returned = [e for c in code for e in self.calls.results(c.function)]
+            results = (e for c in code for e in self.calls.results(c.function))
+            returned = [e for e in results if self.script.reached(e)]
             return bool(returned) and all(self.is_full(e, part, depth + 1) for e in returned)
         if part is not None:
             return False
+        if isinstance(thing, Ref) and thing.name == NORMALIZE:
+            return not any(k.arg in ("out", None) for k in call.keywords) and len(call.args) < 5
         if isinstance(thing, Ref):
             asked = thing.name.startswith("torch.") and thing.name.rsplit(".", 1)[-1] in FULL
             return asked and not _names_dtype(call, 2)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ast
 
-from autofast.facts.precision.full_outputs import FullOutputs
+from autofast.facts.precision.full_outputs import NORMALIZE, FullOutputs
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.program import Flow
-from autofast.flow.scopes import mentions, scope_of
+from autofast.flow.scopes import FUNCTIONS, mentions, scope_of
 from autofast.model.contents import opened
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Model, Script
@@ -351,7 +351,7 @@ class Half:
         if (
             short in NUMBERS
             or (here and short in FP32_LOSSES)
-            or (here and self.cuda and autocast(short) == "fp32")
+            or (here and self.cuda and (autocast(short) == "fp32" or name == NORMALIZE))
         ):
             return ""
         return self._use(call, entered) if short in MOVES else self._bad(node)
@@ -364,7 +364,7 @@ class Half:
             for p in self.calls.given_to(call, c, node)  # type: ignore[arg-type]
         ]
         return next(
-            (why for function, name in found if (why := self._loads(function, name, here))),
+            (why for c, name in found if (why := self._loads(c, name, here, _parameter(c, name)))),
             "" if found else self._bad(node),
         )
 
@@ -399,7 +399,9 @@ class Half:
         found = self.script.values(expr)
         return not found or any(not isinstance(t, (Seq, Dict)) for t in found)
 
-    def _loads(self, scope: ast.AST, name: str, entered: bool, made: ast.Name | None = None) -> str:
+    def _loads(
+        self, scope: ast.AST, name: str, entered: bool, made: ast.Name | ast.arg | None = None
+    ) -> str:
         """The uses of a variable, wherever it may hold a model's output; of the definition ``made`` only, where there is one."""
         loads = (
             n
@@ -410,7 +412,7 @@ class Half:
         )
         return next((why for n in loads if (why := self._use(n, entered))), "")
 
-    def _may_be_of(self, load: ast.Name, made: ast.Name, scope: ast.AST) -> bool:
+    def _may_be_of(self, load: ast.Name, made: ast.Name | ast.arg, scope: ast.AST) -> bool:
         """Whether a definition reaches a use. Of a use in a function inside, that is not asked."""
         if scope_of(load) is not scope:
             return True
@@ -445,6 +447,13 @@ class Half:
             isinstance(t, Tensor) and t.models and not t.loss and t.dtype != "int"
             for t in opened(found)
         )
+
+
+def _parameter(function: ast.AST, name: str) -> ast.arg | None:
+    """A parameter as a definition of its variable."""
+    args = function.args if isinstance(function, FUNCTIONS) else None
+    every = [*args.posonlyargs, *args.args, *args.kwonlyargs] if args is not None else []
+    return next((a for a in every if a.arg == name), None)
 
 
 def _floats_of(target: ast.expr, value: ast.AST) -> ast.expr:

@@ -13,7 +13,7 @@ from autofast.facts.precision.code import Code
 from autofast.facts.precision.distances import distances
 from autofast.facts.precision.foreign import custom_function, foreign
 from autofast.facts.precision.layers import dense_sizes, is_small
-from autofast.facts.precision.one_dtype import one_dtype
+from autofast.facts.precision.one_dtype import one_dtype, own_dtype
 from autofast.facts.precision.ratios import Ratios
 from autofast.facts.precision.whole_script import CHOSEN, complex_in
 from autofast.flow.positions import happens_in
@@ -50,6 +50,7 @@ def against(code: Code) -> str:
         foreign,
         _writes,
         one_dtype,
+        own_dtype,
         _size,
     ):
         if why := check(code):

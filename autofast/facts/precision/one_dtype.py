@@ -6,9 +6,10 @@ import ast
 
 from autofast.facts.precision.activations import is_activation
 from autofast.facts.precision.code import Code
+from autofast.model.kinds import is_module
 from autofast.model.source import at
 from autofast.model.tensors import is_dtype
-from autofast.model.values import Tensor, Unknown, Values
+from autofast.model.values import Method, Tensor, Thing, Unknown, Values
 
 # Autocast brings the operands of none of these to one dtype, on no device; the index at which they begin, in the method.
 WANTING = {
@@ -47,6 +48,40 @@ def one_dtype(code: Code) -> str:
             if (word := _demanded(code, node)) is not None:
                 return f"{at(word)} demands a dtype, and would get a 16-bit one"
     return ""
+
+
+def own_dtype(code: Code) -> str:
+    """Where a network brings its weights to a dtype that it chooses itself; empty where it does not.
+
+    ``F.linear(x, self.weight.to(x.dtype))`` is mixed precision already, perhaps in fp16, perhaps in fp32 by choice.
+    """
+    for part in code.parts[len(code.statements) :]:
+        for node in ast.walk(part):
+            if isinstance(node, ast.Call) and _casts_weight(code, node):
+                return f"{at(node)} brings weights to a dtype that the script chooses itself"
+    return ""
+
+
+def _casts_weight(code: Code, call: ast.Call) -> bool:
+    func = call.func
+    if not isinstance(func, ast.Attribute) or func.attr not in ("to", "type", "type_as"):
+        return False
+    if not any(map(_is_weight, code.script.values(func.value))):
+        return False
+    named = [k.value for k in call.keywords if k.arg == "dtype"]
+    return func.attr == "type_as" or any(map(_of_another, [*call.args, *named]))
+
+
+def _is_weight(thing: Thing) -> bool:
+    """A parameter, also one that a class of the project has from a layer of torch."""
+    if isinstance(thing, Method):
+        return thing.name in ("weight", "bias") and is_module(thing.this)
+    return isinstance(thing, Tensor) and bool(thing.param)
+
+
+def _of_another(expr: ast.expr) -> bool:
+    """``x.dtype``"""
+    return isinstance(expr, ast.Attribute) and expr.attr == "dtype"
 
 
 def _has_tensor(values: Values) -> bool:

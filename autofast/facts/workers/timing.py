@@ -8,10 +8,10 @@ from collections.abc import Callable
 from autofast.facts.loaders import fits, hooks
 from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.program import Flow
-from autofast.flow.scopes import FUNCTIONS, is_generator
+from autofast.flow.scopes import FUNCTIONS
 from autofast.model.events import CallFrame, LoopFrame
 from autofast.model.script import Loader, Script
-from autofast.model.source import ancestors, function_of, parent_of
+from autofast.model.source import ancestors, function_of, is_generator, parent_of
 
 STARTS = (CallFrame, LoopFrame)  # the frames of a stack that tell where a place begins to run
 EARLY = frozenset(

@@ -48,7 +48,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.model.values import things as values
-from autofast.read.library import hugging_face_data, module_parts, options
+from autofast.read.library import hugging_face_data, module_parts, options, protocols
 from autofast.read.library import torch_library as torchlib
 from autofast.read.library.containers import as_table
 from autofast.read.library.iteration import element
@@ -91,14 +91,11 @@ class Binding(Core):
 
     def choices(self, found: Values) -> Iterator[Thing]:
         """The things one by one; where there are several, what happens to each may not happen."""
-        several = len(found) > 1
-        if several:
-            self.left.append((len(self.stack), "choice"))
-        try:
+        if len(found) < 2:
+            yield from found
+            return
+        with self.maybe():
             yield from ordered(found)
-        finally:
-            if several:
-                self.left.pop()
 
     def bind(self, name: str, found: Values, env: Env) -> None:
         if name in env.globals:
@@ -252,7 +249,9 @@ class Binding(Core):
 
     def set_attribute(self, thing: Thing, target: ast.Attribute, found: Values, env: Env) -> None:
         name = target.attr
-        if isinstance(thing, Inst) and (setter := thing.cls.find(f"{name}.setter")):
+        if protocols.put(self, thing, name, found, target):
+            self.emit("set_attribute", target, thing, None, found, name=name)
+        elif isinstance(thing, Inst) and (setter := thing.cls.find(f"{name}.setter")):
             self.call_values(
                 self.bind_members(setter, thing, target),
                 Arguments(target, [Given(found, None)]),
@@ -442,6 +441,8 @@ class Binding(Core):
             )
         if isinstance(thing, Ref):
             return self.library_attribute(thing, name)
+        if isinstance(thing, Inst) and name == "__class__":
+            return values(thing.cls)
         if isinstance(thing, (Inst, Ext)) and name == "__dict__":
             return values(
                 self.intern(
@@ -457,6 +458,10 @@ class Binding(Core):
             if not found and name == "apply" and is_autograd_function(thing):
                 why = f"{thing.node.name} is an autograd Function"
                 return values(Unknown(why, Reason.FUNCTION, thing.node.name))
+            if not found and name == "__name__":
+                return values(Const(thing.node.name))
+            if not found and name in protocols.SPELLED:
+                return values(Ref(protocols.SPELLED[name]))
             if not found:
                 return values(Unknown(f"`{thing.node.name}.{name}` is not found"))
             if any(n.startswith("enum.") for n in thing.external):
@@ -489,6 +494,8 @@ class Binding(Core):
 
     def of_instance(self, thing: Inst, name: str, node: ast.AST | None) -> Values:
         """``thing.name`` of an object of the project."""
+        if not name.startswith("__") and protocols.own_getter(self, thing):
+            return self.call_method_of(thing, "__getattribute__", [values(Const(name))], node)
         found = thing.attrs.get(name)
         if not found and (member := thing.cls.find(name)):
             found = self.bind_members(member, thing, node)
@@ -516,7 +523,9 @@ class Binding(Core):
     def bind_members(self, found: Values, this: Inst, node: ast.AST | None) -> Values:
         out: Values = NOTHING
         for member in found:
-            if not isinstance(member, Func) or is_static(member):
+            if not isinstance(member, Func):
+                out |= protocols.get(self, member, this, node)
+            elif is_static(member):
                 out |= values(member)
             elif is_property(member):
                 out |= self.call_thing(Bound(member, this), Arguments(node), node)

@@ -37,6 +37,7 @@ from autofast.read.interpreter.named import by_key, is_namespace
 from autofast.read.library import loaded_settings
 from autofast.read.library.containers import MOST_ITEMS, begun, revive
 from autofast.read.library.iteration import element, iterate, loaders_in
+from autofast.read.library.protocols import operate
 from autofast.read.state.core import TooDeep, join, merge
 from autofast.read.state.type_tests import Arm
 
@@ -264,6 +265,8 @@ class Expressions(Binding):
 
     def expr_BinOp(self, node: ast.BinOp, env: Env) -> Values:
         left, right = self.expr(node.left, env), self.expr(node.right, env)
+        if (own := operate(self, node, left, right)) is not None:
+            return own
         a, b = const(left), const(right)
         if isinstance(node.op, ast.Mod) and isinstance(a, str):
             for thing in right:
@@ -379,7 +382,7 @@ class Expressions(Binding):
         record = self.records[-1]
         record.is_generator = True
         record.yields = join(record.yields, iterate(self, self.expr(node.value, env), node))
-        return values(Const(None))
+        return values(Unknown("what a generator returns"))
 
     def comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, env: Env

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from itertools import product
+from math import prod
 from typing import Any
 
 from autofast.model.events import BranchFrame, GuardFrame, TryFrame, WithFrame
@@ -40,6 +42,7 @@ from autofast.read.interpreter.binding import Binding
 from autofast.read.library import model_zoo
 from autofast.read.library.containers import extend, field_names, shuffle
 from autofast.read.library.module_parts import is_container
+from autofast.read.library.protocols import drop, operate, unwound
 from autofast.read.state.core import MOST_CALLEES, TOO_MANY, NoValue, join, merge
 from autofast.read.state.type_tests import Arm, arm, is_one_of, kinds, tested
 
@@ -93,7 +96,8 @@ class Statements(Binding):
     def stmt_AugAssign(self, node: ast.AugAssign, env: Env) -> None:
         old = self.expr(node.target, env)
         right = self.expr(node.value, env)
-        result = self.extended(node, old, right) or binary(old, right, type(node.op).__name__)
+        result = self.extended(node, old, right) or operate(self, node, old, right)
+        result = result or binary(old, right, type(node.op).__name__)
         self.emit("augment", node, None, None, right, old=old)
         self.assign(node.target, result, env, node.value)
 
@@ -120,6 +124,9 @@ class Statements(Binding):
         for target in node.targets:
             if isinstance(target, ast.Name):
                 env.vars.pop(target.id, None)
+            elif isinstance(target, ast.Attribute):
+                for thing in self.choices(self.expr(target.value, env)):
+                    drop(self, thing, target.attr, target)
             elif isinstance(target, ast.Subscript):
                 key = const(self.expr(target.slice, env))
                 for thing in self.choices(self.expr(target.value, env)):
@@ -150,7 +157,7 @@ class Statements(Binding):
                 defaults[param.arg] = self.expr(kw_default, env)
         home = env.outer if env.kind == "class" and env.outer is not None else env
         func: Func = self.intern(
-            Func, (id(node), id(home)), lambda: Func(node, home, env.owner, decorators)
+            Func, (id(node), home, env.owner), lambda: Func(node, home, env.owner, decorators)
         )
         for name, default_values in defaults.items():
             func.defaults[name] = join(func.defaults.get(name, NOTHING), default_values)
@@ -216,37 +223,46 @@ class Statements(Binding):
         return True
 
     def stmt_ClassDef(self, node: ast.ClassDef, env: Env) -> None:
+        """One class for each choice of bases, as ``class Data(SETS[name], SAMPLERS[task])`` has several."""
+        given = [ordered(self.expr(e, env)) for e in node.bases]
+        decorators = tuple(self.expr(d, env) for d in node.decorator_list)
+        is_dataclass = any(
+            isinstance(t, Ref) and t.name.rsplit(".", 1)[-1] in DATACLASSES
+            for d in node.decorator_list
+            for t in self.at.get(id(d.func if isinstance(d, ast.Call) else d), NOTHING)
+        )
+        has_metaclass = [
+            k.arg for k in node.keywords if self.expr(k.value, env) and k.arg == "metaclass"
+        ]
+        choices: Iterable[tuple[Thing, ...]] = product(*filter(None, given))
+        if prod(map(len, filter(None, given))) > MOST_CALLEES:
+            choices = [(TOO_MANY,)]
+        found = NOTHING
+        for bases in choices:
+            cls = self.define_class(node, bases, env)
+            cls.external |= {"dataclass"} if is_dataclass else frozenset()
+            cls.external |= frozenset(has_metaclass)
+            found |= values(cls)
+        self.bind(node.name, self.decorated(found, node, decorators), env)
+
+    def define_class(self, node: ast.ClassDef, given: Iterable[Thing], env: Env) -> Cls:
         bases: list[Cls] = []
         external: set[str] = set()
         fields: tuple[str, ...] = ()
-        for expr in node.bases:
-            for thing in ordered(self.expr(expr, env)):
-                if isinstance(thing, Cls):
-                    if thing in bases:
-                        continue
-                    bases.append(thing)
-                    external |= thing.external
-                elif isinstance(thing, Ref):
-                    external.add(thing.name)
-                elif isinstance(thing, Unknown):
-                    external.add("?")
-                elif isinstance(thing, Ext) and thing.name == "collections.namedtuple":
-                    external.add(NAMED_TUPLE)
-                    fields = field_names(self, thing)
-        decorators = tuple(self.expr(d, env) for d in node.decorator_list)
-        for written in node.decorator_list:
-            called = written.func if isinstance(written, ast.Call) else written
-            if any(
-                isinstance(t, Ref) and t.name.rsplit(".", 1)[-1] in DATACLASSES
-                for t in self.at.get(id(called), NOTHING)
-            ):
-                external.add("dataclass")
-        for keyword in node.keywords:
-            if self.expr(keyword.value, env) and keyword.arg == "metaclass":
-                external.add("metaclass")
+        for thing in given:
+            if isinstance(thing, Cls):
+                bases.append(thing)
+                external |= thing.external
+            elif isinstance(thing, Ref):
+                external.add(thing.name)
+            elif isinstance(thing, Unknown):
+                external.add("?")
+            elif isinstance(thing, Ext) and thing.name == "collections.namedtuple":
+                external.add(NAMED_TUPLE)
+                fields = field_names(self, thing)
         home = env.outer if env.kind == "class" and env.outer is not None else env
-        cls: Cls = self.intern(Cls, (id(node), id(env)), lambda: Cls(node, home))
-        cls.bases = tuple(dict.fromkeys((*cls.bases, *bases)))
+        key = (id(node), env, tuple(bases), frozenset(external))
+        cls: Cls = self.intern(Cls, key, lambda: Cls(node, home, tuple(bases)))
         cls.external |= external
         inner = Env("class", {}, home, None, owner=cls)
         self.block(node.body, inner)
@@ -256,7 +272,7 @@ class Statements(Binding):
             cls.members[name] = found | (
                 cls.members.get(name, NOTHING) if self.in_loop() else NOTHING
             )
-        self.bind(node.name, self.decorated(values(cls), node, decorators), env)
+        return cls
 
     def stmt_Return(self, node: ast.Return, env: Env) -> bool:
         found = self.expr(node.value, env) if node.value is not None else values(Const(None))
@@ -393,12 +409,14 @@ class Statements(Binding):
         if swallows:
             self.stack.append(TryFrame(node, "body"))
         self.emit("with", node)
+        grad = self.grad_default
         try:
             stopped = self.block(node.body, env)
         finally:
             del self.stack[len(self.stack) - 1 - swallows :]
         for expr, found in reversed(contexts):
             for thing in ordered(found):
+                unwound(self, thing, grad, expr)
                 if isinstance(thing, Inst):
                     self.call_method_of(
                         thing,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from autofast.model.events import LoopFrame
+from autofast.model.kinds import is_module
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -341,6 +342,40 @@ def shuffle(interp: Core, seq: Seq) -> None:
     if seq.items is not None:
         interp.changes += bool(seq.items)
         seq.items, seq.elem = None, seq.any()
+
+
+def deep_copied(
+    interp: Core, thing: Thing, node: ast.AST | None, done: dict[int, Thing] | None = None
+) -> Thing:
+    """A copy with copies of the lists, dicts and plain objects in it; layers are not told from their copies."""
+    done = {} if done is None else done
+    if id(thing) in done:
+        return done[id(thing)]
+    if not isinstance(thing, (Dict, Seq, Inst, Ext)) or is_module(thing):
+        return copied(interp, thing, node)
+    made = done[id(thing)] = copied(interp, thing, node)
+
+    def inner(found: Values) -> Values:
+        return frozenset(
+            deep_copied(interp, t, node, done)
+            if isinstance(t, (Dict, Seq, Inst)) and not is_module(t)
+            else t
+            for t in ordered(found)
+        )
+
+    if made is thing:
+        pass
+    elif isinstance(made, Dict):
+        for key, entries in made.entries.items():
+            made.entries[key] = [replace(e, values=inner(e.values)) for e in entries]
+        made.rest = inner(made.rest)
+    elif isinstance(made, Seq):
+        made.items = None if made.items is None else tuple(map(inner, made.items))
+        made.elem = inner(made.elem)
+    elif isinstance(made, (Inst, Ext)):
+        for name, found in made.attrs.items():
+            made.attrs[name] = inner(found)
+    return made
 
 
 def copied(interp: Core, thing: Thing, node: ast.AST | None) -> Thing:

@@ -31,7 +31,13 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.ops import is_in_place
-from autofast.read.library import distributions, frameworks, hugging_face_data, module_parts
+from autofast.read.library import (
+    distributions,
+    frameworks,
+    hugging_face_data,
+    module_parts,
+    protocols,
+)
 from autofast.read.library import python_library as pylib
 from autofast.read.library.iteration import batch_of
 from autofast.read.library.modules import module_method
@@ -48,6 +54,12 @@ def call_method(
 
 
 def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    if (plain := protocols.spelled(this, name, args)) is not None:
+        return interp.call_thing(Ref(plain[0]), plain[1], node)
+    if (done := protocols.manual_context(interp, this, name, args, node)) is not None:
+        return done
+    if (done := protocols.in_pool(interp, this, name, args, node)) is not None:
+        return done
     if isinstance(this, Tensor):
         return tensor_method(interp, this, name, args, node)
     if isinstance(this, Ext) and this.name == "builtins.super":

@@ -32,9 +32,10 @@ from autofast.model.values import (
     ordered,
     result_of,
 )
-from autofast.read.library import loaded_settings, module_parts, options
+from autofast.read.library import loaded_settings, module_parts, options, protocols
 from autofast.read.library.containers import (
     copied,
+    deep_copied,
     dict_method,
     dict_of,
     namespace_method,
@@ -51,6 +52,7 @@ WRAP = frozenset(
     "rich.progress.track progressbar.progressbar fastprogress.progress_bar tqdm.std.tqdm itertools.repeat ultralytics.utils.TQDM".split()
 )
 COPY = frozenset("builtins.list builtins.tuple builtins.set collections.deque".split())
+KEYED = frozenset("builtins.sorted builtins.min builtins.max itertools.groupby".split())
 CASTS = frozenset("builtins.float builtins.int builtins.bool".split())
 
 
@@ -92,6 +94,10 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         return done
     if name == "collections.namedtuple":
         return values(interp.intern(Ext, (id(node), name), lambda: Ext(name, node, args)))
+    if "key" in args.named and name in KEYED:
+        each = iterate(interp, first, node or ast.Pass())
+        by = Arguments(node, [Given(each, None)])
+        protocols.run_often(interp, args.named["key"].values, by, node)
     if name in WRAP:
         over = (
             first
@@ -186,7 +192,12 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         found = interp.call_values(first, Arguments(None, elements), node)
         return values(row_of(interp, (id(node), "map"), node, found))
     if name == "builtins.filter" and len(args.positional) == 2:
-        return args.positional[1].values
+        each = iterate(interp, args.positional[1].values, node or ast.Pass())
+        protocols.run_often(interp, first, Arguments(node, [Given(each, None)]), node)
+        over = args.positional[1].values
+        if all(isinstance(t, Seq) for t in over):
+            return values(row_of(interp, (id(node), "filter"), node, each))
+        return over
     if name in CASTS:
         for thing in first:
             if isinstance(thing, (Tensor, Unknown)):
@@ -225,6 +236,24 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         return values(dict_of(interp, node, args))
     if name == "builtins.getattr":
         return _getattr(interp, args, node)
+    if name == "builtins.delattr":
+        for thing in interp.choices(first):
+            for key in args.get(1, "name"):
+                if isinstance(key, Const) and isinstance(key.value, str):
+                    protocols.drop(interp, thing, key.value, node)
+                else:
+                    interp.open_attributes(thing, "an attribute is deleted whose name is computed")
+        return values(Const(None))
+    if (
+        name == "builtins.type"
+        and len(args.positional) == 1
+        and all(isinstance(t, Inst) for t in first)
+    ):
+        return values(*(t.cls for t in first if isinstance(t, Inst)))
+    if name == protocols.PROPERTY or name in protocols.WEAK:
+        return values(interp.intern(Ext, (id(node), name, first), lambda: Ext(name, node, args)))
+    if name == "weakref.proxy":
+        return first
     if name == "builtins.setattr":
         _setattr(interp, args, node)
         return values(Const(None))
@@ -245,7 +274,16 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         partial.args = joined([partial.args, kept]) if partial.args is not kept else kept
         return values(partial)
     if name in ("copy.deepcopy", "copy.copy"):
-        return frozenset(copied(interp, thing, node) for thing in ordered(first))
+        how = deep_copied if name == "copy.deepcopy" else copied
+        own = f"__{name[5:]}__"
+        return NOTHING.union(
+            *(
+                interp.call_method_of(thing, own, [NOTHING][: how is deep_copied], node)
+                if isinstance(thing, Inst) and thing.cls.find(own)
+                else values(how(interp, thing, node))
+                for thing in ordered(first)
+            )
+        )
     if name in ("collections.OrderedDict", "collections.defaultdict"):
         return values(dict_of(interp, node, args))
     if (parsed := options.call(interp, name, args, node)) is not None:

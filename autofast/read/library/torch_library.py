@@ -54,7 +54,14 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.ops import is_in_place
-from autofast.read.library import apex, distributions, hugging_face_data, model_zoo, module_parts
+from autofast.read.library import (
+    apex,
+    distributions,
+    hugging_face_data,
+    model_zoo,
+    module_parts,
+    protocols,
+)
 from autofast.read.library import python_library as pylib
 from autofast.read.library.containers import (
     named_tuple,
@@ -184,6 +191,8 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
         return call_ref(interp, thing.name, args, node)
     if isinstance(thing, Method):
         return call_method(interp, thing.this, thing.name, args, node)
+    if (meant := protocols.referred(thing)) is not None:
+        return meant
     if isinstance(thing, Ext) and thing.name == "collections.namedtuple":
         return named_tuple(interp, thing, args, node)
     if isinstance(thing, Ext):
@@ -233,6 +242,9 @@ def _chain(interp: Core, thing: Ext, args: Arguments, node: ast.AST | None) -> V
 
 
 def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    root, _, short = name.rpartition(".")
+    if short in protocols.SPELLED:  # `object.__setattr__(x, name, value)`
+        name = protocols.SPELLED[short]
     interp.emit(name, node, Ref(name), args)
     if name in names.GENERATORS:
         return make(interp, name, args, node)

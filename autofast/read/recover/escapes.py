@@ -17,7 +17,6 @@ from autofast.flow.scopes import (
     COMPREHENSIONS,
     FUNCTIONS,
     declared,
-    is_generator,
     is_local,
     is_parameter,
     owner,
@@ -32,6 +31,7 @@ from autofast.model.script import Script
 from autofast.model.source import (
     at,
     function_of,
+    is_generator,
     parent_of,
     source_of,
     statement_of,

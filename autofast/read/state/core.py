@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from autofast.model import names
@@ -19,7 +20,7 @@ from autofast.model.events import (
     WithFrame,
 )
 from autofast.model.kinds import grad_mode_of
-from autofast.model.source import Source
+from autofast.model.source import Source, is_generator
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -119,6 +120,11 @@ def _uncertain(frame: Frame) -> bool:
     return isinstance(frame, (TryFrame, LoopFrame)) or (
         isinstance(frame, BranchFrame) and not frame.known
     )
+
+
+def _is_lazy(frame: Frame) -> bool:
+    """Whether a call only makes a generator, whose code runs some time later, as far as it is asked to."""
+    return isinstance(frame, CallFrame) and is_generator(frame.func.node)
 
 
 class TooDeep(Exception):
@@ -251,6 +257,8 @@ class Core:
         before = {id(f.node) for f in made}
         once = once and any(isinstance(f, LoopFrame) and f.loaders for f in self.stack)
         for frame in self.stack:
+            if _is_lazy(frame) and id(frame.node) not in before:
+                return True
             if (
                 _uncertain(frame)
                 and id(frame.node) not in before
@@ -261,6 +269,15 @@ class Core:
             if isinstance(frame, LoopFrame) and all(f.node is not frame.node for f in self.stack):
                 return True
         return any(self.left_by(depth, kind, made, before) for depth, kind in self.left)
+
+    @contextmanager
+    def maybe(self) -> Iterator[None]:
+        """What happens meanwhile may not happen, or not to the thing that it seems to happen to."""
+        self.left.append((len(self.stack), "choice"))
+        try:
+            yield
+        finally:
+            self.left.pop()
 
     def left_by(self, depth: int, kind: str, made: tuple[Any, ...], before: set[int]) -> bool:
         """Whether the way out noted at ``depth`` leads past this place while the thing lives on."""

@@ -10,7 +10,7 @@ from autofast.facts.layout import against, draws, is_convolutional, takes_image
 from autofast.facts.precision.code import Code
 from autofast.flow.program import Flow
 from autofast.model import names
-from autofast.model.events import CallFrame, Site
+from autofast.model.events import CallFrame, Site, inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script, Transfer
 from autofast.model.source import function_of, parent_of, source_of
@@ -50,6 +50,25 @@ def trained(script: Script) -> Iterator[Model]:
     for model in script.models:
         if is_convolutional(model) and id(model.thing) in used:
             yield model
+
+
+def beside(script: Script) -> Iterator[Model]:
+    """Networks of the classes that are trained, which every step calls without training them: averages of the weights, targets, teachers."""
+    mine = list(trained(script))
+    classes = {m.thing.cls for m in mine if isinstance(m.thing, Inst)}
+    for model in script.models:
+        known = isinstance(model.thing, Inst) and model.thing.cls in classes
+        if known and model not in mine and is_convolutional(model) and _in_steps(script, model):
+            yield model
+
+
+def _in_steps(script: Script, model: Model) -> bool:
+    return any(
+        inside(occurrence.stack, step.loop)
+        for step in script.steps
+        for site in model.forwards
+        for occurrence in site
+    )
 
 
 def averages(script: Script, place: ast.expr, models: list[Model]) -> list[Model]:

@@ -1,20 +1,23 @@
-"""Blocks of many statements come down to the forward passes, where all that these give is written as fp32 anyway."""
+"""Blocks come down to the forward passes, where all that these give is written as fp32 anyway, or end where only targets are prepared."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from autofast.facts.forwards import Region
 from autofast.facts.forwards_alone import forwards_alone
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.half_values import Half
 from autofast.facts.precision.hazards import against
-from autofast.flow.positions import nodes_of
+from autofast.flow.positions import block, index, nodes_of
 from autofast.model.script import Script
+from autofast.model.tensors import tensors_in
 from autofast.rule import Options
-from autofast.techniques.precision.casts import cast_of
+from autofast.techniques.precision.casts import PART, cast_of
 
+TARGETS = 2  # statements that have to do with no network, from which on a block ends above them
 MANY = 4  # statements beside the forward passes from which on indenting them all is more than a reviewer wants to read
 
 Accepted = tuple[Region, Code]
@@ -26,7 +29,7 @@ def narrowed(script: Script, options: Options, accepted: Sequence[Accepted]) -> 
     half = Half(script, inside, options.target)
     for region, code in accepted:
         alone = _alone(script, half, region) if _others(region) >= MANY else []
-        yield from alone or [(region, code)]
+        yield from alone or [_above_targets(script, options, region, inside) or (region, code)]
 
 
 def _others(region: Region) -> int:
@@ -49,3 +52,41 @@ def _alone(script: Script, half: Half, region: Region) -> list[Accepted]:
         return []
     found = [(r, Code(script, r.parts, r.things)) for r in forwards_alone(region)]
     return [] if any(r.hoisted or against(c) for r, c in found) else found
+
+
+def _above_targets(
+    script: Script, options: Options, region: Region, inside: set[int]
+) -> Accepted | None:
+    """The region up to statements that only prepare targets for the loss (labels that are copied, masks); None where there are none.
+
+    The loss is then computed from fp32: what the one network gives that it is computed from must be cast as a whole.
+    """
+    if not region.trains or region.hoisted or region.is_forward_only:
+        return None
+    here = block(region.first)
+    parts = here[index(here, region.first) : index(here, region.last) + 1]
+    passes = [n for n, part in enumerate(parts) if _holds(part, region)]
+    others = [n for n, part in enumerate(parts) if not _concerns(script, part, region)]
+    stop = next((n for n in others if n > passes[-1]), len(parts)) if passes else len(parts)
+    if sum(n >= stop for n in others) < TARGETS:
+        return None
+    short = replace(region, last=parts[stop - 1], is_forward_only=True)
+    half = Half(script, inside - nodes_of(parts[stop:]), options.target)
+    leaves = [c for c in short.outputs if half.misuse(c)]
+    if len(leaves) != 1 or PART in (cast := cast_of(script, leaves[0])) or not cast:
+        return None
+    code = Code(script, short.parts, short.things)
+    return None if against(code) else (short, code)
+
+
+def _holds(part: ast.AST, region: Region) -> bool:
+    """Whether a forward pass stands in a statement."""
+    return any(id(c) in nodes_of([part]) for c in region.forwards)
+
+
+def _concerns(script: Script, part: ast.AST, region: Region) -> bool:
+    """Whether a statement calls a network, computes from what one gave, or holds more than one simple statement."""
+    if not isinstance(part, (ast.Assign, ast.AnnAssign)) or _holds(part, region):
+        return True
+    reads = (n for n in ast.walk(part) if isinstance(n, ast.expr))
+    return any(t.models for n in reads for t in tensors_in(script.values(n)))

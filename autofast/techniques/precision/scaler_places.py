@@ -16,7 +16,7 @@ DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def makes(
-    home: Home, backwards: list[Backward], updates: list[Update]
+    script: Script, home: Home, backwards: list[Backward], updates: list[Update]
 ) -> tuple[list[ast.stmt], bool]:
     """The statements after which the scaler is made; before which, if the second is True."""
     busy: set[int] = set()
@@ -56,7 +56,19 @@ def makes(
                 raise Refusal(
                     f"the optimizer is put into its place again and again, in the loop on {at(outer)}"
                 )
-    return places, early
+    return places if early else [_below_schedulers(script, p, busy) for p in places], early
+
+
+def _below_schedulers(script: Script, place: ast.stmt, busy: set[int]) -> ast.stmt:
+    """The last of the statements directly below that make schedulers, which belong to their optimizers; the place itself where there is none."""
+    made = {id(statement_of(s.node)) for s in script.schedulers}
+    here = block(place)
+    for below in here[index(here, place) + 1 :]:
+        simple = isinstance(below, (ast.Assign, ast.AnnAssign))
+        if not simple or id(below) not in made or nodes_of([below]) & busy:
+            break
+        place = below
+    return place
 
 
 def ends(script: Script) -> list[ast.stmt]:

@@ -98,7 +98,7 @@ class _Builder:
             raise Refusal(home)
         if home.scope is not None and any(function_of(s) is not home.scope for s in home.stores):
             raise Refusal(f"the optimizer is set through `global` ({at(home.stores[0])})")
-        after, early = makes(home, self.backwards, self.updates)
+        after, early = makes(self.script, home, self.backwards, self.updates)
         made = Scaling(_free_name(self.script), home, after, early)
         self.way = Way(
             self.script,

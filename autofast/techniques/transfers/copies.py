@@ -13,16 +13,18 @@ from autofast.flow.program import Flow
 from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
 from autofast.model.source import at, source_of
-from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
+from autofast.model.values import Ext, Inst, Ref, Tensor, Thing, Values, why_unknown
+from autofast.read.requirements import rules_out
 from autofast.write.spelling import (
     NOT_CUDA,
     is_device_object,
-    only_cuda,
-    requires_cuda,
+    may_be_mps,
     spelled,
     torch_in,
 )
 
+GRAPHS = "torch-geometric"
+OF_ARRAYS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.asarray"})
 SHAPES = frozenset(
     {"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "requires_grad_"}
 )
@@ -104,6 +106,8 @@ def against(script: Script, move: Move) -> str:
         return f"what `{text}` is is not known: {unknown}"
     if any(isinstance(t, (Inst, Ext)) for t in move.values):
         return f"`{text}` may be no tensor: its own .to() need not take non_blocking"
+    if isinstance(move.source, ast.Name) and (old := rules_out(script, (1, 5), GRAPHS)):
+        return f"{old}, and the .to() of its batches took no non_blocking then"
     if any(t.device != "cpu" for t in move.values if isinstance(t, Tensor)) and not _to_the_models(
         script, move
     ):
@@ -133,6 +137,20 @@ def _to_the_models(script: Script, move: Move) -> bool:
     return transfer.target is not None and any(
         t is not None and t.values == transfer.target.values for t in targets
     )
+
+
+def is_batch_memory(script: Script, move: Move) -> bool:
+    """Whether the memory of a batch may be what is copied, not that of something computed from it on the host, or of a NumPy array."""
+    call = move.source
+    while (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and (found := script.values(call.func))
+    ):
+        if all(isinstance(t, Ref) and t.name in OF_ARRAYS for t in found):
+            return False  # pin_memory knows tensors only
+        call = call.func.value
+    return script.analysis(Memory).made_by(move.source) is None
 
 
 def _is_part(script: Script, move: Move) -> bool:
@@ -214,13 +232,10 @@ def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> 
 
 
 def asynchronous(script: Script, move: Move) -> Iterator[Edit]:
-    """``non_blocking=``: true for CUDA only, as a copy to MPS may read memory that is released too early (pytorch#139550, #189690)."""
+    """``non_blocking=``: true but on MPS, where such a copy may read memory that is released too early (pytorch#139550, #189690)."""
     transfer = move.transfer
-    if transfer is None:
-        certain = only_cuda(script)
-    else:
-        certain = transfer.how == "type" or not transfer.kinds & NOT_CUDA or requires_cuda(script)
-    if certain:
+    kinds = {"?"} if transfer is None else transfer.kinds if transfer.how != "type" else set()
+    if not may_be_mps(script, kinds):
         yield Keyword(move.node, "non_blocking", "True")
         return
     expr = spelled(move.node, transfer.target) if transfer is not None else None

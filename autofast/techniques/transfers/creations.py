@@ -179,12 +179,17 @@ def _all_made_there(
 
 
 def _is_there(script: Script, transfer: Transfer, call: ast.Call) -> bool:
-    """Whether it is made where it goes, as ``torch.zeros_like(x).cuda()`` is of a batch that is there: nothing is copied."""
+    """Whether it is made where it goes, as ``torch.zeros_like(x).cuda()`` is of a batch that is there: nothing is copied.
+
+    Of what is not known to be on the host, ``zeros_like(x).to(y.device)`` is taken for one that is beside ``y``.
+    """
     names = {t.name for t in script.values(call.func) if isinstance(t, Ref)}
     if not call.args or not names or not all(name.endswith("_like") for name in names):
         return False
     devices = {t.device if isinstance(t, Tensor) else "?" for t in script.values(call.args[0])}
-    return devices == {"dev"} and transfer.to_device
+    if "cpu" in transfer.kinds and not transfer.to_device:
+        return False
+    return devices == {"dev"} or ("cpu" not in devices and not transfer.to_device)
 
 
 def _is_switch(script: Script, test: ast.expr) -> bool:

@@ -1,0 +1,88 @@
+"""Which loaders give batches in page-locked memory, or will: what ``pin-memory`` decides, and rules on copies ask."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from autofast.facts.loaders import (
+    DEVICE_DEFAULTS,
+    counts,
+    given,
+    is_spelled_out,
+    managed,
+    unpinned,
+)
+from autofast.facts.workers.legality import on_device
+from autofast.model.script import Loader, Script
+from autofast.model.source import at
+from autofast.model.values import Tensor, Thing
+from autofast.rule import Options
+from autofast.techniques.loading.resident import left
+from autofast.write.arguments import room
+
+
+class Pinned:
+    """What ``pin-memory`` decides: that the batches of a loader are pinned, at the place where its argument is written."""
+
+
+def pinnable(script: Script, options: Options) -> list[Loader]:
+    """The loaders whose batches can be pinned, and are not."""
+    return [
+        x
+        for x in left(script, options)
+        if counts(script, x) and not is_given(x) and not unpinned(x) and not against(script, x)
+    ]
+
+
+def place(script: Script, options: Options, things: Sequence[Thing]) -> ast.AST | bool:
+    """Where one of these loaders gets its argument, as the key of that fix; True where one has it already, False where none can get it."""
+    mine = [x for x in script.loaders if any(t is thing for t in things for thing in x.things)]
+    if not mine or any(is_given(x) for x in mine):
+        return True
+    able = pinnable(script, options) if options.decides(Pinned) else []
+    calls = [x.node for x in able]
+    for loader in sorted((x for x in able if x in mine), key=lambda x: not x.trains):
+        home = room(script, loader.args, "pin_memory", calls)
+        if not isinstance(home, str):
+            return home.node
+    return False
+
+
+def is_given(loader: Loader) -> bool:
+    """Whether the script says something about it, other than no."""
+    argument = given(loader, "pin_memory")
+    return argument is not None and not is_spelled_out(argument, False)
+
+
+def against(script: Script, loader: Loader) -> str:
+    """Why the batches must stay where they are; empty where nothing speaks against."""
+    if is_spelled_out(given(loader, "pin_memory"), False):
+        return "pin_memory=False is written out"
+    if sites := script.calls(*DEVICE_DEFAULTS):
+        return f"{at(sites[0].node)} puts new tensors on another device: batches that are on it cannot be pinned"
+    for dataset in loader.datasets:
+        if dataset.on_device:
+            return f"items of {dataset.name} are on the device already ({dataset.on_device}): they cannot be pinned"
+    if why := on_device(loader):
+        return f"{why}: they cannot be pinned"
+    if not managed(script, loader) and not _reaches_gpu(script, loader):
+        return "its batches are never moved to a GPU as they are"
+    return ""
+
+
+def _reaches_gpu(script: Script, loader: Loader) -> bool:
+    if any(
+        t.kinds - {"cpu", "tensor", "type"} and t.how in ("to", "cuda", "type")
+        for t in loader.moved
+    ):
+        return True
+    for site in script.methods("copy_"):  # into a buffer on the device
+        for occurrence in site:
+            found = occurrence.args.get(0, "src") if occurrence.args is not None else ()
+            on_it = isinstance(occurrence.this, Tensor) and occurrence.this.device == "dev"
+            if on_it and any(
+                isinstance(t, Tensor) and any(x in loader.things for x in t.batch) for t in found
+            ):
+                return True
+    return False
