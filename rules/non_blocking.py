@@ -11,6 +11,7 @@ from autofast.model.source import statement_of
 from autofast.rule import Effect, Finding, Need, Options, Question, rule
 from autofast.techniques.loading.pinned import Pinned, place
 from autofast.techniques.loading.resident import is_left
+from autofast.techniques.transfers.arrays import arrays
 from autofast.techniques.transfers.copies import (
     Move,
     against,
@@ -24,6 +25,10 @@ PAGEABLE = gains.nothing(
     "no loader pins these batches: the host waits for a copy of pageable memory"
 )
 COMPUTED = gains.nothing("computed on the host, not pinned: the host waits for such a copy")
+ARRAYS = (
+    "keep the data in a tensor on the device and take the batch there, or fill a pinned tensor, "
+    "copy it with non_blocking=True, and fill it again only when the copy is done"
+)
 
 
 @rule(
@@ -53,6 +58,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             )
         else:
             fixes.setdefault(id(statement_of(move.node)), []).append(move)
+    for node in arrays(script):
+        message = "copies data of the host out of pageable memory, and waits, in every step"
+        yield Finding(node, message, advice=ARRAYS)
     for together in useless.values():
         message = "copies a batch to the device where the framework has put it already"
         yield Finding(

@@ -629,3 +629,72 @@ def test_a_star_import_that_binds_no_builtin() -> None:
     """
     assert apply("non-blocking", text).fixes
     assert not apply("non-blocking", text.replace("sklearn.metrics", "unknown_library")).fixes
+
+
+REPLAY = """
+import random
+import numpy as np
+import torch
+from torch import nn
+
+device = {device}
+memory = [(np.ones(4), 1.0) for _ in range(40)]
+model = nn.Linear(4, 1).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+
+
+def sample(size):
+    states, rewards = map(np.stack, zip(*random.sample(memory, size)))
+    return states, rewards
+
+
+for update in range(10):
+    states, rewards = sample(8)
+    x = {x}
+    y = torch.FloatTensor(rewards).to(device).unsqueeze(1)
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def advised(found: Applied) -> int:
+    return sum(bool(f.advice) for f in found.findings)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        "torch.FloatTensor(states).to(device)",
+        "torch.from_numpy(states).float().to(device)",
+        "torch.tensor(states, dtype=torch.float32).to(device)",
+        "torch.as_tensor(states).to(device).float()",
+    ],
+)
+def test_arrays_that_no_loader_makes_get_advice(x: str) -> None:
+    found = apply(RULE, REPLAY.format(device=AUTO, x=x))
+    assert not found.fixes and advised(found) == 2
+    assert "keep the data in a tensor on the device" in found.advice
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        "torch.FloatTensor(states).pin_memory().to(device, non_blocking=True)",
+        "torch.tensor([[1.0, 2.0, 3.0, 4.0]] * 8).to(device)",  # never changes: device-creation
+        "torch.zeros(8, 4).to(device)",
+        "torch.FloatTensor(8, 4).zero_().to(device)",
+        "torch.tensor(states, dtype=torch.float32, device=device)",
+    ],
+)
+def test_no_such_advice(x: str) -> None:
+    assert advised(apply(RULE, REPLAY.format(device=AUTO, x=x))) == 1
+
+
+def test_no_such_advice_on_the_cpu_or_outside_the_steps() -> None:
+    x = "torch.FloatTensor(states).to(device)"
+    assert not apply(RULE, REPLAY.format(device='"cpu"', x=x)).advice
+    once = REPLAY.format(device=AUTO, x=x).split("for update")[0]
+    text = once + "states, rewards = sample(8)\nx = torch.FloatTensor(states).to(device)\n"
+    assert not apply(RULE, text + "model(x).sum().backward()\noptimizer.step()\n").advice

@@ -67,6 +67,9 @@ def _is_only_read(node: ast.Call) -> bool:
     )
 
 
+MOST_WRAPPERS = 4  # of one decorator around one function
+
+
 class Calls(Binding):
     """Everything that happens at ``f(...)``."""
 
@@ -323,12 +326,22 @@ class Calls(Binding):
                 out |= values(thing)
         return out
 
+    def is_another_wrapper(self, func: Func) -> bool:
+        """One decorator stands above a function several times: what it returned each time is no recursion."""
+        entered = [f for f in self.entered if f.node is func.node]
+        return (
+            func.env.kind == "function"
+            and len(entered) < MOST_WRAPPERS
+            and all(f is not func for f in entered)
+        )
+
     def call_function(
         self, func: Func, args: Arguments, node: ast.AST | None, this: Thing | None
     ) -> Values:
         self.called.add(id(func.node))
         repeats = len(self.active) - len(set(self.active))
-        if (repeats and id(func.node) in self.active) or len(self.active) >= DEPTH:
+        again = id(func.node) in self.active and not self.is_another_wrapper(func)
+        if (repeats and again) or len(self.active) >= DEPTH:
             self.summaries.recursions.append(id(func.node))
             return values(
                 Unknown(
@@ -397,6 +410,7 @@ class Calls(Binding):
         top = not self.active
         noted = len(self.left)
         self.active.append(id(func.node))
+        self.entered.append(func)
         self.stack.extend(frames)
         record = Record()
         record.depth = len(self.stack)
@@ -434,6 +448,7 @@ class Calls(Binding):
             del self.left[noted:]
             del self.stack[len(self.stack) - len(frames) :]
             self.active.pop()
+            self.entered.pop()
         if record.is_generator:
             seq: Seq = self.intern(
                 Seq,

@@ -39,6 +39,7 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.read.interpreter.binding import Binding
+from autofast.read.library import model_zoo
 from autofast.read.library.containers import extend, field_names, shuffle
 from autofast.read.library.module_parts import is_container
 from autofast.read.library.protocols import drop, operate, unwound
@@ -189,6 +190,8 @@ class Statements(Binding):
             if own:
                 made = self.call_values(own, Arguments(None, [Given(found, None)]), written)
                 found = made if len(own) == len(decorator) and made else made | found
+            if any(isinstance(t, Ref) and t.name in model_zoo.REGISTERS for t in decorator):
+                model_zoo.register(self, node.name, found)
             if any(isinstance(t, Unknown) for t in decorator) and isinstance(node, ast.FunctionDef):
                 found |= values(
                     Unknown(f"`{node.name}` is decorated by something that is not known")

@@ -54,7 +54,14 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.ops import is_in_place
-from autofast.read.library import apex, distributions, hugging_face_data, module_parts, protocols
+from autofast.read.library import (
+    apex,
+    distributions,
+    hugging_face_data,
+    model_zoo,
+    module_parts,
+    protocols,
+)
 from autofast.read.library import python_library as pylib
 from autofast.read.library.containers import (
     named_tuple,
@@ -241,6 +248,10 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
         return make(interp, name, args, node)
     if hugging_face_data.is_made(name):
         return make(interp, name, args, node)
+    if name in model_zoo.MAKERS:
+        own = model_zoo.create(interp, args, node)
+        others = not own or model_zoo.is_option(args)
+        return own | make(interp, "timm.create_model", args, node) if others else own
     if name in names.GRAPH_LOADERS:
         collate = Given(values(result_of(names.GRAPHS)), None)
         named = {**args.named, "collate_fn": collate}

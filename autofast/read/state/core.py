@@ -169,6 +169,7 @@ class Core:
         self.stack: list[Frame] = []
         self.records: list[Record] = []
         self.active: list[int] = []
+        self.entered: list[Func] = []  # the functions of ``active``
         self.steps = 0
         self.limits: list[int] = [BUDGET]
         self.grad_default = "on"
@@ -178,6 +179,7 @@ class Core:
         # For each ``try`` around in this function: the variables between its statements.
         self.tries: list[dict[str, Values] | None] = []
         self.registered: dict[int, int] = {}
+        self.zoo: dict[str, Values] = {}  # models that are registered with timm, by name
         self.model_changes = (
             0  # the same for attributes of modules: their forward may give something else then
         )
@@ -199,7 +201,7 @@ class Core:
             self.notes.append(text)
 
     def _opened(self) -> tuple[list[Any], ...]:
-        return self.stack, self.records, self.tries, self.limits, self.active
+        return self.stack, self.records, self.tries, self.limits, self.active, self.entered
 
     def depths(self) -> tuple[int, ...]:
         """How much is open at this place: for :meth:`unwind`."""

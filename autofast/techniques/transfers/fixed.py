@@ -14,10 +14,8 @@ from autofast.model.source import source_of
 from autofast.model.values import Arg, Cls, Const, Module, Ref, Setting
 from autofast.techniques.transfers.creations import KEEPS, again_and_again
 
-DATA = frozenset(
-    {"torch.from_numpy", "torch.as_tensor", "torch.tensor", "torch.Tensor"}
-    | {f"torch.{name}" for name in LEGACY_TENSORS}
-)
+FUNCTIONS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.tensor"})
+DATA = FUNCTIONS | {"torch.Tensor"} | {f"torch.{name}" for name in LEGACY_TENSORS}
 KEPT = KEEPS | {"type", "astype", "flatten", "ravel", "copy", "tolist", "T"}
 PLAIN = frozenset("builtins.range builtins.list builtins.tuple builtins.float builtins.int".split())
 DRAWN = ("numpy.random", "numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt")
@@ -32,7 +30,7 @@ def fixed(script: Script, hot: frozenset[int]) -> Iterator[ast.expr]:
             and not transfer.kinds <= {"cpu"}
             and isinstance(func, ast.Attribute)
             and _is_again(script, [o.stack for o in transfer.site], hot)
-            and _is_of_numbers(script, func.value, 0)
+            and _is_of_numbers(script, func.value)
         ):
             yield transfer.node
 
@@ -41,31 +39,39 @@ def _is_again(script: Script, stacks: list[Stack], hot: frozenset[int]) -> bool:
     return any(again_and_again(script, stack, hot) for stack in stacks)
 
 
-def _is_of_numbers(script: Script, expr: ast.expr, depth: int) -> bool:
+def _is_of_numbers(script: Script, expr: ast.expr) -> bool:
+    """A tensor of numbers that never change."""
+    made = made_of(script, expr)
+    return made is not None and not is_size(script, made) and is_fixed(script, made.args[0])
+
+
+def made_of(script: Script, expr: ast.expr, depth: int = 0) -> ast.Call | None:
+    """The call that makes a tensor of data, behind names and methods that keep its numbers: ``torch.tensor(a)`` of ``torch.tensor(a).float()``."""
     if depth > 8:
-        return False
+        return None
     match expr:
         case ast.Name():
             found = script.analysis(Flow).reaching(expr)
             values = [d.value for d in found]
-            return len(values) == 1 and (
-                isinstance(values[0], ast.expr) and _is_of_numbers(script, values[0], depth + 1)
-            )
+            if len(values) == 1 and isinstance(values[0], ast.expr):
+                return made_of(script, values[0], depth + 1)
         case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in KEPT and not (
             _library(script, expr.func)
         ):
-            return _is_of_numbers(script, value, depth + 1)
+            return made_of(script, value, depth + 1)
         case ast.Call(args=[data]):
             name = _library(script, expr.func)
             if name == "torch.autograd.Variable":
-                return _is_of_numbers(script, data, depth + 1)
-            return name in DATA and not _is_size(data) and _is_fixed(script, data)
-    return False
+                return made_of(script, data, depth + 1)
+            return expr if name in DATA else None
+    return None
 
 
-def _is_size(data: ast.expr) -> bool:
+def is_size(script: Script, made: ast.Call) -> bool:
     """``torch.Tensor(n)`` has no numbers."""
-    return not isinstance(data, (ast.List, ast.Tuple, ast.Call))
+    return _library(script, made.func) not in FUNCTIONS and not isinstance(
+        made.args[0], (ast.List, ast.Tuple, ast.Call)
+    )
 
 
 def _library(script: Script, func: ast.expr) -> str:
@@ -73,17 +79,17 @@ def _library(script: Script, func: ast.expr) -> str:
     return found[0] if len(found) == 1 == len(script.values(func)) else ""
 
 
-def _is_fixed(script: Script, expr: ast.expr) -> bool:
+def is_fixed(script: Script, expr: ast.expr) -> bool:
     """Numbers that are the same whenever the script comes here: of constants, options and settings, by functions that draw and read nothing."""
     match expr:
         case ast.Constant():
             return True
         case ast.List() | ast.Tuple():
-            return all(_is_fixed(script, part) for part in expr.elts)
+            return all(is_fixed(script, part) for part in expr.elts)
         case ast.UnaryOp(operand=operand):
-            return _is_fixed(script, operand)
+            return is_fixed(script, operand)
         case ast.BinOp(left=left, right=right):
-            return _is_fixed(script, left) and _is_fixed(script, right)
+            return is_fixed(script, left) and is_fixed(script, right)
         case ast.Name() | ast.Attribute():
             found = script.values(expr)
             return bool(found) and all(
@@ -95,7 +101,7 @@ def _is_fixed(script: Script, expr: ast.expr) -> bool:
             parts = [*expr.args, *(k.value for k in expr.keywords)]
             if not known and isinstance(expr.func, ast.Attribute) and expr.func.attr in KEPT | {"reshape"}:  # fmt: skip
                 known, parts = True, [*parts, expr.func.value]
-            return known and all(_is_fixed(script, part) for part in parts)
+            return known and all(is_fixed(script, part) for part in parts)
     return False
 
 
