@@ -64,6 +64,8 @@ def placed(tmp_path: Path, body: str, name: str = "timeout", value: str = "9") -
         ("one = {'timeout': 0}\nkw = {**one, 'batch_size': 2}\na = DataLoader(data, **kw)", "one = {'timeout': 9}"),
         ("def make(d, **kw):\n    return DataLoader(d, **kw)\nargs = dict(timeout=0)\na = make(data, **args)", "args = dict(timeout=9)"),
         ("def make(d, kw):\n    return DataLoader(d, **kw)\na = make(data, {'timeout': 0})", "a = make(data, {'timeout': 9})"),
+        ("kw = {'batch_size': 2}\nkw.pop('shuffle', 0)\na = DataLoader(data, **kw)", "kw = {'batch_size': 2, 'timeout': 9}"),
+        ("def make(**kw):\n    kw.pop('name')\n    return DataLoader(data, **kw)\na = make(name='a', batch_size=2)", "return DataLoader(data, timeout=9, **kw)"),
         ("kw = {'batch_size': 2}\na = DataLoader(data, **kw)\nprint(kw)", "a = DataLoader(data, timeout=9, **kw)"),
     ],
 )  # fmt: skip
@@ -78,7 +80,10 @@ def test_where_it_is_written(tmp_path: Path, body: str, expected: str) -> None:
         ("kw = {'timeout': 0}\na = DataLoader(data, **kw)\nprint(kw)", "also used on line"),
         ("kw = {'timeout': 0}\na = DataLoader(data, **kw)\nt = kw['timeout']", "also used on line"),
         ("kw = {'timeout': 0}\na = DataLoader(data, **kw)\nfor k in kw.items():\n    pass", "also used on line"),
-        ("kw = {'timeout': 0}\nkw.pop('shuffle', 0)\na = DataLoader(data, **kw)", "a key is removed"),
+        ("kw = {'timeout': 0}\nkw.popitem()\na = DataLoader(data, **kw)", "a key is removed"),
+        ("kw = {'batch_size': 2}\nt = kw.pop('timeout', 0)\na = DataLoader(data, **kw)", "is taken out of the dict"),
+        ("def make(**kw):\n    t = kw.pop('timeout', 0)\n    return DataLoader(data, **kw)\na = make(batch_size=2)", "is taken out of the dict"),
+        ("one = {'batch_size': 2}\nt = one.pop('timeout', 0)\nkw = {**one}\na = DataLoader(data, **kw)", "is taken out of the dict"),
     ],
 )  # fmt: skip
 def test_what_is_left_alone(tmp_path: Path, body: str, reason: str) -> None:

@@ -1602,6 +1602,32 @@ probe.show(sum([1, 2]))
 probe.show(abs(-2))
 probe.show(divmod(7, 2)[1])
 """,
+    "keys that are taken out": """
+def use(**kw):
+    n = kw.pop('n', 5)
+    probe.show(n)
+    probe.show('n' in kw)
+    probe.show(len(kw))
+    probe.show(kw.get('n', 'none'))
+    return kw
+for k in use(n=1, m=2):
+    probe.show(k)
+use(m=2)
+d = {'a': 1, 'b': 2}
+for i in range(3):
+    probe.show(d.get('a', 'gone'))
+    d.pop('a', None)
+probe.show(d.get('a', 'gone'))
+e = {'a': 1}
+if probe.maybe():
+    del e['a']
+probe.show('a' in e)
+probe.show(e.get('a', 'gone'))
+f = {**e, 'c': 3}
+probe.show('a' in f)
+e['a'] = 4
+probe.show(e['a'])
+""",
 }  # fmt: skip
 
 LATER = {

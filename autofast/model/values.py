@@ -291,6 +291,7 @@ class Dict(Mutable):
     rest: Values = NOTHING
     open: str = ""  # why there may be keys that are not known
     made: tuple[Any, ...] = ()
+    removed: frozenset[Any] = frozenset()  # keys that are taken out of it, or of what it is made of
 
     def get(self, key: Any) -> Values:
         found: Values = NOTHING

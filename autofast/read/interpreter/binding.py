@@ -357,7 +357,10 @@ class Binding(Core):
 
     def drop_entry(self, thing: Dict, key: Any) -> None:
         """``del thing[key]``, ``thing.pop(key)``: the entry may be gone, any entry where the key is not known."""
-        thing.open = thing.open or "a key is removed"
+        if key is ...:
+            thing.open = thing.open or "a key is removed"
+        else:
+            thing.removed |= {key}
         certain = key is not ... and not self.weak(thing.made)
         for name in list(thing.entries) if key is ... else [key] if key in thing.entries else []:
             if any(e.sure for e in thing.entries[name]):
@@ -615,6 +618,7 @@ class Binding(Core):
                 )
                 into.entries[key] = [*old, *moved]
             into.rest = join(into.rest, thing.rest)
+            into.removed |= thing.removed
             into.open = into.open or thing.open
         else:
             into.widen("it is extended by something that is not known")
