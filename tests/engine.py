@@ -28,6 +28,8 @@ def script(*sources: Source) -> Any:
         entry=sources[0], sources=list(sources), log=log, unread="", torch=TorchAge()
     )
     made.values = lambda node: frozenset()
+    made.nodes = [node for file in sources for node in file.nodes]
+    made.each = lambda kind: (node for file in sources for node in file.each(kind))
     made.analysis = lambda kind: kind(made)
     return made
 

@@ -65,10 +65,23 @@ def _below_schedulers(script: Script, place: ast.stmt, busy: set[int]) -> ast.st
     here = block(place)
     for below in here[index(here, place) + 1 :]:
         simple = isinstance(below, (ast.Assign, ast.AnnAssign))
-        if not simple or id(below) not in made or nodes_of([below]) & busy:
+        if nodes_of([below]) & busy:
             break
-        place = below
+        if simple and id(below) in made:
+            place = below
+        elif not _does_little(script, below):
+            break
     return place
+
+
+def _does_little(script: Script, statement: ast.stmt) -> bool:
+    """A simple statement that has nothing to do with an optimizer, or a condition that never holds."""
+    if isinstance(statement, ast.If):
+        return not any(script.reached(s) for s in (*statement.body, *statement.orelse))
+    optimizers = {t for optimizer in script.optimizers for t in optimizer.things}
+    return isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr)) and not any(
+        optimizers & script.values(n) for n in ast.walk(statement)
+    )
 
 
 def ends(script: Script) -> list[ast.stmt]:
