@@ -16,7 +16,20 @@ from autofast.model.events import Log, LoopFrame, Occurrence, Site, Stack
 from autofast.model.measured import Facts
 from autofast.model.source import Source, walk
 from autofast.model.torch_age import TorchAge
-from autofast.model.values import NOTHING, Arguments, Ext, Given, Inst, Tensor, Thing, Values
+from autofast.model.values import (
+    NOTHING,
+    Arguments,
+    Const,
+    Dict,
+    Ext,
+    Given,
+    Inst,
+    Num,
+    Seq,
+    Tensor,
+    Thing,
+    Values,
+)
 
 T = TypeVar("T")
 N = TypeVar("N", bound=ast.AST)
@@ -394,6 +407,11 @@ class Script:
         sites = self.log.of("set_flag")
         return [s for s in sites if not names or any(o.data["name"] in names for o in s)]
 
+    @cached_property
+    def replaced(self) -> Site | None:
+        """Where the program first puts something of its own in the place of a function, class or method of torch."""
+        return next((s for s in self.flags() if any(map(_replaces, s))), None)
+
     def values(self, expr: ast.AST) -> Values:
         """Everything an expression may be; empty where the script never comes to it."""
         return self.at.get(id(expr), NOTHING)
@@ -419,3 +437,16 @@ class Script:
     @cached_property
     def everything(self) -> list[Occurrence]:
         return sorted((o for _, s in self.log.each() for o in s.occurrences), key=lambda o: o.order)
+
+
+def _replaces(flag: Occurrence) -> bool:
+    """Whether what torch does may be otherwise then: not where it only loads, saves or shows, nor in settings."""
+    parts = flag.data["name"].split(".")
+    if parts[0] != "torch" or parts[1] == "backends" or parts[-1] in _AT_THE_EDGE:
+        return False
+    if any(part.startswith("_") and not part.startswith("__") for part in parts):
+        return False  # what old versions lacked is put there for loading what new ones saved
+    return any(not isinstance(thing, (Const, Num, Seq, Dict)) for thing in flag.result)
+
+
+_AT_THE_EDGE = ("__repr__", "__str__", "load", "save")

@@ -276,13 +276,7 @@ class Binding(Core):
             thing.attrs[name] = join(thing.attrs.get(name, NOTHING), found)
             self.emit("set_elsewhere", target, thing, None, found, name=name)
         elif isinstance(thing, Ref):
-            self.emit("set_flag", target, thing, None, found, name=f"{thing.name}.{name}")
-            if any(isinstance(t, (Func, Bound, Cls, Partial, Inst)) for t in found):
-                full = canonical(f"{thing.name}.{name}")
-                self.keep(found, full)
-                if not found <= self.patched.get(full, NOTHING):
-                    CLOCK.shake()
-                self.patched[full] = join(self.patched.get(full, NOTHING), found)
+            self.set_in_library(thing, name, found, target)
         elif isinstance(thing, Tensor):
             self.emit(
                 "grad_write" if name == "grad" else "tensor_write",
@@ -292,6 +286,16 @@ class Binding(Core):
                 found,
                 name=name,
             )
+
+    def set_in_library(self, thing: Ref, name: str, found: Values, node: ast.AST | None) -> None:
+        """``thing.name = found`` where ``thing`` is a module or class of a library."""
+        self.emit("set_flag", node, thing, None, found, name=f"{thing.name}.{name}")
+        if any(isinstance(t, (Func, Bound, Cls, Partial, Inst)) for t in found):
+            full = canonical(f"{thing.name}.{name}")
+            self.keep(found, full)
+            if not found <= self.patched.get(full, NOTHING):
+                CLOCK.shake()
+            self.patched[full] = join(self.patched.get(full, NOTHING), found)
 
     def set_item(
         self,
