@@ -7,6 +7,7 @@ import pytest
 from tests.onerule import apply
 
 SCRIPT = """
+from unittest import mock
 import torch
 from torch import nn, optim
 import torch.utils.data as data
@@ -54,6 +55,8 @@ RULES = "batched-dataset fused-optimizer gpu-data loss-item-sync"
         "setattr(optim, str(), Loud)",
         "torch.Tensor.item = item",
         "nn.Module.eval = lambda module: module",
+        'mock.patch.object(torch.Tensor, "item", item).start()',
+        'mock.patch("torch.nn.functional.relu", item).start()',
     ],
 )
 def test_nothing_is_changed(line: str) -> None:
@@ -68,6 +71,7 @@ def test_nothing_is_changed(line: str) -> None:
         "torch.Tensor.__repr__ = lambda tensor: str(tensor.shape)",
         "torch.load = lambda path: None",
         "torch._utils._rebuild = item",
+        'mock.patch("time.time", item).start()',
         'setattr(torch.backends.cudnn, "benchmark", bool(CALLS))',
     ],
 )

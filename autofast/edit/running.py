@@ -73,10 +73,9 @@ def _of_this_torch(script: Script, finding: Finding) -> Finding:
     """No fix where the program has put something else in the place of a part of torch: all that rules know is of torch itself."""
     if script.replaced is None or not finding.edits:
         return finding
-    node, flag = script.replaced.node, next(iter(script.replaced))
-    why = (
-        f"`{flag.data['name']}` is replaced at {source_of(node).place(getattr(node, 'lineno', 1))}"
-    )
+    node = script.replaced.node
+    names = {o.data.get("name", "a part of torch") for o in script.replaced}
+    why = f"`{min(names)}` is replaced at {source_of(node).place(getattr(node, 'lineno', 1))}"
     return replace(finding, edits=(), refusal=f"{why}: what torch does then is not known")
 
 

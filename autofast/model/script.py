@@ -10,6 +10,7 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any, TypeVar
 
 from autofast.model.events import Log, LoopFrame, Occurrence, Site, Stack
@@ -25,6 +26,7 @@ from autofast.model.values import (
     Given,
     Inst,
     Num,
+    Ref,
     Seq,
     Tensor,
     Thing,
@@ -410,7 +412,8 @@ class Script:
     @cached_property
     def replaced(self) -> Site | None:
         """Where the program first puts something of its own in the place of a function, class or method of torch."""
-        return next((s for s in self.flags() if any(map(_replaces, s))), None)
+        flags = (s for s in self.flags() if any(_replaces(o.data["name"], o.result) for o in s))
+        return next(chain(flags, filter(_mocks, self.calls(*_MOCKS))), None)
 
     def values(self, expr: ast.AST) -> Values:
         """Everything an expression may be; empty where the script never comes to it."""
@@ -439,14 +442,26 @@ class Script:
         return sorted((o for _, s in self.log.each() for o in s.occurrences), key=lambda o: o.order)
 
 
-def _replaces(flag: Occurrence) -> bool:
+_AT_THE_EDGE = ("__repr__", "__str__", "load", "save")
+_MOCKS = ("unittest.mock.patch", "unittest.mock.patch.object")
+
+
+def _replaces(name: str, found: Values) -> bool:
     """Whether what torch does may be otherwise then: not where it only loads, saves or shows, nor in settings."""
-    parts = flag.data["name"].split(".")
-    if parts[0] != "torch" or parts[1] == "backends" or parts[-1] in _AT_THE_EDGE:
+    parts = name.split(".")
+    if parts[0] != "torch" or parts[1:2] == ["backends"] or parts[-1] in _AT_THE_EDGE:
         return False
     if any(part.startswith("_") and not part.startswith("__") for part in parts):
         return False  # what old versions lacked is put there for loading what new ones saved
-    return any(not isinstance(thing, (Const, Num, Seq, Dict)) for thing in flag.result)
+    return any(not isinstance(thing, (Const, Num, Seq, Dict)) for thing in found)
 
 
-_AT_THE_EDGE = ("__repr__", "__str__", "load", "save")
+def _mocks(site: Site) -> bool:
+    """``mock.patch("torch.load")``, ``mock.patch.object(torch.Tensor, "item")``"""
+    for occurrence in site:
+        if occurrence.args is not None:
+            for thing in occurrence.args.get(0, "target"):
+                name = thing.value if isinstance(thing, Const) else getattr(thing, "name", "")
+                if isinstance(name, str) and _replaces(name, frozenset({thing, Ref(name)})):
+                    return True
+    return False
