@@ -411,9 +411,15 @@ class Script:
 
     @cached_property
     def replaced(self) -> Site | None:
-        """Where the program first puts something of its own in the place of a function, class or method of torch."""
+        """Where the program puts something of its own in the place of a function, class or method of torch, or of the class of an object."""
         flags = (s for s in self.flags() if any(_replaces(o.data["name"], o.result) for o in s))
-        return next(chain(flags, filter(_mocks, self.calls(*_MOCKS))), None)
+        mocks = filter(_mocks, self.calls(*_MOCKS))
+        classes = (
+            s
+            for s in self.log.of("set_attribute")
+            if any(o.data.get("name") == "__class__" for o in s)
+        )
+        return next(chain(flags, mocks, classes), None)
 
     def values(self, expr: ast.AST) -> Values:
         """Everything an expression may be; empty where the script never comes to it."""
