@@ -696,6 +696,32 @@ def f(x):
 probe.show(f(3)[0])
 probe.show(f(3)[1])
 """,
+    "decorated method": """
+def deco(f):
+    def w(*a, **k):
+        k['n'] = k.pop('m') if 'm' in k else 1
+        return f(*a, **k)
+    return w
+class A:
+    def __init__(self, y):
+        self.y = y
+    @deco
+    def f(self, n):
+        return (self.y, n)
+probe.show(A(4).f()[0])
+probe.show(A(5).f(m=6)[1])
+probe.show(A(7).f()[1])
+""",
+    "a key that is not known is taken out": """
+def f(**k):
+    for name in probe.maybe() and ('a', 'b') or ('b', 'c'):
+        if name in k:
+            k.pop(name)
+    return k
+probe.show(f(a=3, d=4)['d'])
+probe.show('a' in f(a=3, d=4))
+probe.show(f(a=3, d=4).get('a', 9))
+""",
     "class decorator": """
 def deco(c):
     c.v = 4

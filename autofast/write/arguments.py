@@ -97,7 +97,7 @@ def room(
         return f"it may be given already: {args.open}"
     if name in args.named or not isinstance(args.call, ast.Call):
         return f"`{name}` is given already"
-    if any(name in d.removed for d in args.dicts):
+    if any(d.removed & {name, ...} for d in args.dicts):
         return f"`{name}` is taken out of the dict that holds the arguments"
     at_call: Home | str = _others_may_give(script, args.call) or Home(args.call, None, (args.call,))
     if len(args.dicts) != 1 or not args.dicts[0].entries:

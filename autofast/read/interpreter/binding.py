@@ -357,10 +357,7 @@ class Binding(Core):
 
     def drop_entry(self, thing: Dict, key: Any) -> None:
         """``del thing[key]``, ``thing.pop(key)``: the entry may be gone, any entry where the key is not known."""
-        if key is ...:
-            thing.open = thing.open or "a key is removed"
-        else:
-            thing.removed |= {key}
+        thing.removed |= {key}
         certain = key is not ... and not self.weak(thing.made)
         for name in list(thing.entries) if key is ... else [key] if key in thing.entries else []:
             if any(e.sure for e in thing.entries[name]):
