@@ -43,6 +43,8 @@ from autofast.read.library.iteration import batch_of
 from autofast.read.library.modules import module_method
 from autofast.read.state.core import Core
 
+MERGES = ("merge_from_", "merge_with_")  # of settings: what a file or the command line says
+
 
 def call_method(
     interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
@@ -122,8 +124,22 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
         return values(result_of(f".{name}"))
     if isinstance(this, Ext) and this.name == "torch.optim.swa_utils.AveragedModel":
         return values(Num())
+    if isinstance(this, Ext) and name.startswith(MERGES):
+        _merged(interp, this, f"what .{name}() sets is not known")
     owner = getattr(this, "name", type(this).__name__)
     return values(Unknown(f"what .{name}() of {owner} returns", Reason.METHOD, f"{owner}.{name}"))
+
+
+def _merged(interp: Core, settings: Ext, why: str) -> None:
+    """Settings that are kept as attributes (yacs and its kin) are set from elsewhere, those in them too."""
+    todo, seen = [settings], set[int]()
+    while todo:
+        thing = todo.pop()
+        if id(thing) not in seen:
+            seen.add(id(thing))
+            interp.open_attributes(thing, why)
+            inside = [t for found in thing.attrs.values() for t in found]
+            todo += [t for t in inside if isinstance(t, Ext) and t.name == settings.name]
 
 
 def super_method(
