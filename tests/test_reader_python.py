@@ -722,6 +722,21 @@ probe.show(f(a=3, d=4)['d'])
 probe.show('a' in f(a=3, d=4))
 probe.show(f(a=3, d=4).get('a', 9))
 """,
+    "a tuple before others": """
+def f(n):
+    rest = tuple(range(probe.maybe() and 3 or 1))
+    return (4, 5) + rest[2:]
+probe.show(f(1)[0])
+probe.show(f(1)[1])
+probe.show(f(1)[:1])
+a, b = f(1)[:2]
+probe.show(b)
+c = (6,) + f(1)
+probe.show(c[0])
+probe.show(c[2])
+probe.show(c[-1])
+probe.show((c + (7,))[-1])
+""",
     "class decorator": """
 def deco(c):
     c.v = 4

@@ -326,6 +326,8 @@ class Expressions(Binding):
                 seq.items = (*a.exact, *b.exact)
                 return seq
         seq.items, seq.elem = None, join(seq.any(), every)
+        if isinstance(node.op, ast.Add) and isinstance(a, Seq) and a.kind == kind == "tuple":
+            seq.head = a.head if a.exact is None else (*a.exact, *_head(b))
         return seq
 
     def expr_Compare(self, node: ast.Compare, env: Env) -> Values:
@@ -459,6 +461,11 @@ class Expressions(Binding):
             made.open = "its keys are computed"
 
     # ---------------------------------------------------------------------------------------- calls
+
+
+def _head(thing: Thing | None) -> tuple[Values, ...]:
+    """What certainly stands first in it."""
+    return (thing.exact or thing.head) if isinstance(thing, Seq) else ()
 
 
 def _is_given(key: Any, thing: Thing | None) -> bool | None:

@@ -13,6 +13,7 @@ from autofast.model.values import (
     NOTHING,
     Arguments,
     Bound,
+    Cls,
     Const,
     Ext,
     Func,
@@ -36,6 +37,7 @@ from autofast.read.library import (
     frameworks,
     hugging_face_data,
     module_parts,
+    pretrained,
     protocols,
 )
 from autofast.read.library import python_library as pylib
@@ -62,6 +64,8 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
         return done
     if (done := protocols.in_pool(interp, this, name, args, node)) is not None:
         return done
+    if isinstance(this, Cls):
+        return pretrained.create(interp, this, args, node)
     if isinstance(this, Tensor):
         return tensor_method(interp, this, name, args, node)
     if isinstance(this, Ext) and this.name == "builtins.super":
