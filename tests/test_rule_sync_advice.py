@@ -250,6 +250,9 @@ def test_texts_move_to_where_they_are_shown(text: str) -> None:
         ("with open('log.txt', 'a') as file:\n    file.write(str(i))", "in front of the loop"),
         ("state = model.state_dict()", "where it is saved or loaded"),
         ("if log is not None:\n    log.flush()", "flush once an epoch"),
+        ("print(i)", "write it in few steps"),
+        ("bar.set_postfix(step=i)", "refresh=False"),
+        ("writer.add_scalar('step', i, i)", "a curve needs few"),
     ],
 )
 def test_files_and_pictures_of_every_step(body: str, advice: str) -> None:
@@ -257,6 +260,10 @@ def test_files_and_pictures_of_every_step(body: str, advice: str) -> None:
     assert [f.status for f in found.findings] == ["advice"] and advice in found.advice
     few = "if i % 100 == 0:\n    " + body.replace("\n", "\n    ")
     assert not made(IO, few, end=body).findings
+
+
+def test_a_bar_that_draws_itself_is_left() -> None:
+    assert not made(IO, "bar.set_postfix(step=i, refresh=False)").findings
 
 
 def test_epochs_are_no_steps() -> None:
