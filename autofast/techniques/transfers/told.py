@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator
 from autofast.facts.switches import batch_loops
 from autofast.flow.frequency import is_mostly_left_out, is_rare
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method
 from autofast.model.events import BranchFrame, CallFrame, below, inside
 from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES
@@ -65,10 +64,11 @@ def _made(script: Script, expr: ast.expr, loop: ast.AST) -> Iterator[tuple[ast.e
     every = [t for t in found if isinstance(t, Tensor)]
     root = _root(script, expr)
     if found and len(every) == len(found) and all(map(_of_the_host, every)):
-        if isinstance(root, ast.Attribute) and _is_of_module(script, root):
-            yield root, KEPT
-        elif isinstance(root, ast.Call) and _makes(script, root):
-            yield root, THERE
+        match root:
+            case ast.Attribute() if _is_of_module(script, root):
+                yield root, KEPT
+            case ast.Call() if _makes(script, root):
+                yield root, THERE
     for tensor in every:  # one of several things that come here: the items of a dict
         made = tensor.made
         if (
@@ -96,13 +96,13 @@ def _of_the_host(tensor: Tensor) -> bool:
 
 def _root(script: Script, expr: ast.expr, depth: int = 0) -> ast.expr:
     """Below names, and methods that keep the numbers."""
-    if depth < 8:
-        if is_method(expr) and expr.func.attr in STRIPPED:
-            return _root(script, expr.func.value, depth + 1)
-        if isinstance(expr, ast.Name):
-            values = [d.value for d in script.analysis(Flow).reaching(expr)]
-            if len(values) == 1 and isinstance(values[0], ast.expr):
-                return _root(script, values[0], depth + 1)
+    match expr:
+        case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in STRIPPED:
+            return _root(script, inner, depth + 1)
+        case ast.Name() if depth < 8:
+            match [d.value for d in script.analysis(Flow).reaching(expr)]:
+                case [ast.expr() as only]:
+                    return _root(script, only, depth + 1)
     return expr
 
 
