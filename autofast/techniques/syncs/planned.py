@@ -459,7 +459,7 @@ def needed(statement: ast.stmt) -> str:
             f"{function.name}() returns a number that is computed with it: it could compute on the device and return the tensor, "
             "to be read where it is shown"
         )
-    if isinstance(statement, ast.Expr) and is_method(statement.value, "append"):
+    if is_method(getattr(statement, "value", None), "append"):
         return (
             "a list of the script's gets it as a number: append the tensor, detached, and read all of them at once where the list is used, "
             "by torch.stack(...).tolist()"
