@@ -291,8 +291,10 @@ def _binds_mask(script: Script, made: Definition, depth: int) -> bool:
     """What a variable is set to; of a parameter, what every call that trains or evaluates gives it."""
     if not made.is_parameter:
         return made.value is not None and _is_mask(script, made.value, depth)
-    function = function_of(made.node)
-    if not isinstance(function, ast.FunctionDef):
-        return False
-    given = script.analysis(CallGraph).arguments(function, made.name)
-    return bool(given) and all(e is not None and _is_mask(script, e, depth) for _, e in given)
+    match function_of(made.node):
+        case ast.FunctionDef() as function:
+            given = script.analysis(CallGraph).arguments(function, made.name)
+            return bool(given) and all(
+                e is not None and _is_mask(script, e, depth) for _, e in given
+            )
+    return False

@@ -32,7 +32,7 @@ def told(script: Script, known: Collection[int]) -> Iterator[tuple[ast.expr, str
         loop = _often(script, transfer)
         if loop is None or not isinstance(func, ast.Attribute) or not _leaves_the_host(transfer):
             continue
-        if any(id(n) in known for n in ast.walk(transfer.node) if isinstance(n, ast.expr)):
+        if any(id(n) in known for n in ast.walk(transfer.node) if hasattr(n, "lineno")):
             continue
         for node, advice in _made(script, func.value, loop):
             if id(node) not in said | set(known):
@@ -114,11 +114,14 @@ def _is_of_module(script: Script, attribute: ast.Attribute) -> bool:
 
 def _is_put_together(script: Script, call: ast.Call) -> bool:
     """``torch.FloatTensor(np.random.uniform(...))``, ``torch.tensor([level])``: numbers of the host that are made here."""
-    data = call.args[0] if call.args else None
-    if not isinstance(data, ast.Call):
-        return isinstance(data, (ast.List, ast.Tuple))
-    names = {t.name for t in script.values(data.func) if isinstance(t, Ref)}
-    return bool(names) and all(n.startswith("numpy.") and not n.startswith(READ) for n in names)
+    match call.args:
+        case [ast.List() | ast.Tuple(), *_]:
+            return True
+        case [ast.Call(func=func), *_]:
+            names = {t.name for t in script.values(func) if isinstance(t, Ref)}
+            known = all(n.startswith("numpy.") and not n.startswith(READ) for n in names)
+            return bool(names) and known
+    return False
 
 
 def _makes(script: Script, call: ast.Call) -> bool:
