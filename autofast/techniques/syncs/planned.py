@@ -13,6 +13,7 @@ from autofast.facts.cost import gains
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.scopes import mentions
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of, within
 from autofast.rule import Finding, Question, Refusal
@@ -467,6 +468,11 @@ def needed(statement: ast.stmt) -> str:
         return (
             f"{function.name}() returns a number that is computed with it: it could compute on the device and return the tensor, "
             "to be read where it is shown"
+        )
+    if is_method(getattr(statement, "value", None), "append"):
+        return (
+            "a list of the script's gets it as a number: append the tensor, detached, and read all of them at once where the list is used, "
+            "by torch.stack(...).tolist()"
         )
     return f"its value is needed in every step, where it stands; {WHERE_SHOWN}"
 
