@@ -28,13 +28,12 @@ def told(script: Script, known: Collection[int]) -> Iterator[tuple[ast.expr, str
     """Each place, with what to write there; those whose nodes are ``known`` have an answer."""
     said: set[int] = set()
     for transfer in script.transfers:
-        func = transfer.node.func
-        loop = _often(script, transfer)
-        if loop is None or not isinstance(func, ast.Attribute) or not _leaves_the_host(transfer):
+        loop, core = _often(script, transfer), getattr(transfer.node.func, "value", None)
+        if loop is None or core is None or not _leaves_the_host(transfer):
             continue
         if any(id(n) in known for n in ast.walk(transfer.node) if hasattr(n, "lineno")):
             continue
-        for node, advice in _made(script, func.value, loop):
+        for node, advice in _made(script, core, loop):
             if id(node) not in said | set(known):
                 said.add(id(node))
                 yield node, advice
@@ -70,19 +69,17 @@ def _made(script: Script, expr: ast.expr, loop: ast.AST) -> Iterator[tuple[ast.e
             case ast.Call() if _makes(script, root):
                 yield root, THERE
     for tensor in every:  # one of several things that come here: the items of a dict
-        made = tensor.made
-        if (
-            _of_the_host(tensor)
-            and tensor.fresh
-            and isinstance(made, ast.Call)
-            and made is not root
-        ):
-            if _is_filled(script, tensor):
-                continue
-            names = {t.name for t in script.values(made.func) if isinstance(t, Ref)}
-            sites = [s for name in names if (s := script.log.at(name, made)) is not None]
-            if names <= MADE and any(inside(o.stack, loop) for s in sites for o in s):
-                yield made, THERE
+        match tensor.made:
+            case ast.Call() as made if made is not root and _is_new(script, tensor):
+                names = {t.name for t in script.values(made.func) if isinstance(t, Ref)}
+                sites = [s for name in names if (s := script.log.at(name, made)) is not None]
+                if names <= MADE and any(inside(o.stack, loop) for s in sites for o in s):
+                    yield made, THERE
+
+
+def _is_new(script: Script, tensor: Tensor) -> bool:
+    """Made by a factory of the host, and filled by nothing else."""
+    return _of_the_host(tensor) and bool(tensor.fresh) and not _is_filled(script, tensor)
 
 
 def _is_filled(script: Script, tensor: Tensor) -> bool:
