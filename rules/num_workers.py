@@ -29,8 +29,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     loaders = left(script, options)
     without = [x for x in loaders if counts(script, x) and given(x, NAME) is None]
     reasons = [(loader, refusal(script, loader)) for loader in without]
+    those = [loader for loader, why in reasons if not why]
     yield from (Finding(loader.node, NONE, refusal=why) for loader, why in reasons if why)
-    yield from added(
-        script, NAME, NONE, [wish(script, loader, options) for loader, why in reasons if not why]
-    )
-    yield from raised(script, options, loaders)
+    yield from added(script, NAME, NONE, [wish(script, x, options) for x in those])
+    yield from raised(script, options, loaders, those)

@@ -6,6 +6,7 @@ import ast
 import os
 import re
 import textwrap
+import types
 from typing import Any
 
 import pytest
@@ -203,7 +204,26 @@ def test_one_helper_for_several_loaders() -> None:
 @pytest.mark.parametrize("few", [1, 2])
 def test_a_small_number_is_raised_and_never_lowered(few: int) -> None:
     found = apply(RULE, script(f"DataLoader(Files(), batch_size=4, num_workers={few})"))
-    assert f"num_workers=max({few}, workers)" in found.text
+    assert f"num_workers=max({few}, min(8, os.cpu_count() - 2))" in found.text
+
+
+def test_a_small_number_is_raised_in_its_place_on_every_system() -> None:
+    """Its own number says that workers can be started: no constant, no question about the system."""
+    found = apply(RULE, script("DataLoader(Files(), batch_size=4, num_workers=2)"))
+    assert "import os" in found.lines and "import sys" not in found.text
+    value = found.text.split("num_workers=")[1].split("))")[0] + "))"
+    for cores, workers in [(1, 2), (4, 2), (6, 4), (64, 8)]:
+        system = types.SimpleNamespace(cpu_count=lambda n=cores: n)
+        assert eval(value, {"os": system}) == workers
+    two = script(
+        "DataLoader(Files(), batch_size=4, num_workers=2)",
+        more="val = DataLoader(Files(8), batch_size=8, num_workers=1)",
+        epoch="for x, y in val:\n    model(x)",
+    )
+    done = apply(RULE, two).text
+    assert "num_workers=max(2, workers)" in done and "num_workers=max(1, workers)" in done
+    cpu = apply(RULE, script("DataLoader(Files(), batch_size=4, num_workers=2)"), target="cpu")
+    assert not cpu.findings  # two are as many as it would get
 
 
 @pytest.mark.parametrize("workers", ["4", "os.cpu_count()", "count()", "16"])
@@ -216,19 +236,14 @@ def test_other_numbers_are_somebody_s_choice(workers: str) -> None:
 
 
 def test_a_number_given_by_position() -> None:
-    assert (
-        "None, None, max(2, workers))"
-        in apply(RULE, script("DataLoader(Files(), 4, True, None, None, 2)")).text
-    )
+    found = apply(RULE, script("DataLoader(Files(), 4, True, None, None, 2)"))
+    assert "None, None, max(2, min(8, os.cpu_count() - 2))" in " ".join(found.text.split())
 
 
 def test_a_dict() -> None:
     more = "options = {'batch_size': 4}\nif torch.cuda.is_available():\n    extra = {'num_workers': 1, 'persistent_workers': True}\n    options.update(extra)"
     found = apply(RULE, script("DataLoader(Files(), **options)", more=more))
-    assert (
-        "extra = {'num_workers': max(1, workers), 'persistent_workers': True}"
-        in found.text.replace('"', "'")
-    )
+    assert "'num_workers': max(1, min(8, os.cpu_count() - 2))" in found.text.replace('"', "'")
     assert (
         found.fixes[0].node.lineno
         == found.before.splitlines().index(
@@ -248,7 +263,11 @@ args = parser.parse_args()
 
 @pytest.mark.parametrize(
     ("default", "expected"),
-    [(0, "workers"), (1, "max(1, workers)"), (2, "max(2, workers)")],
+    [
+        (0, "workers"),
+        (1, "max(1, min(8, os.cpu_count() - 2))"),
+        (2, "max(2, min(8, os.cpu_count() - 2))"),
+    ],
 )
 def test_the_default_of_an_option(default: int, expected: str) -> None:
     text = script(
@@ -285,7 +304,7 @@ def test_a_number_among_settings(kind: str) -> None:
     settings, workers = SETTINGS[kind]
     call = f"DataLoader(Files(), batch_size=4, num_workers={workers})"
     found = apply(RULE, script(call, dataset=FILES + settings + "\n"))
-    assert re.search(r"max\(2, (loader_)?workers\)", found.text)
+    assert re.search(r"max\(2, min\(8, os.cpu_count\(\) - 2\)\)", found.text)
     assert f"num_workers={workers}" in found.text
     other = f"{settings}\ntorch.set_num_threads({workers})\n"
     found = apply(RULE, script(call, dataset=FILES + other))
@@ -305,7 +324,7 @@ def test_an_option_that_is_also_compared_and_printed() -> None:
         dataset=FILES + ARGS.format(default=1),
         more=more,
     )
-    assert "default=max(1, workers)" in apply(RULE, text).text
+    assert "default=max(1, min(8, os.cpu_count() - 2))" in apply(RULE, text).text
 
 
 def test_the_default_of_a_parameter() -> None:
@@ -317,7 +336,7 @@ def test_the_default_of_a_parameter() -> None:
 def test_a_parameter_that_the_caller_gives() -> None:
     factory = "def make(data, workers=0):\n    return DataLoader(data, batch_size=4, num_workers=workers)\n"
     found = apply(RULE, script("make(Files(), workers=2)", dataset=FILES + factory))
-    assert "make(Files(), workers=max(2, loader_workers))" in found.text
+    assert "make(Files(), workers=max(2, min(8, os.cpu_count() - 2)))" in found.text
     assert "def make(data, workers=0):" in found.text
 
 
@@ -337,7 +356,7 @@ def test_a_constant_at_the_top() -> None:
     text = script(
         "DataLoader(Files(), batch_size=4, num_workers=WORKERS)", dataset="WORKERS = 2\n" + FILES
     )
-    assert "WORKERS = max(2, workers)" in apply(RULE, text).text
+    assert "WORKERS = max(2, min(8, os.cpu_count() - 2))" in apply(RULE, text).text
 
 
 # ------------------------------------------------------------------------------------------------ what is left alone
@@ -874,14 +893,20 @@ def test_a_library_that_a_composed_transform_of_another_file_calls_is_not_change
             "return x, x", "return self.half(x), x"
         ),
     )
-    assert "num_workers=max(1, workers)" in apply(RULE, composed, files={"half.py": half}).text
+    assert (
+        "num_workers=max(1, min(8, os.cpu_count() - 2))"
+        in apply(RULE, composed, files={"half.py": half}).text
+    )
 
 
 def test_an_image_set_that_is_chosen_by_its_name() -> None:
     choice = "datasets.__dict__[input()]('data', train=True, transform=transforms.Compose([transforms.ToTensor()]))"
     head = "from torchvision import datasets, transforms\n"
     found = apply(RULE, script(f"DataLoader({choice}, batch_size=4, num_workers=1)", dataset=head))
-    assert "loader = DataLoader(" in found.text and "num_workers=max(1, workers)" in found.text
+    assert (
+        "loader = DataLoader(" in found.text
+        and "num_workers=max(1, min(8, os.cpu_count() - 2))" in found.text
+    )
     unknown = choice.replace("transforms.ToTensor()", "transforms.ToTensor(), secret.flip()")
     assert apply(
         RULE,

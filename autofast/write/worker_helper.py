@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autofast.edit.compose import DEFAULT_LIMIT
 from autofast.edit.edits import Edit, Helper
@@ -77,6 +77,19 @@ def helper(script: Script, source: Source, options: Options) -> Helped:
     codes = [f.format(name=name, asked=asked, most=MOST[options.target], **words) for f in forms]
     code = next((c for c in codes if _is_narrow(source, c)), codes[-1])
     return Helped(name, (*imports, *more, Helper(source, name, code)))
+
+
+def at_least(script: Script, source: Source, few: int, named: bool, options: Options) -> Helped:
+    """As many workers as the cores allow, and never fewer than the ``few`` that the script asks for, in the place of its number.
+
+    Its own number says that workers can be started there, on any system: nothing has to be asked but the cores. Where the file has a
+    constant for its other loaders (``named``), or ranks share the cores, the constant says how many.
+    """
+    if named or script.calls("torch.distributed.init_process_group"):
+        helped = helper(script, source, options)
+        return replace(helped, code=f"max({few}, {helped.code})")
+    os, imports = module_in(source, "os")
+    return Helped(f"max({few}, min({MOST[options.target]}, {os}.cpu_count() - 2))", imports)
 
 
 def _is_narrow(source: Source, code: str) -> bool:
