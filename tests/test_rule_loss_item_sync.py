@@ -969,7 +969,7 @@ def test_a_value_that_is_also_added_up() -> None:
     step = "value = loss.item()\ntotal += value\nif i % 4 == 0:\n    print(value)"
     same(
         HEAD + training(step, "total = 0", "print(total)"),
-        "values.append(value)",
+        "total += value.double()",
         "print(value.item())",
     )
 
@@ -997,7 +997,7 @@ def test_a_value_is_added_up_before_it_is_read() -> None:
     step = "total += v\nprint(v, v)\nother += v"
     done = same(
         HEAD + training(step, "total = other = 0", "print(total, other, v)", "v = loss.item()"),
-        "values.append(v)",
+        "total += v.double()",
         "v = v.item()",
     )
     assert "        other += v\n" in done.text
@@ -1069,7 +1069,7 @@ def test_values_that_each_arm_of_a_condition_reads() -> None:
     assert done.text.count(".item()") == 1
     done = same(
         HEAD + training("total += shown", "total = 0", "print(total)", before_backward=ARMS),
-        "values.append(shown)",
+        "total += shown.double()",
     )
     assert done.text.count(".item()") == 1
     refused(HEAD + training(ARMS + "print(shown)"), "`shown` is used in every step")
@@ -1148,7 +1148,7 @@ def test_callers_read_what_a_function_returns() -> None:
     done = same(
         HEAD + text,
         "return loss.detach(), right",
-        "right_values.append(hits)",
+        "print(int(right))",
         "print(loss.item())",
     )
     assert ".sum()\n" in done.text
@@ -1159,7 +1159,7 @@ def test_a_single_result_that_is_added_up() -> None:
         STEP.replace(", right\n", "\n")
         + "total = 0\nfor x, y in loader:\n    total += step(x, y)\nprint(total)\n"
     )
-    same(HEAD + text, "values.append(step(x, y))", "total += value.item()")
+    same(HEAD + text, "total += step(x, y).double()")
 
 
 @pytest.mark.parametrize(
@@ -2004,3 +2004,41 @@ print(fit(nn.CrossEntropyLoss()), fit(Counted()))
 )
 def test_what_is_a_tensor_or_a_tuple_of_tensors(pack: str, pick: str) -> None:
     same(HEAD + EITHER.format(pack=pack, pick=pick), "loss_tensors.append(loss.detach().clone())")
+
+
+def test_a_count_through_a_variable_is_summed_on_the_device() -> None:
+    """``correct = (...).sum().item()``, ``total += correct``: no list of counts, though the variable comes between."""
+    text = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.manual_seed(0)
+    model = nn.Linear(4, 2).to(device)
+    criterion = nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(torch.randn(12, 4), torch.randint(0, 2, (12,))), batch_size=4)
+    shown = []
+    for epoch in range(2):
+        total = 0
+        for x, y in loader:
+            out = model(x.to(device))
+            loss = criterion(out, y.to(device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            correct = (out.argmax(dim=1) == y.to(device)).sum().item()
+            total += correct
+        shown.append(total / 12)
+    """
+    found = apply("loss-item-sync", text)
+    assert found.lines[-2:] == [
+        "correct = (out.argmax(dim=1) == y.to(device)).sum()",
+        "shown.append(int(total) / 12)",
+    ]
+    assert run(found.text)["shown"] == run(text)["shown"]
+    mean = text.replace("(out.argmax(dim=1) == y.to(device)).sum().item()", "loss.item()")
+    done = apply("loss-item-sync", mean)
+    assert "correct = loss.detach()" in done.lines and "total += correct.double()" in done.lines
+    assert run(done.text)["shown"] == run(mean)["shown"]

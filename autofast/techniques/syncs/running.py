@@ -67,7 +67,7 @@ def summed(
 def _kept(script: Script, read: Read) -> str:
     """The tensor without its graph, as float64 where it is no count."""
     tensor = "{core}" if read.ready else without_graph(script, read.core)
-    counts = read.how != "float" and kind_of(script, read.core) == "int"
+    counts = read.how != "float" and {kind_of(script, t) for t in read.tensors} == {"int"}
     return tensor if counts else f"{tensor}.double()"
 
 
