@@ -917,3 +917,32 @@ def test_form_feeds_stay_in_lines_that_no_edit_touches() -> None:
 def test_a_line_with_a_form_feed_can_be_edited() -> None:
     text = edited("import os\n\x0cf(1)\ng(2)\n", lambda s: [Keyword(call(s, "f"), "x", "5")])
     assert text.replace("\x0c", "") == "import os\nf(1, x=5)\ng(2)\n"
+
+
+def test_the_distance_around_a_statement_that_goes_is_one_distance() -> None:
+    before = """
+    a = 1
+
+    b = 2
+
+
+    def f():
+        c = 1
+
+        # about d
+        d = 2
+
+        return c
+    """
+    after = """
+    a = 1
+
+
+    def f():
+        c = 1
+
+        # about d
+
+        return c
+    """
+    check(before, lambda s: [Remove(stmt(s, "b = 2")), Remove(stmt(s, "d = 2"))], after)

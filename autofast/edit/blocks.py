@@ -344,11 +344,11 @@ def _rendered(entries: Iterable[Entry], at_top: bool) -> Block:
         if unit is not None:
             if not run or unit.whole is None or run[-1].line != unit.line:
                 flush()
-            unit.lead[:0], carry = carry, []
+            unit.lead[:], carry = _joined(carry, unit.lead), []
             run.append(unit)
         elif entry.new:
             flush()
-            top = [*carry, *entry.lead]
+            top = _joined(carry, entry.lead)
             carry = []
             for k, statement in enumerate(entry.new):
                 out.append((_led(statement, top) if k == 0 else statement, entry.foreign))
@@ -356,6 +356,14 @@ def _rendered(entries: Iterable[Entry], at_top: bool) -> Block:
             carry += entry.lead
     flush()
     return Block(list(_spaced(out, at_top)), carry)
+
+
+def _joined(carry: Lines, lead: Lines) -> Lines:
+    """The lines above what is gone, and those of what follows: blank lines on both sides of it are one distance, not two."""
+    if any(line.comment is not None for line in carry):
+        return [*carry, *lead]
+    blank = next((n for n, line in enumerate(lead) if line.comment is not None), len(lead))
+    return [*carry[: max(0, len(carry) - blank)], *lead]
 
 
 def _line(run: Sequence[Unit], lead: Lines) -> cst.BaseStatement:

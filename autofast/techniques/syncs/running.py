@@ -45,7 +45,9 @@ def summed(
         Rewrite(r.node, _kept(script, r), holes={"core": r.core}) for r in sink.reads
     ]
     name, uses = sink.source.segment(sink.holder), _uses_of_result(script, sink)
-    called = f"{kind}({name})" if begins == {kind} and not is_taken(sink.source, kind) else ""
+    # without a turn, a sum of floats that began as 0 becomes 0.0
+    numbers = begins == {kind} or kind == "float"
+    called = f"{kind}({name})" if numbers and not is_taken(sink.source, kind) else ""
     reading = f"{name}.item()" if filled else called
     if reading and not needs.moves and (single := _each_alone(uses, needs, loop)):
         return [*edits, *(Rewrite(use, reading) for use in single)]
