@@ -954,3 +954,34 @@ def test_items_are_read_out_of_an_hdf5_file_that_each_of_them_opens() -> None:
         '            return f["x"][i] / 255.0\n\n    def __len__(self):\n        return 8\n'
     )
     assert apply(RULE, script(PLAIN, dataset=dataset)).fixes
+
+
+@pytest.mark.parametrize(
+    ("head", "number", "written"),
+    [
+        ("", "4", "num_workers=4"),
+        (ARGS.format(default=4), "args.workers", "num_workers=args.workers"),
+        (ARGS.format(default=0), "args.workers", "num_workers=workers"),  # none by default
+        ("", "2", "num_workers=workers"),  # is raised itself
+    ],
+)
+def test_the_number_of_a_loader_beside_it(head: str, number: str, written: str) -> None:
+    text = script(
+        f"DataLoader(Files(), batch_size=4, num_workers={number})",
+        dataset=FILES + head,
+        epoch="for x, y in val:\n    model(x)",
+    ).replace("    model =", "    val = DataLoader(Files(8), batch_size=8)\n    model =", 1)
+    found = apply(RULE, text)
+    assert f"val = DataLoader(Files(8), batch_size=8, {written})" in found.text
+    assert ("import os" in found.text) is (written == "num_workers=workers")
+    both = apply(f"{RULE} persistent-workers", text).text
+    assert "4 > 0" not in both
+
+
+def test_a_number_that_is_known_later_is_not_that_of_the_loader_beside_it() -> None:
+    text = script(
+        "DataLoader(Files(), batch_size=4, num_workers=count)",
+        more="val = DataLoader(Files(8), batch_size=8)\ncount = 4",
+        epoch="for x, y in val:\n    model(x)",
+    )
+    assert "batch_size=8, num_workers=workers)" in apply(RULE, text).text

@@ -10,8 +10,10 @@ from autofast.edit.edits import Edit, Helper
 from autofast.facts.loaders import given
 from autofast.facts.parts import held_by
 from autofast.facts.workers.shared_state import unseen
+from autofast.flow.program import Flow
+from autofast.flow.scopes import declared, is_parameter, mentions
 from autofast.model.script import Loader, Script
-from autofast.model.source import Source, at, function_of
+from autofast.model.source import Source, at, function_of, statement_of
 from autofast.model.values import Arg, Cls, Func, Inst, Thing, const
 from autofast.rule import Options
 from autofast.write.imports import module_in
@@ -37,6 +39,7 @@ UNPICKLABLE = "Workers are only forked: others would have to pickle what cannot 
 STARTS = ("multiprocessing.set_start_method", "torch.multiprocessing.set_start_method")
 # On a machine that also trains on its cores, more workers would only take them away.
 MOST = {"cuda": 8, "cpu": 2}
+FEW = 2  # up to this many workers, a number was probably copied from an example
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,39 @@ def helper(script: Script, source: Source, options: Options) -> Helped:
     codes = [f.format(name=name, asked=asked, most=MOST[options.target], **words) for f in forms]
     code = next((c for c in codes if _is_narrow(source, c)), codes[-1])
     return Helped(name, (*imports, *more, Helper(source, name, code)))
+
+
+def as_beside(script: Script, place: ast.expr) -> Helped | None:
+    """The number that another loader of the same function is given, where it has workers by default: ``args.num_workers``, or ``4``.
+
+    What starts its workers starts these, too.
+    """
+    for other in script.loaders:
+        number = next((k.value for k in other.node.keywords if k.arg == "num_workers"), None)
+        root = number
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if (
+            number is None
+            or function_of(other.node) is not function_of(place)
+            or not _has_workers(other)
+        ):
+            continue
+        is_chosen = isinstance(number, ast.Constant) and number.value not in range(FEW + 1)
+        if is_chosen or (isinstance(root, ast.Name) and _is_the_same(script, root, place)):
+            return Helped(ast.unparse(number), ())
+    return None
+
+
+def _is_the_same(script: Script, name: ast.Name, place: ast.expr) -> bool:
+    """Whether a name means at another place of its function what it means here: it is bound once, and before."""
+    function = function_of(place)
+    bound = [n for n in mentions(function, name.id) if not isinstance(n.ctx, ast.Load)]
+    is_given = is_parameter(function, name.id)
+    if name.id in declared(function) or len(bound) > (not is_given):
+        return False
+    here = script.analysis(Flow).definitions(name)
+    return not bound or here.is_bound_at(statement_of(place), name.id)
 
 
 def at_least(script: Script, source: Source, few: int, named: bool, options: Options) -> Helped:

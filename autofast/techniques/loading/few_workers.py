@@ -16,12 +16,9 @@ from autofast.model.source import at, parent_of, source_of
 from autofast.rule import Finding, Options
 from autofast.techniques.loading.workers import NAME
 from autofast.write.arguments import Home, written
-from autofast.write.worker_helper import MOST, against_starting, at_least, helper
+from autofast.write.worker_helper import FEW, MOST, against_starting, at_least, helper
 
 NONE = "batches are made in the main process, and training waits for them"
-
-
-FEW = 2  # up to this many workers, a number was probably copied from an example
 
 
 @dataclass(eq=False)
