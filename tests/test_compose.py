@@ -946,3 +946,39 @@ def test_the_distance_around_a_statement_that_goes_is_one_distance() -> None:
         return c
     """
     check(before, lambda s: [Remove(stmt(s, "b = 2")), Remove(stmt(s, "d = 2"))], after)
+
+
+def test_blocks_are_indented_as_most_of_the_file_is() -> None:
+    before = """
+    if a:
+      b()
+
+    def f():
+        for x in y:
+            g(x)
+        return y
+    """
+    after = """
+    if a:
+      b()
+
+    def f():
+        with c:
+            for x in y:
+                g(x)
+        if z:
+            z = 1
+        return y
+    """
+
+    def edits(s: Source) -> Iterable[Edit]:
+        loop = stmt(s, "for x in y")
+        return [Around(loop, loop, "with c:"), After(loop, "if z:\n    z = 1")]
+
+    check(before, edits, after)
+
+
+def test_a_comment_that_makes_a_line_too_long_folds_no_code() -> None:
+    before = f"a = f(x){' ' * 60}# what it is, in words\n"
+    after = f"a = f(x, n=4){' ' * 60}# what it is, in words\n"
+    check(before, lambda s: [Keyword(call(s, "f"), "n", "4")], after, limit=None)

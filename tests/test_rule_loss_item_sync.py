@@ -2042,3 +2042,54 @@ def test_a_count_through_a_variable_is_summed_on_the_device() -> None:
     done = apply("loss-item-sync", mean)
     assert "correct = loss.detach()" in done.lines and "total += correct.double()" in done.lines
     assert run(done.text)["shown"] == run(mean)["shown"]
+
+
+def test_one_sum_in_the_loops_of_two_arms() -> None:
+    """Where each loop may leave a number or a tensor, what comes below both takes either."""
+    loops = """
+for epoch in range(2):
+    total = n = 0
+    if epoch % 2:
+        for x, y in loader:
+            loss = criterion(model(x.to(device)), y.to(device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += len(x) * loss.item()
+            n += len(x)
+        seen.append(total / n)
+    else:
+        for x, y in loader:
+            loss = 2 * criterion(model(x.to(device)), y.to(device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += len(x) * loss.item()
+            n += len(x)
+    seen.append(total / LENGTH)
+"""
+    head = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+torch.manual_seed(0)
+model = nn.Linear(4, 2).to(device)
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.randn(12, 4), torch.randint(0, 2, (12,))), batch_size=4)
+seen = []
+"""
+    once = loops.replace("        seen.append(total / n)\n", "")
+    other = once.replace("else:\n        for x, y in loader", "else:\n        for x, y in other")
+    other = "other = loader\nfor loader in [loader, other]:\n    pass\n" + other
+    for text in (
+        head + loops.replace("LENGTH", "n"),
+        head + once.replace("LENGTH", "n"),
+        head + once.replace("LENGTH", "len(loader)"),
+        head + other.replace("LENGTH", "len(loader)"),
+    ):
+        done = apply("loss-item-sync", text)
+        assert len(done.fixes) == 2, text
+        assert run(done.text)["seen"] == run(text)["seen"]

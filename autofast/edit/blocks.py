@@ -249,7 +249,9 @@ class _Walk:
             return [Entry(lead=block.rest)]
         lead = list(getattr(block.body[0], "leading_lines", ()))
         body = [block.body[0].with_changes(leading_lines=()), *block.body[1:]]
-        suite = cst.IndentedBlock(body=body, footer=block.rest)
+        shell_body = shell.head.body
+        indent = shell_body.indent if isinstance(shell_body, cst.IndentedBlock) else None
+        suite = cst.IndentedBlock(body=body, footer=block.rest, indent=indent)
         return [Entry(new=[shell.head.with_changes(body=suite, leading_lines=lead)], foreign=False)]
 
     def _new_before(self, n: int, inside: int | None) -> list[Entry]:
