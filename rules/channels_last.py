@@ -15,6 +15,7 @@ from autofast.techniques.layout.conversions import (
     averages,
     beside,
     conversions,
+    fed_by,
     images,
     is_there,
     part_of,
@@ -49,7 +50,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         found += conversions(script, place, models)
     stays = [m for finding, models in found if finding.refusal for m in models]
     for finding, models in found:
-        if finding.edits and (why := part_of(models, stays)):
+        if finding.edits and (why := part_of(models, stays) or fed_by(models, stays)):
             finding = Finding(finding.node, finding.message, refusal=why)
         key = source_of(finding.node).rel, position(finding.node)
         yield replace(finding, key=key)

@@ -702,3 +702,38 @@ def test_what_a_network_gives_that_ends_in_a_linear_is_viewed():
         "model(x), y)", "model(x).view(len(x), -1), y)"
     )
     assert "model(x).reshape(len(x), -1)" in apply(RULE, maps).text
+
+
+def test_a_network_behind_one_that_stays_is_not_converted_alone() -> None:
+    """The layout of what it is given begins in the other; a network that is given images as well is converted."""
+    behind = """
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Conv2d(3, 8, 3, padding=1)
+
+    def forward(self, x):
+        out = self.a(x)
+        print(out.stride())
+        return out
+
+
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.b = nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x):
+        return self.b(x).mean((2, 3))
+
+
+"""
+    text = HEAD + behind + changed("model(x)", "model(encoder(x))", LOOP)
+    text = text.replace("Net().to", "Head().to").replace(
+        "model =", "encoder = Encoder().to(device)\nmodel =", 1
+    )
+    found = apply(RULE, text)
+    assert not found.fixes
+    assert "it goes on with what Encoder gives, which is not converted" in found.refusals
+    plain = text.replace("        print(out.stride())\n", "")
+    assert len(apply(RULE, plain).fixes) > 1
