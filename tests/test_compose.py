@@ -982,3 +982,8 @@ def test_a_comment_that_makes_a_line_too_long_folds_no_code() -> None:
     before = f"a = f(x){' ' * 60}# what it is, in words\n"
     after = f"a = f(x, n=4){' ' * 60}# what it is, in words\n"
     check(before, lambda s: [Keyword(call(s, "f"), "n", "4")], after, limit=None)
+
+
+def test_new_code_at_the_top_of_a_cell_leaves_the_cell_above_as_it_is() -> None:
+    before = "class A:\n    x = 1\n\n# %% cell 2\na = A()\n"
+    check(before, lambda s: [Before(stmt(s, "a ="), "b = 2")], before.replace("a =", "b = 2\na ="))

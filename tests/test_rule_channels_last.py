@@ -737,3 +737,23 @@ class Head(nn.Module):
     assert "it goes on with what Encoder gives, which is not converted" in found.refusals
     plain = text.replace("        print(out.stride())\n", "")
     assert len(apply(RULE, plain).fixes) > 1
+
+
+def test_a_part_that_is_called_alone_too_is_converted_with_the_whole() -> None:
+    parts = """
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1))
+        self.b = nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x):
+        return self.b(self.a(x)).mean((2, 3))
+
+
+"""
+    text = HEAD + parts + LOOP.replace("model(x)", "model(x) + 0 * model.a(x).mean()", 1)
+    found = apply(RULE, text.replace("Net().to", "Both().to"))
+    model = [line for line in found.lines if "model = Both()" in line]
+    assert model and "channels_last" in model[0]
+    assert not any("Conv2d" in line for line in found.lines)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import textwrap
 import types
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from autofast.commands.rewriting import rewrite
+from autofast.config import Config
 from autofast.rule import Effect
 from tests.loaders import FILES, script
 from tests.onerule import apply
@@ -985,3 +989,20 @@ def test_a_number_that_is_known_later_is_not_that_of_the_loader_beside_it() -> N
         epoch="for x, y in val:\n    model(x)",
     )
     assert "batch_size=8, num_workers=workers)" in apply(RULE, text).text
+
+
+def test_workers_in_a_notebook(tmp_path: Path) -> None:
+    """No worker runs a notebook again: what it gets has to be importable, which what a cell defines is not."""
+    text = script(
+        "DataLoader(MNIST('data', transform=ToTensor()), batch_size=4, shuffle=True)",
+        guard=False,
+        dataset="from torchvision.datasets import MNIST\nfrom torchvision.transforms import ToTensor\n",
+    )
+    own = script(PLAIN, guard=False)
+    for code, forks in [(text, False), (own, True)]:
+        cell = {"cell_type": "code", "source": code + "main()\n", "outputs": [], "metadata": {}}
+        book = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+        (tmp_path / "train.ipynb").write_text(json.dumps(book), "utf-8")
+        config = Config(select=(RULE,), exhaustive=True)
+        done = str(rewrite(tmp_path / "train.ipynb", tmp_path, config).texts)
+        assert ("get_start_method" in done) is forks and "num_workers=workers" in done

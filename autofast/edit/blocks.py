@@ -16,6 +16,7 @@ import libcst as cst
 from autofast.model.notebook import HIDDEN
 
 Lines = list[cst.EmptyLine]
+OF_CELLS = ("# %%", HIDDEN)  # marks and magics of notebooks
 Line = cst.SimpleStatementLine | cst.BaseCompoundStatement
 Small = cst.BaseSmallStatement | cst.BaseCompoundStatement
 
@@ -178,7 +179,7 @@ def _split(lead: Lines) -> tuple[Lines, Lines]:
 def _above_comments(lead: Lines, n: int) -> int:
     """Where the comments begin that end just above line ``n``."""
     while n and (comment := lead[n - 1].comment) is not None:
-        if comment.value.startswith(("# %%", HIDDEN)):
+        if comment.value.startswith(OF_CELLS):
             break
         n -= 1
     return n
@@ -400,8 +401,9 @@ def _spaced(
     """Blank lines between new code and its neighbours, where Python's conventions want some."""
     previous: tuple[cst.BaseStatement, bool] | None = None
     for line, is_new in lines:
-        if previous is not None and (is_new or previous[1]):
-            lead = list(line.leading_lines)  # type: ignore[attr-defined]
+        lead: Lines = list(line.leading_lines)  # type: ignore[attr-defined]
+        in_cell = any(x.comment and x.comment.value.startswith(OF_CELLS) for x in lead)
+        if previous is not None and (is_new or previous[1]) and not in_cell:
             present = next(
                 (n for n, above in enumerate(lead) if above.comment is not None), len(lead)
             )

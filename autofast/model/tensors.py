@@ -138,6 +138,9 @@ def is_device(thing: Thing) -> bool:
 
 
 def is_dtype(thing: Thing) -> bool:
+    """A dtype of torch; ``x.dtype`` is one, whichever it is."""
+    if isinstance(thing, Ext):
+        return thing.name == "torch.dtype"
     return isinstance(thing, Ref) and thing.name.startswith("torch.") and dtype_of(thing) != ""
 
 

@@ -13,7 +13,7 @@ from autofast.facts.workers.shared_state import unseen
 from autofast.flow.program import Flow
 from autofast.flow.scopes import declared, is_parameter, mentions
 from autofast.model.script import Loader, Script
-from autofast.model.source import Source, at, function_of, statement_of
+from autofast.model.source import Source, at, function_of, source_of, statement_of
 from autofast.model.values import Arg, Cls, Func, Inst, Thing, const
 from autofast.rule import Options
 from autofast.write.imports import module_in
@@ -142,13 +142,16 @@ def _holds(source: Source, code: str) -> bool:
 # ------------------------------------------------------------------------------------------------ start methods
 def _fork_only(script: Script) -> str:
     """Why workers of this script can only be forked; empty where they can be started in any way."""
+    if (
+        script.entry.path.suffix == ".ipynb"
+    ):  # no worker runs it again, or can import what a cell defines
+        own = any(_unpicklable(loader, script.entry) for loader in script.loaders)
+        return (
+            UNPICKLABLE if own or any(unseen(script, x) for x in script.loaders if x.uses) else ""
+        )
     unguarded = [loader for loader in script.loaders if loader.uses and not loader.guarded]
     if (unguarded or not script.guarded) and not any(map(_has_workers, unguarded)):
         return UNGUARDED
-    if script.entry.path.suffix == ".ipynb":
-        return (
-            UNPICKLABLE  # a class that is defined in a cell cannot be imported by another process
-        )
     if any(_unpicklable(loader) for loader in script.loaders):
         return UNPICKLABLE
     if any(unseen(script, loader) for loader in script.loaders if loader.uses):
@@ -166,19 +169,20 @@ def _has_workers(loader: Loader) -> bool:
     return bool(numbers) and all(isinstance(n, int) and n > 0 for n in numbers)
 
 
-def _unpicklable(loader: Loader) -> bool:
-    """A lambda, or something defined in a function, is in what a worker gets."""
+def _unpicklable(loader: Loader, cells: Source | None = None) -> bool:
+    """A lambda, or something defined in a function (or in the cells of a notebook), is in what a worker gets."""
     roots: list[Thing] = [d.thing for d in loader.datasets]
     for name in ("collate_fn", "worker_init_fn"):
         argument = given(loader, name)
         roots.extend(argument.values if argument is not None else ())
-    return any(_is_local(thing) for thing in held_by(*roots))
+    return any(_is_local(thing, cells) for thing in held_by(*roots))
 
 
-def _is_local(thing: Thing) -> bool:
+def _is_local(thing: Thing, cells: Source | None) -> bool:
     node = thing.node if isinstance(thing, (Func, Cls)) else None
     if isinstance(thing, Inst):
         node = thing.cls.node
     return isinstance(node, ast.Lambda) or (
-        node is not None and not isinstance(function_of(node), ast.Module)
+        node is not None
+        and (not isinstance(function_of(node), ast.Module) or source_of(node) is cells)
     )

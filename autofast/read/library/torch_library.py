@@ -103,7 +103,9 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
                     ),
                 )
             )
-        if name in ("shape", "ndim", "dtype", "is_cuda", "requires_grad", "names", "layout"):
+        if name == "dtype":
+            return values(Ext("torch.dtype", None, Arguments(None)))
+        if name in ("shape", "ndim", "is_cuda", "requires_grad", "names", "layout"):
             return values(Num())
         # Of `x.max(1)`, which is read as `x`.
         if name in ("values", "indices") and (node is None or call_of(node) is None):

@@ -94,6 +94,19 @@ def part_of(models: list[Model], others: list[Model]) -> str:
     return f"it is a part of {owner.node.name}, the rest of which is not converted" if owner else ""
 
 
+def whole_of(model: Model, others: list[Model]) -> Model | None:
+    """The one of ``others`` whose constructor makes the model, and which is converted with all its parts."""
+    owners = set(_networks_around(model))
+    return next(
+        (
+            o
+            for o in others
+            if isinstance(o.thing, Inst) and o is not model and o.thing.cls in owners
+        ),
+        None,
+    )
+
+
 def fed_by(models: list[Model], others: list[Model]) -> str:
     """In words, which of ``others``, that stay, makes all that ``models`` are given: their layout begins there; empty where none does."""
     stay = {id(m.thing): m.name for m in others}
