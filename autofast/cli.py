@@ -515,7 +515,9 @@ def verify_command(
     root = root_of(given["root"], script)
     config = configured(root, given)
     options = {
-        name: given[name] for name in given if name not in ("root", "select", "ignore", *PLAIN)
+        name: given[name]
+        for name in given
+        if name not in ("root", "select", "extend_select", "ignore", *PLAIN)
     }
     request = Request(
         script=script,
@@ -632,7 +634,9 @@ def tune_command(
     root = root_of(given["root"], script)
     config = configured(root, given)
     options = {
-        name: given[name] for name in given if name not in ("root", "select", "ignore", *PLAIN)
+        name: given[name]
+        for name in given
+        if name not in ("root", "select", "extend_select", "ignore", *PLAIN)
     }
     request = Request(script=script, rewritten=None, root=root, config=config, **options)
     with progress(request.budget) as tell:

@@ -21,7 +21,7 @@ TARGETS = ("cuda", "cpu")
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that decides what a rewrite may do. Empty ``select``: the rules that are on by default.
+    """Everything that decides what a rewrite may do. Empty ``select``: the rules that are on by default; ``extend_select`` are taken beside them.
 
     ``min_gain`` is in per cent of the training's time; ``exhaustive`` is 0 of them.
     ``per_file_ignores`` are patterns as in .gitignore, each with the rules and groups that it keeps away.
@@ -30,6 +30,7 @@ class Config:
     """
 
     select: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     effect: Effect = Effect.SAMPLING
     precision: str = "auto"
@@ -51,6 +52,11 @@ class Config:
     def least_gain(self) -> float:
         """The share of a training that a fix must be expected to save."""
         return 0.0 if self.exhaustive else self.min_gain / 100
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The rules and groups that are asked for by name."""
+        return frozenset((*self.select, *self.extend_select))
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -145,7 +151,7 @@ def settings(root: Path) -> Settings:
 
 def _check_names(key: str, value: Any, where: str) -> None:
     """Raises :class:`BadInput` for names of no rule."""
-    names = value if key in ("select", "ignore") else ()
+    names = value if key in ("select", "extend-select", "ignore") else ()
     if key == "per-file-ignores":
         names = [name for _, of_pattern in value for name in of_pattern]
     if names:
@@ -256,6 +262,7 @@ def _words(choices: tuple[str, ...]) -> str:
 _LIST = 'a list of strings, as in ["tf32"]'
 _KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     "select": (_LIST, _names),
+    "extend-select": (_LIST, _names),
     "ignore": (_LIST, _names),
     "effect": (_words(EFFECTS), lambda value: Effect[_choice(EFFECTS)(value).upper()]),
     "precision": (_words(PRECISIONS), _choice(PRECISIONS)),

@@ -31,7 +31,7 @@ PLAIN = (
 )
 # Those that stand in [tool.autofast] itself, as several commands have them.
 _ELSEWHERE = (
-    *("select", "ignore", "effect", "target", "force-exclude"),
+    *("select", "extend-select", "ignore", "effect", "target", "force-exclude"),
     *(name.replace("_", "-") for name in PLAIN),
 )
 
@@ -106,7 +106,7 @@ def _comma_separated(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str, ...]:
     names = tuple(name for value in values for part in value.split(",") if (name := part.strip()))
-    if values and not names and param.name == "select":
+    if values and not names and param.name != "ignore":
         raise click.BadParameter("names no rule; leave it out, or give names of `autofast rules`.")
     return names
 
@@ -168,6 +168,14 @@ def input_options(command: F) -> F:
             metavar="RULES",
             shell_complete=complete_rules,
             help="Only these rules and groups.",
+        ),
+        click.option(
+            "--extend-select",
+            multiple=True,
+            callback=_comma_separated,
+            metavar="RULES",
+            shell_complete=complete_rules,
+            help="These rules and groups, too, beside those that are on.",
         ),
         click.option(
             "--ignore",
@@ -427,11 +435,15 @@ def configured(root: Path, given: dict[str, Any]) -> Config:
         changes.update(select=given["select"], ignore=given["ignore"])
     else:
         changes["ignore"] = (*config.ignore, *given["ignore"])
+    changes["extend_select"] = (
+        *(() if given["select"] else config.extend_select),
+        *given["extend_select"],
+    )
     config = replace(config, **changes)
-    if given["select"] or given["ignore"]:
+    if names := [*given["select"], *given["extend_select"], *given["ignore"]]:
         from autofast.registry import check_names
 
-        check_names([*given["select"], *given["ignore"]])
+        check_names(names)
     for name, other in ON_REQUEST.items():
         if getattr(config, name) and not getattr(config, other):
             raise BadInput(f"--{name.replace('_', '-')} means nothing without --{other}; give both")

@@ -118,15 +118,18 @@ def groups() -> dict[str, tuple[str, ...]]:
 
 
 def select(
-    names: Iterable[str] = (), ignore: Iterable[str] = (), given: Iterable[str] = ()
+    names: Iterable[str] = (),
+    ignore: Iterable[str] = (),
+    given: Iterable[str] = (),
+    extend: Iterable[str] = (),
 ) -> list[Rule]:
-    """The rules of ``names`` (none given: those that are on by default) and those that the options ``given`` ask for, without those of ``ignore``.
+    """The rules of ``names`` (none given: those that are on by default) and ``extend``, and what the options ``given`` ask for, without ``ignore``.
 
-    ``names`` and ``ignore`` take rule names and groups; :class:`BadInput` suggests what was probably meant.
+    ``names``, ``extend`` and ``ignore`` take rule names and groups; :class:`BadInput` suggests what was probably meant.
     """
     rules = all_rules()
     wanted = _expand(names) or {name for name, rule in rules.items() if rule.default}
-    wanted |= {name for name, rule in rules.items() if rule.is_asked_by(given)}
+    wanted |= _expand(extend) | {name for name, rule in rules.items() if rule.is_asked_by(given)}
     unwanted = _expand(ignore)
     chosen = [rule for name, rule in rules.items() if name in wanted and name not in unwanted]
     if not chosen:

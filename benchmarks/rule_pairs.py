@@ -59,11 +59,9 @@ def look_at(fixture: Fixture, table: Table, run: bool) -> None:
     for pair in combinations(firing, 2):
         plan = whole.subset(pair)
         if plan.applied != set(pair):
-            table.gave_way[pair] = next(
-                f"{f.rule}: {f.refusal}"
-                for f in plan.findings
-                if f.rule not in plan.applied and f.refusal
-            )
+            (idle, *_) = sorted(set(pair) - plan.applied)
+            whys = (f.refusal for f in plan.findings if f.rule == idle and f.refusal)
+            table.gave_way[pair] = f"{idle}: {next(whys, 'nothing is left to do')}"
             continue
         try:
             plan.check(lambda texts: reread(fixture, texts))

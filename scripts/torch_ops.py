@@ -3,8 +3,8 @@
 Sources: the schemas of the dispatcher (``Tensor(a)`` shares memory, ``Tensor(a!)`` is written to, ``dtype/layout/device`` make a
 new tensor), the tags of each overload (pointwise, reduction, nondeterministic_seeded, ...), the kernels for autograd's view tracking
 (an operation that has one is always a view), the autocast lists of ``ATen/autocast_mode.h``, which is installed with torch, the
-signatures of ``torch.nn.functional`` (``inplace=``), and trials on small tensors: does a gradient come out, and is an operation
-that has no tag put together of pointwise ones alone?
+signatures of ``torch.nn.functional`` (``inplace=``), and trials on small tensors: does a gradient come out, of which dtype is the
+result, and is an operation that has no tag put together of pointwise ones alone?
 """
 
 from __future__ import annotations
@@ -39,10 +39,18 @@ LISTS = {
     "DIFFERENT_REDISPATCH_SIGNATURE": "fp32",
     "PROMOTE": "promote",
 }
+SPACES = ("linalg", "fft", "special")  # of functions whose names in ATen begin so
 PROPERTIES = (
     "functions methods functional init maybe_view always_view inplace_view pointwise reduces factory random syncs no_gradient out "
+    "gives_integers gives_floats gives_complex other_dtype gives_reals gives_numbers with_indices maybe_with_indices "
     "autocast_lower autocast_fp32 autocast_promote"
 ).split()
+DTYPES = {  # as the reader names them
+    "f32": (torch.float32,),
+    "f64": (torch.float64,),
+    "half": (torch.float16, torch.bfloat16),
+    "int": (torch.int64, torch.bool),
+}
 TRIALS = (
     (),
     (0,),
@@ -82,6 +90,9 @@ def generate() -> Table:
     named["pointwise"] |= {n + "_" for n in named["pointwise"]} & known
     named["pointwise"] -= named["reduces"]  # max(x) and max(x, y) have one name
     named["no_gradient"] = {n for n in known if _without_gradient(n)}
+    for name in sorted(known):
+        for property in _dtypes(name):
+            named[property].add(name)
     inplace: dict[str, set[str]] = defaultdict(set)
     for name in named["functional"]:
         if (where := _inplace_parameter(name)) is not None:
@@ -103,7 +114,7 @@ def _names() -> tuple[set[str], set[str], set[str]]:
     }
     every = {n for n in every if not n.startswith("_") or n.startswith("_foreach_")}
     functions = {n for n in every if callable(getattr(torch, n, None))}
-    for space in ("linalg", "fft", "special"):
+    for space in SPACES:
         functions |= {
             n
             for n in every
@@ -198,12 +209,74 @@ def _without_gradient(name: str) -> bool:
     return bool(results) and not any(r.requires_grad for r in results)
 
 
+def _dtypes(name: str) -> Iterator[str]:
+    """What is to be said of the dtypes of an operation's results, where they are not those of its operands."""
+    kinds = {dtype: kind for kind, dtypes in DTYPES.items() for dtype in dtypes}
+    named = kinds | dict.fromkeys((torch.complex32, torch.complex64, torch.complex128), "complex")
+    first: set[tuple[str, str]] = set()
+    second: list[str] = []
+    plain: set[bool] = set()
+    for dtype, kind in kinds.items():
+        for result in _called(name, torch.ones(3, 3, dtype=dtype)):
+            parts = result if isinstance(result, (tuple, list)) else [result]
+            plain.add(isinstance(result, (bool, int, float)))
+            found = [named.get(p.dtype, "?") for p in parts if isinstance(p, torch.Tensor)]
+            if found and len(found) == len(parts):
+                first.add((kind, found[0]))
+                paired = len(found) == 2 and isinstance(result, tuple) and kind != "int"
+                if kind != "int":
+                    second.append(found[1] if paired else "")
+    if plain == {True}:
+        yield "gives_numbers"
+    changed = {(a, b) for a, b in first if a != b}
+    if changed and all(b == "int" for _, b in first):
+        yield "gives_integers"
+    elif changed and changed <= {("int", "f32")} and ("int", "int") not in first:
+        yield "gives_floats"
+    elif changed and all(b == "complex" for _, b in first):
+        yield "gives_complex"
+    elif changed:
+        yield "other_dtype"
+    if _is_real(name):
+        yield "gives_reals"
+    if "int" in second and set(second) <= {"int", ""}:
+        yield "maybe_with_indices" if "" in second else "with_indices"
+
+
+def _is_real(name: str) -> bool:
+    """Whether real numbers come of complex ones."""
+    results = _called(name, torch.ones(3, 3, dtype=torch.complex64))
+    tensors = [r for r in results if isinstance(r, torch.Tensor)]
+    return bool(tensors) and all(r.is_floating_point() for r in tensors)
+
+
+def _called(name: str, x: torch.Tensor) -> Iterator[Any]:
+    """What the operation gives for ``x`` and the other operands of the trials that it takes."""
+    function = _function(name)
+    stands = {"x": x, "i": torch.tensor([0, 1]), "b": torch.ones(3, 3, dtype=torch.bool)}
+    for arguments in TRIALS if function is not None else ():
+        if 2.0 in arguments and not (x.is_floating_point() or x.is_complex()):
+            continue  # a number is an operand, too
+        try:
+            yield function(x, *(stands.get(a, a) if isinstance(a, str) else a for a in arguments))
+        except Exception:  # whatever it says: these operands are not for it
+            continue
+
+
+def _function(name: str) -> Any:
+    if name.endswith("_") or name.startswith(("new_", "_")):
+        return None
+    places = [(torch.Tensor, name), (torch, name), (F, name)]
+    places += [
+        (getattr(torch, s), name.removeprefix(s + "_")) for s in SPACES if name.startswith(s)
+    ]
+    return next((f for space, short in places if callable(f := getattr(space, short, None))), None)
+
+
 def _tried(name: str, calls: set[str] | None = None) -> Iterator[Any]:
     """What the operation gives for the operands that it takes; ``calls`` then has what ran for these alone."""
-    function = (
-        getattr(torch.Tensor, name, None) or getattr(torch, name, None) or getattr(F, name, None)
-    )
-    if function is None or name.endswith("_") or name.startswith(("new_", "_")):
+    function = _function(name)
+    if function is None:
         return
     for arguments in TRIALS:
         kept = set(calls) if calls is not None else set()

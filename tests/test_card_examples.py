@@ -43,10 +43,13 @@ SHOWN = {  # script -> the rules whose cards show parts of it
     "target.py": "foreach-update graph-kept per-step-io",
     "trainer.py": "trainer-args",
     "variable.py": "variable-api",
-    "workers.py": "persistent-workers prefetch-factor",
+    "workers.py": "cuda-prefetch persistent-workers prefetch-factor",
 }
 SCRIPT = {rule: script for script, rules in SHOWN.items() for rule in rules.split()}
-WITH = {"grad-scaler": "autocast grad-scaler"}  # which has nothing to do without the other
+WITH = {  # which have nothing to do without the other
+    "cuda-prefetch": "cuda-prefetch pin-memory",
+    "grad-scaler": "autocast grad-scaler",
+}
 ACCUMULATE = {"accumulation": 4}
 ADVICE = {"per-step-io", "prefetch-factor"}  # what a person may write, as the rule does not
 OTHER_NUMBERS = {"uint8-transfer"}  # bytes in the place of floats

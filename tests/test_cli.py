@@ -505,6 +505,28 @@ def test_select_and_ignore(project: Path) -> None:
     assert not {"tf32", "fused-optimizer"} & rules("--ignore", "fused-optimizer")
 
 
+def test_a_rule_on_request_beside_the_others(project: Path) -> None:
+    text = SCRIPT.replace("shuffle=True", "shuffle=True, num_workers=1, pin_memory=True")
+    (project / "train.py").write_text(text)
+
+    def rules(*arguments: str) -> set[str]:
+        found = findings("train.py", "--ignore", "gpu-data", *arguments)
+        return {f["rule"] for f in found if f["status"] == "fix"}
+
+    usual = rules()
+    assert usual and "cuda-prefetch" not in usual
+    both = rules("--extend-select", "cuda-prefetch")
+    assert "cuda-prefetch" in both and usual - {"non-blocking"} <= both
+    assert rules("--select", "tf32", "--extend-select", "cuda-prefetch") == {
+        "tf32",
+        "cuda-prefetch",
+    }
+    (project / "pyproject.toml").write_text('[tool.autofast]\nextend-select = ["cuda-prefetch"]\n')
+    assert rules() == both and rules("--select", "tf32") == {"tf32"}
+    wrong = autofast("check", "train.py", "--extend-select", "cuda-prefech")
+    assert wrong.code == 2 and "did you mean cuda-prefetch?" in wrong.err
+
+
 def test_a_rule_beyond_the_effect_is_said_to_be(project: Path) -> None:
     done = autofast("rewrite", "train.py", "--select", "tf32", "--effect", "exact")
     assert (

@@ -91,7 +91,9 @@ def _texts(entry: Path, raw: bytes | None, overlay: Overlay | None) -> dict[Path
 
 def plan(script: Script, config: Config) -> Plan:
     """What the configured rules would do to ``script``."""
-    return _plan(script, config, select(config.select, config.ignore, config.given))
+    return _plan(
+        script, config, select(config.select, config.ignore, config.given, config.extend_select)
+    )
 
 
 def on_request(script: Script, plan: Plan, config: Config) -> tuple[list[Record], list[str]]:
@@ -164,7 +166,7 @@ def rewrite(
     ``BadInput`` for what the user must mend and ``PostConditionError`` where that helps nothing.
     """
     script = read(entry, root, raw, config, overlay)
-    rules = select(config.select, config.ignore, config.given)
+    rules = select(config.select, config.ignore, config.given, config.extend_select)
     whole = chosen = _plan(script, config, rules)
     if alone:
         within = script.entry.path.__eq__
@@ -237,7 +239,7 @@ def options_of(config: Config, rules: list[Rule]) -> Options:
         asked=frozenset(
             r.name
             for r in rules
-            if not r.default and (r.name in config.select or r.is_asked_by(config.given))
+            if not r.default and (r.name in config.named or r.is_asked_by(config.given))
         ),
         accumulate=config.accumulate,
         keep_batch=config.keep_batch,
@@ -252,9 +254,7 @@ def _named(config: Config, rules: list[Rule]) -> frozenset[str]:
     named = {
         r.name
         for r in rules
-        if r.name in config.select
-        or set(r.groups) & set(config.select)
-        or r.is_asked_by(config.given)
+        if r.name in config.named or config.named & set(r.groups) or r.is_asked_by(config.given)
     }
     if config.precision != "auto":
         named |= {r.name for r in rules if r.lowers_precision}

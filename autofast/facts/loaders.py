@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autofast.model.events import CallFrame, Occurrence, Stack, loops
 from autofast.model.script import Loader, Script, Use
 from autofast.model.source import parent_of
-from autofast.model.values import Cls, Given, Inst, Method, Ref, Tensor, Thing, const
+from autofast.model.values import Cls, Const, Ext, Given, Inst, Method, Ref, Tensor, Thing, const
 
 # the parameters of DataLoader that may be given by position
 POSITION = {
@@ -34,6 +34,16 @@ ONCE_HOOKS = frozenset({"test_dataloader", "predict_dataloader"})
 DEVICE_DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 
 
+# of torch, which draw all indices of an epoch at its beginning
+SAMPLERS = frozenset(
+    f"torch.utils.data.{n}"
+    for n in ("RandomSampler", "SequentialSampler", "WeightedRandomSampler", "SubsetRandomSampler")
+)
+OF_RANKS = frozenset(
+    f"torch.utils.data.{n}DistributedSampler" for n in ("", "distributed.")
+)  # the same, for one of several processes
+
+
 def given(loader: Loader, name: str) -> Given | None:
     """An argument of the loader, by name or position."""
     return loader.args.given(POSITION.get(name, -1), name)
@@ -49,6 +59,19 @@ def counts(script: Script, loader: Loader) -> bool:
     return bool(loader.uses or hooks(loader) or managed(script, loader)) and bool(
         script.steps or script.frameworks
     )
+
+
+def own_order(loader: Loader) -> str:
+    """What decides which items come next, where that is not torch's own and may look at what the training does; empty where it is."""
+    if not all(isinstance(t, Ext) for t in loader.things) or loader.args.open:
+        return "the loader is of a class of its own, or its arguments are not all known"
+    for name in ("sampler", "batch_sampler"):
+        argument = given(loader, name)
+        for thing in argument.values if argument is not None else ():
+            known = isinstance(thing, Ext) and thing.name in SAMPLERS | OF_RANKS
+            if thing != Const(None) and not known:
+                return f"the loader has a {name} of its own"
+    return ""
 
 
 def unpinned(loader: Loader) -> str:

@@ -26,6 +26,8 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 
+DTYPE = "torch.*"  # how ``str(x.dtype)`` reads
+
 
 def mixed(tensors: list[Tensor], **changes: Any) -> Tensor:
     """The facts of an operation's result, from its tensor operands."""
@@ -138,14 +140,21 @@ def is_device(thing: Thing) -> bool:
 
 
 def is_dtype(thing: Thing) -> bool:
-    """A dtype of torch; ``x.dtype`` is one, whichever it is."""
-    if isinstance(thing, Ext):
-        return thing.name == "torch.dtype"
-    return isinstance(thing, Ref) and thing.name.startswith("torch.") and dtype_of(thing) != ""
+    if isinstance(thing, Ref):
+        return thing.name.startswith(("torch.", "builtins.")) and dtype_of(thing) != ""
+    return isinstance(thing, Num) and thing.pattern == DTYPE
+
+
+def kind_asked(found: Values) -> str:
+    """The dtype that all of these values name, as in ``Tensor.dtype``; ``?`` where that is not known."""
+    kinds = {dtype_of(t) or "?" for t in found}
+    return kinds.pop() if len(kinds) == 1 else "?"
 
 
 def dtype_of(thing: Thing) -> str:
     last = thing.name.rsplit(".", 1)[-1] if isinstance(thing, Ref) else ""
+    if isinstance(thing, Ref) and thing.name == "builtins.float":
+        return "f64"  # as torch takes Python's own type
     table = {
         "float64": "f64",
         "double": "f64",

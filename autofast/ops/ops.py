@@ -47,6 +47,11 @@ class Op:
         syncs: the host may wait for the device.
         autocast: what autocast on CUDA does with its floating-point operands.
         gradient: a gradient can flow through it.
+        dtype: what its result has where it is not what torch makes of the operands' dtypes: ``int`` (integers or bool), ``float``
+            (floats of integers, too), ``complex``, ``?`` (something else).
+        real: complex operands give real results.
+        numbers: it gives a number or a bool of Python.
+        indices: it gives a pair whose second part is a tensor of indices: it may, or always.
     """
 
     name: str
@@ -63,6 +68,10 @@ class Op:
     syncs: bool = False
     autocast: Literal["", "lower", "fp32", "promote"] = ""
     gradient: bool = True
+    dtype: Literal["", "int", "float", "complex", "?"] = ""
+    real: bool = False
+    numbers: bool = False
+    indices: Literal["", "maybe", "always"] = ""
 
 
 @cache
@@ -183,6 +192,18 @@ def _op(name: str, keys: tuple[str, ...]) -> Op:
         if has("autocast_promote")
         else "",
         gradient=not has("no_gradient"),
+        dtype="int"
+        if has("gives_integers")
+        else "float"
+        if has("gives_floats")
+        else "complex"
+        if has("gives_complex")
+        else "?"
+        if has("other_dtype")
+        else "",
+        real=has("gives_reals"),
+        numbers=has("gives_numbers"),
+        indices="always" if has("with_indices") else "maybe" if has("maybe_with_indices") else "",
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from autofast.model import names
 from autofast.model.kinds import is_dataset, is_loader, is_module, is_optimizer, is_scaler
 from autofast.model.names import LOADER
-from autofast.model.tensors import dtype_of, mixed, target_of, tensors_in
+from autofast.model.tensors import dtype_of, kind_asked, mixed, target_of, tensors_in
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -30,7 +30,7 @@ from autofast.model.values import (
     result_of,
 )
 from autofast.model.values import things as values
-from autofast.ops import is_in_place
+from autofast.ops import is_in_place, op
 from autofast.read.library import (
     distributions,
     frameworks,
@@ -41,6 +41,7 @@ from autofast.read.library import (
 from autofast.read.library import python_library as pylib
 from autofast.read.library.iteration import batch_of
 from autofast.read.library.modules import module_method
+from autofast.read.library.tensor_results import result, result_dtype
 from autofast.read.state.core import Core
 
 
@@ -168,7 +169,7 @@ def tensor_method(
         return values(Num(this)) if name != "numpy" else values(Num(this))
     if name == "backward":
         return values(Const(None))
-    if name in names.NUMBERS:
+    if name in names.NUMBERS or (known := op(f".{name}")) is not None and known.numbers:
         return values(Num())
     if name in ("detach", "detach_"):
         return values(this.but(grad=False))
@@ -179,9 +180,7 @@ def tensor_method(
     if name in ("float", "long", "int", "bool", "byte"):
         return values(this.but(dtype={"float": "f32"}.get(name, "int")))
     if name in ("sigmoid", "sigmoid_"):
-        return values(this.but(prob=True))
-    if name in ("argmax", "argmin", "eq", "ne", "lt", "gt", "nonzero"):
-        return values(mixed([this, *tensors_in(*given)], dtype="int", grad=False, loss=False))
+        return values(this.but(prob=True, dtype=result_dtype(f".{name}", this.dtype, args)))
     if name in (
         "clone",
         "contiguous",
@@ -204,6 +203,7 @@ def tensor_method(
             changes["rank"] = ""
         if name in ("mean", "sum"):
             changes["prob"] = False
+            changes["dtype"] = result_dtype(f".{name}", this.dtype, args)
             changes["rank"] = (
                 "0d"
                 if this.rank != "?" and not given and args.loose is None and not args.open
@@ -214,8 +214,12 @@ def tensor_method(
         interp.emit("inplace", node, this, args, name=name)
         return values(this)
     if name.startswith("new_"):
-        return values(Tensor(device=this.device, dtype=this.dtype, fresh=name, made=node))
-    return values(mixed([this, *tensors_in(*given)], prob=False))
+        asked = args.named.get("dtype")
+        dtype = kind_asked(asked.values) if asked is not None else this.dtype
+        if name == "new_tensor" and asked is None:
+            dtype = "?"  # as its data
+        return values(Tensor(device=this.device, dtype=dtype, fresh=name, made=node))
+    return result(interp, f".{name}", [this, *tensors_in(*given)], args, node)
 
 
 def moved(interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST | None) -> Tensor:
@@ -245,5 +249,7 @@ def moved(interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST 
     device = this.device if not kinds else "cpu" if kinds == {"cpu"} else "dev"
     if kinds == {"tensor"} and target is not None:
         device = next((t.device for t in target.values if isinstance(t, Tensor)), "?")
-    kind = next((dtype_of(t) for t in dtype if isinstance(t, Ref)), "") or this.dtype
+    kind = kind_asked(dtype) if dtype else this.dtype
+    if kinds == {"tensor"} and target is not None:
+        kind = next((t.dtype for t in target.values if isinstance(t, Tensor)), "?")
     return this.but(device=device, dtype=kind, fresh="")

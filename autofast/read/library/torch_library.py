@@ -22,9 +22,10 @@ from autofast.model.names import (
     WRAPPERS,
 )
 from autofast.model.tensors import (
+    DTYPE,
     device_kinds,
-    dtype_of,
     is_unknown_in,
+    kind_asked,
     mixed,
     tensors_in,
 )
@@ -71,6 +72,7 @@ from autofast.read.library.iteration import (
 )
 from autofast.read.library.methods import call_method
 from autofast.read.library.modules import forward, loss
+from autofast.read.library.tensor_results import result, result_dtype
 from autofast.read.state.core import Core
 
 # Attributes of tensors that are not called.
@@ -82,7 +84,8 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
         if name == "loss" and (thing.loss_first or thing.rank == "?" and thing.models):
             return values(loss_of(thing))
         if name in ("data", "T", "mT", "real", "imag", "H"):
-            return values(thing.but(grad=thing.grad and name != "data"))
+            dtype = "?" if name in ("real", "imag") and thing.dtype == "complex" else thing.dtype
+            return values(thing.but(grad=thing.grad and name != "data", dtype=dtype))
         if name == "grad":
             interp.emit("grad_read", node, thing)
             return values(Tensor(param="grad" if thing.param else "", device=thing.device))
@@ -104,7 +107,7 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
                 )
             )
         if name == "dtype":
-            return values(Ext("torch.dtype", None, Arguments(None)))
+            return values(Num(pattern=DTYPE))
         if name in ("shape", "ndim", "is_cuda", "requires_grad", "names", "layout"):
             return values(Num())
         # Of `x.max(1)`, which is read as `x`.
@@ -279,6 +282,7 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
         "torch.nn.init",
         "torch.cuda",
         "torch.cuda.FloatTensor",
+        "torch.fft",
     ):
         return torch_function(interp, name, short, args, node)
     if name == "torch.autograd.Variable":
@@ -409,7 +413,8 @@ def torch_function(
     if short in FUNCTIONAL_LOSSES:
         return loss(interp, Ref(name), args, node)
     if short in ("sigmoid", "softmax"):
-        return values(mixed(tensors, prob=short == "sigmoid"))
+        made = mixed(tensors, prob=short == "sigmoid")
+        return values(made.but(dtype=result_dtype(name, made.dtype, args)))
     if short in ("device",):
         return make(interp, "torch.device", args, node)
     if name in NO_GRAD or name in AUTOCAST or name in ("torch.set_grad_enabled", "torch.compile"):
@@ -435,11 +440,7 @@ def torch_function(
     ):
         return values(mixed(tensors, rank="0d" if args.loose is None and not args.open else ""))
     if tensors:
-        return values(
-            mixed(tensors, dtype="int")
-            if short in ("argmax", "argmin", "eq", "argsort")
-            else mixed(tensors)
-        )
+        return result(interp, name, tensors, args, node)
     if short[:1].isupper():
         return make(interp, name, args, node)
     if short.startswith(("is_", "get_", "device_")) or short.endswith(("_count", "_available")):
@@ -477,7 +478,7 @@ def _factory(short: str, args: Arguments, node: ast.AST | None) -> Tensor:
     if where is not None:
         device = "cpu" if device_kinds(where.values) == {"cpu"} else "dev"
     if "dtype" in args.named:
-        dtype = next((dtype_of(t) for t in args.named["dtype"].values if isinstance(t, Ref)), "?")
+        dtype = kind_asked(args.named["dtype"].values)
     else:
         dtype = like[0].dtype if like else _default_dtype(short, args)
     return Tensor(device=device, dtype=dtype or "?", fresh=short, made=node)

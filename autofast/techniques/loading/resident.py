@@ -10,7 +10,7 @@ from autofast.facts.augmentations import Augmentation
 from autofast.facts.datasets import is_imported
 from autofast.facts.host_batches import needs_host, rounds, shared_copies
 from autofast.facts.loader_uses import ITERATING, Uses
-from autofast.facts.loaders import DEVICE_DEFAULTS, counts, given
+from autofast.facts.loaders import DEVICE_DEFAULTS, SAMPLERS, counts, given
 from autofast.facts.several_processes import several_processes
 from autofast.model.device_loader import CLASS, IMAGES_CLASS, NAME
 from autofast.model.events import LoopFrame
@@ -31,10 +31,6 @@ from autofast.write.device_at import device_at
 from autofast.write.spelling import chooses_devices_late, torch_in, uses_gpu
 
 OWN = ("collate_fn", "batch_sampler", "generator")
-SAMPLERS = frozenset(
-    f"torch.utils.data.{n}"
-    for n in ("RandomSampler", "SequentialSampler", "WeightedRandomSampler", "SubsetRandomSampler")
-)
 # What the class keeps of a DataLoader.
 KEPT = frozenset({"dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "num_workers"})
 

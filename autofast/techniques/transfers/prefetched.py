@@ -1,0 +1,222 @@
+"""Loops over batches that are copied to the device at their head, and could be copied during the step before."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autofast.edit.edits import Edit, Helper, Remove, Wrap, literal
+from autofast.facts.loaders import given, managed, own_order
+from autofast.flow import scopes
+from autofast.model.script import Loader, Script, Transfer
+from autofast.model.source import at, source_of, walk
+from autofast.model.values import Arg, Const, Ref, Tensor, Thing, Values
+from autofast.rule import Refusal
+from autofast.write.spelling import may_be_mps, spelled, torch_in
+
+NAME = "prefetched"
+HELPER = '''\
+def {name}(loader, device):
+    """Batches on the device: each is copied on a stream of its own, during the step before it."""
+    stream = {torch}.cuda.Stream(device) if {torch}.device(device).type == "cuda" else None
+    ahead = None
+    for batch in loader:
+        with {torch}.cuda.stream(stream):
+            batch = {copied}
+        if ahead is not None:
+            yield ahead
+        if stream is not None:
+            {torch}.cuda.current_stream(device).wait_stream(stream)
+            {recorded}
+        ahead = batch
+    if ahead is not None:
+        yield ahead
+'''
+COPIED = ("[x.to(device, non_blocking=True) for x in batch]", "batch.to(device, non_blocking=True)")
+RECORDED = (
+    "for x in batch:\n                x.record_stream({torch}.cuda.current_stream(device))",
+    "batch.record_stream({torch}.cuda.current_stream(device))",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """A loop of training over a loader, and the copies at its head: ``for x, y in loader: x, y = x.to(device), y.to(device)``."""
+
+    loader: Loader
+    loop: ast.For
+    batches: ast.expr  # what gives the batches, without ``enumerate``
+    names: tuple[str, ...]
+    single: bool  # a batch is one tensor
+    copies: tuple[ast.Assign, ...]
+    device: ast.expr | None  # None: the current GPU
+
+
+def passes(script: Script) -> Iterator[tuple[Loader, ast.For]]:
+    """The loops of training over the batches of a loader."""
+    seen = set()
+    for loader in script.loaders:
+        for use in loader.uses:
+            if isinstance(use.node, ast.For) and use.trains and id(use.node) not in seen:
+                seen.add(id(use.node))
+                yield loader, use.node
+
+
+def planned(script: Script, loader: Loader, loop: ast.For) -> Pass:
+    """How the loop is to be written; raises :class:`Refusal` where its copies cannot be made earlier."""
+    if script.unread:
+        raise Refusal(script.unread)
+    if managed(script, loader):
+        raise Refusal("the framework copies the batches of this loader itself")
+    _check_items(loader)
+    batches, target = loop.iter, loop.target
+    match batches, target:
+        case ast.Call(func=func, args=[inner, *_]), ast.Tuple(elts=[_, items]):
+            if script.values(func) == {Ref("builtins.enumerate")}:
+                batches, target = inner, items
+    single = not hasattr(target, "elts")
+    parts = [target] if single else list(target.elts)  # type: ignore[attr-defined]
+    names = tuple(p.id for p in parts if hasattr(p, "id"))
+    if len(names) != len(parts):
+        raise Refusal("the parts of a batch are not taken into one variable each")
+    copies = _copies(script, loop, set(names))
+    device = _device(script, loop, [t for _, transfers in copies for t in transfers])
+    return Pass(
+        loader,
+        loop,
+        batches,
+        names,
+        single,
+        tuple(stmt for stmt, _ in copies),
+        device,
+    )
+
+
+def edits(planned: Pass) -> tuple[Edit, ...]:
+    """The loop over ``prefetched(loader, device)`` without its copies, and the function once in the file."""
+    source = source_of(planned.loop)
+    torch, imports = torch_in(source)
+    name = source.fresh(NAME)
+    code = HELPER.format(
+        name=name,
+        torch=torch,
+        copied=COPIED[planned.single],
+        recorded=RECORDED[planned.single].format(torch=torch),
+    )
+    device = '"cuda"' if planned.device is None else source.segment(planned.device)
+    return (
+        *imports,
+        Helper(source, name, code),
+        Wrap(planned.batches, f"{name}({{}}, {literal(device)})"),
+        *(Remove(stmt) for stmt in planned.copies),
+    )
+
+
+def _check_items(loader: Loader) -> None:
+    """Nothing that happens in a step may show in the next batch, which is fetched before the step now."""
+    workers = given(loader, "num_workers")
+    if workers is None or not all(map(_is_some, workers.values)):
+        raise Refusal(
+            "batches are made in the main process, or may be: the next one would be made before the step, "
+            "with other random numbers (num_workers)"
+        )
+    if why := own_order(loader):
+        raise Refusal(f"{why}, and a step may change what it gives next")
+
+
+def _is_some(thing: Thing) -> bool:
+    """A number of workers; of an option its default."""
+    if isinstance(thing, Arg):
+        return bool(thing.default) and all(map(_is_some, thing.default))
+    return isinstance(thing, Const) and type(thing.value) is int and thing.value > 0
+
+
+def _copies(
+    script: Script, loop: ast.For, names: set[str]
+) -> list[tuple[ast.Assign, list[Transfer]]]:
+    """The statements at the head of the loop that copy the batch, each part once."""
+    known = {id(t.node): t for t in script.transfers}
+    found: list[tuple[ast.Assign, list[Transfer]]] = []
+    missing = set(names)
+    for stmt in loop.body:
+        pairs = list(_pairs(stmt))
+        transfers = [known[id(v)] for _, v in pairs if id(v) in known]
+        done = {n for n, v in pairs if _is_of(v, n)}
+        if isinstance(stmt, ast.Assign) and pairs and len(done) == len(pairs) == len(transfers):
+            if not done <= missing:
+                break
+            found.append((stmt, transfers))
+            missing -= done
+        elif any(getattr(n, "id", "") in names for n in walk(stmt)):
+            break
+        if not missing:
+            return found
+    left = ", ".join(f"`{n}`" for n in sorted(missing))
+    raise Refusal(f"{left} of the batch stays on the host, or is used before it is copied")
+
+
+def _pairs(stmt: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """``x, y = a, b``: the names and what they get."""
+    match stmt:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            yield name, value
+        case ast.Assign(targets=[ast.Tuple(elts=to)], value=ast.Tuple(elts=parts)):
+            yield from zip((getattr(t, "id", "") for t in to), parts, strict=False)
+
+
+def _is_of(value: ast.expr, name: str) -> bool:
+    """``name.to(...)``"""
+    match value:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=of))):
+            return of == name
+    return False
+
+
+def _device(script: Script, loop: ast.For, transfers: list[Transfer]) -> ast.expr | None:
+    """The one device that all copies go to, whose expression means the same in the head of the loop."""
+    texts: dict[str, ast.expr | None] = {}
+    for transfer in transfers:
+        if any(not isinstance(t, Tensor) or t.device != "cpu" for t in _copied(script, transfer)):
+            raise Refusal(f"what {at(transfer.node)} copies may be no tensor of the host")
+        if not _is_plain(transfer):
+            raise Refusal(f"{at(transfer.node)} does more than to copy")
+        if may_be_mps(script, transfer.kinds):
+            raise Refusal("the device may be MPS, where there are no streams of CUDA")
+        expr = spelled(transfer.node, transfer.target)
+        if (
+            expr is None
+            and transfer.target is not None
+            or transfer.how == "cuda"
+            and expr is not None
+        ):
+            raise Refusal(
+                f"the device of {at(transfer.node)} may be None, which means the current one"
+            )
+        texts[source_of(transfer.node).segment(expr) if expr is not None else ""] = expr
+    if len(texts) != 1:
+        raise Refusal("the parts of a batch are copied to devices that are written differently")
+    (expr,) = texts.values()
+    if expr is not None and not isinstance(expr, (ast.Name, ast.Attribute, ast.Constant)):
+        raise Refusal("the device is worked out in each step")
+    if expr is not None and scopes.loaded_in(expr) & scopes.stored_in(loop):
+        raise Refusal("the device is set in the loop")
+    return expr
+
+
+def _copied(script: Script, transfer: Transfer) -> Values:
+    receiver = getattr(transfer.node.func, "value", None)
+    return script.values(receiver) if receiver is not None else frozenset()
+
+
+def _is_plain(transfer: Transfer) -> bool:
+    """``x.to(device)`` and ``x.cuda()``, with ``non_blocking`` at most."""
+    node = transfer.node
+    others = [k for k in node.keywords if k.arg not in ("device", "non_blocking")]
+    return (
+        transfer.how in ("to", "cuda")
+        and len(node.args) <= 1
+        and not others
+        and bool(transfer.kinds)
+        and "tensor" not in transfer.kinds
+    )
