@@ -757,3 +757,20 @@ class Both(nn.Module):
     model = [line for line in found.lines if "model = Both()" in line]
     assert model and "channels_last" in model[0]
     assert not any("Conv2d" in line for line in found.lines)
+
+
+def test_what_a_mask_of_its_shape_picks_stays_a_view() -> None:
+    text = HEAD + LOOP.replace(
+        "loss = F.cross_entropy(model(x), y)",
+        "out = model(x)\n        pos = (y > 0).unsqueeze(1).expand_as(out)\n"
+        "        neg = (y == 0).unsqueeze(1).expand_as(out)\n"
+        "        picked = out[pos].view(-1, 1)\n"
+        "        both = out[(pos + neg).gt(0)].view(-1, 1)\n"
+        "        rows = out[y > 0].view(-1, 1)\n"
+        "        loss = F.cross_entropy(out, y) + 0 * (picked.sum() + both.sum() + rows.sum())",
+    )
+    found = apply(RULE, text)
+    assert found.fixes and "out[pos].view(-1, 1)" in found.text
+    assert "out[(pos + neg).gt(0)].view(-1, 1)" in found.text
+    assert "out[y > 0].reshape(-1, 1)" in found.text
+    assert run(found.text)["losses"] == pytest.approx(run(text)["losses"], rel=1e-4)
