@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 
 from autofast.edit.edits import Around, Decorator, Edit, Rewrite
-from autofast.edit.ignores import is_spared
 from autofast.edit.order import Rank
 from autofast.facts.cost import gains
 from autofast.facts.forwards import is_measured, is_worth
 from autofast.facts.phases import evaluating_turns
 from autofast.facts.replicas import trained_replicas
 from autofast.facts.whole_functions import whole_function
-from autofast.flow.positions import block, index
 from autofast.flow.scopes import own_nodes
 from autofast.model.events import loops
 from autofast.model.script import Evaluation, Script
@@ -23,6 +20,7 @@ from autofast.model.tensors import is_unknown_in, tensors_in
 from autofast.model.values import Ext, Ref
 from autofast.read.recover.evaluations import HOOKS
 from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.evaluation.neighbours import joined
 from autofast.write.spelling import torch_in
 
 SINCE = (1, 9)  # inference_mode
@@ -146,31 +144,6 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
         assert isinstance(node, ast.stmt)
         edit = Around(node, node, f"with {mode}:", rank=Rank.GRAD_MODE)
     yield Finding(node, message, edits=(*imports, edit), asks=asks, torch=None if only else SINCE)
-
-
-def joined(found: list[Finding]) -> list[Finding]:
-    """The findings, with one block for those whose statements stand beside each other."""
-    done = list(found)
-    for n, finding in enumerate(done):
-        for k in range(n):
-            one, other = _block(done[k]), _block(finding)
-            if one is None or other is None or one.header != other.header:
-                continue
-            here = block(one.last)
-            if index(here, other.first) == index(here, one.last) + 1:
-                whole = replace(one, last=other.last)
-                for m in range(n + 1):
-                    if m == n or _block(done[m]) is one:
-                        edits = [e for e in done[m].edits if e is not one and e is not other]
-                        done[m] = replace(done[m], edits=(*edits, whole))
-                break
-    return done
-
-
-def _block(finding: Finding) -> Around | None:
-    """The block that a fix puts one evaluation in, which no comment keeps as it is."""
-    blocks = [e for e in finding.edits if isinstance(e, Around)]
-    return blocks[0] if blocks and not is_spared(blocks[0].first, "no-grad-eval") else None
 
 
 def _is_one_pass(evaluation: Evaluation) -> bool:
