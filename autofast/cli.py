@@ -16,6 +16,7 @@ import click
 from autofast import DISTRIBUTION, __version__
 from autofast.edit.postcheck import PostConditionError
 from autofast.faults import REPORT, internal
+from autofast.model.disk import real
 from autofast.model.source import BadInput
 from autofast.options import (
     PLAIN,
@@ -194,7 +195,7 @@ def _report(result: Rewritten, path: Path, force: bool) -> None:
         if error.name != "jinja2":
             raise
         raise Fault(f"--report: needs jinja2; pip install '{DISTRIBUTION}[report]'") from None
-    if any(path.resolve() == source.path for source in result.script.sources):
+    if any(real(path) == source.path for source in result.script.sources):
         raise BadInput(f"{path}: is a file of the script; name another one for the page")
     write_all([Output(path, text.encode())], force=force)
 

@@ -12,6 +12,7 @@ import click
 
 from autofast.config import EFFECTS, PRECISIONS, TARGETS, find_root
 from autofast.faults import debug
+from autofast.model.disk import real
 from autofast.model.source import BadInput
 from autofast.nearest import hint
 
@@ -413,7 +414,7 @@ def root_of(given: Path | None, *near: Path) -> Path:
         raise BadInput(f"{given}: is no folder; give the project's folder as --root")
     root = given.resolve()
     for path in near:
-        if path.resolve() != root and root not in path.resolve().parents:
+        if real(path) != root and root not in real(path).parents:
             raise BadInput(f"{path}: is outside of --root {given}; give a folder that holds it")
     return root
 

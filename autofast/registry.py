@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
@@ -118,12 +118,13 @@ def groups() -> dict[str, tuple[str, ...]]:
 
 
 def select(
-    names: Iterable[str] = (),
+    names: Collection[str] = (),
     ignore: Iterable[str] = (),
     given: Iterable[str] = (),
     extend: Iterable[str] = (),
 ) -> list[Rule]:
-    """The rules of ``names`` (none given: those that are on by default) and ``extend``, and what the options ``given`` ask for, without ``ignore``.
+    """The rules of ``names`` (none given: those that are on by default, and what is told where nobody asks) and ``extend``, and what the options
+    ``given`` ask for, without ``ignore``.
 
     ``names``, ``extend`` and ``ignore`` take rule names and groups; :class:`BadInput` suggests what was probably meant.
     """
@@ -132,6 +133,9 @@ def select(
     wanted |= _expand(extend) | {name for name, rule in rules.items() if rule.is_asked_by(given)}
     unwanted = _expand(ignore)
     chosen = [rule for name, rule in rules.items() if name in wanted and name not in unwanted]
+    if chosen and not names:
+        told = (rule for name, rule in rules.items() if rule.told and name not in wanted | unwanted)
+        chosen += [rule.in_advice() for rule in told]
     if not chosen:
         raise BadInput(
             "no rule is left: all that --select (or `select` in pyproject.toml) names is ignored; leave out one of the two"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -140,6 +140,7 @@ class Rule:
         lowers_precision: what it writes computes with fewer bits than float32 has.
         several_processes: what it writes can be started in several processes.
         torch: the oldest torch that runs what it writes (:attr:`Finding.torch`: of one place).
+        told: of a rule that is off by default: where it is not asked for, its places are told in advice, with how to ask.
     """
 
     name: str
@@ -156,11 +157,27 @@ class Rule:
     lowers_precision: bool = False
     several_processes: bool = False
     torch: tuple[int, int] = (0, 4)
+    told: bool = False
 
     @property
     def request(self) -> str:
         """How to ask for it; empty for those that are on."""
         return "" if self.default else self.option or f"--select {self.name}"
+
+    def in_advice(self) -> Rule:
+        """The rule as it is where it is not asked for: it changes nothing, and says at its first place what asks for it."""
+
+        def find(script: Script, options: Options) -> Iterator[Finding]:
+            mine = frozenset() if self.decides is None else frozenset({self.decides})
+            asked = replace(options, decisions=options.decisions | mine, requested=True)
+            found = list(self.find(script, asked))
+            would = [f for f in found if f.edits]
+            yield from (f for f in found if not f.edits)
+            if would:
+                advice = f"ask for it: `autofast rewrite {self.request}` writes it"
+                yield Finding(would[0].node, would[0].message, advice=advice)
+
+        return replace(self, find=find, decides=None, several_processes=False)
 
     def is_asked_by(self, given: Iterable[str]) -> bool:
         """Whether its own option is among those that the user has given (without their values)."""

@@ -23,6 +23,7 @@ FUSED = {
     groups=("precision", "modernize"),
     default=False,
     decides=Going,
+    told=True,
     torch=(1, 10),
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:

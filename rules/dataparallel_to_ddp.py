@@ -24,6 +24,7 @@ MESSAGE = "DataParallel copies the model to every GPU at every step, in one proc
     groups=("parallel",),
     default=False,
     option="--ddp",
+    told=True,
     decides=Replaced,
     relieves={"communication": 1},
     several_processes=True,

@@ -12,6 +12,7 @@ from autofast.techniques.transfers.creations import against, from_numpy, loops_o
 from autofast.techniques.transfers.fixed import fixed, single_numbers
 from autofast.techniques.transfers.handed import handed
 from autofast.techniques.transfers.indices import indices
+from autofast.techniques.transfers.told import told
 
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
@@ -38,9 +39,12 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     creations = [*moved(script, hot), *handed(script, hot), *from_numpy(script, hot)]
     creations += indices(script, hot)
     known = {id(n) for creation in creations for n in ast.walk(creation.call)}
-    for node in fixed(script, hot):
-        if id(node) not in known:
-            yield Finding(node, MESSAGE, advice=ONCE)
+    once = [node for node in fixed(script, hot) if id(node) not in known]
+    for node in once:
+        yield Finding(node, MESSAGE, advice=ONCE)
+    known |= {id(n) for node in once for n in ast.walk(node)}
+    for node, advice in told(script, known):
+        yield Finding(node, MESSAGE, advice=advice)
     for creation in creations:
         if why := against(script, creation, hot):
             yield Finding(creation.call, MESSAGE, refusal=why, effect=creation.effect)

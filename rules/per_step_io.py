@@ -30,14 +30,35 @@ class Kind:
 
 
 WRITER = r".*SummaryWriter\."
-KINDS = (
-    Kind(
-        re.compile(
-            rf"sys\.(stdout|stderr)\.flush|builtins\.print|{WRITER}flush|io\..*\.flush|pathlib\.Path\.open\.flush"
-        ),
-        "waits in every step until what was written is out of its buffer",
-        "leave the buffer alone, or flush once an epoch: it is written when it is full and when it is closed",
+LINES = Kind(
+    re.compile(
+        r"(builtins|rich)\.print|tqdm(\.\w+)*\.write|"
+        r"logging\.(\w+\.)?(info|warning|warn|error|critical|log)"
     ),
+    "writes a line in every step, and the host has to format it",
+    f"write it in few steps: {EVERY}",
+)
+BARS = Kind(
+    re.compile(r"tqdm(\.\w+)*\.set_(postfix|description)(_str)?"),
+    "draws the progress bar anew in every step",
+    "pass refresh=False: the bar draws itself ten times a second",
+)
+FLUSHES = Kind(
+    re.compile(
+        rf"sys\.(stdout|stderr)\.flush|{WRITER}flush|io\..*\.flush|pathlib\.Path\.open\.flush"
+    ),
+    "waits in every step until what was written is out of its buffer",
+    "leave the buffer alone, or flush once an epoch: it is written when it is full and when it is closed",
+)
+KINDS = (
+    LINES,
+    BARS,
+    Kind(
+        re.compile(rf"{WRITER}add_scalars?|wandb\.log|wandb\.[\w.]+\.log|mlflow\.log_metrics?"),
+        "writes numbers to a log in every step",
+        f"a curve needs few of them: {EVERY}",
+    ),
+    FLUSHES,
     Kind(
         re.compile(rf"{WRITER}add_(histogram|images?|figure|embedding|video|audio|graph|mesh)"),
         "gives the writer whole tensors in every step, which it copies to the host and sums up there",
@@ -103,7 +124,10 @@ def _kind(script: Script, site: Site) -> Kind | None:
     kind = next((k for k in KINDS if any(k.names.fullmatch(n) for n in names)), None)
     if site.kind == "builtins.print":
         flush = keyword_of(node, "flush")
-        return kind if flush is not None and const(script.values(flush)) is True else None
+        return FLUSHES if flush is not None and const(script.values(flush)) is True else LINES
+    if kind is BARS:
+        refresh = keyword_of(node, "refresh")
+        return kind if refresh is None or const(script.values(refresh)) is not False else None
     if site.kind.endswith("open"):
         effect = effect_of(script, node)
         return kind if effect is not None and effect.kind == "file" else None

@@ -21,7 +21,7 @@ from autofast.techniques.loading.persistent import (
     workers_of,
 )
 from autofast.techniques.loading.resident import left
-from autofast.write.arguments import Home
+from autofast.write.arguments import Home, others_may_give
 from autofast.write.loader_arguments import Wish, added
 
 MESSAGE = "the worker processes are stopped and started again at every epoch"
@@ -74,6 +74,8 @@ def _beside(script: Script, homes: Iterable[tuple[Home, list[Loader]]]) -> Itera
         others = [call for call in others if not may_keep(script, call, home, members)]
         if others:
             why = f"the dict also feeds the loader of {at(others[0])}, which is not to keep its workers"
+            yield Finding(home.node, MESSAGE, refusal=why)
+        elif why := others_may_give(script, home.node):
             yield Finding(home.node, MESSAGE, refusal=why)
         elif home.expr is not None:
             yield Finding(home.node, MESSAGE, edits=(home.set(NAME, positive(home.expr)),))

@@ -879,6 +879,22 @@ def test_a_link_to_itself(project: Path, command: str) -> None:
     assert autofast("rewrite", "train.py").code == 0  # beside it
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        "one.py --root .",
+        "train.py -o one.py",
+        "train.py --patch one.py",
+        "train.py --report one.py",
+    ],
+)
+def test_a_link_to_itself_in_an_option(project: Path, options: str) -> None:
+    Path("one.py").symlink_to("two.py")
+    Path("two.py").symlink_to("one.py")
+    done = autofast("rewrite", *options.split())
+    assert done.code == 2 and "one.py: a link to " in done.err and Path("one.py").is_symlink()
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_a_named_pipe_in_the_folder_is_not_read(project: Path) -> None:
     os.mkfifo("pipe.py")

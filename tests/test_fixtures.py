@@ -473,7 +473,11 @@ def test_spelling_does_not_matter(fixture: Fixture, change: metamorphic.Change):
             names,
             also=fixture.also,
         )
-        return Counter((f.rule, f.status, metamorphic.place(f.node)) for f in plan.findings)
+        said = Counter((f.rule, f.status, metamorphic.place(f.node)) for f in plan.findings)
+        for rule, status, place in [*said]:  # advice about the inserted lines themselves
+            if change is metamorphic.logging_calls and place.startswith("print('reached'"):
+                del said[rule, status, place]
+        return said
 
     old, new = found(before), found(after)
     if change is metamorphic.logging_calls and any(rule == "gpu-data" for rule, _, _ in old - new):

@@ -696,6 +696,47 @@ def f(x):
 probe.show(f(3)[0])
 probe.show(f(3)[1])
 """,
+    "decorated method": """
+def deco(f):
+    def w(*a, **k):
+        k['n'] = k.pop('m') if 'm' in k else 1
+        return f(*a, **k)
+    return w
+class A:
+    def __init__(self, y):
+        self.y = y
+    @deco
+    def f(self, n):
+        return (self.y, n)
+probe.show(A(4).f()[0])
+probe.show(A(5).f(m=6)[1])
+probe.show(A(7).f()[1])
+""",
+    "a key that is not known is taken out": """
+def f(**k):
+    for name in probe.maybe() and ('a', 'b') or ('b', 'c'):
+        if name in k:
+            k.pop(name)
+    return k
+probe.show(f(a=3, d=4)['d'])
+probe.show('a' in f(a=3, d=4))
+probe.show(f(a=3, d=4).get('a', 9))
+""",
+    "a tuple before others": """
+def f(n):
+    rest = tuple(range(probe.maybe() and 3 or 1))
+    return (4, 5) + rest[2:]
+probe.show(f(1)[0])
+probe.show(f(1)[1])
+probe.show(f(1)[:1])
+a, b = f(1)[:2]
+probe.show(b)
+c = (6,) + f(1)
+probe.show(c[0])
+probe.show(c[2])
+probe.show(c[-1])
+probe.show((c + (7,))[-1])
+""",
     "class decorator": """
 def deco(c):
     c.v = 4

@@ -276,6 +276,11 @@ STRUCTURES = {
     "    loss.backward()\n    optimizer.step()\n",
     "decorated": "import functools\ndef timed(f):\n    @functools.wraps(f)\n    def inner(*a, **k):\n        return f(*a, **k)\n    return inner\n@timed\ndef train(l):\n    for x, y in l:\n"
     "        optimizer.zero_grad()\n        loss = F.cross_entropy(model(x), y)\n        loss.backward()\n        optimizer.step()\ntrain(loader)\n",
+    "wrapped method": "def alias(name, others):\n    def decorator(f):\n        def wrapper(*args, **kwargs):\n            for other in others:\n"
+    "                if other in kwargs:\n                    kwargs[name] = kwargs.pop(other)\n                    break\n            return f(*args, **kwargs)\n"
+    "        return wrapper\n    return decorator\nclass Trainer:\n    def __init__(self):\n        self.opt = optimizer\n"
+    "    @alias('l', ['batches', 'data'])\n    @alias('m', ['net'])\n    def fit(self, l=None, m=None):\n        for x, y in l:\n            self.opt.zero_grad()\n"
+    "            loss = F.cross_entropy(m(x), y)\n            loss.backward()\n            self.opt.step()\nTrainer().fit(data=loader, m=model)\n",
     "generator": "def batches(l):\n    for x, y in l:\n        yield x, y\nfor x, y in batches(loader):\n    optimizer.zero_grad()\n    loss = F.cross_entropy(model(x), y)\n"
     "    loss.backward()\n    optimizer.step()\n",
 }

@@ -436,6 +436,42 @@ ema = EMA(model)
     assert old["swa"].n_averaged == new["swa"].n_averaged == 12
 
 
+SHADOW = """
+class Average:
+    def __init__(self, model):
+        self.model = model
+        self.shadow = {n: p.data.clone() for n, p in model.named_parameters()}
+    def update(self):
+        with torch.no_grad():
+            for n, p in self.model.named_parameters():
+                UPDATE
+average = Average(model)
+"""
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        "self.shadow[n] = 0.9 * self.shadow[n] + 0.1 * p.data",
+        "new = 0.9 * self.shadow[n] + 0.1 * p.detach(); self.shadow[n] = new.clone()",
+        "self.shadow[n].mul_(0.9).add_(p.data, alpha=0.1)",
+    ],
+)
+def test_averages_that_are_kept_beside_the_model(update: str):
+    loop = SHADOW.replace("UPDATE", update) + LOOP + "        average.update()\n"
+    loop += "shadow = list(average.shadow.values())\n"
+    made = apply(HEAD + loop, 2, keep=True)
+    assert made.fixes, made.refusals
+    old, new = updates_of(HEAD + loop)[1]["shadow"], updates_of(made.text)[1]["shadow"]
+    assert all(abs(a - b).max() < 1e-9 for a, b in zip(old, new, strict=True))
+
+
+def test_an_average_in_a_variable():
+    line = "average = [0.9 * a + 0.1 * p.data for a, p in zip(average, model.parameters())]"
+    start = "average = [p.data.clone() for p in model.parameters()]\n"
+    assert "keeps an average of parameters" in refused(f"{start}{LOOP}        {line}\n")
+
+
 @pytest.mark.parametrize(
     ("made", "call"),
     [

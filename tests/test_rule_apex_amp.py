@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from autofast.rule import Effect
+from autofast.edit.plan import Plan
+from autofast.read import read_script
+from autofast.rule import Effect, Finding, Options, Rule
 from tests.harness import HALF, HARNESS, Job, compare
 from tests.onerule import apply
 
@@ -323,3 +326,33 @@ def test_without_a_scaler_where_the_option_changes_the_optimizer() -> None:
     """O2 gives another model back: what is stepped is not certain, and bf16 needs no scaler."""
     done = apply(MIXED, OPTIONAL.replace('"O1"', '"O2"'))
     assert "enabled=has_bf16 and not args.half" in done.text and "GradScaler" not in done.text
+
+
+def test_told_where_nobody_asks():
+    """Plain `check` says that something is to be gained, and what asks for it."""
+    from autofast.registry import select
+
+    assert {rule.name for rule in select()} >= {"apex-amp", "dataparallel-to-ddp"}
+    assert not {rule.name for rule in select(["loader"])} & {"apex-amp", "dataparallel-to-ddp"}
+    told = next(rule for rule in select() if rule.name == "apex-amp")
+    found = apply_rule(told, SCRIPT)
+    assert [f.advice for f in found] == [
+        "ask for it: `autofast rewrite --select apex-amp` writes it"
+    ]
+    off = SCRIPT.replace(
+        "amp.initialize(model, optimizer", "(lambda m, o, **k: (m, o))(model, optimizer"
+    )
+    assert not apply_rule(
+        told,
+        off.replace("with amp.scale_loss(loss, optimizer) as scaled_loss:", "if True:").replace(
+            "scaled_loss", "loss"
+        ),
+    )
+
+
+def apply_rule(rule: Rule, text: str) -> list[Finding]:
+    with tempfile.TemporaryDirectory() as folder:
+        entry = Path(folder).resolve() / "train.py"
+        entry.write_text(text)
+        script = read_script(entry, entry.parent)
+        return list(Plan.make(script, Options(), [rule], Effect.RECIPE).findings)

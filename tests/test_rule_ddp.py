@@ -124,6 +124,36 @@ def test_module_level():
     assert set(world.files["model.pt"]) == {"0.weight", "0.bias", "2.weight", "2.bias"}
 
 
+PHASES = """
+few = TensorDataset(torch.randn(24, 5), torch.randint(0, 3, (24,)))
+loaders = {"first": DataLoader(data, batch_size=8, shuffle=True), "second": DataLoader(few, batch_size=4)}
+for phase in ["first", "second"]:
+    for x, y in loaders[phase]:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_two_loaders_of_one_statement():
+    made, _ = done(HEAD + PHASES)
+    assert "sampler=first_sampler" in made.text and "sampler=second_sampler" in made.text
+
+
+@pytest.mark.parametrize(
+    ("first", "reason"),
+    [
+        ("DataLoader(TensorDataset(*data[:]), batch_size=8)", ""),
+        ("DataLoader(data, batch_size=8) if len(few) else loader", "inside an expression"),
+    ],
+)
+def test_what_is_made_stays_where_it_is_made(first: str, reason: str):
+    text = HEAD + PHASES.replace("DataLoader(data, batch_size=8, shuffle=True)", first)
+    second = text.replace("DataLoader(few,", "DataLoader(TensorDataset(*few[:]),")
+    assert (reason or "is made after other things in one statement") in refused(second)
+
+
 # ------------------------------------------------------------------------------------------------ where things stand
 FUNCTIONS = """
 import torch

@@ -2093,3 +2093,26 @@ seen = []
         done = apply("loss-item-sync", text)
         assert len(done.fixes) == 2, text
         assert run(done.text)["seen"] == run(text)["seen"]
+
+
+def test_what_may_differ_is_kept_by_each_statement_for_itself() -> None:
+    text = HEAD + textwrap.dedent("""\
+        calls = []
+
+        def measured(loss):
+            calls.append(1)
+            return loss * len(calls)
+
+        squares, inverses = [], []
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x.to(device)), y.to(device))
+            loss.backward()
+            optimizer.step()
+            squares.append(measured(loss).item() ** 2)
+            inverses.append(1 / measured(loss).item())
+        """)
+    found = apply("loss-item-sync", text)
+    assert found.fixes
+    before, after = run(text), run(found.text)
+    assert all(before[name] == after[name] for name in ("squares", "inverses", "calls"))

@@ -1501,3 +1501,55 @@ def test_evaluations_beside_each_other_share_a_block() -> None:
     assert block in done.text and done.text.count("_mode():") == 1
     spared = calls.replace("item()\n", "item()  # autofast: ignore[no-grad-eval]\n", 1)
     assert "_mode():\n        second" in apply("no-grad-eval", HEAD + TRAIN + spared).text
+
+
+KEPT = """\
+class Stopper:
+    def __init__(self):
+        self.best = None
+    def __call__(self, value):
+        if self.best is None or -value > self.best:
+            self.best = -value
+            print(f"{float(self.best):.3f}")
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 3)
+        self.seen = None
+    def forward(self, x):
+        x = self.fc(x)
+        self.seen = x.softmax(1)
+        return x
+model = Net().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+stop = Stopper()
+"""
+PAIRS = """\
+    model.eval()
+    with torch.no_grad():
+        out = model(data.tensors[0].to(device))
+        worst = out.max()
+    stop(worst)
+    rows = []
+    for row, target in zip(out, data.tensors[0]):
+        rows.append((torch.clamp(row, 0, 1).sum() - torch.clamp(target, 0, 1).sum()) ** 2)
+    losses.append(torch.stack(rows).mean().item())
+"""
+
+
+def test_what_keeps_numbers_only_may_keep_it() -> None:
+    """An object that is called, an attribute of a module that nothing reads, and one of two sequences that go side by side."""
+    check(HEAD + KEPT + TRAIN + PAIRS, "with torch.inference_mode():")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("self.best = -value\n", "self.best = value\n            self.best.mul_(2)\n", "keeps it"),
+        ("        x = self.fc(x)\n", "        x = self.fc(x) * (1 if self.seen is None else self.seen[:1])\n", "self.seen"),
+        ("self.seen = None", 'self.register_buffer("seen", torch.zeros(1))', "self.seen"),
+        ("torch.clamp(row, 0, 1)", "(row * model(target[None])[0])", "may need gradients"),
+    ],
+)  # fmt: skip
+def test_what_is_used_again_must_not_be_kept(old: str, new: str, reason: str) -> None:
+    refused((HEAD + KEPT + TRAIN + PAIRS).replace(old, new), reason)

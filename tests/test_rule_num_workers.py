@@ -623,7 +623,7 @@ def test_what_items_change_is_not_copied(text: str) -> None:
     found = apply(RULE, text)
     assert not found.fixes
     assert re.search(
-        r"fetching an item changes .*\bline \d+|self\.\w+. of Files|items are read through .*line \d+",
+        r"fetching an item (changes|writes) .*\bline \d+|self\.\w+. of Files|items are read through .*line \d+",
         found.refusals,
     )
 

@@ -673,3 +673,14 @@ def test_a_loader_that_each_epoch_makes_anew_of_the_same_data() -> None:
     parts = f"files, loaders = Files(), {{}}\nfor part in ['train', 'test']:\n    loaders[part] = {made}"
     set_up = script("", more=parts, over="loaders['train']")
     assert "made anew" not in apply(RULE, set_up).advice
+
+
+def test_files_that_items_write_are_the_same_for_all_workers() -> None:
+    """A cache on the disk: workers that stay write what new ones would; several workers in the place of none may not."""
+    text = script("DataLoader(Files(), batch_size=4, num_workers=2)").replace(
+        "        return x, x.sum()",
+        "        torch.save(x, self.paths[index] + '.cache')\n        return x, x.sum()",
+    )
+    assert "persistent_workers=True" in apply(RULE, text).text
+    none = apply("num-workers", text.replace(", num_workers=2", ""))
+    assert not none.fixes and "may write it at once" in none.refusals

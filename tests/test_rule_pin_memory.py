@@ -324,3 +324,40 @@ for epoch in range(2):
         assert "other.py:3 calls batches() too" in done.refusals
     else:
         assert "pin_memory" in done.texts["lib.py"]
+
+
+TRAINER = """
+import torch
+from torch.utils.data import DataLoader
+class Trainer:
+    def __init__(self, model):
+        self.model, self.device = model, torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    def loader(self, data, more):
+        return DataLoader(data, batch_size=8, num_workers=2, **more)
+    def fit(self, data, **kwargs):
+        loader = self.loader(data, kwargs)
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        for epoch in range(2):
+            for x, y in loader:
+                x, y = x.to(self.device), y.to(self.device)
+                loss = torch.nn.functional.cross_entropy(self.model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+FIT = """
+import torch
+from torch.utils.data import TensorDataset
+from trainer import Trainer
+data = TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,)))
+Trainer(torch.nn.Linear(4, 2).to("cuda" if torch.cuda.is_available() else "cpu")).fit(data{})
+"""
+
+
+def test_keywords_of_others_that_come_through_a_parameter() -> None:
+    """A sibling script may give `pin_memory=` to `fit(**kwargs)`, which hands it on: it must not be written beside."""
+    alone = apply("pin-memory persistent-workers", FIT.format(""), files={"trainer.py": TRAINER})
+    assert len(alone.fixes) == 2
+    both = {"trainer.py": TRAINER, "other.py": FIT.format(", pin_memory=True")}
+    found = apply("pin-memory persistent-workers", FIT.format(""), files=both)
+    assert not found.fixes and found.refusals.count("calls fit() too") == 2

@@ -250,6 +250,9 @@ def test_texts_move_to_where_they_are_shown(text: str) -> None:
         ("with open('log.txt', 'a') as file:\n    file.write(str(i))", "in front of the loop"),
         ("state = model.state_dict()", "where it is saved or loaded"),
         ("if log is not None:\n    log.flush()", "flush once an epoch"),
+        ("print(i)", "write it in few steps"),
+        ("bar.set_postfix(step=i)", "refresh=False"),
+        ("writer.add_scalar('step', i, i)", "a curve needs few"),
     ],
 )
 def test_files_and_pictures_of_every_step(body: str, advice: str) -> None:
@@ -257,6 +260,10 @@ def test_files_and_pictures_of_every_step(body: str, advice: str) -> None:
     assert [f.status for f in found.findings] == ["advice"] and advice in found.advice
     few = "if i % 100 == 0:\n    " + body.replace("\n", "\n    ")
     assert not made(IO, few, end=body).findings
+
+
+def test_a_bar_that_draws_itself_is_left() -> None:
+    assert not made(IO, "bar.set_postfix(step=i, refresh=False)").findings
 
 
 def test_epochs_are_no_steps() -> None:
@@ -346,3 +353,72 @@ def test_lightning_logs_tensors() -> None:
         'self.log("loss", loss, prog_bar=True)',
         'self.log_dict({"accuracy": (logits.argmax(1) == y).float().mean(), "two": 2})',
     ]
+
+
+METERS = """
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--show", action="store_true")
+args = parser.parse_args([])
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,)))
+loader = DataLoader(data, batch_size=8)
+model = nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+totals, kept = {{}}, []
+def meter(**values):
+    for name, value in values.items():
+        if isinstance(value, torch.Tensor):
+            value = value.item()
+        totals[name] = totals.get(name, 0.0) + value
+def pick(rows, mask):
+    return rows[~mask]
+def ranks(model, users):
+    for user in users:
+        scores = model(user.to(device))
+        {user}
+def keep(loss):
+    kept.append(loss.item())
+for epoch in range(2):
+    for i, (x, y) in enumerate(loader):
+        x, y = x.to(device), y.to(device)
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {body}
+    with torch.no_grad():
+        ranks(model, [torch.randn(4), torch.randn(4)])
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "user", "line", "advice"),
+    [
+        ("meter(loss=loss, lr=0.1)", "pass", "value = value.item()", "keep the tensor"),
+        ("if args.show:\n            print(loss.item())", "pass", "print(loss.item())", "few steps"),
+        ("chosen = pick(x, (y > 0).to(torch.bool))", "pass", "return rows[~mask]", "multiply by the mask"),
+        ("pass", "totals['rank'] = totals.get('rank', 0) + scores.argsort()[0].item()", "scores.argsort", "gets it in each step"),
+    ],
+)  # fmt: skip
+def test_reads_that_a_setting_or_a_kind_decides_about(
+    body: str, user: str, line: str, advice: str
+) -> None:
+    """Below an option, behind `isinstance`, by a mask that comes in, for one user after another: each gets an answer."""
+    text = METERS.format(body=body, user=user).lstrip("\n")
+    run(text)
+    found = apply(ITEM, text).findings
+    mine = [f for f in found if line in text.splitlines()[f.node.lineno - 1]]
+    assert len(mine) == 1 and advice in mine[0].advice + mine[0].refusal
+
+
+def test_numbers_of_a_list_can_be_read_together() -> None:
+    found = apply(ITEM, METERS.format(body="keep(loss)", user="pass"))
+    assert "torch.stack" in found.refusals + found.advice or found.fixes
+    few = "if i % 100 == 0:\n            print(loss.item())"
+    assert not apply(ITEM, METERS.format(body=few, user="pass")).findings

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import runpy
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
+from autofast.model.values import const
 from autofast.read import read_script
 from tests.onerule import Applied, apply
 
@@ -219,3 +222,28 @@ def losses_of(
     finally:
         for module in ("nets_of_settings", "rows_of_settings"):
             sys.modules.pop(module, None)
+
+
+def test_settings_that_a_file_may_override_are_not_known(tmp_path: Path):
+    """yacs: what stands in the code is a default, once a file is merged into it."""
+    code = """
+    from yacs.config import CfgNode
+    class Config:
+        def __init__(self, path):
+            self._C = CfgNode()
+            self._C.TRAIN = CfgNode()
+            self._C.TRAIN.SIZE = 1
+            {}
+        def __getattr__(self, name):
+            return self._C.__getattr__(name)
+    config = Config("train.yml")
+    size = config.TRAIN.SIZE
+    """
+    for line, known in (("self._C.freeze()", True), ("self._C.merge_from_file(path)", False)):
+        entry = tmp_path / "train.py"
+        entry.write_text(textwrap.dedent(code.format(line)))
+        script = read_script(entry, tmp_path)
+        value = next(
+            n.value for n in script.each(ast.Assign) if ast.unparse(n) == "size = config.TRAIN.SIZE"
+        )
+        assert (const(script.values(value)) == 1) is known

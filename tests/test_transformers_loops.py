@@ -134,3 +134,72 @@ def test_a_checkpoint_names_the_model(name: str, fits: bool) -> None:
         TUTORIAL.replace('pretrained("bert-base-uncased").to', f'pretrained("{name}").to'),
     )
     assert bool(found.fixes) is fits
+
+
+OWN = (
+    SCRIPT.replace(
+        "torch.manual_seed(0)\n",
+        """
+torch.manual_seed(0)
+
+
+class Tagger(TinyPreTrainedModel):
+    def __init__(self, config, args):
+        super().__init__(config)
+        self.tiny = TinyModel(config)
+        self.head = torch.nn.Linear(16, args)
+
+    def forward(self, ids, labels=None):
+        outputs = self.tiny(ids)
+        logits = self.head(outputs[0])
+        outputs = (logits,) + outputs[2:]
+        if labels is not None:
+            loss = torch.nn.CrossEntropyLoss()(logits.view(-1, 8), labels.view(-1))
+            outputs = (loss,) + outputs
+        return outputs
+
+
+""",
+        1,
+    )
+    .replace("TinyLMHeadModel(8)", 'Tagger.from_pretrained("tiny", config=8, args=8)')
+    .replace("import AdamW, TinyLMHeadModel", "import AdamW, TinyPreTrainedModel, TinyModel")
+)
+
+
+class TinyPreTrainedModel(nn.Module):
+    def __init__(self, config: int) -> None:
+        super().__init__()
+
+    @classmethod
+    def from_pretrained(cls, name: str, *args: Any, config: int, **kwargs: Any) -> Any:
+        return cls(config, *args, **kwargs)
+
+
+class TinyModel(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(size, 16)
+
+    def forward(self, ids: Any) -> tuple[Any, ...]:
+        found = self.table(ids)
+        return found, found[:, 0]
+
+
+@pytest.mark.parametrize(
+    "text", [OWN, OWN.replace("loss = outputs[0]", "loss, logits = outputs[:2]")]
+)
+def test_a_model_of_the_project_that_extends_one_of_the_library(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is made with weights of a file, and gives a loss before others of which no more is known."""
+    monkeypatch.setattr(
+        sys.modules["transformers"], "TinyPreTrainedModel", TinyPreTrainedModel, False
+    )
+    monkeypatch.setattr(sys.modules["transformers"], "TinyModel", TinyModel, False)
+    done = amp(text, target="cpu", precision="fp16")
+    assert {f.rule for f in done.fixes} == {"autocast", "grad-scaler", "unscale-before-clip"}
+    before, after = trained(done.before)["losses"], trained(done.text)["losses"]
+    assert before != after and close(before, after, 0.02)
+    odd = text.replace("config=8, args=8", "config=8, args=8, torch_dtype=torch.float16")
+    assert not amp(odd, target="cpu", precision="fp16").fixes

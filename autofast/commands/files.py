@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from autofast.model.disk import real
 from autofast.model.source import BadInput
 
 
@@ -63,7 +64,9 @@ def _checked(output: Output, force: bool, parents: bool) -> Path:
     path = output.path
     if path.is_dir():
         raise BadInput(f"{path}: is a directory; give a file, or use --output-dir")
-    target = Path(os.path.realpath(path))
+    target = real(path)
+    if target.is_symlink():
+        raise BadInput(f"{path}: a link to itself; mend the link, or give another name")
     if target.exists():
         if not target.is_file():
             raise BadInput(f"{path}: is not a regular file; use `-` for standard output")

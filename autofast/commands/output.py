@@ -11,6 +11,7 @@ from typing import Literal
 
 from autofast.commands.files import Output, write_all
 from autofast.commands.rewriting import Rewritten
+from autofast.model.disk import real
 from autofast.model.source import BadInput
 from autofast.report import diff
 from autofast.report.style import Style
@@ -94,7 +95,7 @@ def _file(result: Rewritten, to: Destination) -> Delivery:
     if to.path == STDOUT:
         return Delivery(data)
     path = Path(to.path)
-    if path.resolve() == entry.path:
+    if real(path) == entry.path:
         raise BadInput(f"{path}: is the script itself; rewrite it with --in-place")
     write_all([Output(path, data, like=entry.path)], force=to.force)
     return Delivery(written=[path])
@@ -111,7 +112,7 @@ def _folder(result: Rewritten, to: Destination) -> Delivery:
     ]
     originals = {source.path for source in result.script.sources}
     for output in outputs:
-        if output.path.resolve() in originals:
+        if real(output.path) in originals:
             raise BadInput(f"{output.path}: is the script itself; rewrite it with --in-place")
     write_all(outputs, force=to.force, parents=True)
     return Delivery(written=[output.path for output in outputs])
@@ -129,7 +130,7 @@ def _patch(result: Rewritten, to: Destination) -> Delivery:
     if to.path == STDOUT:
         return Delivery(data)
     path = Path(to.path)
-    if any(path.resolve() == source.path for source in result.script.sources):
+    if any(real(path) == source.path for source in result.script.sources):
         raise BadInput(f"{path}: is a file of the script; name another one for the patch")
     if not data:
         return Delivery()

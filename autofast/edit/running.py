@@ -59,7 +59,7 @@ def run(
     for rule in rules:
         try:
             found += [
-                (rule, finding)
+                (rule, _of_this_torch(script, finding))
                 for finding in list(rule.find(script, seen_by(rule, rules, options)))
             ]
         except BadInput:
@@ -67,6 +67,16 @@ def run(
         except Exception as error:
             failed.append(raised(rule, script, error))
     return found, failed
+
+
+def _of_this_torch(script: Script, finding: Finding) -> Finding:
+    """No fix where the program has put something else in the place of a part of torch: all that rules know is of torch itself."""
+    if script.replaced is None or not finding.edits:
+        return finding
+    node = script.replaced.node
+    names = {o.data.get("name", "a part of torch") for o in script.replaced}
+    why = f"`{min(names)}` is replaced at {source_of(node).place(getattr(node, 'lineno', 1))}"
+    return replace(finding, edits=(), refusal=f"{why}: what torch does then is not known")
 
 
 def raised(rule: Rule, script: Script, error: Exception) -> LeftOut:

@@ -6,6 +6,7 @@ import ast
 
 from autofast.flow.frequency import is_mostly_left_out, is_usual
 from autofast.flow.program import Flow
+from autofast.model import names
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -20,8 +21,10 @@ from autofast.model.events import (
 )
 from autofast.model.script import Script
 from autofast.model.source import is_elif, parent_of
+from autofast.model.values import Arg, Const, Setting
 
 Branch = tuple[int, bool]
+KINDS = frozenset({"builtins.isinstance", "torch.is_tensor"})
 
 
 def branches(stack: Stack) -> set[Branch]:
@@ -40,8 +43,13 @@ def with_every_step(script: Script, site: Site) -> bool:
     return any(branches(o.stack) <= mine for o in site for mine in trained)
 
 
-def in_every_iteration(script: Script, site: Site) -> tuple[ast.AST, Occurrence] | None:
-    """The training or evaluation loop each of whose iterations (but for few) comes to this place, and how."""
+def in_every_iteration(
+    script: Script, site: Site, *, or_none: bool = False
+) -> tuple[ast.AST, Occurrence] | None:
+    """The training or evaluation loop each of whose iterations (but for few) comes to this place, and how.
+
+    ``or_none``: it is enough that each does in some runs, and none in others, as below ``if args.verbose:``.
+    """
     for loop in batch_loops(script):
         for occurrence in site:
             if not inside(occurrence.stack, loop):
@@ -55,6 +63,7 @@ def in_every_iteration(script: Script, site: Site) -> tuple[ast.AST, Occurrence]
                 and not about_hardware(f.node)
                 and not _is_given(f)
                 and not is_usual(f)
+                and not (or_none and is_settled(script, f.node))
                 for f in rest
             ):
                 continue
@@ -117,9 +126,10 @@ def _batch_loops(script: Script) -> list[ast.AST]:
     for evaluation in script.evaluations:
         for site in evaluation.forwards:
             for o in site:
-                ways += [
-                    (o.stack, f.node) for f in o.stack if isinstance(f, LoopFrame) and f.loaders
-                ]
+                loops = [f for f in o.stack if isinstance(f, LoopFrame)]
+                free = [f for f in _outside_of_models(o.stack) if isinstance(f, LoopFrame)]
+                over = [f for f in loops if f.loaders] or free[-1:]  # batches, users, a range
+                ways += [(o.stack, f.node) for f in over]
     mine = {
         id(loop): loop for _, loop in ways if isinstance(loop, (ast.For, ast.While, ast.AsyncFor))
     }
@@ -130,6 +140,17 @@ def _batch_loops(script: Script) -> list[ast.AST]:
         if f.node is not loop
     }
     return [loop for key, loop in mine.items() if key not in (around if key in trains else outer)]
+
+
+def _outside_of_models(stack: Stack) -> Stack:
+    """The frames before the first method of a module: loops in there go over layers."""
+    for n, frame in enumerate(stack):
+        owner = frame.func.owner if isinstance(frame, CallFrame) else None
+        if owner is not None and any(
+            x in names.MODULE_BASES or names.makes_module(x) for x in owner.external
+        ):
+            return stack[:n]
+    return stack
 
 
 def goes_by_batch(script: Script, loop: ast.AST) -> bool:
@@ -170,6 +191,22 @@ def _is_given(frame: BranchFrame) -> bool:
         case ast.Compare(ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
             return frame.arm is False
     return False
+
+
+def is_settled(script: Script, node: ast.AST) -> bool:
+    """Whether a condition has one answer all along: it asks options, settings and constants, or what kind of thing something is."""
+    parts = [n for n in ast.walk(getattr(node, "test", node)) if isinstance(n, ast.expr)]
+    kinds = [n for n in parts if isinstance(n, ast.Call)]
+    if any({getattr(t, "name", "") for t in script.values(n.func)} - KINDS for n in kinds):
+        return False
+    if kinds:
+        return getattr(node, "test", None) in kinds
+    read = [n for n in parts if isinstance(n, (ast.Name, ast.Attribute))]
+    leaves = [n for n in read if not isinstance(parent_of(n), ast.Attribute)]
+    found = [script.values(n) for n in leaves]
+    return bool(found) and all(
+        v and all(isinstance(t, (Arg, Const, Setting)) for t in v) for v in found
+    )
 
 
 def whole_statement(node: ast.AST) -> ast.stmt | None:

@@ -113,3 +113,8 @@ def _note(kind: str, path: Path, found: str | bool, *pattern: str) -> bool:
     if noted is not None:
         noted.setdefault((kind, str(path), *pattern), str(found))
     return found is True
+
+
+def real(path: Path) -> Path:
+    """The path without links; of a link to itself as far as it goes (``Path.resolve`` raises there before Python 3.13)."""
+    return Path(os.path.realpath(path))

@@ -198,7 +198,7 @@ def makes_module(name: str) -> bool:
             and (
                 last in ("from_pretrained", "from_config")
                 and ("Model" in name or "For" in name)
-                or _is_model_class(last)
+                or is_model_class(last)
             )
         )
     )
@@ -216,7 +216,7 @@ def is_of_model_library(name: str) -> bool:
     return _MODELS.match(name) is not None
 
 
-def _is_model_class(name: str) -> bool:
+def is_model_class(name: str) -> bool:
     """``GPT2LMHeadModel``, ``BertForMaskedLM``; no ``DataCollatorForLanguageModeling``"""
     return name[:1].isupper() and (
         name.endswith("Model")

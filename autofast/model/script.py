@@ -10,13 +10,28 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any, TypeVar
 
 from autofast.model.events import Log, LoopFrame, Occurrence, Site, Stack
 from autofast.model.measured import Facts
 from autofast.model.source import Source, walk
 from autofast.model.torch_age import TorchAge
-from autofast.model.values import NOTHING, Arguments, Ext, Given, Inst, Tensor, Thing, Values
+from autofast.model.values import (
+    NOTHING,
+    Arguments,
+    Const,
+    Dict,
+    Ext,
+    Given,
+    Inst,
+    Num,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Values,
+)
 
 T = TypeVar("T")
 N = TypeVar("N", bound=ast.AST)
@@ -394,6 +409,18 @@ class Script:
         sites = self.log.of("set_flag")
         return [s for s in sites if not names or any(o.data["name"] in names for o in s)]
 
+    @cached_property
+    def replaced(self) -> Site | None:
+        """Where the program puts something of its own in the place of a function, class or method of torch, or of the class of an object."""
+        flags = (s for s in self.flags() if any(_replaces(o.data["name"], o.result) for o in s))
+        mocks = filter(_mocks, self.calls(*_MOCKS))
+        classes = (
+            s
+            for s in self.log.of("set_attribute")
+            if any(o.data.get("name") == "__class__" for o in s)
+        )
+        return next(chain(flags, mocks, classes), None)
+
     def values(self, expr: ast.AST) -> Values:
         """Everything an expression may be; empty where the script never comes to it."""
         return self.at.get(id(expr), NOTHING)
@@ -419,3 +446,28 @@ class Script:
     @cached_property
     def everything(self) -> list[Occurrence]:
         return sorted((o for _, s in self.log.each() for o in s.occurrences), key=lambda o: o.order)
+
+
+_AT_THE_EDGE = ("__repr__", "__str__", "load", "save")
+_MOCKS = ("unittest.mock.patch", "unittest.mock.patch.object")
+
+
+def _replaces(name: str, found: Values) -> bool:
+    """Whether what torch does may be otherwise then: not where it only loads, saves or shows, nor in settings."""
+    parts = name.split(".")
+    if parts[0] != "torch" or parts[1:2] == ["backends"] or parts[-1] in _AT_THE_EDGE:
+        return False
+    if any(part.startswith("_") and not part.startswith("__") for part in parts):
+        return False  # what old versions lacked is put there for loading what new ones saved
+    return any(not isinstance(thing, (Const, Num, Seq, Dict)) for thing in found)
+
+
+def _mocks(site: Site) -> bool:
+    """``mock.patch("torch.load")``, ``mock.patch.object(torch.Tensor, "item")``"""
+    for occurrence in site:
+        if occurrence.args is not None:
+            for thing in occurrence.args.get(0, "target"):
+                name = thing.value if isinstance(thing, Const) else getattr(thing, "name", "")
+                if isinstance(name, str) and _replaces(name, frozenset({thing, Ref(name)})):
+                    return True
+    return False

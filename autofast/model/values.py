@@ -256,6 +256,7 @@ class Seq(Mutable):
     kind: str = "list"
     made: tuple[Any, ...] = ()
     names: tuple[str, ...] = ()  # of a named tuple
+    head: tuple[Values, ...] = ()  # what stands first in a tuple of which no more is known
 
     @property
     def exact(self) -> tuple[Values, ...] | None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite, literal
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.importers import Importers
-from autofast.flow.scopes import defaults, variables_of
+from autofast.flow.scopes import defaults, is_parameter, variables_of
 from autofast.model.calls import call_of, is_method
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, source_of, statement_of
@@ -97,9 +97,9 @@ def room(
         return f"it may be given already: {args.open}"
     if name in args.named or not isinstance(args.call, ast.Call):
         return f"`{name}` is given already"
-    if any(name in d.removed for d in args.dicts):
+    if any(d.removed & {name, ...} for d in args.dicts):
         return f"`{name}` is taken out of the dict that holds the arguments"
-    at_call: Home | str = _others_may_give(script, args.call) or Home(args.call, None, (args.call,))
+    at_call: Home | str = others_may_give(script, args.call) or Home(args.call, None, (args.call,))
     if len(args.dicts) != 1 or not args.dicts[0].entries:
         return at_call
     node = args.dicts[0].node
@@ -111,16 +111,29 @@ def room(
     return at_call if isinstance(fed, str) or args.call not in fed else Home(node, None, fed)
 
 
-def _others_may_give(script: Script, call: ast.Call) -> str:
-    """Who else calls the function around, whose ``**kwargs`` may bring the argument already; empty where nobody does."""
+def others_may_give(script: Script, call: ast.AST) -> str:
+    """Who else calls a function whose ``**kwargs`` may bring the argument already; empty where nobody does.
+
+    It is the function around, or, where what is spread comes in by a parameter, one that calls it.
+    """
     function = function_of(call)
-    if isinstance(function, (ast.Module, ast.Lambda)) or function.args.kwarg is None:
+    spread = [k.value for k in getattr(call, "keywords", ()) if k.arg is None]
+    if isinstance(function, (ast.Module, ast.Lambda)) or not spread:
         return ""
-    if not any(k.arg is None for k in call.keywords):
-        return ""
-    user = script.analysis(Importers).user(function)
-    rest = function.args.kwarg.arg
-    return f"{user} calls {function.name}() too, and may give it in **{rest}" if user else ""
+    graph, importers = script.analysis(CallGraph), script.analysis(Importers)
+    comes_in = any(isinstance(s, ast.Name) and is_parameter(function, s.id) for s in spread)
+    todo: list[ast.AST] = [function]
+    seen: set[int] = set()
+    while todo:
+        here = todo.pop()
+        if not isinstance(here, (ast.FunctionDef, ast.AsyncFunctionDef)) or id(here) in seen:
+            continue
+        seen.add(id(here))
+        if here.args.kwarg is not None and (user := importers.user(here)):
+            rest = here.args.kwarg.arg
+            return f"{user} calls {here.name}() too, and may give it in **{rest}"
+        todo += [function_of(site) for site in graph.sites(here)] if comes_in else []
+    return ""
 
 
 def _entries(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autofast.facts.precision.code import Code
 from autofast.model.events import Site
+from autofast.model.names import is_model_class
 from autofast.model.script import Model, Script
 from autofast.model.source import ancestors, at
 from autofast.model.values import Ext, Thing, const
@@ -49,7 +50,8 @@ def _may_be_recurrent(thing: Thing | None) -> bool:
 
 def dense_sizes(script: Script, model: Model) -> list[int]:
     """The numbers of weights of the ``nn.Linear`` that a model is made of; empty where it has other heavy layers, or one is not known."""
-    if any(layer.startswith(HEAVY) for layer in model.layers) or "Linear" not in model.layers:
+    heavy = any(layer.startswith(HEAVY) or is_model_class(layer) for layer in model.layers)
+    if heavy or "Linear" not in model.layers:
         return []
     found = [
         o.this

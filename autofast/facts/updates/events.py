@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from autofast.facts.gradients import parameters_of
+from autofast.facts.updates.averages import average_in_variable, keeps_average
 from autofast.flow.frequency import is_rare
 from autofast.flow.scopes import stored_in
 from autofast.model.calls import is_method
@@ -270,6 +271,8 @@ def _others(script: Script, iteration: Iteration) -> None:
     trained = {id(x) for m in iteration.step.models for x in unwrapped(m)} | {
         id(m) for m in iteration.step.models
     }
+    if kept := average_in_variable(script, iteration.loop):
+        raise Refusal(f"{at(kept)} keeps an average of parameters, which would be one of batches")
     for (kind, _), site in script.log.each():
         here = [o for o in site if inside(o.stack, iteration.loop)]
         if not here or id(site.node) in known:
@@ -286,7 +289,12 @@ def _others(script: Script, iteration: Iteration) -> None:
         if kind in ("torch.autograd.grad", "torch.autograd.backward"):
             raise Refusal(f"{kind}() is called on {at(site.node)}")
         if kind in ("inplace", "tensor_write"):
-            if any(isinstance(o.this, Tensor) and o.this.param for o in here):
+            if any(isinstance(o.this, Tensor) and o.this.param for o in here) or (
+                _follows(iteration, here) and keeps_average(script, site)
+            ):
+                _average(iteration, site)
+        elif kind in ("set_item", "set_attribute"):
+            if _follows(iteration, here) and keeps_average(script, site):
                 _average(iteration, site)
         elif kind == ".update_parameters":
             _average(iteration, site)
@@ -316,6 +324,11 @@ def _others(script: Script, iteration: Iteration) -> None:
                 )
         elif "." in kind and not kind.startswith(READERS) and not rarely and not evaluates:
             _check_given(site, here)
+
+
+def _follows(iteration: Iteration, here: list[Occurrence]) -> bool:
+    """After the update: before it, parameters are read by the forward pass."""
+    return all(o.order > iteration.last_update for o in here)
 
 
 def _keeps_up(name: str, occurrence: Occurrence) -> bool:

@@ -34,6 +34,8 @@ HOLDERS = ("h5py.File", "lmdb.open", "sqlite3.connect", "socket.socket", "zipfil
            "queue.", "multiprocessing.Queue", "multiprocessing.Value", "threading.")
 # fmt: on
 
+A_FILE = "a file"
+
 
 class Changes:
     """The changes of one side of a loader."""
@@ -81,13 +83,13 @@ class Changes:
             mode = node.args[1] if len(node.args) > 1 else keyword_of(node, "mode")
             found = self.script.values(mode) if mode is not None else frozenset()
             if any(not isinstance(t, Const) or set(str(t.value)) & set("wax+") for t in found):
-                return f"a file (`{shown(node)}`)"
+                return f"{A_FILE} (`{shown(node)}`)"
         if names & WRITERS and not any(
             isinstance(t, Ext) and t.name.startswith("io.")
             for a in node.args
             for t in self.script.values(a)
         ):
-            return f"a file (`{shown(node)}`)"
+            return f"{A_FILE} (`{shown(node)}`)"
         if is_method(node, "write_text", "write_bytes", "to_csv", "save") and node.args:
             found = self.script.values(node.args[0])
             text = [
@@ -99,7 +101,7 @@ class Changes:
                 and isinstance(t.value, str)
             ]
             if found and len(text) == len(found):
-                return f"a file (`{shown(node)}`)"
+                return f"{A_FILE} (`{shown(node)}`)"
         return ""
 
     def begins(self, expr: ast.expr) -> bool:

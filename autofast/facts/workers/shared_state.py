@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 
 from autofast.facts.loaders import given
-from autofast.facts.workers.item_changes import WRITERS, Changes, is_iterator, shown
+from autofast.facts.workers.item_changes import A_FILE, WRITERS, Changes, is_iterator, shown
 from autofast.facts.workers.lifetime import Lifetime
 from autofast.facts.workers.loader_code import Side
 from autofast.facts.workers.shared_reads import Shared
@@ -58,10 +58,17 @@ def _argument(loader: Loader, name: str) -> list[Thing]:
     return ordered(argument.values) if argument is not None else []
 
 
-def changed_by_items(script: Script, loader: Loader) -> str:
-    """What fetching an item or making a batch changes for good; empty where nothing is changed."""
+def changed_by_items(script: Script, loader: Loader, *, files: bool = True) -> str:
+    """What fetching an item or making a batch changes for good; empty where nothing is changed.
+
+    Without ``files``: but for files, which are the same for workers that stay and for new ones.
+    """
     side = items(script, loader)
     for node, what in Changes(side).writes():
+        if what.startswith(A_FILE):
+            if files:
+                return f"fetching an item writes {what} ({at(node)}): several workers may write it at once"
+            continue
         return f"fetching an item changes {what} ({at(node)}): workers would change copies of it"
     for handle in Changes(side).handles():
         return (

@@ -48,7 +48,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.model.values import things as values
-from autofast.read.library import hugging_face_data, module_parts, options, protocols
+from autofast.read.library import hugging_face_data, module_parts, options, pretrained, protocols
 from autofast.read.library import torch_library as torchlib
 from autofast.read.library.containers import as_table
 from autofast.read.library.iteration import element
@@ -276,13 +276,7 @@ class Binding(Core):
             thing.attrs[name] = join(thing.attrs.get(name, NOTHING), found)
             self.emit("set_elsewhere", target, thing, None, found, name=name)
         elif isinstance(thing, Ref):
-            self.emit("set_flag", target, thing, None, found, name=f"{thing.name}.{name}")
-            if any(isinstance(t, (Func, Bound, Cls, Partial, Inst)) for t in found):
-                full = canonical(f"{thing.name}.{name}")
-                self.keep(found, full)
-                if not found <= self.patched.get(full, NOTHING):
-                    CLOCK.shake()
-                self.patched[full] = join(self.patched.get(full, NOTHING), found)
+            self.set_in_library(thing, name, found, target)
         elif isinstance(thing, Tensor):
             self.emit(
                 "grad_write" if name == "grad" else "tensor_write",
@@ -292,6 +286,16 @@ class Binding(Core):
                 found,
                 name=name,
             )
+
+    def set_in_library(self, thing: Ref, name: str, found: Values, node: ast.AST | None) -> None:
+        """``thing.name = found`` where ``thing`` is a module or class of a library."""
+        self.emit("set_flag", node, thing, None, found, name=f"{thing.name}.{name}")
+        if any(isinstance(t, (Func, Bound, Cls, Partial, Inst)) for t in found):
+            full = canonical(f"{thing.name}.{name}")
+            self.keep(found, full)
+            if not found <= self.patched.get(full, NOTHING):
+                CLOCK.shake()
+            self.patched[full] = join(self.patched.get(full, NOTHING), found)
 
     def set_item(
         self,
@@ -357,10 +361,7 @@ class Binding(Core):
 
     def drop_entry(self, thing: Dict, key: Any) -> None:
         """``del thing[key]``, ``thing.pop(key)``: the entry may be gone, any entry where the key is not known."""
-        if key is ...:
-            thing.open = thing.open or "a key is removed"
-        else:
-            thing.removed |= {key}
+        thing.removed |= {key}
         certain = key is not ... and not self.weak(thing.made)
         for name in list(thing.entries) if key is ... else [key] if key in thing.entries else []:
             if any(e.sure for e in thing.entries[name]):
@@ -465,6 +466,8 @@ class Binding(Core):
                 return values(Const(thing.node.name))
             if not found and name in protocols.SPELLED:
                 return values(Ref(protocols.SPELLED[name]))
+            if not found and name == pretrained.NAME and pretrained.extends_one(thing):
+                return values(Method(thing, name))
             if not found:
                 return values(Unknown(f"`{thing.node.name}.{name}` is not found"))
             if any(n.startswith("enum.") for n in thing.external):
@@ -557,9 +560,19 @@ class Binding(Core):
                 and -len(thing.items) <= key < len(thing.items)
             ):
                 return thing.items[key] | thing.elem if key >= 0 or not thing.elem else thing.any()
+            if isinstance(key, int) and 0 <= key < len(thing.head):
+                return thing.head[key]
             if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
                 if layers := module_parts.sliced_list(self, thing, node):
                     return layers
+                if (first := _first_of(thing, node.slice)) is not None:
+                    return values(
+                        self.intern(
+                            Seq,
+                            (id(node), thing, first),
+                            lambda: Seq(node, first, NOTHING, "tuple"),
+                        )
+                    )
                 part: Seq = self.intern(
                     Seq, (id(node), thing), lambda: Seq(node, None, NOTHING, thing.kind)
                 )
@@ -630,6 +643,18 @@ def _is_beginning(index: ast.expr) -> bool:
     return isinstance(index, ast.Slice) and (
         lower is None or isinstance(lower, ast.Constant) and lower.value == 0
     )
+
+
+def _first_of(thing: Seq, index: ast.Slice) -> tuple[Values, ...] | None:
+    """``row[:2]`` of a tuple: the elements; None where they are not known one by one."""
+    match index:
+        case ast.Slice(None | ast.Constant(0), ast.Constant(int(end)), None) if (
+            thing.kind == "tuple" and not thing.names and end >= 0
+        ):
+            known = thing.exact
+            if known is not None or end <= len(thing.head):
+                return (known or thing.head)[:end]
+    return None
 
 
 def catches(node: ast.AST, errors: frozenset[str]) -> bool:

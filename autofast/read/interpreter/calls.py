@@ -485,6 +485,8 @@ class Calls(Binding):
         if this is not None and positional and not is_static(func):
             env.vars[positional[0].arg] = values(this)
             start = 1
+        elif this is not None and spec.vararg and not is_static(func):  # `def wrapper(*args)`
+            args = _completed(Arguments(args.call, [Given(values(this), None)]), args)
         names = [p.arg for p in positional[start:]]
         for i, name in enumerate(names):
             value = args.given(i, "")

@@ -326,6 +326,8 @@ class Expressions(Binding):
                 seq.items = (*a.exact, *b.exact)
                 return seq
         seq.items, seq.elem = None, join(seq.any(), every)
+        if isinstance(node.op, ast.Add) and isinstance(a, Seq) and a.kind == kind == "tuple":
+            seq.head = a.head if a.exact is None else (*a.exact, *_head(b))
         return seq
 
     def expr_Compare(self, node: ast.Compare, env: Env) -> Values:
@@ -338,6 +340,10 @@ class Expressions(Binding):
                 return values(Const(bool(_COMPARE[type(node.ops[0])](a, b))))
             except (KeyError, TypeError):
                 return values(Num())
+        if len(rights) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            given = _is_given(a, one(rights[0]))
+            if given is not None:
+                return values(Const(given is isinstance(node.ops[0], ast.In)))
         if len(rights) == 1 and b is None and isinstance(node.ops[0], (ast.Is, ast.IsNot)) and left:
             if all(
                 isinstance(t, (Inst, Ext, Tensor, Seq, Dict, Func, Cls))
@@ -455,6 +461,20 @@ class Expressions(Binding):
             made.open = "its keys are computed"
 
     # ---------------------------------------------------------------------------------------- calls
+
+
+def _head(thing: Thing | None) -> tuple[Values, ...]:
+    """What certainly stands first in it."""
+    return (thing.exact or thing.head) if isinstance(thing, Seq) else ()
+
+
+def _is_given(key: Any, thing: Thing | None) -> bool | None:
+    """Whether ``key`` is among the keywords ``**kwargs`` of the call that runs; None where it is not known."""
+    if not isinstance(key, str) or not isinstance(thing, Dict):
+        return None
+    if not isinstance(thing.node, ast.arg) or thing.open or thing.rest:
+        return None
+    return True if thing.holds(key) else None if key in thing.entries else False
 
 
 _FOLD: dict[type[ast.operator], Callable[[Any, Any], Any]] = {

@@ -13,6 +13,7 @@ from autofast.model.values import (
     NOTHING,
     Arguments,
     Bound,
+    Cls,
     Const,
     Ext,
     Func,
@@ -36,6 +37,7 @@ from autofast.read.library import (
     frameworks,
     hugging_face_data,
     module_parts,
+    pretrained,
     protocols,
 )
 from autofast.read.library import python_library as pylib
@@ -43,6 +45,8 @@ from autofast.read.library.iteration import batch_of
 from autofast.read.library.modules import module_method
 from autofast.read.library.tensor_results import result, result_dtype
 from autofast.read.state.core import Core
+
+MERGES = ("merge_from_", "merge_with_")  # of settings: what a file or the command line says
 
 
 def call_method(
@@ -61,6 +65,8 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
         return done
     if (done := protocols.in_pool(interp, this, name, args, node)) is not None:
         return done
+    if isinstance(this, Cls):
+        return pretrained.create(interp, this, args, node)
     if isinstance(this, Tensor):
         return tensor_method(interp, this, name, args, node)
     if isinstance(this, Ext) and this.name == "builtins.super":
@@ -123,8 +129,22 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
         return values(result_of(f".{name}"))
     if isinstance(this, Ext) and this.name == "torch.optim.swa_utils.AveragedModel":
         return values(Num())
+    if isinstance(this, Ext) and name.startswith(MERGES):
+        _merged(interp, this, f"what .{name}() sets is not known")
     owner = getattr(this, "name", type(this).__name__)
     return values(Unknown(f"what .{name}() of {owner} returns", Reason.METHOD, f"{owner}.{name}"))
+
+
+def _merged(interp: Core, settings: Ext, why: str) -> None:
+    """Settings that are kept as attributes (yacs and its kin) are set from elsewhere, those in them too."""
+    todo, seen = [settings], set[int]()
+    while todo:
+        thing = todo.pop()
+        if id(thing) not in seen:
+            seen.add(id(thing))
+            interp.open_attributes(thing, why)
+            inside = [t for found in thing.attrs.values() for t in found]
+            todo += [t for t in inside if isinstance(t, Ext) and t.name == settings.name]
 
 
 def super_method(

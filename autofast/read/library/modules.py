@@ -159,13 +159,14 @@ def _output(
     if isinstance(thing, Seq):
         items = None if thing.items is None else tuple(inner(i) for i in thing.items)
         elem = inner(thing.elem)
-        if items == thing.items and elem == thing.elem:
+        head = tuple(inner(i) for i in thing.head)
+        if (items, elem, head) == (thing.items, thing.elem, thing.head):
             done[id(thing)] = thing  # an output already, of the layer before
             return thing
         # equal results for one original are one object, so that loops come to rest
-        same = ("output", thing, items, elem)
+        same = ("output", thing, items, elem, head)
         if same not in interp.things:
-            interp.things[same] = Seq(thing.node, items, elem, thing.kind)
+            interp.things[same] = Seq(thing.node, items, elem, thing.kind, head=head)
         done[id(thing)] = interp.things[same]
         return done[id(thing)]
     if isinstance(thing, Dict):

@@ -383,6 +383,10 @@ def _setattr(interp: Core, args: Arguments, node: ast.AST | None) -> None:
                 interp.emit(
                     "set_attribute", node, thing, args, args.get(2, "value"), name=key.value
                 )
+            elif isinstance(thing, Ref):
+                known = isinstance(key, Const) and isinstance(key.value, str)
+                name = key.value if isinstance(key, Const) and known else "*"
+                interp.set_in_library(thing, name, args.get(2, "value"), node)
             elif not module_parts.set_by_prefix(interp, thing, args):
                 interp.open_attributes(thing, "an attribute is set whose name is computed")
 

@@ -228,6 +228,8 @@ def transform_randomness(interp: Core, transforms: Values) -> tuple[frozenset[st
     draws: set[str] = set()
     unknown = ""
     for thing in _objects(transforms):
+        if isinstance(thing, Ext) and thing.name.startswith(SHOWN):
+            continue  # a logger
         if isinstance(thing, Ext):
             last = thing.name.rsplit(".", 1)[-1]
             if last.startswith("Random") or last in (

@@ -55,6 +55,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    const,
 )
 from autofast.ops import is_in_place
 from autofast.read.recover.region import Region
@@ -125,7 +126,7 @@ class _Leaks:
         self.flow, self.calls = script.analysis(Flow), script.analysis(CallGraph)
         self.seen: set[int] = set()
         # Objects that only keep numbers, as far as they have been followed.
-        self.keepers: set[int] = set()
+        self.keepers: set[tuple[int, str]] = set()
 
     def reasons(self) -> Iterator[str]:
         region = self.region
@@ -153,7 +154,7 @@ class _Leaks:
             if (
                 carries(occurrence.result)
                 and not self.born_inside(occurrence.this)
-                and (why := self.keeper(occurrence.this))
+                and (why := self.keeper(occurrence.this, getattr(site.node, "attr", "")))
             ):
                 yield f"`{ast.unparse(site.node)}` keeps a tensor made here ({at(site.node)}){why}"
         for site, occurrence in self.region.sites(
@@ -185,18 +186,23 @@ class _Leaks:
                     if here and (value is None or carries(self.script.values(value))):
                         yield f"the global `{part.id}` may keep a tensor made here ({at(part)})"
 
-    def keeper(self, thing: Thing | None) -> str:
-        """Why an object that keeps tensors may bring them to autograd (after a colon); empty for a meter that is only filled here and read."""
+    def keeper(self, thing: Thing | None, attribute: str) -> str:
+        """Why an object that keeps tensors may bring them to autograd (after a colon); empty for a meter that is only filled here and read.
+
+        Of a module, which has parameters besides, only this attribute is asked for.
+        """
+        module = thing is not None and is_module(thing)
         if (
             not isinstance(thing, Inst)
-            or is_module(thing)
+            or (module and (not attribute or self.is_registered(attribute)))
             or thing.open
-            or thing.cls.external - {"builtins.object"}
+            or thing.cls.external - {"builtins.object", "torch.nn.Module"}
         ):
             return ": what is done with it is not followed"
-        if id(thing) in self.keepers:
+        key = (id(thing), attribute if module else "")
+        if key in self.keepers:
             return ""
-        self.keepers.add(id(thing))
+        self.keepers.add(key)
         for site in self.script.log.of("set_attribute", "set_elsewhere"):
             for occurrence in site:
                 in_place = isinstance(parent_of(site.node), ast.AugAssign) and carries(
@@ -215,6 +221,8 @@ class _Leaks:
                 ):
                     return f": {at(site.node)} gives it to something that is not known"
         names = {name for name, values in thing.attrs.items() if carries(values)}
+        if module:
+            names = {attribute}
         for node in self.script.nodes:
             if (
                 isinstance(node, ast.Attribute)
@@ -222,9 +230,17 @@ class _Leaks:
                 and isinstance(node.ctx, ast.Load)
                 and not self.region.holds(node)
             ):
-                if thing in self.script.values(node.value) and (why := self.use(node)):
+                found = self.script.values(node.value)
+                mine = thing in found or module and any(isinstance(t, Unknown) for t in found)
+                if mine and (why := self.use(node)):
                     return f": {why}"
         return ""
+
+    def is_registered(self, attribute: str) -> bool:
+        """Whether it may be a buffer or a parameter, which is loaded and moved in place."""
+        sites = self.script.methods("register_buffer", "register_parameter")
+        given = [const(o.args.get(0, "name")) for s in sites for o in s if o.args is not None]
+        return ... in given or attribute in given
 
     def functions(self) -> list[ast.AST]:
         """The project's functions that run in the region."""
@@ -443,6 +459,8 @@ class _Leaks:
                 return f"`{text}` passes it on ({at(expr)})"
             if thing.name in CHOOSES:
                 return self.use(call)
+            if (mine := _in_turn(thing.name, expr, call)) is not None:
+                return self.target(mine, call)
             fresh = thing.name.startswith("torch.") and thing.name.rsplit(".", 1)[-1] in FRESH
             return self.operand(call, others) or ("" if fresh else self.use(call))
         if isinstance(thing, Method):
@@ -459,7 +477,7 @@ class _Leaks:
             if isinstance(thing.this, Unknown):
                 return f"`{text}` gets it on {at(expr)}, and is not known: {thing.this.why}"
             return self.use(call)
-        if isinstance(thing, (Func, Bound)):
+        if isinstance(thing, (Func, Bound)) or isinstance(thing, Inst) and code_of(thing):
             found = [self.parameter(callee, expr, call) for callee in code_of(thing)]
             plain = [p for p in found if p is not None]
             gets = f"{text}() gets it on {at(expr)}"
@@ -506,7 +524,7 @@ class _Leaks:
         )
         return (
             ""
-            if owners and all(id(t) in self.keepers or not self.keeper(t) for t in owners)
+            if owners and not any(self.keeper(t, getattr(target, "attr", "")) for t in owners)
             else keeps
         )
 
@@ -555,6 +573,19 @@ def root_of(node: ast.AST) -> ast.Name | None:
     while isinstance(node, ast.Subscript):
         node = node.value
     return node if isinstance(node, ast.Name) else None
+
+
+def _in_turn(name: str, expr: ast.expr, call: ast.Call) -> ast.expr | None:
+    """The variable that gets the elements of ``expr`` in ``for x, y in zip(expr, other)``."""
+    loop = parent_of(call)
+    if name != "builtins.zip" or not isinstance(loop, (ast.For, ast.comprehension)):
+        return None
+    plain = [a for a in call.args if not isinstance(a, ast.Starred)]
+    names = loop.target.elts if isinstance(loop.target, ast.Tuple) else []
+    if loop.iter is not call or len(names) != len(call.args) or len(plain) < len(names):
+        return None
+    mine = names[call.args.index(expr)] if expr in call.args else None
+    return None if isinstance(mine, ast.Starred) else mine
 
 
 def ends_with_call(node: ast.AST, region: Region) -> bool:

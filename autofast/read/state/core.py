@@ -34,6 +34,7 @@ from autofast.model.values import (
     Inst,
     Module,
     Num,
+    Ref,
     Seq,
     Thing,
     Unknown,
@@ -352,6 +353,9 @@ class Core:
     def store_attribute(
         self, thing: Inst | Ext, name: str, found: Values, sure: bool = True
     ) -> None:
+        raise NotImplementedError
+
+    def set_in_library(self, thing: Ref, name: str, found: Values, node: ast.AST | None) -> None:
         raise NotImplementedError
 
     def set_in_namespace(self, space: Ext, key: Any, found: Values) -> None:

@@ -252,7 +252,9 @@ def _at_call(
 ) -> list[Edit]:
     call, statement = loader.node, statement_of(loader.node)
     if any(
-        isinstance(a, (*FUNCTIONS, ast.GeneratorExp, ast.ListComp, ast.DictComp))
+        isinstance(
+            a, (*FUNCTIONS, ast.GeneratorExp, ast.ListComp, ast.DictComp, ast.IfExp, ast.BoolOp)
+        )
         and not isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))
         for a in _inside(call, statement)
     ):
@@ -266,11 +268,15 @@ def _at_call(
     lines, holes = [], {}
     name = _plain(dataset)
     if not name:
-        name = ranks.fresh(_dataset_name(script, loader))
+        if any(isinstance(n, ast.Call) for n in _before(dataset, statement)):
+            raise Refusal(
+                f"the dataset of the loader on {at(call)} is made after other things in one statement: put it into a variable"
+            )
+        name = _name(script, ranks, loader, _dataset_name(script))
         lines.append(f"{name} = {{dataset}}")
         holes = {"dataset": dataset}
         edits.append(Rewrite(dataset, name))
-    sampler = ranks.fresh(_sampler_name(loader))
+    sampler = _name(script, ranks, loader)
     made, order = _sampler(ranks, loader, literal(name), wanted)
     lines.append(f"{sampler} = {made} if {ranks.several(call)} else None")
     edits += [
@@ -290,7 +296,7 @@ def _not_shuffled(shuffle: ast.expr | None, order: bool | None, sampler: str) ->
     return [Rewrite(shuffle, f"{{shuffle}} and {sampler} is None", {"shuffle": shuffle})]
 
 
-def _inside(call: ast.Call, statement: ast.stmt) -> Iterator[ast.AST]:
+def _inside(call: ast.expr, statement: ast.stmt) -> Iterator[ast.AST]:
     for outer in ancestors(call):
         if outer is statement:
             return
@@ -311,15 +317,39 @@ def _plain(expr: ast.expr) -> str:
     return ast.unparse(expr) if isinstance(root, ast.Name) else ""
 
 
-def _dataset_name(script: Script, loader: Loader) -> str:
+def _before(expr: ast.expr, statement: ast.stmt) -> Iterator[ast.AST]:
+    """What a statement computes before one of its expressions."""
+    around = {id(outer) for outer in _inside(expr, statement)}
+    start = expr.lineno, expr.col_offset
+    for node in ast.walk(statement):
+        if isinstance(node, ast.expr) and id(node) not in around:
+            if (node.lineno, node.col_offset) < start:
+                yield node
+
+
+def _name(script: Script, ranks: Ranks, loader: Loader, dataset: str = "") -> str:
+    """A name for the sampler, or the ``dataset``, that no other loader of the same statement gets."""
+    taken: list[str] = []
+    for other in script.loaders:
+        if statement_of(other.node) is statement_of(loader.node):
+            taken.append(ranks.fresh(dataset or _sampler_name(other), besides=taken))
+            if other.node is loader.node:
+                break
+    return taken[-1]
+
+
+def _dataset_name(script: Script) -> str:
     return "train_data" if len([x for x in script.loaders if x.trains]) == 1 else "shared_data"
 
 
 def _sampler_name(loader: Loader) -> str:
     """``train_sampler`` for ``train_loader``."""
     parent = parent_of(loader.node)
-    target = parent.targets[0] if isinstance(parent, ast.Assign) else None
-    name = short_name(target)
+    name = short_name(parent.targets[0]) if isinstance(parent, ast.Assign) else ""
+    if isinstance(parent, ast.Dict):
+        key = next(k for k, v in zip(parent.keys, parent.values, strict=True) if v is loader.node)
+        text = key.value if isinstance(key, ast.Constant) else None
+        name = text if isinstance(text, str) and text.isidentifier() else ""
     for ending in ("_dataloader", "_loader", "_dl", "dataloader", "loader"):
         if name.endswith(ending) and name != ending:
             return f"{name[: -len(ending)].rstrip('_')}_sampler"
@@ -380,7 +410,7 @@ def _through_dict(
     if not is_local(spread[0]) or table in script.analysis(Flow).definitions(call).live_after(
         statement_of(call)
     ):
-        original, table = table, ranks.fresh(_sampler_name(loader).replace("sampler", "args"))
+        original, table = table, _name(script, ranks, loader).replace("sampler", "args")
         lines.append(f"{table} = dict({original})")
         edits.append(Rewrite(spread[0], table))
     world = ranks.world(call)
@@ -404,7 +434,7 @@ def _through_dict(
         share.append(f'{table}["sampler"] = {ranks.imported(*SAMPLER, call)}({", ".join(given)})')
         share.append(f'{table}["shuffle"] = False')
     else:
-        sampler = ranks.fresh(_sampler_name(loader))
+        sampler = _name(script, ranks, loader)
         made, random = _sampler(
             ranks, loader, _plain(dataset.expr), {**wanted, "drop_last": None}, dropped
         )

@@ -186,7 +186,7 @@ def against(script: Script, loader: Loader) -> str:
         return f"{at(anew[0])} sets the seed anew, which workers that stay would not follow"
     return (
         fixed_by_workers(script, loader)
-        or changed_by_items(script, loader)
+        or changed_by_items(script, loader, files=False)
         or changed_between(script, loader)
     )
 

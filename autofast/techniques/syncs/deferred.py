@@ -77,14 +77,23 @@ def _is_filled(script: Script, first: ast.stmt, loop: Loop, needs: Needs) -> boo
     return all(comes_first(first, gate) for gate in gates) and len(gates) == 1 and not needs.after
 
 
+def may_keep_once(script: Script, sinks: list[Sink]) -> bool:
+    """Whether what several of them keep is the same each time that it is computed."""
+    seen: set[str] = set()
+    for sink in sinks:
+        if any(ast.dump(p) in seen and not gives_the_same(script, p) for p in sink.payload):
+            return False
+        seen.update(ast.dump(p) for p in sink.payload)
+    return True
+
+
 def _payload(script: Script, sinks: list[Sink]) -> tuple[list[ast.expr], int]:
     """What is kept in each turn, the tensors first, and how many these are."""
+    if not may_keep_once(script, sinks):
+        raise Refusal("something that each of several statements computes anew is kept")
     payload: list[ast.expr] = []
     for sink in sinks:
-        new = [p for p in sink.payload if not any(ast.dump(p) == ast.dump(q) for q in payload)]
-        if not all(p in new or gives_the_same(script, p) for p in sink.payload):
-            raise Refusal("something that each of several statements computes anew is kept")
-        payload += new
+        payload += [p for p in sink.payload if not any(ast.dump(p) == ast.dump(q) for q in payload)]
     cores = {r.key for sink in sinks for r in sink.reads}
     tensors = [p for p in payload if ast.dump(p) in cores]
     return [*tensors, *(p for p in payload if ast.dump(p) not in cores)], len(tensors)

@@ -13,12 +13,13 @@ from autofast.facts.cost import gains
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.scopes import mentions
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of, within
 from autofast.rule import Finding, Question, Refusal
 from autofast.techniques.syncs.code_motion import NAME, moves
 from autofast.techniques.syncs.common_reads import Repeated, is_always, read_once, read_together
-from autofast.techniques.syncs.deferred import put_off
+from autofast.techniques.syncs.deferred import may_keep_once, put_off
 from autofast.techniques.syncs.delayed import (
     Variable,
     delayed,
@@ -341,7 +342,11 @@ def joined(
     waiting: list[tuple[Sink, Needs]] = []
     for parts in sinks:
         alone = len(parts) > 1 or bool(parts[0][1].moves) or is_summed(script, parts[0][0])
-        if waiting and (alone or not may_join(waiting[-1], parts[0])):
+        if waiting and (
+            alone
+            or not may_join(waiting[-1], parts[0])
+            or not may_keep_once(script, [s for s, _ in (*waiting, *parts)])
+        ):
             yield waiting
             waiting = []
         if alone:
@@ -363,7 +368,13 @@ def later(script: Script, loop: Loop, parts: list[tuple[Sink, Needs]]) -> Iterat
     """A sink, with what is put off together with it, is put off."""
     used = [r for s, _ in parts for r in s.reads]
     places: list[tuple[ast.AST, str]] = [(s.statement, said(s.reads)) for s, _ in parts if s.reads]
-    yield from group(places, put_off_parts(script, loop, parts), used)
+    try:
+        edits = put_off_parts(script, loop, parts)
+    except Refusal as why:
+        read = {id(r.node) for r in used}
+        yield from ((Finding(place, what, refusal=str(why)), read) for place, what in places)
+        return
+    yield from group(places, edits, used)
 
 
 def put_off_parts(script: Script, loop: Loop, parts: list[tuple[Sink, Needs]]) -> list[Edit]:
@@ -459,6 +470,11 @@ def needed(statement: ast.stmt) -> str:
         return (
             f"{function.name}() returns a number that is computed with it: it could compute on the device and return the tensor, "
             "to be read where it is shown"
+        )
+    if is_method(getattr(statement, "value", None), "append"):
+        return (
+            "a list of the script's gets it as a number: append the tensor, detached, and read all of them at once where the list is used, "
+            "by torch.stack(...).tolist()"
         )
     return f"its value is needed in every step, where it stands; {WHERE_SHOWN}"
 

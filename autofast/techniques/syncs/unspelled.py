@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from autofast.facts.parameter_loops import ParameterLoop, parameter_loops
 from autofast.facts.switches import batch_loops, goes_by_batch, in_every_iteration
 from autofast.flow.callgraph import CallGraph
+from autofast.flow.defuse import Definition
 from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled
@@ -34,6 +35,8 @@ PICKS = frozenset(
 )
 TESTS = (ast.If, ast.While, ast.Assert, ast.IfExp)
 LOOKED_AT = (*TESTS, ast.Subscript, ast.BinOp)
+SHAPED = frozenset("flatten view reshape squeeze unsqueeze detach".split())
+MOST_NAMES = 8  # followed behind a mask
 MASKS = frozenset(
     "bool isnan isinf isfinite eq ne lt le gt ge logical_and logical_or logical_not".split()
 )
@@ -105,7 +108,7 @@ def _by_calls(script: Script) -> Iterator[tuple[ast.AST, ast.AST, Wait]]:
     moved = {id(n) for move in moves(script).values() for n in ast.walk(move.statement)}
     for kind, site in ((k, s) for (k, _), s in script.log.each()):
         wait = _of_call(script, kind, site) if id(site.node) not in moved else None
-        found = in_every_iteration(script, site) if wait is not None else None
+        found = in_every_iteration(script, site, or_none=True) if wait is not None else None
         if wait is not None and found is not None and goes_by_batch(script, found[0]):
             yield found[0], site.node, wait
 
@@ -122,7 +125,8 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
         core = func.value if isinstance(func, ast.Attribute) else site.node
         if how in COPIES and not is_scalar(script, core):
             return COPIED if mine else None
-        return READ if mine and not is_spelled(site.node) else None
+        wait = ASKED if _is_tested(site.node) else READ
+        return wait if mine and not is_spelled(site.node) else None
     if kind == "move" and isinstance(site.node, ast.Call):
         return _of_copy(script, site, site.node)
     if kind in PICKS:
@@ -136,6 +140,12 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
         given = [v for o in site if o.args is not None for v in o.args.all()]
         return COMPUTED if any(_on_device(t) for v in given for t in v) else None
     return None
+
+
+def _is_tested(node: ast.AST) -> bool:
+    """Whether it stands in the condition of its statement."""
+    test = getattr(statement_of(node), "test", None)
+    return test is not None and any(part is node for part in ast.walk(test))
 
 
 def _of_copy(script: Script, site: Site, node: ast.Call) -> Wait | None:
@@ -259,13 +269,32 @@ def _is_mask(script: Script, expr: ast.expr, depth: int) -> bool:
             return _is_tensor(script, expr)
         case ast.BinOp(op=ast.BitAnd() | ast.BitOr(), left=left):
             return _is_mask(script, left, depth)
-        case ast.UnaryOp(op=ast.Invert(), operand=operand):
-            return _is_mask(script, operand, depth)
+        case ast.UnaryOp(op=ast.Invert()):
+            return _is_tensor(script, expr)
+        case ast.Call(func=ast.Attribute(attr="to"), args=[kind]) if _is_bool(script, kind):
+            return _is_tensor(script, expr)
+        case ast.Call(func=ast.Attribute(attr=attr, value=inner)) if attr in SHAPED:
+            return _is_mask(script, inner, depth)
         case ast.Call(func=ast.Attribute(attr=attr)):
             return attr in MASKS and _is_tensor(script, expr)
-        case ast.Name() if depth < 4:
+        case ast.Name() if depth < MOST_NAMES:
             made = script.analysis(Flow).reaching(expr)
-            return bool(made) and all(
-                d.value is not None and _is_mask(script, d.value, depth + 1) for d in made
+            return bool(made) and all(_binds_mask(script, d, depth + 1) for d in made)
+    return False
+
+
+def _is_bool(script: Script, kind: ast.expr) -> bool:
+    return {getattr(t, "name", "") for t in script.values(kind)} == {"torch.bool"}
+
+
+def _binds_mask(script: Script, made: Definition, depth: int) -> bool:
+    """What a variable is set to; of a parameter, what every call that trains or evaluates gives it."""
+    if not made.is_parameter:
+        return made.value is not None and _is_mask(script, made.value, depth)
+    match function_of(made.node):
+        case ast.FunctionDef() as function:
+            given = script.analysis(CallGraph).arguments(function, made.name)
+            return bool(given) and all(
+                e is not None and _is_mask(script, e, depth) for _, e in given
             )
     return False

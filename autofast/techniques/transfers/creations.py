@@ -11,7 +11,7 @@ from autofast.model.events import CallFrame, LoopFrame, Site, Stack, inside
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Script, Transfer
 from autofast.model.source import at, block_of, parent_of, source_of, statement_of
-from autofast.model.tensors import is_dtype
+from autofast.model.tensors import device_kinds, is_dtype
 from autofast.model.values import Arg, Const, Num, Ref, Seq, Tensor, Unknown, Values, const
 from autofast.rule import Effect
 from autofast.techniques.transfers.composed import chain, hides, parts
@@ -620,6 +620,10 @@ def _splits(script: Script, creation: Creation, hot: frozenset[int]) -> str:
                 continue
             if o.args is not None and {"random_state", "seed"} & o.args.named.keys():
                 continue
+            if o.args is not None and "device" in o.args.named:
+                kinds = device_kinds(o.args.named["device"].values)
+                if {"accel", "cuda"} & kinds and "cpu" not in kinds:
+                    continue  # drawn there, or all is on the host
             around = any(
                 inside(o.stack, f.node) for c in creation.site for f in c.stack if id(f.node) in hot
             )

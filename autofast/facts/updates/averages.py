@@ -1,0 +1,73 @@
+"""Averages of parameters that a program keeps beside them: ``shadow[name] = decay * shadow[name] + (1 - decay) * p.data``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from autofast.flow.program import Flow
+from autofast.model.events import Site
+from autofast.model.script import Script
+from autofast.model.source import statement_of
+from autofast.model.values import Tensor
+
+
+def keeps_average(script: Script, site: Site) -> bool:
+    """Whether what is set or changed there is made of parameters, and of what it was before."""
+    node = site.node
+    if isinstance(node, ast.Call):  # in place, so of what it was
+        return _reads_parameters(script, [*node.args, *(k.value for k in node.keywords)])
+    statement = statement_of(node)
+    return isinstance(statement, ast.stmt) and _is_average(script, statement, node)
+
+
+def average_in_variable(script: Script, loop: ast.AST) -> ast.stmt | None:
+    """A statement of the loop that keeps one in a variable."""
+    for statement in ast.walk(loop):
+        if isinstance(statement, (ast.Assign, ast.AugAssign)):
+            for target in _targets(statement):
+                if isinstance(target, ast.Name) and _is_average(script, statement, target):
+                    return statement
+    return None
+
+
+def _targets(statement: ast.Assign | ast.AugAssign) -> list[ast.expr]:
+    return statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+
+
+def _is_average(script: Script, statement: ast.stmt, target: ast.AST) -> bool:
+    if not isinstance(statement, (ast.Assign, ast.AugAssign)):
+        return False
+    if not any(target is t for t in _targets(statement)):
+        return False
+    if isinstance(statement, ast.AugAssign):
+        return _reads_parameters(script, [statement.value])
+    kept = target.value if isinstance(target, ast.Subscript) else target
+    before = ast.unparse(kept)
+    carried = any(
+        type(node) is type(kept) and ast.unparse(node) == before
+        for node in _made_of(script, [statement.value])
+    )
+    return carried and _reads_parameters(script, [statement.value])
+
+
+def _reads_parameters(script: Script, exprs: Iterable[ast.expr]) -> bool:
+    return any(
+        isinstance(thing, Tensor) and thing.param == "param"
+        for node in _made_of(script, exprs)
+        for thing in script.values(node)
+    )
+
+
+def _made_of(script: Script, exprs: Iterable[ast.expr]) -> Iterator[ast.AST]:
+    """The nodes of expressions, and of what the variables in them stand for."""
+    flow, seen = script.analysis(Flow), set[int]()
+    todo = list(exprs)
+    while todo:
+        for node in ast.walk(todo.pop()):
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            yield node
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                todo += [d.value for d in flow.reaching(node) if d.value is not None]
