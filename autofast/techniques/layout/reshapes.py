@@ -117,14 +117,16 @@ def _lies_in_order(script: Script, base: ast.expr, around: tuple[ast.expr, ...] 
         if isinstance(base, ast.Name)
         else [base]
     )
-    return bool(values) and all(
-        (isinstance(v, ast.Subscript) and _is_picked(script, v.value, v.slice))
-        or (
-            isinstance(v, ast.Call)
-            and (_is_contiguous(script, v, (*around, base)) or _is_averaged(v))
-        )
-        for v in values
-    )
+    return bool(values) and all(_comes_flat(script, v, (*around, base)) for v in values)
+
+
+def _comes_flat(script: Script, value: ast.expr | None, around: tuple[ast.expr, ...]) -> bool:
+    match value:
+        case ast.Subscript(value=of, slice=mask):
+            return _is_picked(script, of, mask)
+        case ast.Call():
+            return _is_contiguous(script, value, around) or _is_averaged(value)
+    return False
 
 
 def _is_picked(script: Script, base: ast.expr, mask: ast.expr, depth: int = 0) -> bool:
@@ -188,11 +190,12 @@ def _is_part_of_size(script: Script, made: Definition, base: ast.expr, n: int) -
 
 def _is_the_same(script: Script, one: ast.expr, other: ast.expr) -> bool:
     """Whether two variables hold the same tensor: they have it from the same definitions."""
-    if not isinstance(one, ast.Name) or not isinstance(other, ast.Name) or one.id != other.id:
-        return False
-    flow = script.analysis(Flow)
-    found = flow.reaching(one)
-    return len(found) == 1 and found == flow.reaching(other)
+    match one, other:
+        case ast.Name(), ast.Name() if one.id == other.id:
+            flow = script.analysis(Flow)
+            found = flow.reaching(one)
+            return len(found) == 1 and found == flow.reaching(other)
+    return False
 
 
 EACH = frozenset(  # number by number: what they give lies in memory as what they are given

@@ -86,10 +86,13 @@ def _uses_of_result(script: Script, sink: Sink) -> list[ast.Name]:
 def _is_only_of(script: Script, sink: Sink, use: ast.Name) -> bool:
     """Whether a use finds what this statement has added up, or what the sum begins as: no sum of another loop."""
     own = target_of(sink)
-    return all(
-        d.node is own or isinstance(bound_to(d.node)[0], ast.Constant)
-        for d in script.analysis(Flow).reaching(use)
-    )
+    for made in script.analysis(Flow).reaching(use):
+        match bound_to(made.node)[0]:
+            case ast.Constant():
+                continue
+        if made.node is not own:
+            return False
+    return True
 
 
 def _each_alone(uses: list[ast.Name], needs: Needs, loop: Loop) -> list[ast.Name]:
