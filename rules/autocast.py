@@ -8,7 +8,8 @@ from autofast.facts.cost import gains
 from autofast.facts.precision.switched_off import switched_off
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.precision.amp import KEY, Amp, amp
+from autofast.techniques.precision.amp import Amp, amp
+from autofast.techniques.precision.blocks import KEY
 from autofast.techniques.precision.scaling import Scaling
 
 TRAINS = "the forward pass runs in fp32: autocast runs its matrix products and convolutions in 16 bits, on tensor cores"

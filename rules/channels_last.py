@@ -15,11 +15,13 @@ from autofast.techniques.layout.conversions import (
     averages,
     beside,
     conversions,
+    fed_by,
     images,
     is_there,
     part_of,
     place_of,
     trained,
+    whole_of,
 )
 from autofast.write.spelling import uses_gpu
 
@@ -48,9 +50,12 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         models += averages(script, place, models)
         found += conversions(script, place, models)
     stays = [m for finding, models in found if finding.refusal for m in models]
+    converted = [m for finding, models in found if finding.edits for m in models]
     for finding, models in found:
-        if finding.edits and (why := part_of(models, stays)):
+        if finding.edits and (why := part_of(models, stays) or fed_by(models, stays)):
             finding = Finding(finding.node, finding.message, refusal=why)
+        if finding.edits and all(whole_of(m, converted) for m in models):
+            continue
         key = source_of(finding.node).rel, position(finding.node)
         yield replace(finding, key=key)
         if finding.edits:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.precision.amp import KEY, amp
+from autofast.techniques.precision.amp import amp
+from autofast.techniques.precision.blocks import KEY
 from autofast.techniques.precision.forgotten_state import forgotten
 from autofast.techniques.precision.scaling import Scaling
 

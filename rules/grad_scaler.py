@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.precision.amp import KEY, Amp, amp
+from autofast.techniques.precision.amp import Amp, amp
+from autofast.techniques.precision.blocks import KEY
 from autofast.techniques.precision.scaling import EVER_SINCE, SINCE, Scaling, of_cuda_amp
 
 MESSAGE = "with autocast in fp16 small gradients become zero: a GradScaler beside the optimizer scales the loss and unscales them"

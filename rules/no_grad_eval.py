@@ -20,6 +20,7 @@ from autofast.model.tensors import is_unknown_in, tensors_in
 from autofast.model.values import Ext, Ref
 from autofast.read.recover.evaluations import HOOKS
 from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.evaluation.neighbours import joined
 from autofast.write.spelling import torch_in
 
 SINCE = (1, 9)  # inference_mode
@@ -51,11 +52,13 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     if not script.steps or owners:
         return
+    new: list[Finding] = []
     for evaluation in script.evaluations:
         if evaluation.context is not None:
             yield from tightened(script, evaluation)
         elif evaluation.mode == "on":
-            yield from added(script, evaluation)
+            new += added(script, evaluation)
+    yield from joined(new)
     shared = {id(site.node) for e in script.evaluations for site in e.forwards if e.shared}
     for forward, test in evaluating_turns(script):
         if id(forward) not in shared:

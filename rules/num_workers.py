@@ -12,7 +12,7 @@ from autofast.techniques.loading.few_workers import NONE, raised
 from autofast.techniques.loading.resident import left
 from autofast.techniques.loading.workers import NAME, refusal, wish
 from autofast.write.loader_arguments import added
-from autofast.write.worker_helper import Helped
+from autofast.write.worker_helper import Helped, as_beside
 
 
 @rule(
@@ -29,8 +29,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     loaders = left(script, options)
     without = [x for x in loaders if counts(script, x) and given(x, NAME) is None]
     reasons = [(loader, refusal(script, loader)) for loader in without]
+    those = [loader for loader, why in reasons if not why]
     yield from (Finding(loader.node, NONE, refusal=why) for loader, why in reasons if why)
-    yield from added(
-        script, NAME, NONE, [wish(script, loader, options) for loader, why in reasons if not why]
-    )
-    yield from raised(script, options, loaders)
+    yield from added(script, NAME, NONE, [wish(script, x, options) for x in those])
+    alone = [x for x in those if as_beside(script, x.node) is None]
+    yield from raised(script, options, loaders, alone)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.precision.amp import KEY, amp
+from autofast.techniques.precision.amp import amp
+from autofast.techniques.precision.blocks import KEY
 from autofast.techniques.precision.forgotten_unscale import Known, forgotten
 from autofast.techniques.precision.scaling import Scaling
 

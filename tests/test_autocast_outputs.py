@@ -391,3 +391,28 @@ def test_what_a_file_with_numbers_gives_is_no_tensor(tmp_path):
     done = amp(script(head=head.replace("        return self.b(", forward)))
     assert done.fixes and not done.refusals
     assert not faked(done)
+
+
+def test_two_passes_beside_each_other_share_a_block() -> None:
+    """What is made of their outputs has to stay in fp32: each gets ``.float()``, both one block."""
+    passes = "one = model(x)\n    two = model(x + 1)\n    loss = criterion(one, y)\n    "
+    apart = passes + "loss = loss + torch.linalg.qr(one - two)[1].pow(2).mean()"
+    done = rewritten("return self.b(h)", apart)
+    assert done.text.count("with torch.autocast(") == 1
+    at = done.text.index("with torch.autocast(")
+    assert [s.strip() for s in done.text[at:].split("\n")[1:4]] == [
+        "one = model(x).float()",
+        "two = model(x + 1).float()",
+        "loss = criterion(one, y)",
+    ]
+
+
+def test_a_block_for_each_of_many_lines_is_not_written() -> None:
+    lines = "".join(
+        f"h{n} = torch.linalg.qr(model(x + {n}))[0]\n    parts = parts + h{n}.sum()\n    "
+        for n in range(8)
+    )
+    loss = f"parts = criterion(model(x), y)\n    {lines}loss = parts"
+    text = HEAD + LOOP.replace(LOSS, loss)
+    done = amp(text, rules="autocast")
+    assert not done.fixes and "blocks would be needed" in done.refusals

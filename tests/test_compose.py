@@ -917,3 +917,73 @@ def test_form_feeds_stay_in_lines_that_no_edit_touches() -> None:
 def test_a_line_with_a_form_feed_can_be_edited() -> None:
     text = edited("import os\n\x0cf(1)\ng(2)\n", lambda s: [Keyword(call(s, "f"), "x", "5")])
     assert text.replace("\x0c", "") == "import os\nf(1, x=5)\ng(2)\n"
+
+
+def test_the_distance_around_a_statement_that_goes_is_one_distance() -> None:
+    before = """
+    a = 1
+
+    b = 2
+
+
+    def f():
+        c = 1
+
+        # about d
+        d = 2
+
+        return c
+    """
+    after = """
+    a = 1
+
+
+    def f():
+        c = 1
+
+        # about d
+
+        return c
+    """
+    check(before, lambda s: [Remove(stmt(s, "b = 2")), Remove(stmt(s, "d = 2"))], after)
+
+
+def test_blocks_are_indented_as_most_of_the_file_is() -> None:
+    before = """
+    if a:
+      b()
+
+    def f():
+        for x in y:
+            g(x)
+        return y
+    """
+    after = """
+    if a:
+      b()
+
+    def f():
+        with c:
+            for x in y:
+                g(x)
+        if z:
+            z = 1
+        return y
+    """
+
+    def edits(s: Source) -> Iterable[Edit]:
+        loop = stmt(s, "for x in y")
+        return [Around(loop, loop, "with c:"), After(loop, "if z:\n    z = 1")]
+
+    check(before, edits, after)
+
+
+def test_a_comment_that_makes_a_line_too_long_folds_no_code() -> None:
+    before = f"a = f(x){' ' * 60}# what it is, in words\n"
+    after = f"a = f(x, n=4){' ' * 60}# what it is, in words\n"
+    check(before, lambda s: [Keyword(call(s, "f"), "n", "4")], after, limit=None)
+
+
+def test_new_code_at_the_top_of_a_cell_leaves_the_cell_above_as_it_is() -> None:
+    before = "class A:\n    x = 1\n\n# %% cell 2\na = A()\n"
+    check(before, lambda s: [Before(stmt(s, "a ="), "b = 2")], before.replace("a =", "b = 2\na ="))

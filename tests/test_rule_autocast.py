@@ -417,7 +417,10 @@ def test_many_statements_are_not_indented_where_outputs_become_fp32():
     assert "\n    error = (out - target) * weight\n    loss = error.abs().mean()\n" in done.text
     few = MANY.split("    # the")[0].replace("    weight = 1 + target.sum(0)\n", "")
     done = same(script(LOOP.replace("loss = criterion(model(x), y)", few.replace(" * weight", ""))))
-    assert "\n        out = model(x).float()\n        target = F.one_hot" in done.text
+    assert "\n        out = model(x).float()\n    target = F.one_hot" in done.text
+    one = "out = model(x)\n    loss = (out - F.one_hot(y, 4) * out.detach()).abs().mean()"
+    done = same(script(LOOP.replace("loss = criterion(model(x), y)", one)))
+    assert "        out = model(x).float()\n        loss = " in done.text
 
 
 def test_targets_that_are_made_behind_the_forward_pass_stay_outside():

@@ -117,6 +117,13 @@ def test_tf32_leaves_a_decision_of_the_user_alone(line: str) -> None:
             ),
             "linear algebra",
         ),
+        (  # as of the square root of a product of covariances, in a distance between distributions
+            (
+                "    loss.backward()",
+                "    loss = loss + torch.trace(torch.eye(2)) - 2\n    loss.backward()",
+            ),
+            "linear algebra",
+        ),
     ],
 )
 def test_tf32_refuses_where_digits_matter(change: tuple[str, str], reason: str) -> None:

@@ -702,3 +702,75 @@ def test_what_a_network_gives_that_ends_in_a_linear_is_viewed():
         "model(x), y)", "model(x).view(len(x), -1), y)"
     )
     assert "model(x).reshape(len(x), -1)" in apply(RULE, maps).text
+
+
+def test_a_network_behind_one_that_stays_is_not_converted_alone() -> None:
+    """The layout of what it is given begins in the other; a network that is given images as well is converted."""
+    behind = """
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Conv2d(3, 8, 3, padding=1)
+
+    def forward(self, x):
+        out = self.a(x)
+        print(out.stride())
+        return out
+
+
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.b = nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x):
+        return self.b(x).mean((2, 3))
+
+
+"""
+    text = HEAD + behind + changed("model(x)", "model(encoder(x))", LOOP)
+    text = text.replace("Net().to", "Head().to").replace(
+        "model =", "encoder = Encoder().to(device)\nmodel =", 1
+    )
+    found = apply(RULE, text)
+    assert not found.fixes
+    assert "it goes on with what Encoder gives, which is not converted" in found.refusals
+    plain = text.replace("        print(out.stride())\n", "")
+    assert len(apply(RULE, plain).fixes) > 1
+
+
+def test_a_part_that_is_called_alone_too_is_converted_with_the_whole() -> None:
+    parts = """
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1))
+        self.b = nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x):
+        return self.b(self.a(x)).mean((2, 3))
+
+
+"""
+    text = HEAD + parts + LOOP.replace("model(x)", "model(x) + 0 * model.a(x).mean()", 1)
+    found = apply(RULE, text.replace("Net().to", "Both().to"))
+    model = [line for line in found.lines if "model = Both()" in line]
+    assert model and "channels_last" in model[0]
+    assert not any("Conv2d" in line for line in found.lines)
+
+
+def test_what_a_mask_of_its_shape_picks_stays_a_view() -> None:
+    text = HEAD + LOOP.replace(
+        "loss = F.cross_entropy(model(x), y)",
+        "out = model(x)\n        pos = (y > 0).unsqueeze(1).expand_as(out)\n"
+        "        neg = (y == 0).unsqueeze(1).expand_as(out)\n"
+        "        picked = out[pos].view(-1, 1)\n"
+        "        both = out[(pos + neg).gt(0)].view(-1, 1)\n"
+        "        rows = out[y > 0].view(-1, 1)\n"
+        "        loss = F.cross_entropy(out, y) + 0 * (picked.sum() + both.sum() + rows.sum())",
+    )
+    found = apply(RULE, text)
+    assert found.fixes and "out[pos].view(-1, 1)" in found.text
+    assert "out[(pos + neg).gt(0)].view(-1, 1)" in found.text
+    assert "out[y > 0].reshape(-1, 1)" in found.text
+    assert run(found.text)["losses"] == pytest.approx(run(text)["losses"], rel=1e-4)

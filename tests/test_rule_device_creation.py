@@ -578,3 +578,41 @@ def test_two_rules_at_lines_beside_each_other() -> None:
 )
 def test_lists_that_a_factory_might_make_otherwise_stay(make: str):
     assert not made(make, "first = np.float32(2)").fixes
+
+
+def test_a_dtype_in_a_variable_is_no_device() -> None:
+    """``.to(dtype)`` only casts, however the dtype came there: ``dtype = x.dtype``."""
+    text = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.manual_seed(0)
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(4, 2)
+
+        def forward(self, x):
+            dtype = x.dtype
+            zero = torch.tensor(0).to(dtype).to(x.device)
+            other = torch.tensor(0).to(dtype)
+            return self.a(x) + zero + float(other)
+
+
+    model = Net().to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for x, y in DataLoader(TensorDataset(torch.randn(12, 4), torch.randn(12, 2)), batch_size=4):
+        loss = (model(x.to(device)) - y.to(device)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    """
+    done = apply("device-creation", text)
+    assert "device=dtype" not in done.text
+    assert run(done.text)["losses"] == run(text)["losses"]

@@ -127,6 +127,7 @@ def test_adagrad_on_cuda_depends_on_the_version() -> None:
         "optim.LBFGS(model.parameters())",
         "optim.Adam(model.parameters(), fused=True)",
         "optim.Adam(model.parameters(), foreach=False)",
+        "torch.optim._multi_tensor.Adam(model.parameters())",  # which is foreach=True
     ],
 )
 def test_nothing_to_do(optimizer: str) -> None:

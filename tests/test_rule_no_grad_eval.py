@@ -1491,6 +1491,18 @@ def test_a_loop_that_trains_in_one_of_its_phases(test: str, told: bool) -> None:
     assert not apply("no-grad-eval", HEAD + switched).advice
 
 
+def test_evaluations_beside_each_other_share_a_block() -> None:
+    evaluate = EVALUATE.replace("    with torch.no_grad():\n", "    if True:\n")
+    calls = "    first = model.eval()(data[0][0][None].to(device)).sum().item()\n"
+    calls += "    second = model.eval()(data[1][0][None].to(device)).sum().item()\n"
+    calls += "    losses += [first, second]\n"
+    done = check(HEAD + evaluate + TRAIN + calls, "with torch.inference_mode():")
+    block = "    with torch.inference_mode():\n        first = model.eval()"
+    assert block in done.text and done.text.count("_mode():") == 1
+    spared = calls.replace("item()\n", "item()  # autofast: ignore[no-grad-eval]\n", 1)
+    assert "_mode():\n        second" in apply("no-grad-eval", HEAD + TRAIN + spared).text
+
+
 KEPT = """\
 class Stopper:
     def __init__(self):

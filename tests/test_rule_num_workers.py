@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import textwrap
+import types
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from autofast.commands.rewriting import rewrite
+from autofast.config import Config
 from autofast.rule import Effect
 from tests.loaders import FILES, script
 from tests.onerule import apply
@@ -203,7 +208,26 @@ def test_one_helper_for_several_loaders() -> None:
 @pytest.mark.parametrize("few", [1, 2])
 def test_a_small_number_is_raised_and_never_lowered(few: int) -> None:
     found = apply(RULE, script(f"DataLoader(Files(), batch_size=4, num_workers={few})"))
-    assert f"num_workers=max({few}, workers)" in found.text
+    assert f"num_workers=max({few}, min(8, os.cpu_count() - 2))" in found.text
+
+
+def test_a_small_number_is_raised_in_its_place_on_every_system() -> None:
+    """Its own number says that workers can be started: no constant, no question about the system."""
+    found = apply(RULE, script("DataLoader(Files(), batch_size=4, num_workers=2)"))
+    assert "import os" in found.lines and "import sys" not in found.text
+    value = found.text.split("num_workers=")[1].split("))")[0] + "))"
+    for cores, workers in [(1, 2), (4, 2), (6, 4), (64, 8)]:
+        system = types.SimpleNamespace(cpu_count=lambda n=cores: n)
+        assert eval(value, {"os": system}) == workers
+    two = script(
+        "DataLoader(Files(), batch_size=4, num_workers=2)",
+        more="val = DataLoader(Files(8), batch_size=8, num_workers=1)",
+        epoch="for x, y in val:\n    model(x)",
+    )
+    done = apply(RULE, two).text
+    assert "num_workers=max(2, workers)" in done and "num_workers=max(1, workers)" in done
+    cpu = apply(RULE, script("DataLoader(Files(), batch_size=4, num_workers=2)"), target="cpu")
+    assert not cpu.findings  # two are as many as it would get
 
 
 @pytest.mark.parametrize("workers", ["4", "os.cpu_count()", "count()", "16"])
@@ -216,19 +240,14 @@ def test_other_numbers_are_somebody_s_choice(workers: str) -> None:
 
 
 def test_a_number_given_by_position() -> None:
-    assert (
-        "None, None, max(2, workers))"
-        in apply(RULE, script("DataLoader(Files(), 4, True, None, None, 2)")).text
-    )
+    found = apply(RULE, script("DataLoader(Files(), 4, True, None, None, 2)"))
+    assert "None, None, max(2, min(8, os.cpu_count() - 2))" in " ".join(found.text.split())
 
 
 def test_a_dict() -> None:
     more = "options = {'batch_size': 4}\nif torch.cuda.is_available():\n    extra = {'num_workers': 1, 'persistent_workers': True}\n    options.update(extra)"
     found = apply(RULE, script("DataLoader(Files(), **options)", more=more))
-    assert (
-        "extra = {'num_workers': max(1, workers), 'persistent_workers': True}"
-        in found.text.replace('"', "'")
-    )
+    assert "'num_workers': max(1, min(8, os.cpu_count() - 2))" in found.text.replace('"', "'")
     assert (
         found.fixes[0].node.lineno
         == found.before.splitlines().index(
@@ -248,7 +267,11 @@ args = parser.parse_args()
 
 @pytest.mark.parametrize(
     ("default", "expected"),
-    [(0, "workers"), (1, "max(1, workers)"), (2, "max(2, workers)")],
+    [
+        (0, "workers"),
+        (1, "max(1, min(8, os.cpu_count() - 2))"),
+        (2, "max(2, min(8, os.cpu_count() - 2))"),
+    ],
 )
 def test_the_default_of_an_option(default: int, expected: str) -> None:
     text = script(
@@ -285,7 +308,7 @@ def test_a_number_among_settings(kind: str) -> None:
     settings, workers = SETTINGS[kind]
     call = f"DataLoader(Files(), batch_size=4, num_workers={workers})"
     found = apply(RULE, script(call, dataset=FILES + settings + "\n"))
-    assert re.search(r"max\(2, (loader_)?workers\)", found.text)
+    assert re.search(r"max\(2, min\(8, os.cpu_count\(\) - 2\)\)", found.text)
     assert f"num_workers={workers}" in found.text
     other = f"{settings}\ntorch.set_num_threads({workers})\n"
     found = apply(RULE, script(call, dataset=FILES + other))
@@ -305,7 +328,7 @@ def test_an_option_that_is_also_compared_and_printed() -> None:
         dataset=FILES + ARGS.format(default=1),
         more=more,
     )
-    assert "default=max(1, workers)" in apply(RULE, text).text
+    assert "default=max(1, min(8, os.cpu_count() - 2))" in apply(RULE, text).text
 
 
 def test_the_default_of_a_parameter() -> None:
@@ -317,7 +340,7 @@ def test_the_default_of_a_parameter() -> None:
 def test_a_parameter_that_the_caller_gives() -> None:
     factory = "def make(data, workers=0):\n    return DataLoader(data, batch_size=4, num_workers=workers)\n"
     found = apply(RULE, script("make(Files(), workers=2)", dataset=FILES + factory))
-    assert "make(Files(), workers=max(2, loader_workers))" in found.text
+    assert "make(Files(), workers=max(2, min(8, os.cpu_count() - 2)))" in found.text
     assert "def make(data, workers=0):" in found.text
 
 
@@ -337,7 +360,7 @@ def test_a_constant_at_the_top() -> None:
     text = script(
         "DataLoader(Files(), batch_size=4, num_workers=WORKERS)", dataset="WORKERS = 2\n" + FILES
     )
-    assert "WORKERS = max(2, workers)" in apply(RULE, text).text
+    assert "WORKERS = max(2, min(8, os.cpu_count() - 2))" in apply(RULE, text).text
 
 
 # ------------------------------------------------------------------------------------------------ what is left alone
@@ -874,14 +897,20 @@ def test_a_library_that_a_composed_transform_of_another_file_calls_is_not_change
             "return x, x", "return self.half(x), x"
         ),
     )
-    assert "num_workers=max(1, workers)" in apply(RULE, composed, files={"half.py": half}).text
+    assert (
+        "num_workers=max(1, min(8, os.cpu_count() - 2))"
+        in apply(RULE, composed, files={"half.py": half}).text
+    )
 
 
 def test_an_image_set_that_is_chosen_by_its_name() -> None:
     choice = "datasets.__dict__[input()]('data', train=True, transform=transforms.Compose([transforms.ToTensor()]))"
     head = "from torchvision import datasets, transforms\n"
     found = apply(RULE, script(f"DataLoader({choice}, batch_size=4, num_workers=1)", dataset=head))
-    assert "loader = DataLoader(" in found.text and "num_workers=max(1, workers)" in found.text
+    assert (
+        "loader = DataLoader(" in found.text
+        and "num_workers=max(1, min(8, os.cpu_count() - 2))" in found.text
+    )
     unknown = choice.replace("transforms.ToTensor()", "transforms.ToTensor(), secret.flip()")
     assert apply(
         RULE,
@@ -929,3 +958,51 @@ def test_items_are_read_out_of_an_hdf5_file_that_each_of_them_opens() -> None:
         '            return f["x"][i] / 255.0\n\n    def __len__(self):\n        return 8\n'
     )
     assert apply(RULE, script(PLAIN, dataset=dataset)).fixes
+
+
+@pytest.mark.parametrize(
+    ("head", "number", "written"),
+    [
+        ("", "4", "num_workers=4"),
+        (ARGS.format(default=4), "args.workers", "num_workers=args.workers"),
+        (ARGS.format(default=0), "args.workers", "num_workers=workers"),  # none by default
+        ("", "2", "num_workers=workers"),  # is raised itself
+    ],
+)
+def test_the_number_of_a_loader_beside_it(head: str, number: str, written: str) -> None:
+    text = script(
+        f"DataLoader(Files(), batch_size=4, num_workers={number})",
+        dataset=FILES + head,
+        epoch="for x, y in val:\n    model(x)",
+    ).replace("    model =", "    val = DataLoader(Files(8), batch_size=8)\n    model =", 1)
+    found = apply(RULE, text)
+    assert f"val = DataLoader(Files(8), batch_size=8, {written})" in found.text
+    assert ("import os" in found.text) is (written == "num_workers=workers")
+    both = apply(f"{RULE} persistent-workers", text).text
+    assert "4 > 0" not in both
+
+
+def test_a_number_that_is_known_later_is_not_that_of_the_loader_beside_it() -> None:
+    text = script(
+        "DataLoader(Files(), batch_size=4, num_workers=count)",
+        more="val = DataLoader(Files(8), batch_size=8)\ncount = 4",
+        epoch="for x, y in val:\n    model(x)",
+    )
+    assert "batch_size=8, num_workers=workers)" in apply(RULE, text).text
+
+
+def test_workers_in_a_notebook(tmp_path: Path) -> None:
+    """No worker runs a notebook again: what it gets has to be importable, which what a cell defines is not."""
+    text = script(
+        "DataLoader(MNIST('data', transform=ToTensor()), batch_size=4, shuffle=True)",
+        guard=False,
+        dataset="from torchvision.datasets import MNIST\nfrom torchvision.transforms import ToTensor\n",
+    )
+    own = script(PLAIN, guard=False)
+    for code, forks in [(text, False), (own, True)]:
+        cell = {"cell_type": "code", "source": code + "main()\n", "outputs": [], "metadata": {}}
+        book = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+        (tmp_path / "train.ipynb").write_text(json.dumps(book), "utf-8")
+        config = Config(select=(RULE,), exhaustive=True)
+        done = str(rewrite(tmp_path / "train.ipynb", tmp_path, config).texts)
+        assert ("get_start_method" in done) is forks and "num_workers=workers" in done

@@ -449,3 +449,56 @@ def test_a_batch_to_which_noise_is_added() -> None:
 def test_a_batch_that_something_else_holds_stays_apart() -> None:
     body = "kept = [inputs]\ninputs = Variable(inputs.cpu())\ninputs.unsqueeze_(1).squeeze_(1)"
     assert "inputs.cpu().detach()" in both(script(body)).text
+
+
+MOVED = "if len(losses) < 9:\n    inputs, targets = inputs.cpu(), targets.cpu()\n"
+TOLD = "\ninputs.unsqueeze_(1).squeeze_(1)"  # shows on one object alone
+
+
+@pytest.mark.parametrize(
+    ("body", "lines"),
+    [
+        (MOVED + "inputs, targets = Variable(inputs), Variable(targets)" + TOLD, []),
+        (
+            "if len(losses) < 9:\n    inputs = Variable(inputs.cpu())\n"
+            "else:\n    inputs = Variable(inputs)" + TOLD,
+            ["inputs = inputs.cpu()", "pass"],
+        ),
+    ],
+)
+def test_a_batch_that_is_moved_under_a_condition(body: str, lines: list[str]) -> None:
+    done = both(script(body))
+    assert done.lines == lines
+    kept = both(script("kept = [inputs]\n" + body))
+    assert ".detach()" in kept.text
+
+
+def test_a_batch_of_next_and_of_a_collate_function() -> None:
+    collate = (
+        "def collate(items):\n    kept.append(items[0][1])\n"
+        "    return torch.stack([x for x, _ in items], 0), {targets}\n\n\nkept, losses = [], []"
+    )
+    text = SCRIPT.replace(
+        "for inputs, targets in loader:", "batches = iter(loader)\nfor _ in range(3):"
+    )
+    text = text.replace("batch_size=4", "batch_size=4, collate_fn=collate")
+    body = "inputs, targets = next(batches)\n    inputs = Variable(inputs.cpu())\n    targets = Variable(targets.cpu())"
+    text = text.format(
+        body=body + TOLD.replace("\n", "\n    ") + "\n    targets.unsqueeze_(1).squeeze_(1)"
+    )
+    made = "torch.stack([y for _, y in items])"
+    head, _, rest = text.partition("loader =")
+    for targets, line in [
+        (made, "targets.cpu()"),
+        ("kept_targets(items)", "targets.cpu().detach()"),
+    ]:
+        more = "def kept_targets(items):\n    return torch.stack([y for _, y in items])\n\n\n"
+        whole = (
+            head
+            + more
+            + collate.format(targets=targets)
+            + "\nloader ="
+            + rest.replace("losses = []\n", "")
+        )
+        done = both(whole)
+        assert "inputs = inputs.cpu()" in done.lines and f"targets = {line}" in done.lines

@@ -88,6 +88,8 @@ def test_what_is_known_is_said(held: dict[str, Any]) -> None:
         "x.to(float)": "f64",
     }.items():
         (thing,) = held[expression]
-        assert isinstance(thing, Tensor) and (thing.dtype, thing.grad) == (dtype, False) or (
-            expression == "x.to(float)" and thing.dtype == dtype
+        assert (
+            isinstance(thing, Tensor)
+            and (thing.dtype, thing.grad) == (dtype, False)
+            or (expression == "x.to(float)" and thing.dtype == dtype)
         )

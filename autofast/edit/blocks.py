@@ -16,6 +16,7 @@ import libcst as cst
 from autofast.model.notebook import HIDDEN
 
 Lines = list[cst.EmptyLine]
+OF_CELLS = ("# %%", HIDDEN)  # marks and magics of notebooks
 Line = cst.SimpleStatementLine | cst.BaseCompoundStatement
 Small = cst.BaseSmallStatement | cst.BaseCompoundStatement
 
@@ -178,7 +179,7 @@ def _split(lead: Lines) -> tuple[Lines, Lines]:
 def _above_comments(lead: Lines, n: int) -> int:
     """Where the comments begin that end just above line ``n``."""
     while n and (comment := lead[n - 1].comment) is not None:
-        if comment.value.startswith(("# %%", HIDDEN)):
+        if comment.value.startswith(OF_CELLS):
             break
         n -= 1
     return n
@@ -249,7 +250,9 @@ class _Walk:
             return [Entry(lead=block.rest)]
         lead = list(getattr(block.body[0], "leading_lines", ()))
         body = [block.body[0].with_changes(leading_lines=()), *block.body[1:]]
-        suite = cst.IndentedBlock(body=body, footer=block.rest)
+        shell_body = shell.head.body
+        indent = shell_body.indent if isinstance(shell_body, cst.IndentedBlock) else None
+        suite = cst.IndentedBlock(body=body, footer=block.rest, indent=indent)
         return [Entry(new=[shell.head.with_changes(body=suite, leading_lines=lead)], foreign=False)]
 
     def _new_before(self, n: int, inside: int | None) -> list[Entry]:
@@ -344,11 +347,11 @@ def _rendered(entries: Iterable[Entry], at_top: bool) -> Block:
         if unit is not None:
             if not run or unit.whole is None or run[-1].line != unit.line:
                 flush()
-            unit.lead[:0], carry = carry, []
+            unit.lead[:], carry = _joined(carry, unit.lead), []
             run.append(unit)
         elif entry.new:
             flush()
-            top = [*carry, *entry.lead]
+            top = _joined(carry, entry.lead)
             carry = []
             for k, statement in enumerate(entry.new):
                 out.append((_led(statement, top) if k == 0 else statement, entry.foreign))
@@ -356,6 +359,14 @@ def _rendered(entries: Iterable[Entry], at_top: bool) -> Block:
             carry += entry.lead
     flush()
     return Block(list(_spaced(out, at_top)), carry)
+
+
+def _joined(carry: Lines, lead: Lines) -> Lines:
+    """The lines above what is gone, and those of what follows: blank lines on both sides of it are one distance, not two."""
+    if any(line.comment is not None for line in carry):
+        return [*carry, *lead]
+    blank = next((n for n, line in enumerate(lead) if line.comment is not None), len(lead))
+    return [*carry[: max(0, len(carry) - blank)], *lead]
 
 
 def _line(run: Sequence[Unit], lead: Lines) -> cst.BaseStatement:
@@ -390,8 +401,9 @@ def _spaced(
     """Blank lines between new code and its neighbours, where Python's conventions want some."""
     previous: tuple[cst.BaseStatement, bool] | None = None
     for line, is_new in lines:
-        if previous is not None and (is_new or previous[1]):
-            lead = list(line.leading_lines)  # type: ignore[attr-defined]
+        lead: Lines = list(line.leading_lines)  # type: ignore[attr-defined]
+        in_cell = any(x.comment and x.comment.value.startswith(OF_CELLS) for x in lead)
+        if previous is not None and (is_new or previous[1]) and not in_cell:
             present = next(
                 (n for n, above in enumerate(lead) if above.comment is not None), len(lead)
             )

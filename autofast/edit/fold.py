@@ -36,7 +36,7 @@ def fold(text: str, original: str, limit: int, unit: str, formatted: bool = Fals
     known = {line.strip() for line in original.split("\n")}
     lines = text.split("\n")
     wide = [line.strip() for line in original.split("\n") if len(line) > limit]
-    remarks = {remark for line in wide if (remark := _remark(line))}
+    remarks = {remark for line in original.split("\n") if (remark := _remark(line))}
     long = {
         n
         for n, line in enumerate(lines, 1)
@@ -68,7 +68,7 @@ def _remark(line: str) -> str:
 
 
 def _only_by(line: str, remarks: set[str], limit: int) -> bool:
-    """Whether a line is too long by a remark alone that made a line of the user's too long as well."""
+    """Whether a line is too long by a remark of the user's alone."""
     remark = _remark(line)
     return remark in remarks and len(line) - len(remark) <= limit
 

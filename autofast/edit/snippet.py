@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from string import Formatter
 from typing import NamedTuple
@@ -40,7 +40,25 @@ class Style(NamedTuple):
                 seen[source.lines[node.lineno - 1][node.col_offset]] += 1
         commas = Counter(TIGHT_COMMA.findall(source.text))
         tight = commas[","] > commas[", "]
+        steps = Counter(_steps(source))
+        if steps and steps[unit] < max(steps.values()):  # LibCST takes the first of the file
+            unit = steps.most_common(1)[0][0]
         return cls("'" if seen["'"] > seen['"'] else '"', unit, tight)
+
+
+def _steps(source: Source) -> Iterator[str]:
+    """By what each block is indented in the one around it."""
+    for node in source.nodes:
+        body = getattr(node, "body", None)
+        if isinstance(node, ast.stmt) and isinstance(body, list) and body[0].lineno > node.lineno:
+            outer, inner = (_indent(source, n.lineno) for n in (node, body[0]))
+            if inner.startswith(outer) and len(inner) > len(outer):
+                yield inner[len(outer) :]
+
+
+def _indent(source: Source, line: int) -> str:
+    text = source.lines[line - 1]
+    return text[: len(text) - len(text.lstrip())]
 
 
 class TemplateError(ValueError):
@@ -127,11 +145,16 @@ def _as_module(text: str) -> cst.CSTNode:
 
 
 class _Adapt(cst.CSTTransformer):
-    """Quotes and continuation lines as the user has them; the indentation of blocks follows from the file by itself."""
+    """Quotes, blocks and continuation lines as the user has them."""
 
     def __init__(self, style: Style):
         super().__init__()
         self.style = style
+
+    def leave_IndentedBlock(
+        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+    ) -> cst.IndentedBlock:
+        return updated_node.with_changes(indent=self.style.unit)
 
     def leave_SimpleString(
         self, original_node: cst.SimpleString, updated_node: cst.SimpleString

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from autofast.facts.loaders import given
-from autofast.flow.defuse import Definition
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, pairs_of
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, parent_of, statement_of
 from autofast.model.values import (
     Const,
     Ext,
+    Func,
     Reason,
     Ref,
     Seq,
@@ -37,6 +39,7 @@ KEPT = frozenset({
 # what gives a tensor another shape, or a part in a graph, and so tells it from another object for the same values
 # methods that make another tensor of the same kind
 MAKING = frozenset({"new", "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"})
+STACKS = frozenset({"torch.stack", "torch.cat", "torch.hstack", "torch.vstack"})
 SIZES = frozenset({"size", "shape", "dim", "numel", "dtype", "device"})
 ASKING = frozenset({"requires_grad_", "retain_grad", "register_hook", "detach_"})
 # fmt: on
@@ -59,27 +62,64 @@ class Plainness:
 
     def _is_left(self, data: ast.expr) -> bool:
         """Nothing else holds the tensor, and nothing will: ``x = Variable(x.cuda())`` of a batch, or of what was made for this."""
-        root = data
-        while isinstance(root, (ast.Call, ast.Attribute)):
-            root = root.func if isinstance(root, ast.Call) else root.value
+        root = _root(data)
         statement = statement_of(data)
         if not isinstance(root, ast.Name) or not isinstance(statement, ast.Assign):
             return False
         targets = {n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
-        definitions = self.script.analysis(Flow).reaching(root)
-        return (
-            root.id in targets
-            and bool(definitions)
-            and all(self._is_only_for(d.node, root) for d in definitions)
+        return root.id in targets and self._is_only_here(root, frozenset())
+
+    def _is_only_here(self, use: ast.Name, seen: frozenset[ast.AST]) -> bool:
+        definitions = self.script.analysis(Flow).reaching(use)
+        return bool(definitions) and all(
+            d.node in seen or self._is_only_for(d.node, use, seen | {d.node}) for d in definitions
         )
 
-    def _is_only_for(self, binding: ast.AST, use: ast.Name) -> bool:
+    def _is_only_for(self, binding: ast.AST, use: ast.Name, seen: frozenset[ast.AST]) -> bool:
         """A name that gets what a loader gives, or what is new, and of which nothing but sizes is asked before ``use``."""
         if not isinstance(binding, ast.Name) or not (
-            self._is_of_a_batch(binding) or self._is_given_new(binding)
+            self._is_of_a_batch(binding)
+            or self._is_given_new(binding)
+            or self._is_moved(binding, seen)
         ):
             return False
-        return all(n is use or _is_size(n) or self._is_passing_by(n) for n in self._uses(binding))
+        return all(
+            n is use or _is_size(n) or self._is_passing_by(n) or self._goes_on(n) is not None
+            for n in self._uses(binding)
+        )
+
+    def _is_moved(self, binding: ast.Name, seen: frozenset[ast.AST]) -> bool:
+        """``x = x.cuda()`` of what nothing else holds: this, or a copy of it."""
+        statement = statement_of(binding)
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            return False
+        return any(
+            name is binding
+            and isinstance(root := _root(value), ast.Name)
+            and self._goes_on(root) is binding
+            and self._is_only_here(root, seen)
+            for name, value in pairs_of(statement.targets[0], statement.value)
+        )
+
+    def _goes_on(self, use: ast.Name) -> ast.expr | None:
+        """The same name, which gets the tensor where it stood, or a copy: ``x = x.cuda()``, ``x = Variable(x)``.
+
+        Of two such statements, the second finds what the first has put there.
+        """
+        statement = statement_of(use)
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            return None
+        for name, value in pairs_of(statement.targets[0], statement.value):
+            while value is not use and isinstance(value, ast.Call):
+                if is_method(value) and value.func.attr in KEPT and self._is_method(value):
+                    value = value.func.value
+                elif self.script.values(value.func) == {Ref(VARIABLE)} and value.args:
+                    value = value.args[0]
+                else:
+                    break
+            if value is use and isinstance(name, ast.Name) and name.id == use.id:
+                return name
+        return None
 
     def _is_passing_by(self, use: ast.Name) -> bool:
         """``x + y``, ``x[0]``, ``x[0] = 1``, ``torch.exp(x)``: what comes of it is another object, and nothing keeps this one."""
@@ -105,24 +145,62 @@ class Plainness:
         return known.uses(Definition(binding.id, binding))
 
     def _is_of_a_batch(self, name: ast.Name) -> bool:
-        """``for x, y in loader``, and ``x, y = batch`` below ``for batch in loader``: collated for this turn."""
+        """``for x, y in loader``, ``x, y = next(batches)``, and ``x, y = batch`` of one of these: collated for this turn."""
         statement = statement_of(name)
-        if isinstance(statement, ast.Assign) and isinstance(whole := statement.value, ast.Name):
+        whole = statement.value if isinstance(statement, ast.Assign) else None
+        if isinstance(whole, ast.Name):
             made = self.script.analysis(Flow).reaching(whole)
             return all(
                 isinstance(d.node, ast.Name)
-                and not isinstance(statement_of(d.node), ast.Assign)
+                and not isinstance(getattr(statement_of(d.node), "value", None), ast.Name)
                 and self._uses(d.node) == [whole]
                 and self._is_of_a_batch(d.node)
                 for d in made
             ) and bool(made)
         return any(
-            use.node is statement
-            and given(loader, "collate_fn") is None
+            (use.node is statement or (use.is_next and use.node is whole))
             and not _is_unbatched(loader)
+            and self._collates_new(loader, name)
             for loader in self.script.loaders
             for use in loader.uses
         )
+
+    def _collates_new(self, loader: Loader, name: ast.Name) -> bool:
+        """Whether a part of a batch is an object that is made for it: by torch, or by ``torch.stack()`` in the project's own function."""
+        collate = given(loader, "collate_fn")
+        if collate is None or collate.values == {NONE}:
+            return True
+        tuple_ = parent_of(name)
+        if not isinstance(tuple_, ast.Tuple) or parent_of(tuple_) is not statement_of(name):
+            return False
+        place = next(n for n, e in enumerate(tuple_.elts) if e is name)
+        functions = [t.node for t in collate.values if isinstance(t, Func)]
+        results = [r for f in functions for r in self.script.analysis(CallGraph).results(f)]
+        return len(functions) == len(collate.values) > 0 < len(results) and all(
+            isinstance(result, (ast.Tuple, ast.List))
+            and len(result.elts) == len(tuple_.elts)
+            and self._is_made(result.elts[place])
+            for result in results
+        )
+
+    def _is_made(self, expr: ast.expr) -> bool:
+        """``torch.stack(images)``, or a name that gets nothing else and is handed on at once."""
+        if not isinstance(expr, ast.Name):
+            return self._is_factory(expr) or self._is_stacked(expr)
+        made = self.script.analysis(Flow).reaching(expr)
+        values = [(d.node, bound_to(d.node)) for d in made]
+        return bool(values) and all(
+            isinstance(node, ast.Name)
+            and whole
+            and value is not None
+            and (self._is_factory(value) or self._is_stacked(value))
+            and self._uses(node) == [expr]
+            for node, (value, whole) in values
+        )
+
+    def _is_stacked(self, expr: ast.expr) -> bool:
+        called = self.script.values(expr.func) if isinstance(expr, ast.Call) else frozenset()
+        return bool(called) and all(isinstance(t, Ref) and t.name in STACKS for t in called)
 
     def _is_given_new(self, name: ast.Name) -> bool:
         statement = parent_of(name)
@@ -341,6 +419,13 @@ class Plainness:
             isinstance(t, (Unknown, Seq)) or (isinstance(t, Tensor) and (t.grad or bool(t.param)))
             for t in found
         )
+
+
+def _root(expr: ast.expr) -> ast.expr:
+    """``x`` of ``x.cuda().float()``."""
+    while isinstance(expr, (ast.Call, ast.Attribute)):
+        expr = expr.func if isinstance(expr, ast.Call) else expr.value
+    return expr
 
 
 def _may_share(one: Values, other: Values) -> bool:

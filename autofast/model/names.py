@@ -14,7 +14,10 @@ _MOVED = [
     (r"^torch\.amp\.(?:autocast_mode\.)?autocast$", "torch.autocast"),
     (r"^torch\.amp\.grad_scaler\.", "torch.amp."),
     (r"^torch\.cuda\.amp\.(?:autocast_mode|grad_scaler)\.", "torch.cuda.amp."),
-    (r"^torch\.optim\.(?!lr_scheduler|swa_utils)[a-z_]\w*\.([A-Z]\w*)$", r"torch.optim.\1"),
+    (
+        r"^torch\.optim\.(?!lr_scheduler|swa_utils|_multi_tensor)[a-z_]\w*\.([A-Z]\w*)$",
+        r"torch.optim.\1",
+    ),
     (r"^torch\.nn\.modules\.(?:\w+\.)?([A-Z]\w*)$", r"torch.nn.\1"),
     (r"^torch\.nn\.parallel\.(?:data_parallel\.)?DataParallel$", "torch.nn.DataParallel"),
     (r"^torch\.nn\.parallel\.distributed\.", "torch.nn.parallel."),
@@ -240,9 +243,10 @@ OPTIMIZERS = frozenset(
 
 
 def is_optimizer(name: str) -> bool:
+    # those of _multi_tensor are the same with foreach=True
     return name in (ANY_OPTIMIZER, *OPTIMIZERS) or (
         name.startswith("torch.optim.")
-        and name.count(".") == 2
+        and name.replace("._multi_tensor", "").count(".") == 2
         and name.rsplit(".", 1)[-1][:1].isupper()
     )
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autofast.edit.compose import DEFAULT_LIMIT
 from autofast.edit.edits import Edit, Helper
 from autofast.facts.loaders import given
 from autofast.facts.parts import held_by
 from autofast.facts.workers.shared_state import unseen
+from autofast.flow.program import Flow
+from autofast.flow.scopes import declared, is_parameter, mentions
 from autofast.model.script import Loader, Script
-from autofast.model.source import Source, at, function_of
+from autofast.model.source import Source, at, function_of, source_of, statement_of
 from autofast.model.values import Arg, Cls, Func, Inst, Thing, const
 from autofast.rule import Options
 from autofast.write.imports import module_in
@@ -37,6 +39,7 @@ UNPICKLABLE = "Workers are only forked: others would have to pickle what cannot 
 STARTS = ("multiprocessing.set_start_method", "torch.multiprocessing.set_start_method")
 # On a machine that also trains on its cores, more workers would only take them away.
 MOST = {"cuda": 8, "cpu": 2}
+FEW = 2  # up to this many workers, a number was probably copied from an example
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,52 @@ def helper(script: Script, source: Source, options: Options) -> Helped:
     return Helped(name, (*imports, *more, Helper(source, name, code)))
 
 
+def as_beside(script: Script, place: ast.expr) -> Helped | None:
+    """The number that another loader of the same function is given, where it has workers by default: ``args.num_workers``, or ``4``.
+
+    What starts its workers starts these, too.
+    """
+    for other in script.loaders:
+        number = next((k.value for k in other.node.keywords if k.arg == "num_workers"), None)
+        root = number
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if (
+            number is None
+            or function_of(other.node) is not function_of(place)
+            or not _has_workers(other)
+        ):
+            continue
+        is_chosen = isinstance(number, ast.Constant) and number.value not in range(FEW + 1)
+        if is_chosen or (isinstance(root, ast.Name) and _is_the_same(script, root, place)):
+            return Helped(ast.unparse(number), ())
+    return None
+
+
+def _is_the_same(script: Script, name: ast.Name, place: ast.expr) -> bool:
+    """Whether a name means at another place of its function what it means here: it is bound once, and before."""
+    function = function_of(place)
+    bound = [n for n in mentions(function, name.id) if not isinstance(n.ctx, ast.Load)]
+    is_given = is_parameter(function, name.id)
+    if name.id in declared(function) or len(bound) > (not is_given):
+        return False
+    here = script.analysis(Flow).definitions(name)
+    return not bound or here.is_bound_at(statement_of(place), name.id)
+
+
+def at_least(script: Script, source: Source, few: int, named: bool, options: Options) -> Helped:
+    """As many workers as the cores allow, and never fewer than the ``few`` that the script asks for, in the place of its number.
+
+    Its own number says that workers can be started there, on any system: nothing has to be asked but the cores. Where the file has a
+    constant for its other loaders (``named``), or ranks share the cores, the constant says how many.
+    """
+    if named or script.calls("torch.distributed.init_process_group"):
+        helped = helper(script, source, options)
+        return replace(helped, code=f"max({few}, {helped.code})")
+    os, imports = module_in(source, "os")
+    return Helped(f"max({few}, min({MOST[options.target]}, {os}.cpu_count() - 2))", imports)
+
+
 def _is_narrow(source: Source, code: str) -> bool:
     """Whether no line of new code is longer than one that the file has already, or than most formatters allow."""
     return max(map(len, code.split("\n"))) <= max(DEFAULT_LIMIT, *map(len, source.lines))
@@ -93,13 +142,16 @@ def _holds(source: Source, code: str) -> bool:
 # ------------------------------------------------------------------------------------------------ start methods
 def _fork_only(script: Script) -> str:
     """Why workers of this script can only be forked; empty where they can be started in any way."""
+    if (
+        script.entry.path.suffix == ".ipynb"
+    ):  # no worker runs it again, or can import what a cell defines
+        own = any(_unpicklable(loader, script.entry) for loader in script.loaders)
+        return (
+            UNPICKLABLE if own or any(unseen(script, x) for x in script.loaders if x.uses) else ""
+        )
     unguarded = [loader for loader in script.loaders if loader.uses and not loader.guarded]
     if (unguarded or not script.guarded) and not any(map(_has_workers, unguarded)):
         return UNGUARDED
-    if script.entry.path.suffix == ".ipynb":
-        return (
-            UNPICKLABLE  # a class that is defined in a cell cannot be imported by another process
-        )
     if any(_unpicklable(loader) for loader in script.loaders):
         return UNPICKLABLE
     if any(unseen(script, loader) for loader in script.loaders if loader.uses):
@@ -117,19 +169,20 @@ def _has_workers(loader: Loader) -> bool:
     return bool(numbers) and all(isinstance(n, int) and n > 0 for n in numbers)
 
 
-def _unpicklable(loader: Loader) -> bool:
-    """A lambda, or something defined in a function, is in what a worker gets."""
+def _unpicklable(loader: Loader, cells: Source | None = None) -> bool:
+    """A lambda, or something defined in a function (or in the cells of a notebook), is in what a worker gets."""
     roots: list[Thing] = [d.thing for d in loader.datasets]
     for name in ("collate_fn", "worker_init_fn"):
         argument = given(loader, name)
         roots.extend(argument.values if argument is not None else ())
-    return any(_is_local(thing) for thing in held_by(*roots))
+    return any(_is_local(thing, cells) for thing in held_by(*roots))
 
 
-def _is_local(thing: Thing) -> bool:
+def _is_local(thing: Thing, cells: Source | None) -> bool:
     node = thing.node if isinstance(thing, (Func, Cls)) else None
     if isinstance(thing, Inst):
         node = thing.cls.node
     return isinstance(node, ast.Lambda) or (
-        node is not None and not isinstance(function_of(node), ast.Module)
+        node is not None
+        and (not isinstance(function_of(node), ast.Module) or source_of(node) is cells)
     )

@@ -15,6 +15,7 @@ from autofast.model.events import CallFrame, Site, inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script, Transfer
 from autofast.model.source import function_of, parent_of, source_of
+from autofast.model.tensors import tensors_in
 from autofast.model.values import Cls, Ext, Inst, Ref, Thing, Unknown
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Effect, Finding
@@ -91,6 +92,34 @@ def part_of(models: list[Model], others: list[Model]) -> str:
     owners = (owner for m in models for owner in _networks_around(m) if owner in whole)
     owner = next(owners, None)
     return f"it is a part of {owner.node.name}, the rest of which is not converted" if owner else ""
+
+
+def whole_of(model: Model, others: list[Model]) -> Model | None:
+    """The one of ``others`` whose constructor makes the model, and which is converted with all its parts."""
+    owners = set(_networks_around(model))
+    return next(
+        (
+            o
+            for o in others
+            if isinstance(o.thing, Inst) and o is not model and o.thing.cls in owners
+        ),
+        None,
+    )
+
+
+def fed_by(models: list[Model], others: list[Model]) -> str:
+    """In words, which of ``others``, that stay, makes all that ``models`` are given: their layout begins there; empty where none does."""
+    stay = {id(m.thing): m.name for m in others}
+    makers: set[str] = set()
+    for model in models:
+        for occurrence in (o for site in model.forwards for o in site if o.args is not None):
+            given = tensors_in(occurrence.args.get(0, "")) if occurrence.args else []
+            made = [stay[id(t)] for tensor in given for t in tensor.models if id(t) in stay]
+            if not made:
+                return ""
+            makers.update(made)
+    name = min(makers, default="")
+    return f"it goes on with what {name} gives, which is not converted" if name else ""
 
 
 def _networks_around(model: Model) -> Iterator[Cls]:

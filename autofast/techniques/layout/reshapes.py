@@ -117,10 +117,38 @@ def _lies_in_order(script: Script, base: ast.expr, around: tuple[ast.expr, ...] 
         if isinstance(base, ast.Name)
         else [base]
     )
-    return bool(values) and all(
-        isinstance(v, ast.Call) and (_is_contiguous(script, v, (*around, base)) or _is_averaged(v))
-        for v in values
-    )
+    return bool(values) and all(_comes_flat(script, v, (*around, base)) for v in values)
+
+
+def _comes_flat(script: Script, value: ast.expr | None, around: tuple[ast.expr, ...]) -> bool:
+    match value:
+        case ast.Subscript(value=of, slice=mask):
+            return _is_picked(script, of, mask)
+        case ast.Call():
+            return _is_contiguous(script, value, around) or _is_averaged(value)
+    return False
+
+
+def _is_picked(script: Script, base: ast.expr, mask: ast.expr, depth: int = 0) -> bool:
+    """``x[mask]`` by a mask of the shape of ``x``: single numbers, one after the other."""
+    if depth > DEEP:
+        return False
+    match mask:
+        case ast.Name():
+            made = [d.value for d in script.analysis(Flow).reaching(mask)]
+            return bool(made) and all(
+                m is not None and _is_picked(script, base, m, depth + 1) for m in made
+            )
+        case ast.Call(func=ast.Attribute(attr="expand_as"), args=[of], keywords=[]):
+            return _is_the_same(script, of, base)
+        case (
+            ast.Call(func=ast.Attribute(value=of, attr="gt" | "ge" | "lt" | "le" | "eq" | "ne"))
+            | ast.UnaryOp(op=ast.Invert(), operand=of)
+        ):
+            return _is_picked(script, base, of, depth + 1)
+        case ast.BinOp(left=left, right=right):
+            return all(_is_picked(script, base, side, depth + 1) for side in (left, right))
+    return False
 
 
 def _keeps_channels(script: Script, node: ast.Call, base: ast.expr) -> bool:
@@ -162,16 +190,18 @@ def _is_part_of_size(script: Script, made: Definition, base: ast.expr, n: int) -
 
 def _is_the_same(script: Script, one: ast.expr, other: ast.expr) -> bool:
     """Whether two variables hold the same tensor: they have it from the same definitions."""
-    if not isinstance(one, ast.Name) or not isinstance(other, ast.Name) or one.id != other.id:
-        return False
-    flow = script.analysis(Flow)
-    found = flow.reaching(one)
-    return len(found) == 1 and found == flow.reaching(other)
+    match one, other:
+        case ast.Name(), ast.Name() if one.id == other.id:
+            flow = script.analysis(Flow)
+            found = flow.reaching(one)
+            return len(found) == 1 and found == flow.reaching(other)
+    return False
 
 
 EACH = frozenset(  # number by number: what they give lies in memory as what they are given
     f"torch.{of}{name}" for of in ("", "nn.functional.") for name in ("sigmoid", "relu", "tanh")
 )
+DEEP = 6  # steps from a mask back to what it was made of
 PRODUCTS = frozenset({"torch.matmul", "torch.mm", "torch.bmm", "torch.addmm"})
 
 

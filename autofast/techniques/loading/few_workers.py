@@ -16,12 +16,9 @@ from autofast.model.source import at, parent_of, source_of
 from autofast.rule import Finding, Options
 from autofast.techniques.loading.workers import NAME
 from autofast.write.arguments import Home, written
-from autofast.write.worker_helper import against_starting, helper
+from autofast.write.worker_helper import FEW, MOST, against_starting, at_least, helper
 
 NONE = "batches are made in the main process, and training waits for them"
-
-
-FEW = 2  # up to this many workers, a number was probably copied from an example
 
 
 @dataclass(eq=False)
@@ -43,8 +40,10 @@ class Number:
         )
 
 
-def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[Finding]:
-    """Findings about numbers of workers of ``loaders`` that are too small for most machines."""
+def raised(
+    script: Script, options: Options, loaders: list[Loader], others: list[Loader]
+) -> Iterator[Finding]:
+    """Findings about numbers of workers of ``loaders`` that are too small for most machines; ``others`` get workers beside them."""
     yield from _in_settings(script, loaders)
     trail = Trail(script)
     numbers: dict[int, Number] = {}
@@ -57,29 +56,36 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
         )
         for origin in origins if isinstance(origins, list) else ():
             numbers.setdefault(id(origin.expr), Number(origin)).loaders.append(loader)
-    for number in numbers.values():
+    few = [
+        number
+        for number in numbers.values()
+        if type(number.value) is int
+        and (number.value == 0 or number.value < MOST[options.target])
+        and number.value <= FEW
+        and any(counts(script, x) for x in number.loaders if x in loaders)
+    ]
+    places = [source_of(x.node) for x in others]
+    places += [source_of(number.origin.expr) for number in few]
+    for number in few:
         value = number.value
-        if (
-            not isinstance(value, int)
-            or isinstance(value, bool)
-            or value > FEW
-            or not any(counts(script, x) for x in number.loaders if x in loaders)
-        ):
-            continue
+        assert isinstance(value, int)
         message = _few(value)
         home = _home(script, number)
         if why := home if isinstance(home, str) else _too_few(script, number, trail):
             yield Finding(number.origin.node, message, refusal=why)
             continue
         assert isinstance(home, Home)
-        helped = helper(script, source_of(number.origin.expr), options)
-        # Never fewer than the user asks for.
-        code = helped.code if value == 0 else f"max({value}, {helped.code})"
+        source = source_of(number.origin.expr)
+        helped = (
+            at_least(script, source, value, places.count(source) > 1, options)
+            if value
+            else helper(script, source, options)
+        )
         effect = max(effect_of(script, loader) for loader in number.loaders)
         yield Finding(
             home.node,
             message,
-            edits=(Rewrite(number.origin.expr, code), *helped.edits),
+            edits=(Rewrite(number.origin.expr, helped.code), *helped.edits),
             effect=effect,
         )
 

@@ -12,7 +12,7 @@ from autofast.model.source import source_of
 from autofast.rule import Options
 from autofast.write.arguments import Home, room
 from autofast.write.loader_arguments import Wish
-from autofast.write.worker_helper import Helped, against_starting, helper
+from autofast.write.worker_helper import Helped, against_starting, as_beside, helper
 
 NAME = "num_workers"
 
@@ -24,8 +24,10 @@ def refusal(script: Script, loader: Loader) -> str:
 
 def wish(script: Script, loader: Loader, options: Options, template: str = "{}") -> Wish:
     def make(home: Home) -> tuple[str, tuple[Edit, ...]]:
-        helped = helper(script, source_of(home.node), options)
-        return template.format(helped.code), helped.edits
+        beside = as_beside(script, loader.node) if home.node is loader.node else None
+        helped = beside or helper(script, source_of(home.node), options)
+        code = template.format(helped.code)
+        return ("True" if template != "{}" and helped.code.isdigit() else code), helped.edits
 
     return Wish(loader, make, effect_of(script, loader))
 

@@ -100,7 +100,7 @@ def _only_those(script: Script, optimizer: Optimizer) -> str:
 
 
 def _takes(name: str) -> bool:
-    return name.startswith("torch.optim.") and name.rpartition(".")[2] in FUSED
+    return name in {f"torch.optim.{n}" for n in FUSED}
 
 
 def _passes_on(function: ast.AST, call: ast.Call) -> bool:

@@ -33,7 +33,7 @@ from autofast.flow.positions import nodes_of
 from autofast.model.script import Script, Step
 from autofast.model.source import at
 from autofast.rule import Options
-from autofast.techniques.precision.blocks import block_edits
+from autofast.techniques.precision.blocks import Block, block_edits, joined
 from autofast.techniques.precision.forms import DTYPE_SINCE, Precision, shared
 from autofast.techniques.precision.narrow import narrowed
 from autofast.techniques.precision.optional_apex import (
@@ -45,23 +45,8 @@ from autofast.techniques.precision.optional_apex import (
 from autofast.techniques.precision.scaling import Scaling, scaling
 from autofast.write.spelling import uses_gpu
 
-KEY = "amp"  # of the scaler
+MOST_BLOCKS = 6  # for the training of a script: more would be a change of every line
 MOST_OPTIONS = 6  # without which a script is looked at once more
-
-
-@dataclass(eq=False)
-class Block:
-    """A region that autocast goes around, with the edits for it.
-
-    ``keys`` name its forwards in findings: where one part of the training stays in fp32, all of it does, and no evaluation is other than it.
-    """
-
-    region: Region
-    edits: tuple[Edit, ...]
-
-    @property
-    def keys(self) -> list[object]:
-        return [(KEY, id(call)) for call in self.region.forwards]
 
 
 @dataclass(eq=False)
@@ -158,6 +143,12 @@ def _planned(
             found.blocks.append(Block(region, edits))
     if any(not _is_there(found, r) for r, _ in accepted if r.trains):
         # one part of the training stays in fp32: the rest stays with it
+        found.blocks, found.scaling, found.makes = [], None, {}
+    found.blocks = joined(found.blocks)
+    training = [b for b in found.blocks if b.region.trains]
+    if len(training) > MOST_BLOCKS:
+        why = f"{len(training)} blocks would be needed, as what stands between them has to stay in fp32"
+        found.refused += [(b.region.forwards[0], why) for b in training]
         found.blocks, found.scaling, found.makes = [], None, {}
     if found.scaling is not None:
         for place in found.scaling.makes:

@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from autofast.edit.edits import Around, Before, Edit, Rewrite, Wrap
 from autofast.edit.order import Rank
 from autofast.facts.forwards import Region
 from autofast.facts.precision.half_values import Half
+from autofast.flow.positions import block as block_of
+from autofast.flow.positions import index
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.rule import Options
 from autofast.techniques.precision.casts import PART, cast_of, casts_below
 from autofast.techniques.precision.forms import Precision
+
+KEY = "amp"  # of the scaler
+
+
+@dataclass(eq=False)
+class Block:
+    """A region that autocast goes around, with the edits for it.
+
+    ``keys`` name its forwards in findings: where one part of the training stays in fp32, all of it does, and no evaluation is other than it.
+    """
+
+    region: Region
+    edits: tuple[Edit, ...]
+
+    @property
+    def keys(self) -> list[object]:
+        return [(KEY, id(call)) for call in self.region.forwards]
 
 
 def block_edits(
@@ -40,6 +61,38 @@ def block_edits(
         *needed,
         *wraps,
         *named,
+    )
+
+
+def joined(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks, those of one kind that stand beside each other as one."""
+    found: list[Block] = []
+    for block in blocks:
+        one = next((b for b in found if _are_neighbours(b, block)), None)
+        if one is None:
+            found.append(block)
+            continue
+        (first, *above), (second, *below) = one.edits, block.edits
+        assert isinstance(first, Around) and isinstance(second, Around)
+        one.edits = (replace(first, last=second.last), *above, *below)
+        one.region = replace(
+            one.region,
+            last=block.region.last,
+            forwards=[*one.region.forwards, *block.region.forwards],
+        )
+    return found
+
+
+def _are_neighbours(one: Block, other: Block) -> bool:
+    """Whether nothing stands between two blocks that begin with the same line."""
+    first, second = one.edits[0], other.edits[0]
+    if not isinstance(first, Around) or not isinstance(second, Around):
+        return False
+    here = block_of(first.last)
+    return (
+        first.header == second.header
+        and one.region.trains == other.region.trains
+        and index(here, second.first) == index(here, first.last) + 1 > 0
     )
 
 

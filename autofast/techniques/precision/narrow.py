@@ -18,7 +18,7 @@ from autofast.rule import Options
 from autofast.techniques.precision.casts import PART, cast_of
 
 TARGETS = 2  # statements that have to do with no network, from which on a block ends above them
-MANY = 4  # statements beside the forward passes from which on indenting them all is more than a reviewer wants to read
+MANY = 2  # statements beside the forward passes from which on indenting them all is more than a reviewer wants to read
 
 Accepted = tuple[Region, Code]
 

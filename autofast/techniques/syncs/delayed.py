@@ -42,6 +42,7 @@ class Variable:
     """A variable that holds a number which has just been read, and the places where it is used.
 
     Attributes:
+        tensors: what it is read from, in one or more arms.
         each: uses in every turn; ``seldom``: in few; ``outside``: after the loop.
     """
 
@@ -49,6 +50,7 @@ class Variable:
     statement: ast.stmt
     loop: Loop | None
     how: str
+    tensors: tuple[ast.expr, ...]
     each: list[ast.Name] = field(default_factory=list)
     seldom: list[ast.Name] = field(default_factory=list)
     outside: list[ast.Name] = field(default_factory=list)
@@ -59,7 +61,7 @@ def variable_of(
     target: ast.Name,
     statement: ast.stmt,
     loop: Loop | None,
-    how: str,
+    reads: Sequence[Read],
     others: Sequence[ast.Name] = (),
 ) -> Variable:
     """Where the number in ``target`` goes; raises :class:`Refusal` where that is not certain.
@@ -67,7 +69,7 @@ def variable_of(
     ``others`` are the targets in the other arms of ``statement``, where that is a condition.
     """
     scope = function_of(target)
-    found = Variable(target.id, statement, loop, how)
+    found = Variable(target.id, statement, loop, reads[0].how, tuple(r.core for r in reads))
     if target.id in declared(scope) or (
         not isinstance(scope, ast.Module) and not binds(scope, target.id)
     ):
@@ -105,7 +107,7 @@ def read_at_use(script: Script, variable: Variable) -> tuple[list[Edit], bool]:
     rest: list[ast.Name] = []
     for statement, uses in _by_statement(variable.each):
         try:
-            away.append((statement, _put_off(script, statement, uses, variable.how)))
+            away.append((statement, _put_off(script, statement, uses, variable)))
         except Refusal:
             rest += uses
     if len(rest) > 1:
@@ -189,11 +191,15 @@ def _by_statement(uses: list[ast.Name]) -> list[tuple[ast.stmt, list[ast.Name]]]
     return list(groups.values())
 
 
-def _put_off(script: Script, statement: ast.stmt, uses: list[ast.Name], how: str) -> list[Edit]:
+def _put_off(
+    script: Script, statement: ast.stmt, uses: list[ast.Name], variable: Variable
+) -> list[Edit]:
     loop = loop_of(statement)
     if loop is None or not is_step(script, loop):
         raise Refusal("")
-    sink = sink_of(script, statement, [Read(u, u, how, True) for u in uses], loop)
+    sink = sink_of(
+        script, statement, [Read(u, u, variable.how, variable.tensors) for u in uses], loop
+    )
     return put_off(script, [sink], loop, needs_of(script, sink, loop))
 
 
@@ -202,7 +208,7 @@ def delayed(script: Script, statement: ast.stmt, read: Read, loop: Loop | None) 
     target = _target(read)
     if target is None:
         raise Refusal("")
-    return variable_of(script, target, statement, loop, read.how)
+    return variable_of(script, target, statement, loop, [read])
 
 
 def in_arms(found: Sequence[Read]) -> Iterator[tuple[ast.If, list[Read]]]:
@@ -256,7 +262,7 @@ def delayed_arms(
 ) -> Variable:
     """The variable that all arms of a condition read into; raises :class:`Refusal`."""
     targets = [t for t in map(_target, reads) if t is not None]
-    return variable_of(script, targets[0], condition, loop, reads[0].how, targets[1:])
+    return variable_of(script, targets[0], condition, loop, reads, targets[1:])
 
 
 def keep(script: Script, read: Read) -> Edit:

@@ -405,7 +405,9 @@ def used_late(
             continue
         place = statement_of(use)
         origins[id(use)] = read
-        shown.setdefault(id(place), (place, [], []))[2].append(Read(use, use, read.how, True))
+        shown.setdefault(id(place), (place, [], []))[2].append(
+            Read(use, use, read.how, read.tensors)
+        )
     for statement, own, through in shown.values():
         delayed_here = [(v, r) for v, r in late if any(origins[id(t.node)] is r for t in through)]
         keys = {r.key for r in (*own, *through)}

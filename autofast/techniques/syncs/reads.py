@@ -22,13 +22,23 @@ class Read:
         node: the expression that is the number: ``loss.detach().cpu().item()``.
         core: the tensor that is read: ``loss``.
         how: ``item``, ``float``, ``int`` or ``numpy`` (an array without dimensions).
-        ready: ``core`` is a variable that has been given a tensor to keep, where it had been given the number.
+        origins: where ``core`` is a variable that has been given a tensor to keep instead of the number, these tensors.
     """
 
     node: ast.expr
     core: ast.expr
     how: str
-    ready: bool = False
+    origins: tuple[ast.expr, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        """Whether ``core`` is a variable that holds the tensor already."""
+        return bool(self.origins)
+
+    @property
+    def tensors(self) -> tuple[ast.expr, ...]:
+        """The tensors that may be read, as the script computes them."""
+        return self.origins or (self.core,)
 
     @property
     def statement(self) -> ast.stmt:

@@ -152,14 +152,16 @@ def _at_caller(
         names = target.elts if isinstance(target, ast.Tuple) and several else [target]
         if several and len(names) != len(statement.value.elts):  # type: ignore[union-attr]
             raise Refusal(f"the results are unpacked in a way that is not understood ({at(call)})")
-        return _variables(script, parent, [(names[r.index], r.read.how) for r in results])
+        return _variables(script, parent, [(names[r.index], r.read) for r in results])
     if several:
         raise Refusal(f"the results are not taken apart where they are returned ({at(call)})")
     how = results[0].read.how
     loop = loop_of(call)
     if loop is not None and is_step(script, loop):
         try:
-            sink = sink_of(script, statement_of(call), [Read(call, call, how, True)], loop)
+            sink = sink_of(
+                script, statement_of(call), [Read(call, call, how, results[0].read.tensors)], loop
+            )
             return put_off(script, [sink], loop, needs_of(script, sink, loop)), True
         except Refusal:
             pass
@@ -167,14 +169,14 @@ def _at_caller(
 
 
 def _variables(
-    script: Script, statement: ast.Assign, targets: list[tuple[ast.expr, str]]
+    script: Script, statement: ast.Assign, targets: list[tuple[ast.expr, Read]]
 ) -> tuple[list[Edit], bool]:
     edits: list[Edit] = []
     gains = False
-    for target, how in targets:
+    for target, read in targets:
         if not isinstance(target, ast.Name):
             raise Refusal(f"a result is not put into a variable ({at(statement)})")
-        variable = variable_of(script, target, statement, loop_of(statement), how)
+        variable = variable_of(script, target, statement, loop_of(statement), [read])
         more, gained = read_at_use(script, variable)
         edits += more
         gains |= gained

@@ -9,7 +9,7 @@ import ast
 
 from autofast.edit.edits import After, Before, Edit, Rewrite
 from autofast.edit.order import Rank
-from autofast.flow.defuse import Definition
+from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.loops import Loop, loop_of, loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import COMPREHENSIONS
@@ -45,8 +45,12 @@ def summed(
         Rewrite(r.node, _kept(script, r), holes={"core": r.core}) for r in sink.reads
     ]
     name, uses = sink.source.segment(sink.holder), _uses_of_result(script, sink)
-    called = f"{kind}({name})" if begins == {kind} and not is_taken(sink.source, kind) else ""
-    reading = f"{name}.item()" if filled else called
+    # without a turn, a sum of floats that began as 0 becomes 0.0
+    numbers = begins == {kind} or kind == "float"
+    called = f"{kind}({name})" if numbers and not is_taken(sink.source, kind) else ""
+    # another loop may have left a number there
+    alone = all(_is_only_of(script, sink, use) for use in uses)
+    reading = f"{name}.item()" if filled and alone else called
     if reading and not needs.moves and (single := _each_alone(uses, needs, loop)):
         return [*edits, *(Rewrite(use, reading) for use in single)]
     torch, imports = torch_in(sink.source)
@@ -67,7 +71,7 @@ def summed(
 def _kept(script: Script, read: Read) -> str:
     """The tensor without its graph, as float64 where it is no count."""
     tensor = "{core}" if read.ready else without_graph(script, read.core)
-    counts = read.how != "float" and kind_of(script, read.core) == "int"
+    counts = read.how != "float" and {kind_of(script, t) for t in read.tensors} == {"int"}
     return tensor if counts else f"{tensor}.double()"
 
 
@@ -77,6 +81,18 @@ def _uses_of_result(script: Script, sink: Sink) -> list[ast.Name]:
     own = set(map(id, own_uses(sink)))
     assert isinstance(target, ast.Name)
     return [n for n in flow.uses(Definition(target.id, target)) if id(n) not in own]
+
+
+def _is_only_of(script: Script, sink: Sink, use: ast.Name) -> bool:
+    """Whether a use finds what this statement has added up, or what the sum begins as: no sum of another loop."""
+    own = target_of(sink)
+    for made in script.analysis(Flow).reaching(use):
+        match bound_to(made.node)[0]:
+            case ast.Constant():
+                continue
+        if made.node is not own:
+            return False
+    return True
 
 
 def _each_alone(uses: list[ast.Name], needs: Needs, loop: Loop) -> list[ast.Name]:

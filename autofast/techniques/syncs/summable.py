@@ -39,7 +39,7 @@ def kind_of_sum(script: Script, sink: Sink) -> str:
             pass
         case _:
             return ""
-    cores = [r.core for r in sink.reads]
+    cores = [t for r in sink.reads for t in r.tensors]
     devices = {t.device for c in cores for t in script.values(c) if isinstance(t, Tensor)}
     if (
         sink.kind != "number"
@@ -73,7 +73,8 @@ def _parts(expr: ast.expr, kept: set[int]) -> Iterator[ast.expr]:
 
 def _number_of(script: Script, read: Read) -> str:
     """The kind of number that a read gives; empty where it does not hold all of the tensor's value."""
-    kind = kind_of(script, read.core)
+    kinds = {kind_of(script, tensor) for tensor in read.tensors}
+    kind = kinds.pop() if len(kinds) == 1 else ""
     if read.how == "item" or read.how == kind:
         return kind
     return "float" if read.how == "float" and kind == "int" else ""

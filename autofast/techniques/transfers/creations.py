@@ -167,7 +167,7 @@ def _all_made_there(
 def _is_there(script: Script, transfer: Transfer, call: ast.Call) -> bool:
     """Whether it is made where it goes, as ``torch.zeros_like(x).cuda()`` is of a batch that is there: nothing is copied.
 
-    Of what is not known to be on the host, ``zeros_like(x).to(y.device)`` is taken for one that is beside ``y``.
+    What is not known to be on the host is taken to be there: else the copy stays as it was.
     """
     names = {t.name for t in script.values(call.func) if isinstance(t, Ref)}
     if not call.args or not names or not all(name.endswith("_like") for name in names):
@@ -175,7 +175,7 @@ def _is_there(script: Script, transfer: Transfer, call: ast.Call) -> bool:
     devices = {t.device if isinstance(t, Tensor) else "?" for t in script.values(call.args[0])}
     if "cpu" in transfer.kinds and not transfer.to_device:
         return False
-    return devices == {"dev"} or ("cpu" not in devices and not transfer.to_device)
+    return "cpu" not in devices
 
 
 def _is_switch(script: Script, test: ast.expr) -> bool:

@@ -1,0 +1,1 @@
+"""Evaluations without gradients."""
