@@ -416,3 +416,11 @@ def test_a_block_for_each_of_many_lines_is_not_written() -> None:
     text = HEAD + LOOP.replace(LOSS, loss)
     done = amp(text, rules="autocast")
     assert not done.fixes and "blocks would be needed" in done.refusals
+
+
+def test_a_pass_without_gradients_gets_a_block_of_its_own() -> None:
+    """Weights that are cast without gradients stay so until the block ends (pytorch#65766)."""
+    passes = "one = model(x)\n    with torch.no_grad():\n        two = model(x + 1)\n    loss = criterion(one, y)\n    "
+    apart = passes + "loss = loss + torch.linalg.qr(one - two)[1].pow(2).mean()"
+    done = rewritten("return self.b(h)", apart)
+    assert "one = model(x).float()\n    with torch.no_grad():\n        two = model(x + 1)\n" in done.text

@@ -1669,6 +1669,53 @@ probe.show('a' in f)
 e['a'] = 4
 probe.show(e['a'])
 """,
+    "copies of copies": """
+import copy
+class A:
+    def __init__(self):
+        self.k = 'v0'
+        self.l = [0]
+def dup(x):
+    return copy.deepcopy(x)
+n0 = A()
+n1 = dup(n0)
+n1.k = 'v1'
+n1.l.append(1)
+n2 = dup(n1)
+n2.k = 'v2'
+n2.l.append(2)
+n3 = dup(n2)
+n3.k = 'v3'
+n3.l.append(3)
+n4 = dup(n3)
+n4.k = 'v4'
+n4.l.append(4)
+n5 = dup(n4)
+n5.k = 'v5'
+n5.l.append(5)
+probe.show(n0.k)
+probe.show(len(n0.l))
+probe.show(n1.k)
+probe.show(len(n1.l))
+probe.show(n2.k)
+probe.show(len(n2.l))
+probe.show(n3.k)
+probe.show(len(n3.l))
+probe.show(n4.k)
+probe.show(len(n4.l))
+probe.show(n5.k)
+probe.show(len(n5.l))
+a = {'k': ['x']}
+seen = []
+while len(seen) < 5:
+    b = copy.deepcopy(a)
+    b['k'].append('y')
+    seen.append(b)
+    a = b
+    probe.show(len(seen[0]['k']))
+probe.show(len(seen[0]['k']))
+probe.show(a['k'][-1])
+""",
 }  # fmt: skip
 
 LATER = {

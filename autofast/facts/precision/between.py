@@ -12,7 +12,7 @@ from autofast.model.values import Tensor
 
 
 def structure(code: Code) -> str:
-    return _yields(code) or between(code) or _modes(code)
+    return _yields(code) or between(code) or both_modes(code)
 
 
 def _yields(code: Code) -> str:
@@ -50,7 +50,8 @@ def between(code: Code) -> str:
     return ""
 
 
-def _modes(code: Code) -> str:
+def both_modes(code: Code) -> str:
+    """Why the code must not stand in one block: a model runs in it with gradients and without; empty where none does."""
     modes: dict[int, set[bool]] = {}
     for _, occurrence in code.events("forward", entered=True):
         if occurrence.data["outer"]:

@@ -32,6 +32,9 @@ from autofast.read.state.core import Core, join
 
 SETTINGS = " may set others"  # after the name of a file with settings: why a dict is open
 MOST_ITEMS = 64  # of a list that are told apart
+MOST_COPIES = 3  # of a copy of a copy, by one call
+# A loop that is over wherever one asks: what it made are several things.
+OVER = LoopFrame(ast.Pass(), NOTHING)
 
 
 def begun(
@@ -347,13 +350,23 @@ def shuffle(interp: Core, seq: Seq) -> None:
 def deep_copied(
     interp: Core, thing: Thing, node: ast.AST | None, done: dict[int, Thing] | None = None
 ) -> Thing:
-    """A copy with copies of the lists, dicts and plain objects in it; layers are not told from their copies."""
+    """A copy with copies of the lists, dicts and plain objects in it; layers are not told from their copies.
+
+    Of a copy of a copy of a copy that one place has made, it makes no other: the last one stands for several things from then on.
+    """
     done = {} if done is None else done
     if id(thing) in done:
         return done[id(thing)]
+    turns = interp.copies.get((thing, id(node)), 0)
+    if turns == MOST_COPIES:
+        assert isinstance(thing, (Dict, Seq, Inst, Ext))
+        thing.made = (*(f for f in thing.made if f is not OVER), OVER)
+        return thing
     if not isinstance(thing, (Dict, Seq, Inst, Ext)) or is_module(thing):
         return copied(interp, thing, node)
     made = done[id(thing)] = copied(interp, thing, node)
+    if made is not thing:
+        interp.copies[made, id(node)] = turns + 1
 
     def inner(found: Values) -> Values:
         return frozenset(

@@ -190,6 +190,8 @@ class Core:
             0  # how often a thing got a value it did not have: loops run until there are no more
         )
         self.ever: dict[tuple[Hashable, ...], Values] = {}
+        # Deep copies, with the calls that made them: copies of how many copies.
+        self.copies: dict[tuple[Thing, int], int] = {}
         self.building: list[Thing] = []  # objects whose __init__ runs
         self.patched: dict[str, Values] = {}  # names of libraries that the program assigns to
         self.summaries = Summaries()

@@ -144,7 +144,7 @@ def _planned(
     if any(not _is_there(found, r) for r, _ in accepted if r.trains):
         # one part of the training stays in fp32: the rest stays with it
         found.blocks, found.scaling, found.makes = [], None, {}
-    found.blocks = joined(found.blocks)
+    found.blocks = joined(script, found.blocks)
     training = [b for b in found.blocks if b.region.trains]
     if len(training) > MOST_BLOCKS:
         why = f"{len(training)} blocks would be needed, as what stands between them has to stay in fp32"

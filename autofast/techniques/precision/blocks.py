@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from autofast.edit.edits import Around, Before, Edit, Rewrite, Wrap
 from autofast.edit.order import Rank
 from autofast.facts.forwards import Region
+from autofast.facts.precision.between import both_modes
+from autofast.facts.precision.code import Code
 from autofast.facts.precision.half_values import Half
 from autofast.flow.positions import block as block_of
 from autofast.flow.positions import index
@@ -64,11 +66,11 @@ def block_edits(
     )
 
 
-def joined(blocks: Sequence[Block]) -> list[Block]:
+def joined(script: Script, blocks: Sequence[Block]) -> list[Block]:
     """The blocks, those of one kind that stand beside each other as one."""
     found: list[Block] = []
     for block in blocks:
-        one = next((b for b in found if _are_neighbours(b, block)), None)
+        one = next((b for b in found if _are_neighbours(script, b, block)), None)
         if one is None:
             found.append(block)
             continue
@@ -83,17 +85,20 @@ def joined(blocks: Sequence[Block]) -> list[Block]:
     return found
 
 
-def _are_neighbours(one: Block, other: Block) -> bool:
-    """Whether nothing stands between two blocks that begin with the same line."""
+def _are_neighbours(script: Script, one: Block, other: Block) -> bool:
+    """Whether nothing stands between two blocks that begin with the same line, and one block may hold both."""
     first, second = one.edits[0], other.edits[0]
     if not isinstance(first, Around) or not isinstance(second, Around):
         return False
     here = block_of(first.last)
-    return (
-        first.header == second.header
-        and one.region.trains == other.region.trains
-        and index(here, second.first) == index(here, first.last) + 1 > 0
-    )
+    if (
+        first.header != second.header
+        or one.region.trains != other.region.trains
+        or not index(here, second.first) == index(here, first.last) + 1 > 0
+    ):
+        return False
+    parts = [*one.region.parts, *other.region.parts]
+    return not both_modes(Code(script, parts, [*one.region.things, *other.region.things]))
 
 
 def _around(region: Region, header: str, casts: dict[int, str]) -> tuple[Edit, ...]:
