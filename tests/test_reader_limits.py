@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from autofast.model.source import BadInput
+from autofast.model.values import Tensor
 from autofast.read.interpreter import interpreter
+from autofast.read.recover import build
 from autofast.read.recover.build import read_script
 from autofast.read.state import core
-from tests.reading import HEAD, read, unsound
+from tests.reading import HEAD, read, shown, unsound
 
 
 def many(text: str, n: int = 60, between: str = "") -> str:
@@ -165,3 +168,36 @@ def test_what_is_around_a_call_that_is_given_up_is_not_around_what_follows(
     (backward,) = (o for site in script.methods("backward") for o in site)
     assert [type(f).__name__ for f in backward.stack] == ["CallFrame", "LoopFrame"]
     assert backward.grad == "on"
+
+
+def test_items_that_hold_themselves(tmp_path: Path) -> None:
+    script = read(tmp_path, """
+        import torch
+        from torch.utils.data import DataLoader, Dataset
+        import probe
+
+        class Nested(Dataset):
+            def __len__(self):
+                return 4
+
+            def __getitem__(self, i):
+                row = [torch.ones(2)]
+                while probe.maybe():
+                    row = [row, torch.ones(2)]
+                return {"row": row}
+
+        for batch in DataLoader(Nested(), batch_size=2):
+            probe.show(batch["row"][1])
+    """)  # fmt: skip
+    assert any(isinstance(t, Tensor) and t.batch for t in shown(script))
+
+
+def test_what_cannot_be_read_twice_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is left out, and makes no difference, is no reason to begin again for ever."""
+
+    def endless(*_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(build, "run_hooks", endless)
+    with pytest.raises(BadInput):
+        read(tmp_path, "import deep\n", {"deep.py": "x = " + "+".join("1" * 60) + "\n"})

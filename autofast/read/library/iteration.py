@@ -321,9 +321,18 @@ def _library_sample(interp: Core, thing: Ext) -> Values:
     return values(Unknown(f"the items of {thing.name} are not known"))
 
 
-def _collated(interp: Core, thing: Thing, loader: Thing) -> Thing:
-    """``thing`` after ``default_collate``: numbers and arrays become tensors, containers keep their shape."""
+def _collated(
+    interp: Core, thing: Thing, loader: Thing, done: dict[int, Thing] | None = None
+) -> Thing:
+    """``thing`` after ``default_collate``: numbers and arrays become tensors, containers keep their shape, also those that may hold themselves."""
+    done = {} if done is None else done
+    if id(thing) in done:
+        return done[id(thing)]
     tag = frozenset({loader})
+
+    def inner(found: Values) -> Values:
+        return frozenset(_collated(interp, t, loader, done) for t in found)
+
     if isinstance(thing, Tensor):
         return thing.but(
             batch=tag,
@@ -341,25 +350,17 @@ def _collated(interp: Core, thing: Thing, loader: Thing) -> Thing:
     if isinstance(thing, (Num, Unknown, Ext)):
         return Tensor(batch=tag, device="cpu")
     if isinstance(thing, Seq):
-        items = (
-            None
-            if thing.items is None
-            else tuple(frozenset(_collated(interp, t, loader) for t in i) for i in thing.items)
-        )
-        elem = frozenset(_collated(interp, t, loader) for t in thing.elem)
-        return Seq(thing.node, items, elem, "tuple", names=thing.names)  # cached by batch_of
-    if isinstance(thing, Dict):
-        made = Dict(
-            thing.node,
-            rest=frozenset(_collated(interp, t, loader) for t in thing.rest),
-            open=thing.open,
-        )
-        for key, entries in thing.entries.items():
-            made.entries[key] = [
-                replace(e, values=frozenset(_collated(interp, t, loader) for t in e.values))
-                for e in entries
-            ]
+        made = Seq(thing.node, None, NOTHING, "tuple", names=thing.names)  # cached by batch_of
+        done[id(thing)] = made
+        made.elem = inner(thing.elem)
+        made.items = None if thing.items is None else tuple(map(inner, thing.items))
         return made
+    if isinstance(thing, Dict):
+        table = done[id(thing)] = Dict(thing.node, open=thing.open)
+        table.rest = inner(thing.rest)
+        for key, entries in thing.entries.items():
+            table.entries[key] = [replace(e, values=inner(e.values)) for e in entries]
+        return table
     if isinstance(thing, Inst) and not is_loader(thing):
         return _collated_object(interp, thing, loader)
     return thing

@@ -96,7 +96,7 @@ def read_script(
             return _read(interp, project, source)
         except RecursionError:
             deepest, why = nested_too_deeply(interp.modules)
-            if deepest is None or deepest is source:
+            if deepest is None or deepest is source or deepest.path.resolve() in broken:
                 raise why from None
             broken[deepest.path.resolve()] = str(why)  # what depends on it is not known
 
