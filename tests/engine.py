@@ -27,6 +27,7 @@ def script(*sources: Source) -> Any:
     made = SimpleNamespace(
         entry=sources[0], sources=list(sources), log=log, unread="", torch=TorchAge()
     )
+    made.replaced = None
     made.values = lambda node: frozenset()
     made.nodes = [node for file in sources for node in file.nodes]
     made.each = lambda kind: (node for file in sources for node in file.each(kind))

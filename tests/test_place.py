@@ -80,7 +80,7 @@ def test_where_it_is_written(tmp_path: Path, body: str, expected: str) -> None:
         ("kw = {'timeout': 0}\na = DataLoader(data, **kw)\nprint(kw)", "also used on line"),
         ("kw = {'timeout': 0}\na = DataLoader(data, **kw)\nt = kw['timeout']", "also used on line"),
         ("kw = {'timeout': 0}\na = DataLoader(data, **kw)\nfor k in kw.items():\n    pass", "also used on line"),
-        ("kw = {'timeout': 0}\nkw.popitem()\na = DataLoader(data, **kw)", "a key is removed"),
+        ("kw = {'timeout': 0}\nkw.popitem()\na = DataLoader(data, **kw)", "also used on line"),
         ("kw = {'batch_size': 2}\nt = kw.pop('timeout', 0)\na = DataLoader(data, **kw)", "is taken out of the dict"),
         ("def make(**kw):\n    t = kw.pop('timeout', 0)\n    return DataLoader(data, **kw)\na = make(batch_size=2)", "is taken out of the dict"),
         ("one = {'batch_size': 2}\nt = one.pop('timeout', 0)\nkw = {**one}\na = DataLoader(data, **kw)", "is taken out of the dict"),
