@@ -174,6 +174,35 @@ def test_what_is_not_known_is_never_small(tmp_path: Path, old: str, new: str) ->
     assert not (small(result) - result.plan.applied) & ARITHMETIC - {"tf32"}
 
 
+def test_a_gradient_of_something_else_does_not_bring_tf32_the_second_time(tmp_path: Path) -> None:
+    text = """
+import torch
+from torch import nn
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def train_step(x, y):
+    optimizer.zero_grad()
+    loss = (net(x) - y).abs().mean()
+    loss.backward()
+    optimizer.step()
+
+
+net = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 1)).to(device)
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+x, y = torch.randn(32, 4).to(device), torch.randn(32, 1).to(device)
+for i in range(20):
+    train_step(x, y)
+scale = torch.ones(1, requires_grad=True)
+(3 * scale.to(device)).backward()
+"""
+    first = rewritten(tmp_path, text)
+    assert "autocast" in first.plan.applied and "tf32" in small(first)
+    (done,) = first.plan.texts().values()
+    assert "tf32" not in rewritten(tmp_path, done).plan.applied
+
+
 def test_tf32_is_for_products_that_are_left_in_fp32(tmp_path: Path) -> None:
     text = wider(DIGITS, 16)
     assert "tf32" in small(rewritten(tmp_path, text))
