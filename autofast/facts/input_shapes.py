@@ -31,13 +31,13 @@ FLAG = "torch.backends.cudnn.benchmark"
 
 
 CONVOLUTIONS = tuple(
-    """Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d torchvision.models.""".split()
+    "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d torchvision.models.".split()
 )
 
 
 # all images alike
 ONE_SIZE = frozenset(
-    """MNIST FashionMNIST KMNIST EMNIST QMNIST CIFAR10 CIFAR100 SVHN STL10 USPS FakeData""".split()
+    "MNIST FashionMNIST KMNIST EMNIST QMNIST CIFAR10 CIFAR100 SVHN STL10 USPS FakeData".split()
 )
 
 

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 
 from autofast.edit.compose import DEFAULT_LIMIT
 from autofast.edit.edits import Edit, Helper
-from autofast.facts.loaders import given
+from autofast.facts.loaders import given, has_workers
 from autofast.facts.parts import held_by
 from autofast.facts.workers.shared_state import unseen
 from autofast.flow.program import Flow
 from autofast.flow.scopes import declared, is_parameter, mentions
+from autofast.model.calls import keyword_of
 from autofast.model.script import Loader, Script
 from autofast.model.source import Source, at, function_of, source_of, statement_of
-from autofast.model.values import Arg, Cls, Func, Inst, Thing, const
+from autofast.model.values import Cls, Func, Inst, Thing
 from autofast.rule import Options
 from autofast.write.imports import module_in
 
@@ -88,14 +89,14 @@ def as_beside(script: Script, place: ast.expr) -> Helped | None:
     What starts its workers starts these, too.
     """
     for other in script.loaders:
-        number = next((k.value for k in other.node.keywords if k.arg == "num_workers"), None)
+        number = keyword_of(other.node, "num_workers")
         root = number
         while isinstance(root, ast.Attribute):
             root = root.value
         if (
             number is None
             or function_of(other.node) is not function_of(place)
-            or not _has_workers(other)
+            or not has_workers(other)
         ):
             continue
         is_chosen = isinstance(number, ast.Constant) and number.value not in range(FEW + 1)
@@ -142,31 +143,19 @@ def _holds(source: Source, code: str) -> bool:
 # ------------------------------------------------------------------------------------------------ start methods
 def _fork_only(script: Script) -> str:
     """Why workers of this script can only be forked; empty where they can be started in any way."""
-    if (
-        script.entry.path.suffix == ".ipynb"
-    ):  # no worker runs it again, or can import what a cell defines
+    if script.entry.path.suffix == ".ipynb":
+        # No worker runs it again, or can import what a cell defines.
         own = any(_unpicklable(loader, script.entry) for loader in script.loaders)
-        return (
-            UNPICKLABLE if own or any(unseen(script, x) for x in script.loaders if x.uses) else ""
-        )
+        hidden = any(unseen(script, x) for x in script.loaders if x.uses)
+        return UNPICKLABLE if own or hidden else ""
     unguarded = [loader for loader in script.loaders if loader.uses and not loader.guarded]
-    if (unguarded or not script.guarded) and not any(map(_has_workers, unguarded)):
+    if (unguarded or not script.guarded) and not any(map(has_workers, unguarded)):
         return UNGUARDED
     if any(_unpicklable(loader) for loader in script.loaders):
         return UNPICKLABLE
     if any(unseen(script, loader) for loader in script.loaders if loader.uses):
         return UNSEEN
     return ""
-
-
-def _has_workers(loader: Loader) -> bool:
-    """The script asks for workers itself: where these would begin by running it again, it does not run as it is."""
-    found = given(loader, "num_workers")
-    asked = (
-        [t.default if isinstance(t, Arg) else frozenset({t}) for t in found.values] if found else []
-    )
-    numbers = [const(values) for values in asked]
-    return bool(numbers) and all(isinstance(n, int) and n > 0 for n in numbers)
 
 
 def _unpicklable(loader: Loader, cells: Source | None = None) -> bool:
