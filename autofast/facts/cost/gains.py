@@ -340,6 +340,20 @@ def fetching(
     return measured.gain(waiting.share * (1 - min(1.0, handed)), waiting.words, known)
 
 
+def more_workers(enough: str, loaders: Sequence[Loader]) -> Question:
+    """A question about more workers in the place of a few: nothing where these are ``enough`` and no wait was measured."""
+
+    def ask(
+        script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+    ) -> Gain | None:
+        seen = measured.waiting(script, loaders) is not None
+        return (
+            Gain(0.0, enough) if enough and not seen else fetching(script, options, finding, beside)
+        )
+
+    return ask
+
+
 def _is_sliced(dataset: Dataset, made: Mapping[int, Images | str]) -> bool:
     node = dataset.thing.node if isinstance(dataset.thing, Ext) else None
     if isinstance(made.get(id(node)), Images):
