@@ -221,6 +221,42 @@ def test_tf32_is_for_products_that_are_left_in_fp32(tmp_path: Path) -> None:
     )
 
 
+SIX = ", ".join(["nn.Conv2d(width(), width(), 3), nn.ReLU()"] * 6)
+POOLED = "nn.AdaptiveAvgPool2d(1), nn.Flatten()"
+
+
+@pytest.mark.parametrize(
+    ("model", "is_small"),
+    [
+        (f"nn.Sequential({SIX}, {POOLED}, nn.Linear(64, 10))", True),
+        ("torchvision.models.resnet18(num_classes=10)", True),
+        ("torchvision.models.vgg16()", False),
+        ("torchvision.models.vit_b_16()", False),
+        ("nn.Sequential(nn.Conv2d(1, width(), 3), nn.Flatten(), nn.Linear(64, 10))", False),
+        (f"nn.Sequential({SIX}, {POOLED}, nn.Linear(25088, 4096))", False),
+        (f"nn.Sequential({SIX}, {POOLED}, *[nn.Linear(64, 64) for _ in range(9)])", False),
+        (f"nn.Sequential({SIX}, {POOLED}, nn.GRU(64, 64))", False),
+        (f"nn.Sequential({SIX}, {POOLED}, lib.Head())", False),
+    ],
+)
+def test_tf32_is_not_for_the_head_of_a_convolutional_network(
+    tmp_path: Path, model: str, is_small: bool
+) -> None:
+    """Also where no size is known: one layer, behind many convolutions."""
+    text = DIGITS.replace("model = Net()", f"model = {model}")
+    text = text.replace(
+        "from torchvision import",
+        "import lib\nimport torchvision\nfrom lib import width\nfrom torchvision import",
+    )
+    result = rewritten(tmp_path, text, Config(ignore=("autocast",)))
+    assert ("tf32" in small(result)) is is_small
+    if is_small:
+        product = text.replace(
+            "loss = F.nll_loss", "affinity = labels @ labels.T\n        loss = F.nll_loss"
+        )
+        assert "tf32" in rewritten(tmp_path, product, Config(ignore=("autocast",))).plan.applied
+
+
 # ------------------------------------------------------------------------------------------------ what is written
 def test_a_network_bound_by_launches_is_not_made_to_compute_faster(tmp_path: Path) -> None:
     result = rewritten(tmp_path, DIGITS)

@@ -12,6 +12,7 @@ from dataclasses import fields
 
 from autofast.facts.cost import machine, measured
 from autofast.facts.cost.cells import Cells
+from autofast.facts.cost.heads import is_small_head, only_convolves
 from autofast.facts.cost.inputs import turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
@@ -91,11 +92,15 @@ def tensor_cores(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
     """Of TF32, for products of matrices alone: convolutions use it unless told otherwise."""
-    if script.analysis(Cost).only_convolves:
+    cost = script.analysis(Cost)
+    if not cost.multiplies_elsewhere and only_convolves(script):
         return Gain(0.0, "convolutions use TF32 without it, and nothing else multiplies matrices")
     if place := script.analysis(Cells).place:
         return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
-    return _of_arithmetic(script, options, 0.1, products=machine.TENSOR_CORES)
+    gain = _of_arithmetic(script, options, 0.1, products=machine.TENSOR_CORES)
+    if gain.known or cost.multiplies_elsewhere or not is_small_head(script):
+        return gain
+    return Gain(0.0, "convolutions use TF32 without it, and only a small head multiplies matrices")
 
 
 def layout(

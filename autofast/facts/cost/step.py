@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +12,6 @@ from autofast.facts.cost.inputs import batch_size, item, items, turns
 from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.shapes import Shape, Unsized, Work
-from autofast.facts.parts import trained_models
 from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.loops import LOOPS
 from autofast.flow.program import Flow
@@ -31,11 +29,8 @@ HEAVY = frozenset(
     """matmul mm bmm einsum baddbmm addmm cdist tensordot linear bilinear conv1d conv2d conv3d unfold interpolate
     scaled_dot_product_attention multi_head_attention_forward grid_sample fft svd cholesky solve""".split()
 )
-# Layers that multiply no matrices, and containers of others.
-PLAIN = re.compile(
-    r"Conv|\w*Norm|\w*Pool|\w*Dropout|\w*ReLU|\w*ELU|Sigmoid|Tanh|Soft|Hard|SiLU|Mish|Upsample|Identity|Sequential|Module|"
-    r"\w*Pad|PixelShuffle|Flatten|DataParallel"
-)
+# Of these, what multiplies no matrices in fp32 as TF32 would.
+OTHERWISE = frozenset("conv1d conv2d conv3d unfold interpolate grid_sample fft".split())
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
 
@@ -169,8 +164,16 @@ class Cost:
     @cached_property
     def _elsewhere(self) -> str:
         """Work that is not in the layers of the models; wherever it is, as what is called again is not followed again."""
+        return self._computes(HEAVY)
+
+    @cached_property
+    def multiplies_elsewhere(self) -> bool:
+        """Whether matrices may be multiplied that are not in the layers of the models."""
+        return bool(self._computes(HEAVY - OTHERWISE))
+
+    def _computes(self, functions: frozenset[str]) -> str:
         for (kind, _), site in self.script.log.each():
-            if kind.rsplit(".", 1)[-1] in HEAVY or kind == "call_object":
+            if kind.rsplit(".", 1)[-1] in functions or kind == "call_object":
                 return f"what {at(site.node)} computes is not known"
         for source in self.script.sources:
             for node in _products(source):
@@ -236,20 +239,6 @@ class Cost:
             around = [f.node for f in loops(step.stack) if f.node is not step.loop]
             return turns(self.script, around[-1]) if around else 1
         return None
-
-    @cached_property
-    def only_convolves(self) -> bool:
-        """Whether the models that are trained certainly multiply no matrices but in convolutions."""
-        models = trained_models(self.script)
-        known = bool(models) and not any(m.unknown for m in models)
-        layers = {layer for m in models for layer in m.layers}
-        convolves = any(layer.startswith("Conv") for layer in layers)
-        return (
-            known
-            and convolves
-            and all(PLAIN.match(layer) for layer in layers)
-            and not self._elsewhere
-        )
 
     @cached_property
     def steps(self) -> int | None:

@@ -1,0 +1,73 @@
+"""Whether the models that are trained multiply matrices but in convolutions, and in a small head behind them: asked where sizes are not known."""
+
+from __future__ import annotations
+
+import re
+
+from autofast.facts.parts import parts_of, trained_models
+from autofast.model.contents import elements, members, opened
+from autofast.model.events import loops
+from autofast.model.kinds import is_module
+from autofast.model.names import CONTAINERS, WRAPPERS
+from autofast.model.script import Model, Script
+from autofast.model.values import Ext, const
+
+# Layers that multiply no matrices, and containers of others.
+PLAIN = re.compile(
+    r"Conv|\w*Norm|\w*Pool|\w*Dropout|\w*ReLU|\w*ELU|Sigmoid|Tanh|Soft|Hard|SiLU|Mish|Upsample|Identity|Sequential|Module|"
+    r"\w*Pad|PixelShuffle|Flatten|Unflatten|Embedding|\w*Loss|DataParallel"
+)
+# Of torchvision, with one layer of classes behind dozens of convolutions (unlike VGG and AlexNet).
+DEEP = re.compile(
+    r"torchvision\.models\.(?:\w+\.)*"
+    r"(?:resne|wide_resnet|densenet|mobilenet|efficientnet|shufflenet|squeezenet|googlenet|inception|mnasnet|regnet)\w*$"
+)
+LARGE = 16_000_000  # weights of a layer that makes a head slow: VGG's first has 103 million
+MANY = 2  # convolutions for each layer of the head, at least
+
+
+def only_convolves(script: Script) -> bool:
+    """Whether the layers of the models that are trained certainly multiply no matrices but in convolutions."""
+    models = trained_models(script)
+    layers = {layer for m in models for layer in m.layers}
+    return (
+        bool(models)
+        and all(map(_is_known, models))
+        and any(layer.startswith("Conv") for layer in layers)
+        and all(PLAIN.match(layer) for layer in layers)
+    )
+
+
+def is_small_head(script: Script) -> bool:
+    """Whether dense layers are few in each model that is trained, and none of them is repeated or known to be large."""
+    models = trained_models(script)
+    return bool(models) and all(map(_has_small_head, models))
+
+
+def _has_small_head(model: Model) -> bool:
+    parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
+    parts = [t for t in parts if t.name not in WRAPPERS]
+    dense = [t for t in parts if t.name == "torch.nn.Linear"]
+    deep = [t for t in parts if DEEP.match(t.name)]
+    convolutions = [t for t in parts if t.name.startswith("torch.nn.Conv")]
+    others = [t for t in parts if not any(t in few for few in (dense, deep, convolutions))]
+    around = {f.node for f in loops(getattr(model.thing, "made", ()))}
+    return (
+        _is_known(model)
+        and (bool(deep) or len(convolutions) >= max(1, MANY * len(dense)))
+        and all(PLAIN.match(t.name.rsplit(".", 1)[-1]) for t in others)
+        and not any(_is_large(t) or {f.node for f in loops(t.made)} - around for t in dense)
+    )
+
+
+def _is_known(model: Model) -> bool:
+    """Whether all layers are known; what a class calls besides is an event, but a container calls what it is given unseen."""
+    containers = [t for t in parts_of(model.thing).values() if getattr(t, "name", "") in CONTAINERS]
+    held = [t for container in containers for t in opened(members(container), elements)]
+    return not model.unknown and all(is_module(t) for t in held if isinstance(t, Ext))
+
+
+def _is_large(layer: Ext) -> bool:
+    sizes = const(layer.args.get(0, "in_features")), const(layer.args.get(1, "out_features"))
+    known = [n for n in sizes if isinstance(n, int)]
+    return len(known) == 2 and known[0] * known[1] > LARGE
