@@ -196,6 +196,36 @@ def test_two_lines_rather_than_one_for_each_argument() -> None:
     assert edited(before + "f(\n    1,\n    2,\n)\n", more, None).startswith(black)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "made = Loader(data, shuffle=True, limit=4)  # four\n",
+            "made = Loader(data, shuffle=True, limit=4,  # four\n              size=options.size)\n",
+        ),
+        (  # the line is broken where the user ended it, not where it is full
+            "made = Loader(data, b=1,\n              a=1, b=2)  # four\n",
+            "made = Loader(data, b=1,\n              a=1, b=2,  # four\n              size=options.size, kept=True)\n",
+        ),
+        (  # its own line holds it all
+            "made = Loader(data, b=1,\n              a=1)  # four\n",
+            "made = Loader(data, b=1,\n              a=1, size=options.size)  # four\n",
+        ),
+        (  # one argument a line; two remarks of one kind
+            "made = Loader(data,  # four\n              shuffle=True)  # four\n",
+            "made = Loader(data,  # four\n              shuffle=True,  # four\n              size=options.size,\n              kept=True)\n",
+        ),
+    ],
+)
+def test_a_remark_stays_behind_what_it_was_written_behind(before: str, after: str) -> None:
+    names = {"size": "options.size"} | ({"kept": "True"} if "kept" in after else {})
+
+    def more(s: Source) -> list[Keyword]:
+        return [Keyword(call(s, "Loader"), n, v, rule="a") for n, v in names.items()]
+
+    assert edited(before + ALIGNED, more, 50) == after + ALIGNED
+
+
 def test_a_remark_that_made_a_line_too_long_stays_at_its_end() -> None:
     remark = "  # what the loss of the batch comes to, summed up over all the samples in it"
     before = f"total += f(loss){remark}\n"

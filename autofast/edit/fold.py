@@ -33,6 +33,11 @@ def fold(text: str, original: str, limit: int, unit: str, formatted: bool = Fals
 
     A statement that had a line too long already stays as it is: its author does not mind.
     """
+    folded = _folded_lines(text, original, limit, unit, formatted)
+    return "\n".join(_with_remarks(folded, original.split("\n"), limit))
+
+
+def _folded_lines(text: str, original: str, limit: int, unit: str, formatted: bool) -> list[str]:
     known = {line.strip() for line in original.split("\n")}
     lines = text.split("\n")
     wide = [line.strip() for line in original.split("\n") if len(line) > limit]
@@ -43,7 +48,7 @@ def fold(text: str, original: str, limit: int, unit: str, formatted: bool = Fals
         if len(line) > limit and line.strip() not in known and not _only_by(line, remarks, limit)
     }
     if not long:
-        return text
+        return lines
     for first, last in sorted(set(_spans(text, long)), reverse=True):
         code = lines[first - 1 : last]
         if any(_grown_from(line.strip(), wide) for line in code):
@@ -58,7 +63,34 @@ def fold(text: str, original: str, limit: int, unit: str, formatted: bool = Fals
         ]
         if _keeps(known, code, folded):
             lines[first - 1 : last] = folded
-    return "\n".join(lines)
+    return lines
+
+
+def _with_remarks(lines: list[str], original: list[str], limit: int) -> list[str]:
+    """``lines`` with each remark behind what the user had written before it, where new arguments have come in between."""
+    known = {line.strip() for line in original}
+    owners = {remark: line for line in original if (remark := _remark(line))}
+    for n in reversed(range(1, len(lines))):
+        remark = _remark(lines[n])
+        if remark not in owners or lines[n].strip() in known:
+            continue
+        words = owners[remark].removesuffix(remark).strip().rstrip(")]}")
+        new = next((k for k in range(n, 0, -1) if lines[k - 1].strip() in known), 0)
+        k = next((k for k in range(new, n) if lines[k].strip().startswith(f"{words},")), n)
+        if not words or k == n:
+            continue  # it stands there
+        end = lines[k].index(words) + len(words) + 1
+        head, rest = lines[k][:end] + remark, lines[k][end:].strip()
+        following = [*lines[k + 1 : n], lines[n].removesuffix(remark)]
+        if "#" in rest or len(head) > max(limit, len(owners[remark])):
+            continue
+        if rest:
+            indent = following[0][: len(following[0]) - len(following[0].lstrip())]
+            whole = f"{indent}{rest} {following[0].lstrip()}"
+            is_narrow = len(whole) <= limit
+            following = [whole, *following[1:]] if is_narrow else [indent + rest, *following]
+        lines[k : n + 1] = [head, *following]
+    return lines
 
 
 def _remark(line: str) -> str:
