@@ -79,6 +79,14 @@ def test_the_key_is_named_like_those_beside_it(tmp_path):
     assert '"scaler": scaler.state_dict()' in mixed.text
 
 
+def test_what_is_saved_and_never_loaded_stays():
+    """Here weights are loaded, the optimizer's state is not: the training does not go on from it, and a scaler's state would be no use."""
+    load = '    optimizer.load_state_dict(checkpoint["optimizer"])\n'
+    assert not apply(RULE, changed(load, "")).findings
+    alone = changed(load, "").replace('    model.load_state_dict(checkpoint["model"])\n', "")
+    assert len(apply(RULE, alone).fixes) == 1  # another script may go on from it
+
+
 def test_a_disabled_scaler_has_no_state(tmp_path):
     text = changed('GradScaler("cpu", ', 'GradScaler("cpu", enabled=False, ')
     done = apply(RULE, text)

@@ -44,6 +44,8 @@ def checkpoints(script: Script, optimizers: Iterable[Thing]) -> list[ast.Dict | 
 def places(script: Script, optimizers: Iterable[Thing], name: Name) -> list[Place]:
     """Where the state of the optimizers is saved and loaded, and that of the scaler can be; none where it is not saved.
 
+    None, too, where the script loads states, but none of these: what it saves of the optimizers is not what it goes on from.
+
     ``name`` gives what to write for the scaler at a node, or raises. Raises :class:`Refusal` where a checkpoint may not have another key, too.
     """
     optimizers = list(optimizers)
@@ -54,7 +56,12 @@ def places(script: Script, optimizers: Iterable[Thing], name: Name) -> list[Plac
             raise Refusal(f'{at(display)} saves something as "{key}" already')
         edit = DictItem(display, key, f"{name(display)}.state_dict()")
         saved.append(Place(display, edit))
-    return [*saved, *_loads(script, optimizers, name, key)] if saved else []
+    loaded = list(_loads(script, optimizers, name, key)) if saved else []
+    return [*saved, *loaded] if loaded or not _loads_states(script) else []
+
+
+def _loads_states(script: Script) -> bool:
+    return any(is_method(call, "load_state_dict") for call in script.each(ast.Call))
 
 
 def _key(displays: Iterable[ast.Dict | ast.Call]) -> str:
