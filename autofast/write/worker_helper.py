@@ -65,8 +65,8 @@ def helper(script: Script, source: Source, options: Options) -> Helped:
     ``os.sched_getaffinity`` knows what a container or a batch system leaves to the process. Linux alone has it, where workers are cheap to start.
     """
     os, imports = module_in(source, "os")
-    ranks = bool(script.calls("torch.distributed.init_process_group"))
-    words = {"os": os, "cores": SHARED.format(os=os) if ranks else CORES.format(os=os)}
+    cores = SHARED if several_ranks(script) else CORES
+    words = {"os": os, "cores": cores.format(os=os)}
     if why := _fork_only(script):
         mp, more = module_in(source, "multiprocessing")
         forms, asked, words = [FORKED], "forks", {**words, "mp": mp, "why": why}
@@ -116,17 +116,22 @@ def _is_the_same(script: Script, name: ast.Name, place: ast.expr) -> bool:
     return not bound or here.is_bound_at(statement_of(place), name.id)
 
 
-def at_least(script: Script, source: Source, few: int, named: bool, options: Options) -> Helped:
-    """As many workers as the cores allow, and never fewer than the ``few`` that the script asks for, in the place of its number.
+def as_cores(script: Script, source: Source, few: int, options: Options) -> Helped:
+    """As many workers as there are cores, in the place of the ``few`` that the script asks for.
 
-    Its own number says that workers can be started there, on any system: nothing has to be asked but the cores. Where the file has a
-    constant for its other loaders (``named``), or ranks share the cores, the constant says how many.
+    Its own number says that workers can be started there, on any system: nothing has to be asked but the cores. Where ranks share
+    them, the constant says how many.
     """
-    if named or script.calls("torch.distributed.init_process_group"):
+    if several_ranks(script):
         helped = helper(script, source, options)
         return replace(helped, code=f"max({few}, {helped.code})")
     os, imports = module_in(source, "os")
-    return Helped(f"max({few}, min({MOST[options.target]}, {os}.cpu_count() - 2))", imports)
+    return Helped(f"min({MOST[options.target]}, {os}.cpu_count())", imports)
+
+
+def several_ranks(script: Script) -> bool:
+    """Whether the ranks of one machine may share its cores."""
+    return bool(script.calls("torch.distributed.init_process_group"))
 
 
 def _is_narrow(source: Source, code: str) -> bool:
