@@ -50,7 +50,10 @@ def is_sum_of_nothing(script: Script, expr: ast.expr, loop: Loop) -> bool:
 
 
 def _is_empty_list(value: ast.expr | None) -> bool:
-    return isinstance(value, ast.List) and not value.elts
+    match value:
+        case ast.List(elts=[]):
+            return True
+    return False
 
 
 def _is_read(script: Script, name: ast.Name) -> bool:
