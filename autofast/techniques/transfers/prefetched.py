@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from autofast.edit.edits import Edit, Helper, Remove, Wrap, literal
 from autofast.facts.loaders import has_workers, managed, own_order
 from autofast.flow import scopes
-from autofast.model.calls import is_method, pairs_of
+from autofast.model.calls import pairs_of
 from autofast.model.script import Loader, Script, Transfer
 from autofast.model.source import at, source_of, walk
 from autofast.model.values import Ref, Tensor, Values
@@ -144,17 +144,15 @@ def _copied_by(
 ) -> dict[str, Transfer]:
     """The names that ``x, y = x.to(device), y.to(device)`` copies; empty where it does anything else."""
     found = {}
-    for name, value in pairs_of(target, stmt.value):
-        transfer = known.get(id(value))
-        if not isinstance(name, ast.Name) or transfer is None or not _is_of(value, name.id):
-            return {}
-        found[name.id] = transfer
+    for pair in pairs_of(target, stmt.value):
+        match pair:
+            case ast.Name(id=name), ast.Call(func=ast.Attribute(value=ast.Name(id=of))) as call if (
+                of == name and id(call) in known
+            ):
+                found[name] = known[id(call)]
+            case _:
+                return {}
     return found
-
-
-def _is_of(value: ast.expr, name: str) -> bool:
-    """``name.to(...)``"""
-    return is_method(value) and isinstance(of := value.func.value, ast.Name) and of.id == name
 
 
 def _device(script: Script, loop: ast.For, transfers: list[Transfer]) -> ast.expr | None:
