@@ -858,6 +858,14 @@ WHILE_EVALUATING = {
         ),
         "outlives this place",
     ),
+    "a call that is kept with its arguments": (
+        module(
+            "if len(x) not in self.tables:\n    self.tables[len(x)] = functools.partial(torch.mul, torch.ones(4))\n"
+            "x = self.tables[len(x)](x * self.a.bias.sum())\n",
+            "self.tables = {}\n",
+        ).replace("import torch\n", "import functools\nimport torch\n", 1),
+        "outlives this place",
+    ),
     "a remembered function": (
         module("x = x * self.a.bias.sum() * scale(4)\n").replace(
             "class Net",
