@@ -19,7 +19,7 @@ from autofast.faults import REPORT, internal
 from autofast.model.disk import real
 from autofast.model.source import BadInput
 from autofast.options import (
-    PLAIN,
+    SETTINGS,
     STDIN,
     Named,
     ProjectCommand,
@@ -515,11 +515,7 @@ def verify_command(
     given.pop("stdin_filename")
     root = root_of(given["root"], script)
     config = configured(root, given)
-    options = {
-        name: given[name]
-        for name in given
-        if name not in ("root", "select", "extend_select", "ignore", *PLAIN)
-    }
+    options = {name: value for name, value in given.items() if name not in SETTINGS}
     request = Request(
         script=script,
         rewritten=rewritten,
@@ -634,11 +630,7 @@ def tune_command(
     given.pop("stdin_filename")
     root = root_of(given["root"], script)
     config = configured(root, given)
-    options = {
-        name: given[name]
-        for name in given
-        if name not in ("root", "select", "extend_select", "ignore", *PLAIN)
-    }
+    options = {name: value for name, value in given.items() if name not in SETTINGS}
     request = Request(script=script, rewritten=None, root=root, config=config, **options)
     with progress(request.budget) as tell:
         try:

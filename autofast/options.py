@@ -30,6 +30,8 @@ PLAIN = (
     *("precision", "compile", "accumulate", "ddp", "min_gain", "exhaustive", "facts"),
     *ON_REQUEST,
 )
+# Those that are settings of the project, and no arguments of a command's own.
+SETTINGS = frozenset(("root", "select", "extend_select", "ignore", *PLAIN))
 # Those that stand in [tool.autofast] itself, as several commands have them.
 _ELSEWHERE = (
     *("select", "extend-select", "ignore", "effect", "target", "force-exclude"),

@@ -27,7 +27,7 @@ PROFILERS = (
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
 MESSAGE = "looks for NaN in every operation of the backward pass, and keeps a traceback of every operation of the forward pass"
 CLOCKS = tuple(
-    """time.time time.perf_counter time.monotonic time.process_time timeit.default_timer""".split()
+    "time.time time.perf_counter time.monotonic time.process_time timeit.default_timer".split()
 )
 
 

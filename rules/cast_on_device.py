@@ -66,7 +66,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 
 def _uncast(script: Script, cast: ast.expr) -> tuple[ast.expr, str, tuple[Edit, ...]]:
     """What is cast, the cast as a template (empty: it is none to floats), and the edit that takes it away."""
-    if not (is_method(cast)):
+    if not is_method(cast):
         return cast, "", ()
     batch = cast.func.value
     return (

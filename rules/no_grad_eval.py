@@ -30,9 +30,11 @@ OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
 ASKS = gains.usual(0.01, "no versions and views of tensors to count", code=True)
 ONE_PASS = gains.nothing("one pass, outside of all loops")
 
+NAME = "no-grad-eval"
+
 
 @rule(
-    "no-grad-eval",
+    NAME,
     Effect.EXACT,
     groups=("evaluation",),
     relieves={"evaluation": 1},
@@ -58,7 +60,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield from tightened(script, evaluation)
         elif evaluation.mode == "on":
             new += added(script, evaluation)
-    yield from joined(new)
+    yield from joined(new, NAME)
     shared = {id(site.node) for e in script.evaluations for site in e.forwards if e.shared}
     for forward, test in evaluating_turns(script):
         if id(forward) not in shared:

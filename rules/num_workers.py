@@ -12,7 +12,7 @@ from autofast.techniques.loading.few_workers import NONE, raised
 from autofast.techniques.loading.resident import left
 from autofast.techniques.loading.workers import NAME, refusal, wish
 from autofast.write.loader_arguments import added
-from autofast.write.worker_helper import Helped, as_beside
+from autofast.write.worker_helper import Helped
 
 
 @rule(
@@ -32,5 +32,4 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     those = [loader for loader, why in reasons if not why]
     yield from (Finding(loader.node, NONE, refusal=why) for loader, why in reasons if why)
     yield from added(script, NAME, NONE, [wish(script, x, options) for x in those])
-    alone = [x for x in those if as_beside(script, x.node) is None]
-    yield from raised(script, options, loaders, alone)
+    yield from raised(script, options, loaders)

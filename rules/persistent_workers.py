@@ -33,7 +33,7 @@ MESSAGE = "the worker processes are stopped and started again at every epoch"
     groups=("loader",),
     relieves={"data": 3},
     uses=("num-workers", "gpu-data", "gpu-augmentation", "ddp", "dataparallel-to-ddp"),
-    asks=gains.usual(0.02, "workers start once, not in every epoch"),
+    asks=gains.keeping,
     torch=SINCE,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:

@@ -423,7 +423,10 @@ def test_a_pass_without_gradients_gets_a_block_of_its_own() -> None:
     passes = "one = model(x)\n    with torch.no_grad():\n        two = model(x + 1)\n    loss = criterion(one, y)\n    "
     apart = passes + "loss = loss + torch.linalg.qr(one - two)[1].pow(2).mean()"
     done = rewritten("return self.b(h)", apart)
-    assert "one = model(x).float()\n    with torch.no_grad():\n        two = model(x + 1)\n" in done.text
+    assert (
+        "one = model(x).float()\n    with torch.no_grad():\n        two = model(x + 1)\n"
+        in done.text
+    )
 
 
 WRITES = {

@@ -51,6 +51,42 @@ def test_tf32_stands_above_what_one_comment_leads() -> None:
     assert after(plain.text, TF32[0]).startswith("model = ")
 
 
+LEARNER = """\
+class Learner:
+    def train(self, data):
+        model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 2)).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in DataLoader(data, batch_size=4):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+            loss.backward()
+            optimizer.step()
+
+def main():
+    learner = Learner()
+    data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))
+    if len(data):
+        learner.train(data)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("rule", ["tf32", "cudnn-benchmark"])
+def test_flags_stand_above_the_call_of_a_method(rule: str) -> None:
+    done = apply(rule, HEAD + LEARNER)
+    assert after(done.text, done.lines[0]) == "if len(data):"
+    twice = apply(
+        rule,
+        HEAD
+        + LEARNER.replace(
+            "        learner.train(data)", "        learner.train(data)\n    learner.train(data)"
+        ),
+    )
+    assert after(twice.text, done.lines[0]).startswith("model = ")  # no statement leads to all
+
+
 ATTACK = """
 def attack(net, x, y):
     delta = torch.zeros_like(x, requires_grad=True)
@@ -379,6 +415,27 @@ def test_items_that_the_default_collate_function_stacks(loader: str, fixed: bool
         "cudnn-benchmark", HEAD + BODY.replace(data, ITEMS).replace("batch_size=4", loader)
     )
     assert bool(done.fixes) is fixed
+
+
+@pytest.mark.parametrize(
+    ("made", "fixed"),
+    [
+        ("Items(), batch_size=1", False),
+        ("Items()", False),
+        ("Items(), batch_size=4", True),  # most would fail, were there several sizes
+        ("data", True),  # whose images the training has stacked
+        ("torch.utils.data.Subset(data, [0, 1])", True),
+        ("TensorDataset(torch.randn(8, 1, 8, 8))", True),
+    ],
+)
+def test_images_of_an_evaluation_that_come_one_by_one(made: str, fixed: bool) -> None:
+    """They may have any size, and cuDNN would measure each."""
+    data = "data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))\n"
+    body = BODY.replace(data, ITEMS).replace("batch_size=4", "batch_size=4, shuffle=True")
+    test = f"for batch in DataLoader({made}):\n    with torch.no_grad():\n        model(batch[0].to(device))\n"
+    done = apply("cudnn-benchmark", HEAD + body + test)
+    assert bool(done.fixes) is fixed
+    assert fixed or "in an evaluation" in done.advice
 
 
 COLLATE = """

@@ -91,6 +91,7 @@ def test_a_batch_that_is_one_tensor() -> None:
         ("= y.to(device", '= y.to("cuda"', "written differently"),
         ("shuffle=True", "sampler=Order()", "a sampler of its own"),
         ("        x = x.to(device", "        device = x.device\n        x = x.to(device", "before it is copied"),
+        ("for x, y in loader:", "for (x, y), _ in zip(loader, DataLoader(Squares(), num_workers=1)):", "several loaders"),
         (COPIES, "        if torch.cuda.is_available():\n            x, y = x.cuda(), y.cuda()\n", "stays on the host"),
     ],
 )  # fmt: skip

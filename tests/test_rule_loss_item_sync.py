@@ -375,6 +375,25 @@ def test_loops_without_iterations_stay_without_effect() -> None:
     same(empty + training(THIRD, "total = 0", caught), "total += value.item() / 3")
 
 
+MEANS = [  # what follows the list of losses before the loop, the end; whether the list cannot be empty there
+    ("", "print(sum(kept) / len(kept))", True),
+    ("", "mean = sum(kept) / len(kept)\nprint(mean, kept[-1], min(kept))", True),
+    ("", "print(sum(kept) / max(len(kept), 1))", False),
+    ("", "print(sum(kept) / len(kept) if kept else 0)", False),
+    ("kept.append(1.0)", "print(sum(kept) / len(kept))", False),
+]
+
+
+@pytest.mark.parametrize(("start", "end", "is_filled"), MEANS)
+def test_a_list_that_is_divided_by_its_length_is_not_empty(
+    start: str, end: str, is_filled: bool
+) -> None:
+    form = "stack(losses).tolist()" if is_filled else "value.item() for value in losses"
+    text = training("kept.append(loss.item())", f"kept = []\n{start}", end)
+    done = same(HEAD + text)
+    assert any(form in line for line in done.lines), done.lines
+
+
 def test_names_of_python_that_the_file_has_taken() -> None:
     text = HEAD + "float = None\n" + training(LOSS, "total = 0.0", "print(total)")
     same(text, "total = total.item()")

@@ -45,7 +45,8 @@ def rewritten(text: str, *rules: str) -> str:
         ("max(1, n - 2)", "True"),
         ("n", "n > 0"),
         ("int(n)", "int(n) > 0"),
-        ("min(4, os.cpu_count())", "min(4, os.cpu_count()) > 0"),
+        ("min(4, os.cpu_count())", "True"),
+        ("min(args, os.cpu_count())", "min(args, os.cpu_count()) > 0"),
         ("n if n > 2 else 0", "(n if n > 2 else 0) > 0"),
         ("n or 2", "(n or 2) > 0"),
         ("n // 2", "n // 2 > 0"),
@@ -166,6 +167,38 @@ def test_in_a_shared_dict_where_only_one_loader_is_used_again() -> None:
 def test_a_loader_that_is_used_once() -> None:
     text = script(PLAIN).replace("for epoch in range(3):", "if True:")
     assert not apply(RULE, text).findings
+
+
+@pytest.mark.parametrize(
+    ("epochs", "more", "worth"),
+    [
+        ("range(1)", "", False),
+        ("range(epochs)", "epochs = 1", False),
+        ("range(2)", "", True),
+        ("range(epochs)", "epochs = int(input())", True),
+        ("range(1)", "for x, y in loader:\n    print(x.mean())", True),
+    ],
+)
+def test_a_training_of_one_epoch(epochs: str, more: str, worth: bool) -> None:
+    text = script("DataLoader(Files(), batch_size=4, num_workers=2)\n" + more)
+    found = apply(RULE, text.replace("range(3)", epochs), min_gain=0.01)
+    assert bool(found.fixes) is worth
+    assert all("one epoch" in f.gain.reason for f in found.findings if not f.worth and f.gain)
+
+
+def test_a_training_of_one_epoch_that_is_called_twice() -> None:
+    text = script("DataLoader(Files(), batch_size=4, num_workers=2)").replace(
+        "range(3)", "range(1)"
+    )
+    twice = text.replace("    loader = ", "    fit(").replace("num_workers=2)", "num_workers=2))")
+    twice = twice.replace(
+        "    model = nn", "\n\ndef fit(loader):\n    device = 'cuda'\n    model = nn"
+    )
+    assert not apply(RULE, twice, min_gain=0.01).fixes
+    again = twice.replace("    fit(", "    loader = ").replace(
+        "=2))", "=2)\n    fit(loader)\n    fit(loader)"
+    )
+    assert apply(RULE, again, min_gain=0.01).fixes
 
 
 def test_a_loader_that_is_made_again_in_every_epoch() -> None:

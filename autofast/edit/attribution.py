@@ -57,7 +57,7 @@ def reach(edit: Edit) -> Span:
         return _reach_of_addition(source, edit)
     nodes = anchors(edit)
     first, last = own_lines(statement_of(nodes[0]))
-    if isinstance(edit, (Around, Header, Remove, Replace)) or (is_elif(nodes[0])):
+    if isinstance(edit, (Around, Header, Remove, Replace)) or is_elif(nodes[0]):
         last = nodes[-1].end_lineno or last
     elif isinstance(edit, After):
         first = last = nodes[0].end_lineno or last

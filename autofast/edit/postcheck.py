@@ -15,9 +15,7 @@ from autofast.model.source import Source
 # Names that every module has without defining them.
 MODULE_NAMES = frozenset(
     f"__{name}__"
-    for name in tuple(
-        """file name doc package spec loader builtins path annotations class qualname module""".split()
-    )
+    for name in "file name doc package spec loader builtins path annotations class qualname module".split()
 )
 
 

@@ -45,14 +45,14 @@ from autofast.model.values import (
 from autofast.ops import is_in_place, is_view
 
 SHARING = frozenset(
-    """from_numpy as_tensor asarray frombuffer from_dlpack numpy to_numpy __array__""".split()
+    "from_numpy as_tensor asarray frombuffer from_dlpack numpy to_numpy __array__".split()
 )
 PLAIN = frozenset(Ref(f"builtins.{name}") for name in ("int", "float", "str", "bool"))
 NUMPY_WRITES = frozenset(
     {"sort", "fill", "put", "partition", "resize", "itemset", "setfield", "byteswap"}
 )
 NUMPY_FUNCTIONS = frozenset(
-    """numpy.copyto numpy.put numpy.place numpy.putmask numpy.random.shuffle random.shuffle""".split()
+    "numpy.copyto numpy.put numpy.place numpy.putmask numpy.random.shuffle random.shuffle".split()
 )
 
 

@@ -75,4 +75,4 @@ def _is_only_read(node: ast.Attribute) -> bool:
         here, outer = outer, parent_of(outer)
     if isinstance(outer, ast.Attribute):
         return outer.attr in ("bool", "logical_not", "to", "shape", "size", "device", "dtype")
-    return isinstance(outer, (ast.Compare, ast.UnaryOp)) or (is_method(outer, "masked_fill"))
+    return isinstance(outer, (ast.Compare, ast.UnaryOp)) or is_method(outer, "masked_fill")

@@ -11,7 +11,7 @@ from autofast.model.values import Ref, Unknown, const, library_name
 
 MODES = frozenset({"RGB", "L", "RGBA", "CMYK", "YCbCr", "HSV"})  # of PIL: eight bits a channel
 PICTURES = frozenset(
-    """resize crop rotate transpose copy filter thumbnail reduce transform convert effect_spread""".split()
+    "resize crop rotate transpose copy filter thumbnail reduce transform convert effect_spread".split()
 )  # methods of a picture that give one of the same mode, but for convert
 ARRAYS = frozenset(f"numpy.{n}" for n in ("array", "asarray", "ascontiguousarray", "asanyarray"))
 DECODED = frozenset(
@@ -25,7 +25,7 @@ CHANGED |= {
 }
 TENSORS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.tensor"})
 LAYOUT = frozenset(
-    """permute transpose contiguous copy clone unsqueeze squeeze view reshape flip swapaxes""".split()
+    "permute transpose contiguous copy clone unsqueeze squeeze view reshape flip swapaxes".split()
 )
 MADE = frozenset(
     f"{package}.{n}"

@@ -110,13 +110,9 @@ def _of_definition(
     for call, argument in script.analysis(CallGraph).arguments(function, definition.name):
         if argument is not None:
             found |= _possible(script, argument, depth + 1)
-        elif _may_unpack(call):
+        elif spreads(call):
             found.add(UNKNOWN)  # else the default, which is no tensor
     return found
-
-
-def _may_unpack(call: ast.Call) -> bool:
-    return spreads(call)
 
 
 def _cut(whole: Dimensions, cut: ast.expr) -> Dimensions:

@@ -43,7 +43,7 @@ HOOKS = frozenset(
     register_multi_grad_hook register_prehook register_comm_hook""".split()
 )
 FACTS = frozenset(
-    """shape dtype device is_sparse layout is_cuda ndim numel size dim is_contiguous stride""".split()
+    "shape dtype device is_sparse layout is_cuda ndim numel size dim is_contiguous stride".split()
 )
 ZEROING = frozenset(["zero_", "detach_", "requires_grad_"])
 DIFFERENTIATES = (

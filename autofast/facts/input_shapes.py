@@ -31,13 +31,13 @@ FLAG = "torch.backends.cudnn.benchmark"
 
 
 CONVOLUTIONS = tuple(
-    """Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d torchvision.models.""".split()
+    "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d torchvision.models.".split()
 )
 
 
 # all images alike
 ONE_SIZE = frozenset(
-    """MNIST FashionMNIST KMNIST EMNIST QMNIST CIFAR10 CIFAR100 SVHN STL10 USPS FakeData""".split()
+    "MNIST FashionMNIST KMNIST EMNIST QMNIST CIFAR10 CIFAR100 SVHN STL10 USPS FakeData".split()
 )
 
 
@@ -51,6 +51,11 @@ def varying(script: Script) -> str:
         return "what the steps train on does not come from a DataLoader, so its shape is not known"
     for loader in loaders:
         if why := varies(script, loader):
+            return why
+    trained = {id(d.node) for x in loaders for d in x.datasets}
+    for loader in (x for x in script.loaders if x.uses and not x.trains):
+        others = not loader.datasets or any(id(d.node) not in trained for d in loader.datasets)
+        if others and (why := _varies_one_by_one(script, loader)):
             return why
     for site in script.calls("torch.nn.functional.interpolate", "torch.nn.functional.upsample"):
         for occurrence in site:
@@ -89,20 +94,30 @@ def varies(script: Script, loader: Loader) -> str:
     return ""
 
 
+def _varies_one_by_one(script: Script, loader: Loader) -> str:
+    """Why an evaluation may see an image of another size in each batch: they come one by one, as that needs no common size."""
+    if set(_sizes_of_batches(loader)) != {1}:
+        return ""
+    why = varies(script, loader)
+    return f"in an evaluation, {why}" if why else ""
+
+
+def _sizes_of_batches(loader: Loader) -> list[object]:
+    """All that the size of a batch may be; of an option, its default."""
+    sizes = loader.args.get(1, "batch_size")
+    if not sizes and not loader.args.open:
+        return [1]
+    return [const(t.default if isinstance(t, Arg) else frozenset({t})) for t in sizes]
+
+
 def _stacks(loader: Loader, dataset: Dataset) -> bool:
     """Any two items may meet in a batch, and the default collate function stacks only what has one shape."""
-    sizes = loader.args.get(1, "batch_size")
-    many = [t.default if isinstance(t, Arg) else frozenset({t}) for t in sizes]
+    many = _sizes_of_batches(loader)
     mixes = any(t != Const(False) for t in loader.args.get(2, "shuffle")) or any(
         t != Const(None) for t in loader.args.get(3, "sampler")
     )
     constant = not (dataset.iterable or dataset.writes or dataset.set_outside or dataset.unknown)
-    return (
-        mixes
-        and constant
-        and bool(many)
-        and all(isinstance(n := const(v), int) and n > 1 for v in many)
-    )
+    return mixes and constant and bool(many) and all(isinstance(n, int) and n > 1 for n in many)
 
 
 def _collates(script: Script, loader: Loader) -> bool:

@@ -20,14 +20,14 @@ OTHER_LAYERS = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
 VISION = "torchvision.models."
 NO_CONVOLUTIONS = ("vit_", "swin", "maxvit")
 DROPOUT = tuple(
-    """vgg alexnet mobilenet efficientnet squeezenet inception googlenet convnext *""".split()
+    "vgg alexnet mobilenet efficientnet squeezenet inception googlenet convnext *".split()
 )  # of torchvision: draw masks in forward
 ELEMENTWISE = frozenset(
-    """ReLU ReLU6 LeakyReLU PReLU ELU SELU GELU SiLU Mish Hardswish Tanh Sigmoid Identity""".split()
+    "ReLU ReLU6 LeakyReLU PReLU ELU SELU GELU SiLU Mish Hardswish Tanh Sigmoid Identity".split()
 )
 ELEMENTWISE |= {"Dropout", "Dropout2d"}
 LAYOUT_READS = tuple(
-    """.stride .data_ptr .as_strided .as_strided_ .storage .untyped_storage torch.as_strided .numpy""".split()
+    ".stride .data_ptr .as_strided .as_strided_ .storage .untyped_storage torch.as_strided .numpy".split()
 )
 # Networks of segmentation_models_pytorch that reshape nothing by `.view()`.
 SEGMENTATION = frozenset("Unet UnetPlusPlus Linknet FPN PSPNet DeepLabV3 DeepLabV3Plus".split())

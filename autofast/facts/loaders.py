@@ -8,7 +8,19 @@ from collections.abc import Iterator
 from autofast.model.events import CallFrame, Occurrence, Stack, loops
 from autofast.model.script import Loader, Script, Use
 from autofast.model.source import parent_of
-from autofast.model.values import Cls, Const, Ext, Given, Inst, Method, Ref, Tensor, Thing, const
+from autofast.model.values import (
+    Arg,
+    Cls,
+    Const,
+    Ext,
+    Given,
+    Inst,
+    Method,
+    Ref,
+    Tensor,
+    Thing,
+    const,
+)
 
 # the parameters of DataLoader that may be given by position
 POSITION = {
@@ -52,6 +64,18 @@ def given(loader: Loader, name: str) -> Given | None:
 def is_spelled_out(argument: Given | None, value: object) -> bool:
     """The argument is certainly this constant, and the script says so."""
     return argument is not None and argument.sure and const(argument.values) is value
+
+
+def has_workers(loader: Loader) -> bool:
+    """Whether the script certainly asks for worker processes; an option counts as its default."""
+    asked = given(loader, "num_workers")
+    return asked is not None and bool(asked.values) and all(map(_is_some_workers, asked.values))
+
+
+def _is_some_workers(thing: Thing) -> bool:
+    if isinstance(thing, Arg):
+        return bool(thing.default) and all(map(_is_some_workers, thing.default))
+    return isinstance(thing, Const) and type(thing.value) is int and thing.value > 0
 
 
 def counts(script: Script, loader: Loader) -> bool:

@@ -16,7 +16,7 @@ from autofast.read.recover.build import unwrapped
 
 STATE = ("__getstate__", "__reduce__", "__reduce_ex__", "__deepcopy__", "__copy__")
 TRACERS = frozenset(
-    """add_graph summary profile get_model_complexity_info FlopCountAnalysis torchinfo trace""".split()
+    "add_graph summary profile get_model_complexity_info FlopCountAnalysis torchinfo trace".split()
 )
 
 

@@ -20,9 +20,7 @@ from autofast.model.values import (
 
 OF_MODELS = (
     *("torch", "torchvision", "torchaudio", "timm", "transformers", "peft"),
-    *tuple(
-        """segmentation_models_pytorch efficientnet_pytorch geffnet pretrainedmodels resnest""".split()
-    ),
+    *"segmentation_models_pytorch efficientnet_pytorch geffnet pretrainedmodels resnest".split(),
 )
 PLAIN = (Const, Num, Tensor, Arg)  # they hold nothing
 

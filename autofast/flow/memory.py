@@ -20,8 +20,7 @@ from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Values, 
 from autofast.ops import is_in_place, is_view, may_share, op
 
 FACTORIES = frozenset(
-    f"torch.{n}"
-    for n in tuple("randn rand randint zeros ones full arange linspace eye randperm".split())
+    f"torch.{n}" for n in "randn rand randint zeros ones full arange linspace eye randperm".split()
 )
 # Functions that give memory of its own.
 NEW = FACTORIES | {"torch.tensor", "torch.stack", "torch.cat"}

@@ -101,22 +101,20 @@ SCALER = frozenset(
 # functions that change how a module gets its parameters, and return it
 ON_A_MODULE = tuple(
     f"torch.nn.utils.{name}"
-    for name in tuple(
-        """weight_norm spectral_norm remove_weight_norm remove_spectral_norm parametrizations.
-    parametrize.register_parametrization prune.""".split()
-    )
+    for name in (
+        "weight_norm spectral_norm remove_weight_norm remove_spectral_norm parametrizations. "
+        "parametrize.register_parametrization prune."
+    ).split()
 )
 # torch functions that make a tensor of their own; True where they draw random numbers
 FACTORIES = {
     **dict.fromkeys(
-        tuple("zeros ones full empty eye arange linspace logspace tensor range".split()),
+        "zeros ones full empty eye arange linspace logspace tensor range".split(),
         False,
     ),
     **dict.fromkeys(("zeros_like", "ones_like", "full_like", "empty_like"), False),
     **dict.fromkeys(
-        tuple(
-            """rand randn randint randperm normal bernoulli rand_like randn_like randint_like""".split()
-        ),
+        "rand randn randint randperm normal bernoulli rand_like randn_like randint_like".split(),
         True,
     ),
 }
@@ -125,16 +123,13 @@ GENERATORS = frozenset(
     torch.Generator""".split()
 )
 LEGACY_TENSORS = frozenset(
-    """FloatTensor DoubleTensor LongTensor HalfTensor IntTensor ByteTensor BoolTensor Tensor""".split()
+    "FloatTensor DoubleTensor LongTensor HalfTensor IntTensor ByteTensor BoolTensor Tensor".split()
 )
 FUNCTIONAL_LOSSES = frozenset(
     "binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy ctc_loss "
     "gaussian_nll_loss hinge_embedding_loss huber_loss "
     "kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss nll_loss poisson_nll_loss "
     "smooth_l1_loss soft_margin_loss triplet_margin_loss triplet_margin_with_distance_loss".split()
-)
-NUMBERS = frozenset(
-    "size dim numel nelement ndimension element_size stride data_ptr is_floating_point is_contiguous get_device".split()
 )
 ONE_TENSOR = tuple(  # of torchvision's models: the others return a dict, a list, or a tuple in training
     "resnet resnext wide_resnet vgg alexnet densenet mobilenet efficientnet squeezenet shufflenet mnasnet regnet convnext vit_ swin_ maxvit".split()

@@ -201,6 +201,8 @@ class Cls(Mutable):
 
 def _lineage(cls: Cls) -> tuple[Cls, ...]:
     """The method resolution order (C3); depth first where there is none."""
+    if len(cls.bases) < 2:  # nearly always
+        return (cls, *(_lineage(cls.bases[0]) if cls.bases else ()))
     todo = [list(_lineage(base)) for base in cls.bases] + [list(cls.bases)]
     order = [cls]
     while todo := [line for line in todo if line]:

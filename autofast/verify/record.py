@@ -9,9 +9,7 @@ from typing import Any, Literal
 Ending = Literal["steps", "end", "exit", "error"]
 """Why a run ended: the wanted number of steps, the script's own end, ``sys.exit``, an exception."""
 
-PHASES = tuple(
-    """data transfer forward backward optimizer communication evaluation other""".split()
-)
+PHASES = tuple("data transfer forward backward optimizer communication evaluation other".split())
 """Where the time of a step can go; together they are its wall time."""
 
 

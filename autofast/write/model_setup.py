@@ -26,7 +26,7 @@ from autofast.model.values import NOTHING, Ext, Thing, Values
 from autofast.read.recover.build import unwrapped
 
 SETS_UP = frozenset(
-    """to cuda cpu float apply load_state_dict requires_grad_ to_empty train eval""".split()
+    "to cuda cpu float apply load_state_dict requires_grad_ to_empty train eval".split()
 )
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
 

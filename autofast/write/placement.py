@@ -52,8 +52,27 @@ def setup_place(script: Script) -> ast.stmt | None:
     built = [_here(script.entry, o.node) for o in script.optimizers]
     for places in (made, moved, built):
         if found := [p for p in places if p is not None and _comes_first(script, p)]:
-            return _with_preparation(min(found, key=lambda s: s.lineno))
+            return _with_preparation(_above_methods(script, min(found, key=lambda s: s.lineno)))
     return None
+
+
+def _above_methods(script: Script, place: ast.stmt) -> ast.stmt:
+    """The statement outside of classes that leads to a place in a method: flags of the whole program are not an object's business."""
+    if not _in_class(place):
+        return place
+    here, found = {id(n) for n in ast.walk(place)}, dict[ast.stmt, None]()
+    for way in (o.stack for _, s in script.log.each() if id(s.node) in here for o in s):
+        calls = [f.node for f in way if isinstance(f, CallFrame) and isinstance(f.node, ast.Call)]
+        calls = [c for c in calls if source_of(c) is script.entry and not _in_class(c)]
+        guards = {id(f.node) for f in way if isinstance(f, GuardFrame)}
+        found |= {_outermost(statement_of(call), guards): None for call in calls[-1:]}
+    leading = next(iter(found), None)
+    fits = leading is not None and len(found) == 1 and _comes_first(script, leading)
+    return leading if leading is not None and fits else place
+
+
+def _in_class(node: ast.AST) -> bool:
+    return any(isinstance(outer, ast.ClassDef) for outer in ancestors(node))
 
 
 def _with_preparation(place: ast.stmt) -> ast.stmt:

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 
 from autofast.edit.compose import DEFAULT_LIMIT
 from autofast.edit.edits import Edit, Helper
-from autofast.facts.loaders import given
+from autofast.facts.loaders import given, has_workers
 from autofast.facts.parts import held_by
 from autofast.facts.workers.shared_state import unseen
 from autofast.flow.program import Flow
 from autofast.flow.scopes import declared, is_parameter, mentions
+from autofast.model.calls import keyword_of
 from autofast.model.script import Loader, Script
 from autofast.model.source import Source, at, function_of, source_of, statement_of
-from autofast.model.values import Arg, Cls, Func, Inst, Thing, const
+from autofast.model.values import Cls, Func, Inst, Thing
 from autofast.rule import Options
 from autofast.write.imports import module_in
 
@@ -64,8 +65,8 @@ def helper(script: Script, source: Source, options: Options) -> Helped:
     ``os.sched_getaffinity`` knows what a container or a batch system leaves to the process. Linux alone has it, where workers are cheap to start.
     """
     os, imports = module_in(source, "os")
-    ranks = bool(script.calls("torch.distributed.init_process_group"))
-    words = {"os": os, "cores": SHARED.format(os=os) if ranks else CORES.format(os=os)}
+    cores = SHARED if several_ranks(script) else CORES
+    words = {"os": os, "cores": cores.format(os=os)}
     if why := _fork_only(script):
         mp, more = module_in(source, "multiprocessing")
         forms, asked, words = [FORKED], "forks", {**words, "mp": mp, "why": why}
@@ -88,14 +89,14 @@ def as_beside(script: Script, place: ast.expr) -> Helped | None:
     What starts its workers starts these, too.
     """
     for other in script.loaders:
-        number = next((k.value for k in other.node.keywords if k.arg == "num_workers"), None)
+        number = keyword_of(other.node, "num_workers")
         root = number
         while isinstance(root, ast.Attribute):
             root = root.value
         if (
             number is None
             or function_of(other.node) is not function_of(place)
-            or not _has_workers(other)
+            or not has_workers(other)
         ):
             continue
         is_chosen = isinstance(number, ast.Constant) and number.value not in range(FEW + 1)
@@ -115,17 +116,22 @@ def _is_the_same(script: Script, name: ast.Name, place: ast.expr) -> bool:
     return not bound or here.is_bound_at(statement_of(place), name.id)
 
 
-def at_least(script: Script, source: Source, few: int, named: bool, options: Options) -> Helped:
-    """As many workers as the cores allow, and never fewer than the ``few`` that the script asks for, in the place of its number.
+def as_cores(script: Script, source: Source, few: int, options: Options) -> Helped:
+    """As many workers as there are cores, in the place of the ``few`` that the script asks for.
 
-    Its own number says that workers can be started there, on any system: nothing has to be asked but the cores. Where the file has a
-    constant for its other loaders (``named``), or ranks share the cores, the constant says how many.
+    Its own number says that workers can be started there, on any system: nothing has to be asked but the cores. Where ranks share
+    them, the constant says how many.
     """
-    if named or script.calls("torch.distributed.init_process_group"):
+    if several_ranks(script):
         helped = helper(script, source, options)
         return replace(helped, code=f"max({few}, {helped.code})")
     os, imports = module_in(source, "os")
-    return Helped(f"max({few}, min({MOST[options.target]}, {os}.cpu_count() - 2))", imports)
+    return Helped(f"min({MOST[options.target]}, {os}.cpu_count())", imports)
+
+
+def several_ranks(script: Script) -> bool:
+    """Whether the ranks of one machine may share its cores."""
+    return bool(script.calls("torch.distributed.init_process_group"))
 
 
 def _is_narrow(source: Source, code: str) -> bool:
@@ -142,31 +148,19 @@ def _holds(source: Source, code: str) -> bool:
 # ------------------------------------------------------------------------------------------------ start methods
 def _fork_only(script: Script) -> str:
     """Why workers of this script can only be forked; empty where they can be started in any way."""
-    if (
-        script.entry.path.suffix == ".ipynb"
-    ):  # no worker runs it again, or can import what a cell defines
+    if script.entry.path.suffix == ".ipynb":
+        # No worker runs it again, or can import what a cell defines.
         own = any(_unpicklable(loader, script.entry) for loader in script.loaders)
-        return (
-            UNPICKLABLE if own or any(unseen(script, x) for x in script.loaders if x.uses) else ""
-        )
+        hidden = any(unseen(script, x) for x in script.loaders if x.uses)
+        return UNPICKLABLE if own or hidden else ""
     unguarded = [loader for loader in script.loaders if loader.uses and not loader.guarded]
-    if (unguarded or not script.guarded) and not any(map(_has_workers, unguarded)):
+    if (unguarded or not script.guarded) and not any(map(has_workers, unguarded)):
         return UNGUARDED
     if any(_unpicklable(loader) for loader in script.loaders):
         return UNPICKLABLE
     if any(unseen(script, loader) for loader in script.loaders if loader.uses):
         return UNSEEN
     return ""
-
-
-def _has_workers(loader: Loader) -> bool:
-    """The script asks for workers itself: where these would begin by running it again, it does not run as it is."""
-    found = given(loader, "num_workers")
-    asked = (
-        [t.default if isinstance(t, Arg) else frozenset({t}) for t in found.values] if found else []
-    )
-    numbers = [const(values) for values in asked]
-    return bool(numbers) and all(isinstance(n, int) and n > 0 for n in numbers)
 
 
 def _unpicklable(loader: Loader, cells: Source | None = None) -> bool:

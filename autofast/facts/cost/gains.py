@@ -12,13 +12,14 @@ from dataclasses import fields
 
 from autofast.facts.cost import machine, measured
 from autofast.facts.cost.cells import Cells
+from autofast.facts.cost.inputs import turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
-from autofast.model.events import BranchFrame, inside
+from autofast.model.events import BranchFrame, inside, loops
 from autofast.model.script import Dataset, Loader, Script, Transfer
 from autofast.model.source import at
 from autofast.model.values import Ext, Inst, const
@@ -338,6 +339,44 @@ def fetching(
         return measured.gain(0.0, f"{waiting.words}, no more than handing it over takes")
     known = measured.for_target(script, options.target) is not None
     return measured.gain(waiting.share * (1 - min(1.0, handed)), waiting.words, known)
+
+
+def keeping(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of workers that stay: nothing where there is one epoch, for whose loader they start once in any case."""
+    mine = _loaders_of(script, finding.node)
+    if mine and all(_has_one_epoch(script, x) for x in mine):
+        return Gain(0.0, "gone through once: the training has one epoch")
+    return usual(0.02, "workers start once, not in every epoch")(script, options, finding, beside)
+
+
+def _has_one_epoch(script: Script, loader: Loader) -> bool:
+    """Whether one loop goes through the loader, and all loops around that turn once (of those that are not around its making)."""
+    if len(loader.uses) != 1 or loader.uses[0].is_next:
+        return False
+    use = loader.uses[0]
+    site = script.log.at("iterate", use.node)
+    ways = {tuple(f.node for f in o.stack) for o in site} if site is not None else set()
+    if len(ways) != 1:
+        return False  # a function that is called twice, or for other loaders
+    made = {f.node for t in loader.things for f in loops(getattr(t, "made", ()))}
+    outer = [f.node for f in loops(use.stack) if f.node not in made | {use.node}]
+    return bool(outer) and all(turns(script, loop) == 1 for loop in outer)
+
+
+def more_workers(enough: str, loaders: Sequence[Loader]) -> Question:
+    """A question about more workers in the place of a few: nothing where these are ``enough`` and no wait was measured."""
+
+    def ask(
+        script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+    ) -> Gain | None:
+        seen = measured.waiting(script, loaders) is not None
+        return (
+            Gain(0.0, enough) if enough and not seen else fetching(script, options, finding, beside)
+        )
+
+    return ask
 
 
 def _is_sliced(dataset: Dataset, made: Mapping[int, Images | str]) -> bool:

@@ -74,7 +74,7 @@ PASSES = frozenset(
     for n in ("tuple", "list", "iter", "reversed", "enumerate", "zip", "dict", "next")
 )
 RESULTS = frozenset(
-    """data T mT values indices loss logits last_hidden_state pooler_output hidden_states""".split()
+    "data T mT values indices loss logits last_hidden_state pooler_output hidden_states".split()
 )  # attributes that hold tensors
 IN_TORCH = ("torch.", "torch.nn.functional.", "torch.Tensor.")
 
@@ -343,7 +343,7 @@ def _floats_of(target: ast.expr, value: ast.AST) -> ast.expr:
         and len(target.elts) == 2
         and isinstance(value, ast.Call)
     ):
-        return target.elts[0] if _name(value) in WITH_INDICES else target
+        return target.elts[0] if short_name(value.func) in WITH_INDICES else target
     return target
 
 
@@ -351,14 +351,10 @@ def _is_index(node: ast.Subscript) -> bool:
     """``t.max(1)[1]``"""
     return (
         isinstance(node.value, ast.Call)
-        and _name(node.value) in WITH_INDICES
+        and short_name(node.value.func) in WITH_INDICES
         and isinstance(node.slice, ast.Constant)
         and node.slice.value in (1, -1)
     )
-
-
-def _name(call: ast.Call) -> str:
-    return short_name(call.func)
 
 
 def is_network(model: Model) -> bool:

@@ -23,7 +23,7 @@ FRAMEWORKS = {
     "deepspeed": "the DeepSpeed configuration",
 }
 COMPLEX = frozenset(
-    """complex32 complex64 complex128 chalf cfloat cdouble view_as_complex polar ComplexFloatTensor""".split()
+    "complex32 complex64 complex128 chalf cfloat cdouble view_as_complex polar ComplexFloatTensor".split()
 )
 DOUBLE = frozenset(["float64", "double", "DoubleTensor"])
 CHOSEN = {"f64": "float64", "complex": "complex", "half": "16-bit"}

@@ -33,7 +33,7 @@ from autofast.rule import Refusal
 
 BARS = ("tqdm.", "rich.progress.", "fastprogress.", "progressbar.", "builtins.enumerate")
 FRAMEWORKS = tuple(
-    """accelerate lightning hf-trainer deepspeed fabric ignite fastai mmengine composer""".split()
+    "accelerate lightning hf-trainer deepspeed fabric ignite fastai mmengine composer".split()
 )
 
 

@@ -46,7 +46,7 @@ HOOKS = (
 
 
 READERS = tuple(
-    """torch. builtins. logging. copy. time. numpy. tqdm. wandb. os. math. json. pickle. itertools.""".split()
+    "torch. builtins. logging. copy. time. numpy. tqdm. wandb. os. math. json. pickle. itertools.".split()
 )
 SHOWS = frozenset(
     "add_histogram add_graph append print info debug log watch save write update_on_kvstore".split()

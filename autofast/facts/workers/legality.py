@@ -24,7 +24,7 @@ from autofast.rule import Effect
 
 REDUCTIONS = frozenset(
     set(
-        """mean sum std var norm matmul mm bmm softmax log_softmax logsumexp cumsum prod einsum""".split()
+        "mean sum std var norm matmul mm bmm softmax log_softmax logsumexp cumsum prod einsum".split()
     )
     | {"fft", "rfft", "stft", "conv1d", "conv2d", "interpolate", "avg_pool2d"}
 )

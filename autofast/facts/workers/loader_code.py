@@ -40,7 +40,7 @@ from autofast.model.values import (
 CALLED = ("__call__", "forward")
 GETTERS = ("__getitem__", "__getitems__", "__iter__", "__next__")
 NO_PROTOCOL = frozenset(
-    """__init__ __new__ __del__ __getstate__ __setstate__ __repr__ __str__ __init_subclass__""".split()
+    "__init__ __new__ __del__ __getstate__ __setstate__ __repr__ __str__ __init_subclass__".split()
 )
 SETTLED = (
     "RandomSampler",

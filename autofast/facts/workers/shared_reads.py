@@ -17,7 +17,7 @@ from autofast.model.values import Dict, Ext, Inst, Method, Ref, Seq, Tensor, Thi
 from autofast.ops import is_view
 
 OPTIONS = tuple(
-    """argparse. easydict. yacs. omegaconf. ml_collections. types. addict. munch.""".split()
+    "argparse. easydict. yacs. omegaconf. ml_collections. types. addict. munch.".split()
 )  # only the program reads these
 
 

@@ -20,7 +20,7 @@ from autofast.model.values import Cls, Module, Ref, Thing, Unknown, ordered
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
 TARGET_FIRST = WRITERS - set(
-    """torch.save pickle.dump json.dump joblib.dump torchvision.utils.save_image""".split()
+    "torch.save pickle.dump json.dump joblib.dump torchvision.utils.save_image".split()
 )
 DICE = tuple(
     """random. numpy.random. torch.rand torch.multinomial torch.bernoulli torch.normal

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from autofast.model import names
 from autofast.model.kinds import is_dataset, is_loader, is_module, is_optimizer, is_scaler
 from autofast.model.names import LOADER
 from autofast.model.tensors import dtype_of, kind_asked, mixed, target_of, tensors_in
@@ -189,7 +188,7 @@ def tensor_method(
         return values(Num(this)) if name != "numpy" else values(Num(this))
     if name == "backward":
         return values(Const(None))
-    if name in names.NUMBERS or (known := op(f".{name}")) is not None and known.numbers:
+    if (known := op(f".{name}")) is not None and known.numbers:
         return values(Num())
     if name in ("detach", "detach_"):
         return values(this.but(grad=False))

@@ -60,7 +60,11 @@ def result_dtype(name: str, dtype: str, args: Arguments) -> str:
         return "f32" if dtype == "int" else dtype
     if known.dtype:
         return known.dtype
-    if dtype == "int" and known.pointwise and any(map(_may_be_float, _given(args))):
+    if (
+        dtype == "int"
+        and known.pointwise
+        and any(_may_be_float(t) for g in args.every for t in g.values)
+    ):
         return "?"
     return dtype
 
@@ -80,10 +84,6 @@ def _is_paired(name: str, args: Arguments) -> bool | None:
         return False if second or not (args.open or args.loose) else None
     number = const(second)
     return True if isinstance(number, int) and not isinstance(number, bool) else None
-
-
-def _given(args: Arguments) -> list[Thing]:
-    return [t for g in args.every for t in g.values]
 
 
 def _may_be_float(thing: Thing) -> bool:

@@ -110,7 +110,7 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             return values(Num(pattern=DTYPE))
         if name in ("shape", "ndim", "is_cuda", "requires_grad", "names", "layout"):
             return values(Num())
-        # Of `x.max(1)`, which is read as `x`.
+        # Of `x.max(1)`, where it is not known whether it is a pair.
         if name in ("values", "indices") and (node is None or call_of(node) is None):
             return values(thing if name == "values" else thing.but(grad=False, dtype="int"))
         if thing.rank == "?" and _is_part(name, node):

@@ -58,31 +58,18 @@ DRAWS = frozenset(
 )
 # scipy.stats.norm.rvs, skimage.util.random_noise, os.urandom.
 SOME_DICE = re.compile(r"^(?!torch).*(rand|\.rvs$|\.sample$|\.shuffle$)")
-WITHOUT_DICE = frozenset(  # libraries whose functions draw no random numbers, or only by what is known here
-    set(
-        """torch torchvision torchaudio numpy random builtins math os sys io json re csv copy time
-    pickle""".split()
-    )
-    | set(
-        """pathlib glob itertools functools collections struct string typing datetime operator warnings
-    logging""".split()
-    )
-    | set(
-        """PIL cv2 skimage scipy librosa soundfile pandas h5py zipfile gzip tarfile lmdb tifffile
-    pydicom matplotlib""".split()
-    )
-    | set(
-        """nibabel SimpleITK imageio rasterio einops transformers tokenizers nltk albumentations imgaug
-    contextlib""".split()
-    )
-    | set(  # files and formats
-        "blobfile fsspec smart_open pyarrow zarr netCDF4 msgpack msgpack_numpy yaml ujson orjson xml pycocotools decord av "
-        "turbojpeg accimage trimesh plyfile laspy sentencepiece jieba".split()
-    )
-    | set(  # the standard library
-        "hashlib unicodedata bisect heapq enum dataclasses tempfile shutil traceback base64 zlib bz2 decimal "
-        "fractions statistics textwrap threading contextvars types abc ast html urllib".split()
-    )
+# Libraries whose functions draw no random numbers, or only by what is known here: torch and the standard library first, then arrays,
+# images, sound, text, and files and their formats.
+WITHOUT_DICE = frozenset(
+    """torch torchvision torchaudio numpy random builtins math os sys io json re csv copy time
+    pickle pathlib glob itertools functools collections struct string typing datetime
+    operator warnings logging PIL cv2 skimage scipy librosa soundfile pandas h5py zipfile
+    gzip tarfile lmdb tifffile pydicom matplotlib nibabel SimpleITK imageio rasterio einops
+    transformers tokenizers nltk albumentations imgaug contextlib blobfile fsspec smart_open
+    pyarrow zarr netCDF4 msgpack msgpack_numpy yaml ujson orjson xml pycocotools decord av
+    turbojpeg accimage trimesh plyfile laspy sentencepiece jieba hashlib unicodedata bisect
+    heapq enum dataclasses tempfile shutil traceback base64 zlib bz2 decimal fractions
+    statistics textwrap threading contextvars types abc ast html urllib""".split()
 )
 IN_MEMORY_LIBRARY = frozenset(
     "MNIST FashionMNIST KMNIST EMNIST QMNIST CIFAR10 CIFAR100 SVHN STL10 USPS FakeData".split()

@@ -116,7 +116,7 @@ def evaluations(script: Script) -> list[Evaluation]:
 
 
 HOOKS = frozenset(
-    """on_train_start on_train_epoch_start on_train_batch_end on_train_epoch_end on_train_end""".split()
+    "on_train_start on_train_epoch_start on_train_batch_end on_train_epoch_end on_train_end".split()
 )  # of Lightning
 
 

@@ -17,10 +17,10 @@ OUT_OF_MEMORY = frozenset(
 )
 MEASURES = tuple(
     f"torch.cuda.{n}"
-    for n in tuple(
-        """max_memory_allocated max_memory_reserved max_memory_cached memory_allocated memory_reserved
-    memory_stats mem_get_info reset_peak_memory_stats reset_max_memory_allocated""".split()
-    )
+    for n in (
+        "max_memory_allocated max_memory_reserved max_memory_cached memory_allocated memory_reserved "
+        "memory_stats mem_get_info reset_peak_memory_stats reset_max_memory_allocated"
+    ).split()
 )
 
 

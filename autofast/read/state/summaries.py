@@ -21,7 +21,7 @@ MOST_EVENTS = 2_000  # of one call that happen once more in all the ways they ca
 MOST_ROOTS = 400  # things that are searched for changes before a call is followed again
 
 
-@dataclass
+@dataclass(slots=True)
 class Event:
     """Something that happened in a call: with the frames below the call's, or with all (``whole``)."""
 

@@ -19,7 +19,7 @@ from autofast.techniques.accumulation.window import Window
 from autofast.write.spelling import spelled
 
 SHOWS = tuple(
-    """print info debug warning log write format set_description set_postfix update""".split()
+    "print info debug warning log write format set_description set_postfix update".split()
 )
 SHAPES = frozenset(
     "view reshape expand repeat zeros ones randn rand full empty randint arange init_hidden new_zeros new_ones".split()

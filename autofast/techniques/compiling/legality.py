@@ -47,7 +47,7 @@ FRAMEWORKS = {
 }
 ENVIRONMENTS = ("gym.", "gymnasium.", "pettingzoo.", "procgen.", "envpool.")
 SPARSE = tuple(
-    """torch.sparse torch.spmm torch.hspmm torch_sparse. .to_sparse torch.sspaddmm""".split()
+    "torch.sparse torch.spmm torch.hspmm torch_sparse. .to_sparse torch.sspaddmm".split()
 )
 COMPLEX = ("torch.fft.", "torch.stft", "torch.view_as_complex", "torch.complex", "torch.polar")
 GRAPHS = ("torch_geometric.", "dgl.", "torch_scatter.", "torch_cluster.")

@@ -17,13 +17,13 @@ from autofast.techniques.ddp.data import size_of
 
 NUMBERS = frozenset(
     f"builtins.{n}"
-    for n in tuple("print int float str len min max round format abs repr isinstance".split())
+    for n in "print int float str len min max round format abs repr isinstance".split()
 )
 SHOWS = tuple(
-    """math. logging. tqdm. wandb. torch.optim. argparse. time. datetime. rich. os.path.""".split()
+    "math. logging. tqdm. wandb. torch.optim. argparse. time. datetime. rich. os.path.".split()
 )
 SAYS = frozenset(
-    """format join append info debug warning add_scalar add_argument update write log set_postfix""".split()
+    "format join append info debug warning add_scalar add_argument update write log set_postfix".split()
 )
 MAKES = frozenset("zeros ones full empty rand randn randint normal zeros_like".split())
 

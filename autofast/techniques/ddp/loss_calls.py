@@ -32,10 +32,10 @@ SHAPES = frozenset(
     "expand expand_as unflatten narrow chunk split repeat_interleave requires_grad_ data".split()
 )
 RANDOM = frozenset(
-    """randn rand randint normal bernoulli randn_like rand_like randint_like poisson""".split()
+    "randn rand randint normal bernoulli randn_like rand_like randint_like poisson".split()
 )
 CONSTANT = frozenset(
-    """zeros ones full empty zeros_like ones_like full_like arange linspace tensor as_tensor eye""".split()
+    "zeros ones full empty zeros_like ones_like full_like arange linspace tensor as_tensor eye".split()
 )
 # Their mean is one over the weights of the targets.
 WEIGHTED = frozenset({"cross_entropy", "nll_loss"})

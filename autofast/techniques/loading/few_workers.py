@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Rewrite
+from autofast.facts.cost import gains
 from autofast.facts.loaders import POSITION, counts, given
 from autofast.facts.settings import place, setting
 from autofast.facts.workers.legality import against, cheap, effect_of
@@ -16,7 +17,14 @@ from autofast.model.source import at, parent_of, source_of
 from autofast.rule import Finding, Options
 from autofast.techniques.loading.workers import NAME
 from autofast.write.arguments import Home, written
-from autofast.write.worker_helper import FEW, MOST, against_starting, at_least, helper
+from autofast.write.worker_helper import (
+    FEW,
+    MOST,
+    against_starting,
+    as_cores,
+    helper,
+    several_ranks,
+)
 
 NONE = "batches are made in the main process, and training waits for them"
 
@@ -40,10 +48,8 @@ class Number:
         )
 
 
-def raised(
-    script: Script, options: Options, loaders: list[Loader], others: list[Loader]
-) -> Iterator[Finding]:
-    """Findings about numbers of workers of ``loaders`` that are too small for most machines; ``others`` get workers beside them."""
+def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[Finding]:
+    """Findings about numbers of workers of ``loaders`` that are too small for most machines."""
     yield from _in_settings(script, loaders)
     trail = Trail(script)
     numbers: dict[int, Number] = {}
@@ -64,8 +70,6 @@ def raised(
         and number.value <= FEW
         and any(counts(script, x) for x in number.loaders if x in loaders)
     ]
-    places = [source_of(x.node) for x in others]
-    places += [source_of(number.origin.expr) for number in few]
     for number in few:
         value = number.value
         assert isinstance(value, int)
@@ -77,17 +81,36 @@ def raised(
         assert isinstance(home, Home)
         source = source_of(number.origin.expr)
         helped = (
-            at_least(script, source, value, places.count(source) > 1, options)
-            if value
-            else helper(script, source, options)
+            as_cores(script, source, value, options) if value else helper(script, source, options)
         )
+        enough = _enough(script, number) if value else ""
         effect = max(effect_of(script, loader) for loader in number.loaders)
         yield Finding(
             home.node,
             message,
             edits=(Rewrite(number.origin.expr, helped.code), *helped.edits),
             effect=effect,
+            asks=gains.more_workers(enough, number.loaders) if value else None,
         )
+
+
+def _enough(script: Script, number: Number) -> str:
+    """Why the workers that there are make batches fast enough, as far as the code tells; empty where more are likely to help."""
+    cheaply = [cheap(script, loader) for loader in number.loaders]
+    if all(cheaply):
+        return cheaply[0]
+    if number.value == 1:
+        return ""
+    if several_ranks(script):
+        return f"each rank has {number.value} workers"
+    reads = {
+        cost for loader in number.loaders for dataset in loader.datasets for cost in dataset.reads
+    }
+    return (
+        ""
+        if reads & {"file", "decode"}
+        else f"no files are read, and there are {number.value} workers"
+    )
 
 
 def _in_settings(script: Script, loaders: list[Loader]) -> Iterator[Finding]:

@@ -262,6 +262,8 @@ def _is_positive(expr: ast.expr) -> bool:
     if not isinstance(expr, ast.Call):
         return False
     name = short_name(expr.func)
+    if name == "min" and len(expr.args) > 1:
+        return all(map(_is_positive, expr.args))
     return name == "cpu_count" or (
         name == "max" and any(isinstance(a, ast.Constant) and _is_positive(a) for a in expr.args)
     )

@@ -40,7 +40,7 @@ NOT_MIXED = frozenset([32, 64, "32", "64", "32-true", "64-true", "16-true", "bf1
 
 
 COMPLEX = frozenset(
-    """cfloat cdouble chalf complex32 complex64 complex128 complex view_as_complex polar""".split()
+    "cfloat cdouble chalf complex32 complex64 complex128 complex view_as_complex polar".split()
 )
 
 

@@ -12,13 +12,12 @@ from autofast.facts.forwards import Region
 from autofast.facts.precision.between import both_modes
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.half_values import Half
-from autofast.flow.positions import block as block_of
-from autofast.flow.positions import index
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.rule import Options
 from autofast.techniques.precision.casts import PART, cast_of, casts_below
 from autofast.techniques.precision.forms import Precision
+from autofast.write.neighbours import follows
 
 KEY = "amp"  # of the scaler
 
@@ -90,12 +89,7 @@ def _are_neighbours(script: Script, one: Block, other: Block) -> bool:
     first, second = one.edits[0], other.edits[0]
     if not isinstance(first, Around) or not isinstance(second, Around):
         return False
-    here = block_of(first.last)
-    if (
-        first.header != second.header
-        or one.region.trains != other.region.trains
-        or not index(here, second.first) == index(here, first.last) + 1 > 0
-    ):
+    if one.region.trains != other.region.trains or not follows(first, second):
         return False
     parts = [*one.region.parts, *other.region.parts]
     return not both_modes(Code(script, parts, [*one.region.things, *other.region.things]))

@@ -38,10 +38,10 @@ NUMPY_WRITES = frozenset(
     "copyto put put_along_axis place putmask fill_diagonal random.shuffle".split()
 )  # to an argument
 PURE = frozenset(
-    f"builtins.{n}" for n in tuple("float int round abs min max sum pow str len bool dict".split())
+    f"builtins.{n}" for n in "float int round abs min max sum pow str len bool dict".split()
 )
 QUIET = PURE | set(
-    """builtins.print builtins.isinstance builtins.range builtins.enumerate builtins.zip""".split()
+    "builtins.print builtins.isinstance builtins.range builtins.enumerate builtins.zip".split()
 )
 
 

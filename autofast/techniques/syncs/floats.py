@@ -19,7 +19,7 @@ from autofast.model.values import Method, Ref, Tensor
 
 CASTS = frozenset({"float", "double", "half", "bfloat16"})
 KEEPS = frozenset(  # methods whose result has the type of what they are called on
-    """mul mul_ div div_ add add_ sub sub_ sum reshape squeeze flatten detach clone abs""".split()
+    "mul mul_ div div_ add add_ sub sub_ sum reshape squeeze flatten detach clone abs".split()
 )
 # Give floats, of whatever numbers: real ones, but for a mean of complex numbers.
 REAL = frozenset({"norm", "std", "var"})

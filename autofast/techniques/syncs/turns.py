@@ -16,6 +16,7 @@ from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, parent_of, statement_of, within
 from autofast.model.values import Const, Ext, Num, const, one
 from autofast.techniques.syncs.common_reads import is_always
+from autofast.techniques.syncs.empty_lists import is_empty_without, is_sum_of_nothing
 
 
 def comes_first(statement: ast.stmt, gate: ast.If) -> bool:
@@ -78,13 +79,16 @@ def _divisions(scope: ast.AST) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
 
 
 def _is_number(script: Script, expr: ast.expr, loop: Loop) -> bool:
-    """Whether an expression is a Python number, which cannot be divided by zero: it begins as a constant and is added to."""
+    """Whether an expression is a Python number where the loop has had no iteration, which cannot be divided by zero then.
+
+    It begins as a constant and is added to, or is the sum of a list that is empty.
+    """
     if isinstance(expr, ast.Constant):
         return isinstance(expr.value, (int, float))
     if isinstance(expr, ast.BinOp):
         return all(_is_number(script, e, loop) for e in (expr.left, expr.right))
     if not isinstance(expr, ast.Name):
-        return False
+        return is_sum_of_nothing(script, expr, loop)
     made = script.analysis(Flow).definitions(expr).origins(expr)
     return bool(made) and all(
         (d.is_augmented and _only_numbers(script, d))
@@ -121,7 +125,7 @@ def _is_zero_without(script: Script, divisor: ast.expr, loop: ast.For) -> bool:
     ):
         return False
     over, sized = _iterated(loop.iter), divisor.args[0]
-    if _is_same(script, over, sized):
+    if _is_same(script, over, sized) or is_empty_without(script, sized, loop):
         return True
     loaders = _loaders(script, loop)
     whole = bool(loaders) and all(

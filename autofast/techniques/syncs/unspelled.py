@@ -27,11 +27,11 @@ from autofast.techniques.syncs.scalars import is_scalar
 FEW = "`if step % 100 == 0:`"
 WHERE_SHOWN = f"what is only shown could be shown in few steps, below {FEW}"
 SHOWS = frozenset(
-    """format builtins.print .set_postfix .set_description .set_postfix_str .add_scalar .add_scalars wandb.log""".split()
+    "format builtins.print .set_postfix .set_description .set_postfix_str .add_scalar .add_scalars wandb.log".split()
 )
 COPIES = frozenset({"tolist", "numpy"})
 PICKS = frozenset(
-    """.nonzero torch.nonzero .masked_select torch.masked_select .unique torch.unique torch.argwhere .argwhere""".split()
+    ".nonzero torch.nonzero .masked_select torch.masked_select .unique torch.unique torch.argwhere .argwhere".split()
 )
 TESTS = (ast.If, ast.While, ast.Assert, ast.IfExp)
 LOOKED_AT = (*TESTS, ast.Subscript, ast.BinOp)

@@ -21,7 +21,7 @@ from autofast.write.half_dtype import HAS_BF16, in_module
 
 # libraries of models and measures that are made of torch's own layers and functions
 PLAIN_TORCH = frozenset(
-    """torchmetrics segmentation_models_pytorch diffusers open_clip peft sentence_transformers""".split()
+    "torchmetrics segmentation_models_pytorch diffusers open_clip peft sentence_transformers".split()
 )
 LOADED_IN_16 = ("torch_dtype", "dtype", "load_in_8bit", "load_in_4bit", "quantization_config")
 

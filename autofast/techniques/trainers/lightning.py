@@ -22,10 +22,8 @@ FP32 = "Lightning trains in fp32: in 16 bits matrix products and convolutions ru
 FORKED = "its processes are forked, and before that CUDA must not be asked what it can: pass the precision by hand"
 THUMB = "cuDNN chooses algorithms for convolutions by a rule of thumb"
 HOOKS = (
-    *tuple(
-        """training_step validation_step test_step predict_step forward training_step_end
-    validation_step_end""".split()
-    ),
+    *"""training_step validation_step test_step predict_step forward training_step_end
+    validation_step_end""".split(),
     *("on_train_batch_end", "on_validation_batch_end"),
 )
 # arguments of Trainer and methods of modules that tell the versions apart (1.9.5 and 2.0.0 compared)

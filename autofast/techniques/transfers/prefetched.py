@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Helper, Remove, Wrap, literal
-from autofast.facts.loaders import given, managed, own_order
+from autofast.facts.loaders import has_workers, managed, own_order
 from autofast.flow import scopes
+from autofast.model.calls import pairs_of
 from autofast.model.script import Loader, Script, Transfer
 from autofast.model.source import at, source_of, walk
-from autofast.model.values import Arg, Const, Ref, Tensor, Thing, Values
+from autofast.model.values import Ref, Tensor, Values
 from autofast.rule import Refusal
 from autofast.write.spelling import may_be_mps, spelled, torch_in
 
@@ -44,10 +45,8 @@ RECORDED = (
 class Pass:
     """A loop of training over a loader, and the copies at its head: ``for x, y in loader: x, y = x.to(device), y.to(device)``."""
 
-    loader: Loader
     loop: ast.For
     batches: ast.expr  # what gives the batches, without ``enumerate``
-    names: tuple[str, ...]
     single: bool  # a batch is one tensor
     copies: tuple[ast.Assign, ...]
     device: ast.expr | None  # None: the current GPU
@@ -67,6 +66,8 @@ def planned(script: Script, loader: Loader, loop: ast.For) -> Pass:
     """How the loop is to be written; raises :class:`Refusal` where its copies cannot be made earlier."""
     if script.unread:
         raise Refusal(script.unread)
+    if any(use.node is loop for x in script.loaders if x is not loader for use in x.uses):
+        raise Refusal("the loop goes over several loaders")
     if managed(script, loader):
         raise Refusal("the framework copies the batches of this loader itself")
     _check_items(loader)
@@ -82,15 +83,7 @@ def planned(script: Script, loader: Loader, loop: ast.For) -> Pass:
         raise Refusal("the parts of a batch are not taken into one variable each")
     copies = _copies(script, loop, set(names))
     device = _device(script, loop, [t for _, transfers in copies for t in transfers])
-    return Pass(
-        loader,
-        loop,
-        batches,
-        names,
-        single,
-        tuple(stmt for stmt, _ in copies),
-        device,
-    )
+    return Pass(loop, batches, single, tuple(stmt for stmt, _ in copies), device)
 
 
 def edits(planned: Pass) -> tuple[Edit, ...]:
@@ -115,21 +108,13 @@ def edits(planned: Pass) -> tuple[Edit, ...]:
 
 def _check_items(loader: Loader) -> None:
     """Nothing that happens in a step may show in the next batch, which is fetched before the step now."""
-    workers = given(loader, "num_workers")
-    if workers is None or not all(map(_is_some, workers.values)):
+    if not has_workers(loader):
         raise Refusal(
             "batches are made in the main process, or may be: the next one would be made before the step, "
             "with other random numbers (num_workers)"
         )
     if why := own_order(loader):
         raise Refusal(f"{why}, and a step may change what it gives next")
-
-
-def _is_some(thing: Thing) -> bool:
-    """A number of workers; of an option its default."""
-    if isinstance(thing, Arg):
-        return bool(thing.default) and all(map(_is_some, thing.default))
-    return isinstance(thing, Const) and type(thing.value) is int and thing.value > 0
 
 
 def _copies(
@@ -140,37 +125,34 @@ def _copies(
     found: list[tuple[ast.Assign, list[Transfer]]] = []
     missing = set(names)
     for stmt in loop.body:
-        pairs = list(_pairs(stmt))
-        transfers = [known[id(v)] for _, v in pairs if id(v) in known]
-        done = {n for n, v in pairs if _is_of(v, n)}
-        if isinstance(stmt, ast.Assign) and pairs and len(done) == len(pairs) == len(transfers):
-            if not done <= missing:
+        match stmt:
+            case ast.Assign(targets=[target]) if copied := _copied_by(stmt, target, known):
+                if not copied.keys() <= missing:
+                    break
+                found.append((stmt, list(copied.values())))
+                missing -= copied.keys()
+            case _ if any(getattr(n, "id", "") in names for n in walk(stmt)):
                 break
-            found.append((stmt, transfers))
-            missing -= done
-        elif any(getattr(n, "id", "") in names for n in walk(stmt)):
-            break
         if not missing:
             return found
     left = ", ".join(f"`{n}`" for n in sorted(missing))
     raise Refusal(f"{left} of the batch stays on the host, or is used before it is copied")
 
 
-def _pairs(stmt: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
-    """``x, y = a, b``: the names and what they get."""
-    match stmt:
-        case ast.Assign(targets=[ast.Name(id=name)], value=value):
-            yield name, value
-        case ast.Assign(targets=[ast.Tuple(elts=to)], value=ast.Tuple(elts=parts)):
-            yield from zip((getattr(t, "id", "") for t in to), parts, strict=False)
-
-
-def _is_of(value: ast.expr, name: str) -> bool:
-    """``name.to(...)``"""
-    match value:
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=of))):
-            return of == name
-    return False
+def _copied_by(
+    stmt: ast.Assign, target: ast.expr, known: dict[int, Transfer]
+) -> dict[str, Transfer]:
+    """The names that ``x, y = x.to(device), y.to(device)`` copies; empty where it does anything else."""
+    found = {}
+    for pair in pairs_of(target, stmt.value):
+        match pair:
+            case ast.Name(id=name), ast.Call(func=ast.Attribute(value=ast.Name(id=of))) as call if (
+                of == name and id(call) in known
+            ):
+                found[name] = known[id(call)]
+            case _:
+                return {}
+    return found
 
 
 def _device(script: Script, loop: ast.For, transfers: list[Transfer]) -> ast.expr | None:

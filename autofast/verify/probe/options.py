@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 LEFT_OUT = frozenset(
-    """params param_names lr initial_lr max_lr min_lr fused foreach capturable differentiable""".split()
+    "params param_names lr initial_lr max_lr min_lr fused foreach capturable differentiable".split()
 )
 MOST = 8  # entries of a tuple
 
