@@ -427,3 +427,21 @@ def test_a_pass_without_gradients_gets_a_block_of_its_own() -> None:
         "one = model(x).float()\n    with torch.no_grad():\n        two = model(x + 1)\n"
         in done.text
     )
+
+
+WRITES = {
+    "by indices": "bank[y] = h.detach()",
+    "added by indices": "bank.index_add_(0, y, h.detach())",
+    "read by NumPy": "seen.append(h.detach().cpu().numpy().sum())",
+}
+
+
+@pytest.mark.parametrize("kind", WRITES)
+def test_what_a_method_of_the_network_gives_becomes_fp32_too(kind: str):
+    method = "def encode(self, x):\n        return torch.relu(self.a(x))\n\n    def forward"
+    head = HEAD.replace("def forward", method) + "bank, seen = torch.zeros(4, 32), []\n"
+    loss = f"h = model.encode(x)\n    loss = criterion(model.b(h), y)\n    {WRITES[kind]}"
+    text = head + LOOP.replace(LOSS, loss)
+    done = amp(text, rules="autocast", target="cpu")
+    assert "h = model.encode(x).float()" in done.lines, (done.lines, done.refusals)
+    assert close(trained(text)["losses"], trained(done.text)["losses"])

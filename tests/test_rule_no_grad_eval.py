@@ -834,6 +834,14 @@ WHILE_EVALUATING = {
         ),
         "gives a module a tensor",
     ),
+    "a parameter that begins at what the first batch says": (
+        module(
+            "if not self.begun:\n    self.scale.data = 1 / (1 + x.std(0))\n    self.begun = True\n"
+            "x = x * self.scale\n",
+            "self.scale, self.begun = nn.Parameter(torch.ones(4)), False\n",
+        ),
+        "gives a parameter new data",
+    ),
     "a buffer in a helper": (
         module("x = x * self.a.bias.sum() * scale(self)\n").replace(
             "class Net",
@@ -848,6 +856,14 @@ WHILE_EVALUATING = {
             "x = x * self.a.bias.sum() * self.tables[len(x)]\n",
             "self.tables = {}\n",
         ),
+        "outlives this place",
+    ),
+    "a call that is kept with its arguments": (
+        module(
+            "if len(x) not in self.tables:\n    self.tables[len(x)] = functools.partial(torch.mul, torch.ones(4))\n"
+            "x = self.tables[len(x)](x * self.a.bias.sum())\n",
+            "self.tables = {}\n",
+        ).replace("import torch\n", "import functools\nimport torch\n", 1),
         "outlives this place",
     ),
     "a remembered function": (
@@ -896,6 +912,11 @@ MODULES_MADE = {
         "with torch.no_grad():\n    model.load_state_dict({k: v * 2 for k, v in model.state_dict().items()}, assign=True)\n"
         "    model(data.tensors[0].to(device))\n",
         "puts other tensors into a module",
+    ),
+    "other data": (
+        "with torch.no_grad():\n    model(data.tensors[0].to(device))\n"
+        "    for p in model.parameters():\n        p.data = p.data * 0.5\n",
+        "gives a parameter new data",
     ),
     "a parametrization": (
         "with torch.no_grad():\n    nn.utils.parametrizations.weight_norm(model[0])\n    model(data.tensors[0].to(device))\n",

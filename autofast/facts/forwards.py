@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from autofast.facts.precision.activations import holds_output
 from autofast.flow.frequency import is_rare
 from autofast.flow.positions import (
     block,
@@ -15,7 +16,14 @@ from autofast.flow.positions import (
     nodes_of,
     statement_at,
 )
-from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Occurrence, Site, inside
+from autofast.model.events import (
+    BranchFrame,
+    CallFrame,
+    LoopFrame,
+    Occurrence,
+    Site,
+    inside,
+)
 from autofast.model.kinds import is_module
 from autofast.model.script import Evaluation, Script, Step
 from autofast.model.source import statement_of
@@ -33,7 +41,7 @@ class Region:
     Attributes:
         home: the step or evaluation they belong to.
         forwards: the calls of models in them, or in functions they call.
-        outputs: those of ``forwards`` whose result the script's own code gets (not the inner ones of a model's own methods).
+        outputs: those of ``forwards`` that give the script's own code what a network made (``net.losses(x)`` gives losses).
         things: the models that are called.
         backward: of a training step, the statement of the same block that holds the backward.
         hoisted: expressions that are taken out of the one statement, and of it alone go under autocast: where forward, loss and backward are
@@ -71,12 +79,12 @@ class Region:
         here = block(self.first)
         return here[index(here, self.first) : index(here, self.backward or self.last) + 1]
 
-    def add(self, occurrence: Occurrence, site: Site, depth: int) -> None:
+    def add(self, script: Script, occurrence: Occurrence, site: Site, depth: int) -> None:
         """Take in one forward pass."""
         call = _outermost(occurrence, site, depth)
         if isinstance(call, ast.Call) and not any(call is c for c in self.forwards):
             self.forwards.append(call)
-            if call is site.node:
+            if call is site.node or holds_output(script.values(call)):
                 self.outputs.append(call)
         if occurrence.this is not None and not any(occurrence.this is t for t in self.things):
             self.things.append(occurrence.this)
@@ -128,7 +136,7 @@ def training_regions(script: Script, step: Step) -> list[Region]:
                 )
             _widen(region, statement, is_forward)
             if is_forward:
-                region.add(occurrence, site, depth)
+                region.add(script, occurrence, site, depth)
             if statement is backward:
                 region.hoisted = _receiver(step, statement)
     for region in regions.values():
@@ -257,7 +265,10 @@ def evaluation_regions(script: Script, evaluation: Evaluation) -> Iterator[Regio
         return
     regions: dict[int, Region] = {}
     measured: set[int] = set()
-    for is_forward, sites in ((True, evaluation.forwards), (False, script.log.of("loss"))):
+    for is_forward, sites in (
+        (True, evaluation.forwards),
+        (False, script.log.of("loss")),
+    ):
         for site in sites:
             for occurrence in site:
                 start = _start(evaluation, site, occurrence)
@@ -279,7 +290,7 @@ def evaluation_regions(script: Script, evaluation: Evaluation) -> Iterator[Regio
                     continue
                 _widen(region, statement, is_forward)
                 if is_forward:
-                    region.add(occurrence, site, depth)
+                    region.add(script, occurrence, site, depth)
                 if batches or not is_forward:
                     measured.add(id(home))
     yield from (region for key, region in regions.items() if key in measured)
@@ -308,7 +319,8 @@ def _loop(occurrence: Occurrence, evaluation: Evaluation, start: int) -> tuple[a
 def is_worth(evaluation: Evaluation) -> bool:
     """A single statement that is evaluation as a whole (not the head of an ``if`` or ``for``), and runs more than now and then."""
     whole = isinstance(
-        evaluation.node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
+        evaluation.node,
+        (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return),
     )
     return whole and not all(
         _seldom(occurrence) for site in evaluation.forwards for occurrence in site

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from autofast.model.contents import opened
 from autofast.model.values import Tensor, Unknown, Values
 
 # Packages of Python whose functions give numbers, texts and lists of them, and never a tensor that they were given.
@@ -18,6 +19,14 @@ def is_activation(found: Values) -> bool:
         (isinstance(t, Unknown) and t.name.split(".")[0] not in PLAIN)
         or (isinstance(t, Tensor) and not (t.loss or t.fresh or t.param) and t.dtype != "int")
         for t in found
+    )
+
+
+def holds_output(found: Values) -> bool:
+    """A value that may be, or hold, what a network made and no fp32 loss has been made of."""
+    return any(
+        isinstance(t, Tensor) and t.models and not t.loss and t.dtype != "int"
+        for t in opened(found)
     )
 
 

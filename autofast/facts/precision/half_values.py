@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import ast
 
+from autofast.facts.precision.activations import holds_output
 from autofast.facts.precision.full_outputs import NORMALIZE, FullOutputs
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.program import Flow
 from autofast.flow.scopes import FUNCTIONS, mentions, scope_of
 from autofast.model.calls import call_of, short_name
-from autofast.model.contents import opened
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Model, Script
 from autofast.model.source import at, function_of, parent_of, source_of, statement_of
@@ -26,10 +26,8 @@ from autofast.model.values import (
     Inst,
     Ref,
     Seq,
-    Tensor,
     Thing,
     Unknown,
-    Values,
 )
 from autofast.ops import autocast
 
@@ -48,7 +46,16 @@ NUMBERS = frozenset(
     retain_grad register_hook is_contiguous stride""".split()
 )
 FACTS = frozenset(
-    ["shape", "ndim", "device", "is_cuda", "requires_grad", "grad_fn", "is_leaf", "layout"]
+    [
+        "shape",
+        "ndim",
+        "device",
+        "is_cuda",
+        "requires_grad",
+        "grad_fn",
+        "is_leaf",
+        "layout",
+    ]
 )
 MOVES = frozenset(  # what only moves, picks or copies values
     """detach detach_ data T mT view reshape flatten squeeze unsqueeze permute transpose t
@@ -281,14 +288,18 @@ class Half:
         return not found or any(not isinstance(t, (Seq, Dict)) for t in found)
 
     def _loads(
-        self, scope: ast.AST, name: str, entered: bool, made: ast.Name | ast.arg | None = None
+        self,
+        scope: ast.AST,
+        name: str,
+        entered: bool,
+        made: ast.Name | ast.arg | None = None,
     ) -> str:
         """The uses of a variable, wherever it may hold a model's output; of the definition ``made`` only, where there is one."""
         loads = (
             n
             for n in mentions(scope, name)
             if isinstance(n.ctx, ast.Load)
-            and self.is_half(self.script.values(n))
+            and holds_output(self.script.values(n))
             and (made is None or self._may_be_of(n, made, scope))
         )
         return next((why for n in loads if (why := self._use(n, entered))), "")
@@ -310,19 +321,12 @@ class Half:
         owners = self.script.values(target.value)
         for node in self.script.each(ast.Attribute):
             if node.attr == target.attr and isinstance(node.ctx, ast.Load):
-                if self.script.values(node.value) & owners and self.is_half(
+                if self.script.values(node.value) & owners and holds_output(
                     self.script.values(node)
                 ):
                     if why := self._use(node, entered):
                         return why
         return ""
-
-    def is_half(self, found: Values) -> bool:
-        """Whether a value may be, or hold, a model's output that no fp32 loss has been made of."""
-        return any(
-            isinstance(t, Tensor) and t.models and not t.loss and t.dtype != "int"
-            for t in opened(found)
-        )
 
 
 def _parameter(function: ast.AST, name: str) -> ast.arg | None:

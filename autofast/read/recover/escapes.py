@@ -112,6 +112,8 @@ def carries(values: Values) -> bool:
 
 
 def _in_data(thing: Thing) -> Iterable[Thing]:
+    if isinstance(thing, Partial):
+        return (t for given in thing.args.all() for t in given)
     return wrapped(thing) or (() if is_module(thing) else attributes(thing))
 
 

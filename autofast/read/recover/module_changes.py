@@ -33,6 +33,7 @@ def changed_module(script: Script, evaluation: Evaluation, region: Region) -> st
         or _copied(script, region)
         or _given(script, region)
         or _moved(script, region)
+        or _renewed(script, region)
     )
 
 
@@ -108,6 +109,14 @@ def _moved(script: Script, region: Region) -> str:
     for site, occurrence in region.sites(script, "move_model"):
         if not _is_there(script, region, occurrence):
             return f"{at(site.node)} moves a module: its new parameters could not be trained"
+    return ""
+
+
+def _renewed(script: Script, region: Region) -> str:
+    """``self.scale.data = ...``: the parameter takes over a tensor that is made here."""
+    for site, occurrence in region.sites(script, "tensor_write", "set_elsewhere"):
+        if occurrence.data.get("name") == "data":
+            return f"{at(site.node)} gives a parameter new data: it could not be trained"
     return ""
 
 
