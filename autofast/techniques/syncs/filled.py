@@ -62,7 +62,8 @@ def filled(script: Script, sink: Sink, loop: Loop, needs: Needs, *, around: ast.
         ),
     ]
     if len(uses) == 1 and loop_of(uses[0]) in (None, *loops_around(made)) and _is_once(uses[0]):
-        copies = is_method(call_of(parent_of(uses[0])), "tolist", "cpu")
+        attribute = parent_of(uses[0])
+        copies = attribute is not None and is_method(call_of(attribute), "tolist", "cpu")
         return edits if copies else [*edits, Rewrite(uses[0], f"{tensor.id}.cpu()")]
     return [
         *edits,
