@@ -141,15 +141,18 @@ def _changes_last(script: Script, function: ast.expr) -> bool:
 
 def _is_unpacked(flow: Flow, length: ast.expr, tensor: ast.Name) -> bool:
     """``T`` of ``B, T, C = x.shape``: the last size but one of ``tensor``, as it is."""
-    made = list(flow.reaching(length)) if isinstance(length, ast.Name) else []
-    statement = made[0].statement if len(made) == 1 else None
-    match statement:
+    match length:
+        case ast.Name():
+            made = list(flow.reaching(length))
+        case _:
+            return False
+    match made[0].statement if len(made) == 1 else None:
         case ast.Assign(
             targets=[ast.Tuple(elts=[*_, ast.Name() as last_but_one, ast.Name()] as names)],
             value=ast.Attribute(value=ast.Name() as shaped, attr="shape")
             | ast.Call(func=ast.Attribute(value=ast.Name() as shaped, attr="size"), args=[]),
         ):
-            alone = made[0].node is last_but_one and all(isinstance(n, ast.Name) for n in names)
+            alone = made[0].node is last_but_one and {type(n) for n in names} == {ast.Name}
             return alone and flow.reaching(shaped) == flow.reaching(tensor)
     return False
 

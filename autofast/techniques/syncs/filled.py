@@ -14,6 +14,7 @@ import ast
 
 from autofast.edit.edits import After, Edit, Keyword, Rewrite
 from autofast.edit.order import Rank
+from autofast.flow.defuse import Definition
 from autofast.flow.loops import Loop, loop_of, loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import COMPREHENSIONS
@@ -23,6 +24,7 @@ from autofast.model.source import ancestors, function_of, parent_of, within
 from autofast.model.values import Tensor, library_name
 from autofast.techniques.syncs.freshness import without_graph
 from autofast.techniques.syncs.liveness import Needs
+from autofast.techniques.syncs.reads import Read
 from autofast.techniques.syncs.sinks import Sink
 from autofast.write.spelling import device_named_before, only_cuda
 
@@ -31,28 +33,27 @@ MAKERS = frozenset(f"torch.{n}" for n in ("zeros", "ones", "empty", "full"))
 
 def filled(script: Script, sink: Sink, loop: Loop, needs: Needs, *, around: ast.stmt) -> list[Edit]:
     """The edits that keep the numbers on the device; none where the statement fills no such tensor, or it is used in the loop."""
-    statement = sink.statement
-    match statement:
-        case ast.Assign(targets=[ast.Subscript(value=ast.Name() as tensor)], value=value):
+    match sink:
+        case Sink(
+            statement=ast.Assign(targets=[ast.Subscript(value=ast.Name() as tensor)], value=value),
+            reads=[Read(how="item", node=node) as read],
+        ) if node is value:
             pass
         case _:
             return []
-    if len(sink.reads) != 1 or sink.reads[0].node is not value or sink.reads[0].how != "item":
-        return []
     if needs.gates or needs.moves or not needs.after:
         return []
-    flow = script.analysis(Flow).definitions(statement)
-    found = list(flow.reaching(tensor))
-    made = found[0].value if len(found) == 1 else None
-    if not isinstance(made, ast.Call) or not _makes_floats(script, made) or within(made, loop):
+    flow = script.analysis(Flow).definitions(tensor)
+    match list(flow.reaching(tensor)):
+        case [Definition(value=ast.Call() as made) as definition] if not within(made, loop):
+            pass
+        case _:
+            return []
+    device = device_named_before(script, made) if _makes_floats(script, made) else None
+    uses = [use for use in flow.uses(definition) if use is not tensor]
+    inside = any(within(u, loop) or function_of(u) is not function_of(loop) for u in uses)
+    if device is None or not uses or inside:
         return []
-    device = device_named_before(script, made)
-    uses = [use for use in flow.uses(found[0]) if use is not tensor]
-    if device is None or not uses or any(within(use, loop) for use in uses):
-        return []
-    if any(function_of(use) is not function_of(loop) for use in uses):
-        return []
-    read = sink.reads[0]
     edits: list[Edit] = [
         Keyword(made, "device", device),
         Rewrite(
@@ -61,7 +62,8 @@ def filled(script: Script, sink: Sink, loop: Loop, needs: Needs, *, around: ast.
             holes={"core": read.core},
         ),
     ]
-    if len(uses) == 1 and loop_of(uses[0]) in (None, *loops_around(made)) and _is_once(uses[0]):
+    near = loop_of(uses[0]) in (None, *loops_around(made))
+    if len(uses) == 1 and near and _is_once(uses[0]):
         attribute = parent_of(uses[0])
         copies = attribute is not None and is_method(call_of(attribute), "tolist", "cpu")
         return edits if copies else [*edits, Rewrite(uses[0], f"{tensor.id}.cpu()")]
@@ -82,15 +84,6 @@ def _makes_floats(script: Script, call: ast.Call) -> bool:
 
 
 def _is_once(use: ast.Name) -> bool:
-    """Whether the use stands in the code itself, where it is come to once: no part of a comprehension or a lambda, nor what is stored to."""
-    inner = (*COMPREHENSIONS, ast.Lambda)
-    return (
-        isinstance(use.ctx, ast.Load)
-        and not any(isinstance(a, inner) for a in ancestors(use))
-        and not _is_stored_to(use)
-    )
-
-
-def _is_stored_to(use: ast.Name) -> bool:
-    parent = parent_of(use)
-    return isinstance(parent, ast.Subscript) and not isinstance(parent.ctx, ast.Load)
+    """Whether the use is come to once, and nothing is stored to it."""
+    inner = (*COMPREHENSIONS, ast.Lambda, ast.Subscript)
+    return not any(isinstance(a, inner) for a in ancestors(use))
