@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Keyword, Wrap
+from autofast.facts.cost.step import Cost
 from autofast.facts.layout import against, draws, is_convolutional, takes_image
 from autofast.facts.precision.code import Code
 from autofast.flow.program import Flow
@@ -46,7 +47,8 @@ def is_there(script: Script) -> bool:
 
 def trained(script: Script) -> Iterator[Model]:
     """The convolutional networks that take part in training."""
-    used = {id(inner) for step in script.steps for t in step.models for inner in unwrapped(t)}
+    steps = script.analysis(Cost).training
+    used = {id(inner) for step in steps for t in step.models for inner in unwrapped(t)}
     for model in script.models:
         if is_convolutional(model) and id(model.thing) in used:
             yield model

@@ -325,9 +325,10 @@ def old_reductions(script: Script) -> Iterator[Finding]:
             continue
         message = "size_average and reduce are deprecated for reduction"
         flags = {key: const(script.values(value)) for key, value in old.items()}
-        if any(v not in (True, False, None) for v in flags.values()) or any(
-            k.arg in ("reduction", None) for k in call.keywords
-        ):
+        if any(
+            not isinstance(v, ast.Constant) or v.value not in (True, False, None)
+            for v in old.values()
+        ) or any(k.arg in ("reduction", None) for k in call.keywords):
             yield Finding(call, message, refusal="which reduction they mean here is not certain")
             continue
         size_average, reduce = flags.get("size_average"), flags.get("reduce")
