@@ -31,6 +31,7 @@ EPOCHS = 10  # where their number is not known
 MOST_RESHAPES = (
     4  # statements that channels_last may touch, beside the one that converts the network
 )
+READ = 0.03  # of a step, by a read that the host waits for
 NOISE = 0.005  # of an evaluation that is made faster by a class of its own
 
 
@@ -236,7 +237,7 @@ def reads(
 ) -> Gain | None:
     """Of a read of the device that is put off: nothing where another one stays in the same step, which waits as long."""
     loop = next(loops_around(finding.node), None)
-    kept = (read_once, read_at_once, read_twice)
+    kept = (read_once, read_at_once, read_twice, read_again)
     stays = [f.node for f in beside if not f.edits or f.asks in kept]
     changed = {id(n) for f in beside if f.edits for place in _touched(f) for n in ast.walk(place)}
     stays += [t.node for t in script.transfers if _waits(t) and id(t.node) not in changed]
@@ -248,7 +249,7 @@ def reads(
         return gain
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
-    return Gain(0.03, f"one read a step{often}", known=False)
+    return Gain(READ, f"one read a step{often}", known=False)
 
 
 def _waits(transfer: Transfer) -> bool:
@@ -283,6 +284,15 @@ def read_twice(
 ) -> Gain | None:
     """Of statements that a loop behind the loop, and another one before what looks at them, would carry out instead."""
     return Gain(0.0, "what it does would stand in two loops besides")
+
+
+def read_again(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of statements that a loop behind the loop would carry out instead: of an evaluation too little for these lines."""
+    if not script.analysis(Cost).is_in_training(finding.node):
+        return Gain(EVALUATION * READ, "one read a step of an evaluation")
+    return reads(script, options, finding, beside)
 
 
 def _in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> ast.AST | None:

@@ -315,6 +315,11 @@ class Cost:
         passes = {id(f.node) for f in steps} - {id(step.loop) for step in self.training}
         return any(id(f.node) not in passes for stack in self._ways(node) for f in loops(stack))
 
+    def is_in_training(self, node: ast.AST) -> bool:
+        """Whether the script comes to a place in a training step."""
+        steps = [step.loop for step in self.training]
+        return any(inside(stack, loop) for stack in self._ways(node) for loop in steps)
+
     def _ways(self, node: ast.AST) -> list[Stack]:
         """The ways of the script to a place; of a decorator, to the code of its function."""
         function = parent_of(node)

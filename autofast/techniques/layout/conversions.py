@@ -31,6 +31,7 @@ IMAGES = (
 )
 
 
+PLACES = 2  # where networks are made, each of which is converted there; more are no hunk to merge
 SAVED = "torch.load"  # the same network, from a file
 PARALLEL = "torch.nn.DataParallel"
 
@@ -161,13 +162,13 @@ def _is_wrapped_before(model: Model, move: Site) -> bool:
 def conversions(
     script: Script, place: ast.expr, models: list[Model]
 ) -> Iterator[tuple[Finding, list[Model]]]:
-    """All models in one place; or, where one of several is refused, each where it is made."""
+    """All models in one place; or, where one of a few is refused, each where it is made."""
     if why := _others(script, place, models):
         yield Finding(place, MODEL, refusal=why), models
         return
     finding = _convert(script, place, models)
     made = {id(m.node): m.node for m in models if isinstance(m.node, ast.Call)}
-    if not finding.refusal or len(made) < 2:
+    if not finding.refusal or not 1 < len(made) <= PLACES:
         yield finding, models
         return
     for node in made.values():

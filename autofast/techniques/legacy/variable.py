@@ -325,10 +325,9 @@ def old_reductions(script: Script) -> Iterator[Finding]:
             continue
         message = "size_average and reduce are deprecated for reduction"
         flags = {key: const(script.values(value)) for key, value in old.items()}
-        if any(
-            not isinstance(v, ast.Constant) or v.value not in (True, False, None)
-            for v in old.values()
-        ) or any(k.arg in ("reduction", None) for k in call.keywords):
+        if not all(map(_is_flag, old.values())) or any(
+            k.arg in ("reduction", None) for k in call.keywords
+        ):
             yield Finding(call, message, refusal="which reduction they mean here is not certain")
             continue
         size_average, reduce = flags.get("size_average"), flags.get("reduce")
@@ -337,3 +336,11 @@ def old_reductions(script: Script) -> Iterator[Finding]:
         new = "none" if reduce is False else "sum" if size_average is False else "mean"
         drops = tuple(DropKeyword(call, key) for key in old)
         yield Finding(call, message, edits=(*drops, Keyword(call, "reduction", f'"{new}"')))
+
+
+def _is_flag(value: ast.expr) -> bool:
+    """Spelled out: what others decide, as ``self.size_average``, would be lost."""
+    match value:
+        case ast.Constant(value=True | False | None):
+            return True
+    return False

@@ -128,18 +128,18 @@ class Kept:
     def is_total(self) -> bool:
         """Whether the sum of the list is made by ``sum()``."""
         sink = self.sinks[0]
-        return (
-            self.rounds
-            and len(self.sinks) == 1
-            and not self.weights
-            and sink.kind == "number"
-            and isinstance(sink.statement, ast.AugAssign)
-            and isinstance(sink.statement.op, ast.Add)
-            and sink.statement.value is sink.reads[0].node
-            and [r.how for r in sink.reads] == ["item"]
-            and kind_of(self.script, self.tensors[0]) == "float"
-            and not is_taken(sink.source, "sum")
-        )
+        match sink.statement:
+            case ast.AugAssign(op=ast.Add(), value=value) if value is sink.reads[0].node:
+                return (
+                    self.rounds
+                    and len(self.sinks) == 1
+                    and not self.weights
+                    and sink.kind == "number"
+                    and [r.how for r in sink.reads] == ["item"]
+                    and kind_of(self.script, self.tensors[0]) == "float"
+                    and not is_taken(sink.source, "sum")
+                )
+        return False
 
     def _total(self) -> str:
         """The sum of the list in one line, where these are floats."""

@@ -379,7 +379,7 @@ def later(script: Script, loop: Loop, parts: list[tuple[Sink, Needs]]) -> Iterat
         read = {id(r.node) for r in used}
         yield from ((Finding(place, what, refusal=str(why)), read) for place, what in places)
         return
-    asks = gains.read_twice if done.repeats > 1 else None
+    asks = gains.read_twice if done.repeats > 1 else gains.read_again if done.repeats else None
     effect = Effect.ROUNDING if done.rounds else None
     yield from group(places, done.edits, used, asks, effect)
 
