@@ -216,6 +216,28 @@ WRITTEN = {
             "seen.append(((torch.sigmoid(model(x)) > 0.5) == y).sum().item())",
         ],
     ),
+    "results in a list that is written at once": (
+        text(measure="seen.append(torch.cat([model(b) for b, _ in loader]).mean().item())"),
+        [
+            "self.main = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1))",
+            "criterion = nn.BCEWithLogitsLoss()",
+            "seen.append(torch.cat([torch.sigmoid(model(b)) for b, _ in loader]).mean().item())",
+        ],
+    ),
+    "layers in a list that grows": (
+        text(
+            """
+            layers = [nn.Linear(6, 8), nn.ReLU()]
+            layers += [nn.Linear(8, 1)]
+            layers.append(nn.Sigmoid())
+            self.main = nn.Sequential(*layers)
+            """
+        ),
+        [
+            "criterion = nn.BCEWithLogitsLoss()",
+            "seen.append(((torch.sigmoid(model(x)) > 0.5) == y).sum().item())",
+        ],
+    ),
     "results in a list": (
         text(
             measure="""

@@ -153,6 +153,8 @@ class Uses:
                 return not self._hands_on(parent)
             case ast.NamedExpr():
                 return False
+            case ast.ListComp() | ast.SetComp():
+                self.gathered |= {id(t) for t in self.script.values(parent) if isinstance(t, Seq)}
             case ast.IfExp(test=test):
                 return test is expr or id(parent) not in self.mine
             case ast.Compare(ops=[ast.Is() | ast.IsNot()]):
@@ -166,9 +168,7 @@ class Uses:
             self._returned(statement)
             return False
         targets = _targets(statement)
-        if targets is None:
-            return not isinstance(statement, ast.Expr)
-        return any(self._is_stored_away(t) for t in targets)
+        return targets is None or any(self._is_stored_away(t) for t in targets)
 
     def _is_read_by(self, attribute: ast.expr, whole: ast.expr, attr: str) -> bool:
         """``p.size()``, ``p.view(-1)``, ``p.round()``."""
@@ -268,12 +268,12 @@ class Uses:
             return  # what is in it is read there
         parent = parent_of(expr)
         found = [t for t in self.script.values(expr) if self.known.held.get(id(t))]
-        is_list = {id(t) for t in found} <= self.gathered and not isinstance(expr, ast.ListComp)
+        is_list = {id(t) for t in found} <= self.gathered
         match parent:
             case ast.Return():
                 self._returned(parent)
                 return
-            case ast.Tuple() | ast.NamedExpr() | ast.Expr():
+            case ast.Tuple() | ast.NamedExpr():
                 return
             case ast.stmt() if _targets(parent) is not None:
                 return
@@ -289,8 +289,7 @@ class Uses:
                 names = {t.name for t in self.script.values(call.func) if isinstance(t, Ref)}
                 if names and (names <= ABOUT_TOO or is_list) or self.calls.callees(call):
                     return
-        if isinstance(parent, (ast.List, ast.Dict)) or not isinstance(expr, ast.ListComp):
-            raise Refusal(f"{at(expr)} holds what the sigmoid gives in a {_kind(found)}")
+        raise Refusal(f"{at(expr)} holds what the sigmoid gives in a {_kind(found)}")
 
     # ------------------------------------------------------------------------------------------ where the sigmoid is written
     def _root(self, expr: ast.expr) -> ast.expr:
@@ -354,9 +353,11 @@ def _call_with(expr: ast.expr) -> ast.Call | None:
     return outer if isinstance(outer, ast.Call) and outer.func is not expr else None
 
 
-def _targets(statement: ast.stmt) -> list[ast.expr] | None:
-    """What an assignment gives its value to; None for any other statement."""
+def _targets(statement: ast.AST) -> list[ast.expr] | None:
+    """What an assignment gives its value to, a value that stands alone to nothing; None for any other statement."""
     match statement:
+        case ast.Expr():
+            return []
         case ast.Assign(targets=targets):
             return targets
         case ast.AnnAssign(target=target):

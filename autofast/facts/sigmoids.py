@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from autofast.facts.parts import parts_of
@@ -50,6 +50,16 @@ class Group:
     kept: dict[ast.Call, list[ast.Name]] = field(default_factory=dict)
     refusal: str = ""
 
+    @property
+    def calls(self) -> list[ast.Call]:
+        return [s for s in self.sigmoids if isinstance(s, ast.Call)]
+
+    @property
+    def written(self) -> list[ast.Call]:
+        """Where the losses are named: where they are made, else where they are computed."""
+        made = [m for m in self.made if isinstance(m, ast.Call)]
+        return made or [loss for loss, _ in self.losses]
+
 
 def sigmoids(script: Script) -> list[Group]:
     """The binary cross entropies of a script, those together that share a loss object or a sigmoid."""
@@ -93,6 +103,37 @@ def taken_by(sigmoid: ast.Call) -> ast.expr | None:
         return sigmoid.args[0]
     method = isinstance(sigmoid.func, ast.Attribute) and sigmoid.func.attr == "sigmoid"
     return sigmoid.func.value if method and not sigmoid.keywords else None  # type: ignore[attr-defined]
+
+
+def makes_layer(script: Script, call: ast.Call) -> bool:
+    return any(isinstance(t, Ext) and t.name == LAYER for t in script.values(call))
+
+
+def is_named(expr: ast.expr, name: str) -> bool:
+    return isinstance(expr, ast.Name) and expr.id == name
+
+
+def has_value_of(flow: Flow, place: ast.expr, variable: ast.expr) -> bool:
+    """Whether ``variable``, read at ``place``, has the value that it has where it stands: it gets one once in its function."""
+    if not isinstance(variable, ast.Name) or len(made := flow.reaching(variable)) != 1:
+        return False
+    named = (n for n in ast.walk(function_of(variable)) if is_named(n, variable.id))  # type: ignore[arg-type]
+    bound = [n for n in named if not isinstance(n.ctx, ast.Load)]  # type: ignore[attr-defined]
+    return bound == [next(iter(made)).node] and flow.graph(place).dominates(variable, place)
+
+
+def idle_layers(script: Script, gone: list[ast.Call]) -> Iterator[ast.stmt]:
+    """``self.sigmoid = nn.Sigmoid()``, where the calls that go are all that reads the attribute."""
+    functions = {id(c.func) for c in gone}
+    for attr in {c.func.attr for c in gone if isinstance(c.func, ast.Attribute)}:
+        named = [n for n in script.each(ast.Attribute) if n.attr == attr]
+        if any(id(n) not in functions for n in named if isinstance(n.ctx, ast.Load)):
+            continue
+        for statement in map(parent_of, named):
+            match statement:
+                case ast.Assign(targets=[_], value=ast.Call() as made):
+                    if makes_layer(script, made):
+                        yield statement
 
 
 def viewed(expr: ast.expr) -> ast.expr:
@@ -187,8 +228,7 @@ class _Proof:
     def _sigmoid(self, place: ast.AST) -> None:
         if not isinstance(place, ast.Call):
             raise Refusal("where the sigmoid is called is not known")
-        layers = [t for t in self.script.values(place) if isinstance(t, Ext) and t.name == LAYER]
-        if layers:
+        if makes_layer(self.script, place):
             self._layers(place)
             return
         for thing in self.script.values(place.func):

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Before, DropElement, Edit, Import, Remove, Rewrite, Wrap
-from autofast.facts.sigmoids import LAYER, Group, sigmoids, taken_by
+from autofast.facts.sigmoids import (
+    Group,
+    has_value_of,
+    idle_layers,
+    is_named,
+    makes_layer,
+    sigmoids,
+    taken_by,
+)
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import call_of, is_method
+from autofast.model.calls import is_method
 from autofast.model.script import Script
-from autofast.model.source import at, function_of, parent_of, source_of, statement_of
-from autofast.model.values import Ext
+from autofast.model.source import at, parent_of, source_of, statement_of
 from autofast.rule import Options, Refusal
 from autofast.write.spelling import torch_in
 
@@ -63,26 +69,20 @@ def _planned(script: Script) -> WithLogits:
 
 def edits_of(script: Script, group: Group) -> list[Edit]:
     """All edits of a group."""
-    calls = [c for c in group.sigmoids if isinstance(c, ast.Call) and c not in group.kept]
-    called = [c for c in calls if not _makes_layer(script, c)]
+    calls = [c for c in group.calls if c not in group.kept]
+    called = [c for c in calls if not makes_layer(script, c)]
     edits: list[Edit] = []
-    losses = group.made or [loss for loss, _ in group.losses]
-    for loss in losses:
-        assert isinstance(loss, ast.Call)
+    for loss in group.written:
         edits += _with_logits(loss)
     for call in calls:
         edits += [_without_layer(call)] if call not in called else _without_call(call)
     for call, names in group.kept.items():
         edits += _beside(script, call, names)
-    edits += _idle_layers(script, called)
+    edits += map(Remove, idle_layers(script, called))
     for read in group.reads:
         torch, needed = torch_in(source_of(read))
         edits += [Wrap(read, f"{torch}.sigmoid({{}})"), *needed]
     return edits
-
-
-def _makes_layer(script: Script, call: ast.Call) -> bool:
-    return any(isinstance(t, Ext) and t.name == LAYER for t in script.values(call))
 
 
 def _with_logits(call: ast.Call) -> list[Edit]:
@@ -101,9 +101,8 @@ def _without_call(call: ast.Call) -> list[Edit]:
     inner = taken_by(call)
     assert inner is not None
     match parent_of(call):
-        case ast.Assign(targets=[ast.Name(id=name)]) as statement:
-            if isinstance(inner, ast.Name) and inner.id == name:
-                return [Remove(statement)]
+        case ast.Assign(targets=[ast.Name(id=name)]) as statement if is_named(inner, name):
+            return [Remove(statement)]
     return [Rewrite(call, "{x}", {"x": inner})]
 
 
@@ -115,9 +114,9 @@ def _beside(script: Script, call: ast.Call, names: list[ast.Name]) -> list[Edit]
     target = statement.targets[0]  # type: ignore[attr-defined]
     uses = flow.definitions(target).uses(Definition(target.id, target))
     idle = {id(u) for u in uses} <= {id(n) for n in names}
-    if isinstance(inner, ast.Name) and all(_is_same(flow, inner, n) for n in names):
+    if all(has_value_of(flow, n, inner) for n in names):
         gone = [Remove(statement)] if idle else []
-        return [*(Rewrite(n, inner.id) for n in names), *gone]
+        return [*(Rewrite(n, ast.unparse(inner)) for n in names), *gone]
     if idle:
         return [Rewrite(call, "{x}", {"x": inner})]
     logits = source_of(call).fresh("logits")
@@ -125,61 +124,28 @@ def _beside(script: Script, call: ast.Call, names: list[ast.Name]) -> list[Edit]
     return [before, Rewrite(inner, logits), *(Rewrite(n, logits) for n in names)]
 
 
-def _is_same(flow: Flow, one: ast.Name, place: ast.Name) -> bool:
-    """Whether a variable has the value at ``place`` that it has where it is read."""
-    made = flow.reaching(one)
-    if len(made) != 1 or not isinstance((node := next(iter(made)).node), ast.Name):
-        return False
-    bound = [
-        n
-        for n in ast.walk(function_of(one))
-        if isinstance(n, ast.Name) and n.id == one.id and not isinstance(n.ctx, ast.Load)
-    ]
-    return bound == [node] and flow.graph(place).dominates(one, place)
-
-
 def _without_layer(layer: ast.Call) -> Edit:
     """The layer is taken out of where it is put: layers before it keep their places, and the parameters their names."""
     item: ast.expr = layer
     outer = parent_of(layer)
-    if isinstance(outer, ast.Tuple) and isinstance(
-        parent_of(outer), ast.List
-    ):  # OrderedDict([...])
-        item, outer = outer, parent_of(outer)
-    statement = statement_of(layer)
-    match outer:
-        case ast.Call(args=[_, *_, last], keywords=[]) if last is item and _is_plain(outer):
-            return DropElement(outer, item)
-        case ast.List(elts=[_, *_, last]) if last is item:
-            return DropElement(outer, item)
-        case ast.List(elts=[_]) if isinstance(statement, ast.AugAssign):
-            if statement.value is outer:
-                return Remove(statement)
-        case ast.Call() if is_method(outer, "append", "add_module"):
-            if isinstance(statement, ast.Expr) and statement.value is outer:
-                return Remove(statement)
+    match outer, parent_of(outer or layer):
+        case ast.Tuple() as pair, ast.List() as pairs:  # OrderedDict([("name", layer)])
+            item, outer = pair, pairs
+    match outer, statement_of(layer):
+        case ast.Call(args=[_, *_, last], keywords=[]) as call, _ if last is item and _is_plain(
+            call
+        ):
+            return DropElement(call, item)
+        case ast.List(elts=[_, *_, last]) as several, _ if last is item:
+            return DropElement(several, item)
+        case ast.List(elts=[_]) as one, ast.AugAssign(value=value) as grows if value is one:
+            return Remove(grows)
+        case ast.Call() as call, ast.Expr(value=value) as adds if value is call and not _is_plain(
+            call
+        ):
+            return Remove(adds)
     raise Refusal(f"{at(layer)} makes the sigmoid in a way that it cannot be taken out of")
 
 
 def _is_plain(call: ast.Call) -> bool:
-    return not is_method(call, "append", "add_module", "insert", "extend")
-
-
-def _idle_layers(script: Script, called: list[ast.Call]) -> Iterator[Edit]:
-    """``self.sigmoid = nn.Sigmoid()`` goes where nothing else reads the attribute."""
-    functions = {id(c.func) for c in called}
-    for call in called:
-        if not isinstance(call.func, ast.Attribute):
-            continue
-        attr = call.func.attr
-        named = [n for n in script.each(ast.Attribute) if n.attr == attr]
-        stores = [n for n in named if isinstance(n.ctx, ast.Store)]
-        if any(id(n) not in functions for n in named if isinstance(n.ctx, ast.Load)):
-            continue
-        for store in stores:
-            match statement := parent_of(store):
-                case ast.Assign(targets=[_], value=ast.Call() as made) if _makes_layer(
-                    script, made
-                ):
-                    if call_of(made) is None:
-                        yield Remove(statement)
+    return not is_method(call, "append", "add_module")
