@@ -55,7 +55,7 @@ from autofast.model.values import (
     result_of,
 )
 from autofast.model.values import things as values
-from autofast.ops import is_in_place
+from autofast.ops import is_in_place, op
 from autofast.read.library import (
     apex,
     distributions,
@@ -446,6 +446,9 @@ def torch_function(
     ):
         return values(mixed(tensors, rank="0d" if args.loose is None and not args.open else ""))
     if tensors:
+        known = op(name)
+        if known is not None and known.numbers:
+            return values(Num())
         return result(interp, name, tensors, args, node)
     if short[:1].isupper():
         return make(interp, name, args, node)
