@@ -48,13 +48,26 @@ def set_keyword(call: cst.Call, name: str, value: cst.BaseExpression, room: Room
 
 def drop_keyword(call: cst.Call, name: str) -> cst.Call:
     """``call`` without ``name=...``."""
-    args = list(call.args)
-    for n, arg in enumerate(args):
+    for n, arg in enumerate(call.args):
         if arg.keyword is not None and arg.keyword.value == name:
-            if n and n == len(args) - 1:
-                args[n - 1] = _closing_like(args[n - 1], arg)
-            return call.with_changes(args=[*args[:n], *args[n + 1 :]])
+            return drop_argument(call, n)
     return call
+
+
+def drop_argument(call: cst.Call, n: int) -> cst.Call:
+    """``call`` without the argument that stands at ``n``."""
+    args = list(call.args)
+    if n and n == len(args) - 1:
+        args[n - 1] = _closing_like(args[n - 1], args[n])
+    return call.with_changes(args=[*args[:n], *args[n + 1 :]])
+
+
+def drop_element(display: cst.List, n: int) -> cst.List:
+    """``display`` without the element that stands at ``n``."""
+    elements = list(display.elements)
+    if n and n == len(elements) - 1:
+        elements[n - 1] = elements[n - 1].with_changes(comma=elements[n].comma)
+    return display.with_changes(elements=[*elements[:n], *elements[n + 1 :]])
 
 
 def _closing_like(arg: cst.Arg, last: cst.Arg) -> cst.Arg:

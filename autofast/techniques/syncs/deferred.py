@@ -23,6 +23,7 @@ from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
 from autofast.model.source import parent_of
 from autofast.rule import Refusal
+from autofast.techniques.syncs.filled import filled
 from autofast.techniques.syncs.freshness import kept
 from autofast.techniques.syncs.kept_lists import Kept
 from autofast.techniques.syncs.list_names import ListNames, name_of_list
@@ -53,9 +54,10 @@ def put_off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs) -> list
 def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: bool = False) -> Off:
     """The same; with ``rounds``, a sum of floats may be made by ``sum()``."""
     first, around = sinks[0].statement, _anchor(script, loop)
-    filled = _is_filled(script, first, loop, needs)
+    has_any = _is_filled(script, first, loop, needs)
     if len(sinks) == 1:
-        made = summed(script, sinks[0], loop, needs, around=around, filled=filled)
+        made = summed(script, sinks[0], loop, needs, around=around, filled=has_any)
+        made = made or filled(script, sinks[0], loop, needs, around=around)
         if made:
             return Off(made)
     payload, tensors = _payload(script, sinks)
@@ -63,7 +65,7 @@ def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: boo
     main = next((s for s in sinks if s.kind != "passed"), sinks[0])
     lists = Kept(script, sinks, payload[:tensors], payload[tensors:], values, rounds=rounds)
     lists.name = name_of_list(script, main, payload[:tensors], loop)
-    if filled and lists.may_be_stacked():
+    if has_any and lists.may_be_stacked():
         lists.split = True
         lists.numbers = [
             script.analysis(ListNames).fresh(first, loop, _many(n)) for n in values[tensors:]
