@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 
-from autofast.edit.compose import DEFAULT_LIMIT
+from autofast.edit.fold import DEFAULT_LIMIT
 from autofast.edit.edits import Edit, Helper
 from autofast.facts.loaders import given, has_workers
 from autofast.facts.parts import held_by
