@@ -74,7 +74,7 @@ def complex_in(script: Script, node: ast.AST) -> ast.expr | None:
         if isinstance(part, ast.Constant) and isinstance(part.value, complex):
             return part
         if name in COMPLEX or (name == "complex" and Ref("torch.complex") in script.values(part)):
-            return part  # type: ignore[return-value]
+            return part
     return None
 
 

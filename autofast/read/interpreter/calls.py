@@ -389,9 +389,9 @@ class Calls(Binding):
             del self.stack[len(self.stack) - len(frames) :]
             return known.result
         began = self.summaries.begin(func)
-        if (again := self.scopes.pop(key, None)) is not None:
-            again.again(env.vars)
-            env = again
+        if (like := self.scopes.pop(key, None)) is not None:
+            like.again(env.vars)
+            env = like
         env.born = began[0]
         result: Values | None = None
         try:
