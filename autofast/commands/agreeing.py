@@ -51,10 +51,9 @@ class Known:
             elif why := finding.refusal or finding.advice:
                 reasons.setdefault(_place(finding.rule, finding), why)
         lines = frozenset(
-            (source.path, node.lineno)
-            for source in script.sources
-            for node in source.nodes
-            if id(node) in script.at and hasattr(node, "lineno")
+            (source_of(node).path, line)
+            for node in script.nodes
+            if id(node) in script.at and (line := getattr(node, "lineno", 0))
         )
         return cls(script.entry.rel, lines, changes, reasons)
 
