@@ -36,6 +36,8 @@ call graph, callee, site
 view, source
     A view of a tensor has the memory of the tensor. The *sources* of an expression are all that it may be, or be a view of; two expressions
     may share memory where they have a source in common. *Fresh* is memory that nothing else holds.
+typestate
+    What is true of an object at a place, as the events on the ways there have made it; a *protocol* says which events are right in which state.
 summary
     What is known of a function as a whole and holds at each of its sites, so that a call needs no second look into it.
 
@@ -43,5 +45,6 @@ Where an answer is not certain it is the wide one: more definitions reach, more 
 
 Modules: ``graph`` nodes and edges, which ``build`` makes, ``solve`` the solver, ``cfg`` what runs before what, ``loops`` and ``frequency`` how
 often, ``scopes`` whose variable a name is, ``accesses`` what a node does to variables, ``defuse`` definitions and uses, ``callgraph`` calls, ``program``
-all of that for one script, each made once, ``memory`` what tensors share.
+all of that for one script, each made once, ``memory`` what tensors share, ``typestate`` protocols over
+events on every way.
 """

@@ -57,30 +57,52 @@ def _of_node(node: Node) -> Iterator[Access]:
         yield from _of_statement(tree)
 
 
+def evaluated(tree: ast.AST, part: str = "") -> list[ast.AST]:
+    """The expressions and targets that a node of the graph evaluates, in order; the parts of an expression that are evaluated before it."""
+    match tree:
+        case ast.For() | ast.AsyncFor() if part == "target":
+            return [tree.target]
+        case ast.match_case() if part == "target":
+            return [tree.guard] if tree.guard is not None else []
+        case _ if part:
+            return []
+        case ast.If() | ast.While():
+            return [tree.test]
+        case ast.For() | ast.AsyncFor():
+            return [tree.iter]
+        case ast.With() | ast.AsyncWith():
+            parts = [e for item in tree.items for e in (item.context_expr, item.optional_vars)]
+            return [e for e in parts if e is not None]
+        case ast.Match():
+            return [tree.subject]
+        case ast.ExceptHandler():
+            return [tree.type] if tree.type is not None else []
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda() | ast.ClassDef():
+            return list(outside_parts(tree))
+        case ast.Assign():
+            return [tree.value, *tree.targets]
+        case ast.AugAssign() | ast.AnnAssign():
+            others = [e for e in children(tree) if e is not tree.value]
+            return [tree.value, *others] if tree.value is not None else others
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            return [*tree.generators, *(e for e in children(tree) if e not in tree.generators)]
+        case ast.Try() | ast.match_case():
+            return []
+        case _ if type(tree).__name__ == "TryStar":
+            return []
+    return list(children(tree))
+
+
 def _of_statement(tree: ast.AST) -> Iterator[Access]:
     match tree:
-        case ast.If() | ast.While():
-            yield from _of(tree.test, True)
-        case ast.For() | ast.AsyncFor():
-            yield from _of(tree.iter, True)
-        case ast.With() | ast.AsyncWith():
-            for item in tree.items:
-                yield from _of(item.context_expr, True)
-                yield from _of(item.optional_vars, True)
-        case ast.Match():
-            yield from _of(tree.subject, True)
         case ast.match_case():
             yield from (
                 Access(Kind.USE, n, n.id, False)
                 for n in walk(tree.pattern)
                 if isinstance(n, ast.Name)
             )
-        case ast.ExceptHandler():
-            yield from _of(tree.type, True)
-        case ast.ClassDef():
-            yield from (a for p in outside_parts(tree) for a in _of(p, True))
-        case ast.Assign():
-            yield from _all(True, tree.value, *tree.targets)
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            yield from _of(tree, True)
         case ast.AugAssign():
             if isinstance(tree.target, ast.Name):
                 yield Access(Kind.USE, tree.target, tree.target.id)
@@ -96,12 +118,10 @@ def _of_statement(tree: ast.AST) -> Iterator[Access]:
         case ast.Assert():
             yield from _of(tree.test, True)
             yield from _of(tree.msg, False)
-        case ast.Try() | ast.Pass() | ast.Break() | ast.Continue() | ast.Global() | ast.Nonlocal():
-            return
-        case _ if type(tree).__name__ == "TryStar":
-            return
-        case _:
+        case ast.expr():
             yield from _of(tree, True)
+        case _:
+            yield from _all(True, *evaluated(tree))
 
 
 def _captures(pattern: ast.pattern) -> Iterator[Access]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -22,7 +22,8 @@ class Problem(Generic[S]):
         join: what is known where two ways meet. States are compared with ``==``; joining must come to rest.
         backward: states move against the program's order.
         raised: what is known, before and after a node together, while it runs: the state in which an
-            exception leaves it (forward problems); the join of both where this is not given.
+            exception leaves it (forward problems); the join of both where this is not given. It is asked for right after ``step``.
+        edge: what of the state after a node goes to one that follows it: where a condition has come out so (forward problems).
     """
 
     start: S
@@ -30,6 +31,7 @@ class Problem(Generic[S]):
     join: Callable[[S, S], S]
     backward: bool = False
     raised: Callable[[Node, S], S] | None = None
+    edge: Callable[[Node, Node, S], S] | None = None
 
 
 def solve(graph: FlowGraph, problem: Problem[S]) -> dict[Node, S]:
@@ -39,12 +41,14 @@ def solve(graph: FlowGraph, problem: Problem[S]) -> dict[Node, S]:
 
 def _forward(graph: FlowGraph, problem: Problem[S]) -> dict[Node, S]:
     before: dict[Node, S] = {graph.entry: problem.start}
-    todo = _Queue(graph.entry)
+    # A graph is built from the end: what comes first in the text has a high index.
+    todo = _Queue(-1, graph.entry)
     while todo:
         node = todo.pop()
         state = before[node]
         after = problem.step(node, state)
-        ways = [(other, after) for other in graph.succ[node]]
+        edge = problem.edge
+        ways = [(n, edge(node, n, after) if edge else after) for n in graph.succ[node]]
         if graph.raises[node]:
             thrown = problem.raised(node, state) if problem.raised else problem.join(state, after)
             ways += [(other, thrown) for other in graph.raises[node]]
@@ -58,7 +62,7 @@ def _forward(graph: FlowGraph, problem: Problem[S]) -> dict[Node, S]:
 
 def _backward(graph: FlowGraph, problem: Problem[S]) -> dict[Node, S]:
     before: dict[Node, S] = {}
-    todo = _Queue(*graph.ends)
+    todo = _Queue(1, *graph.ends)
     while todo:
         node = todo.pop()
         found = [before[n] for n in graph.succ[node] if n in before]
@@ -79,20 +83,24 @@ def _backward(graph: FlowGraph, problem: Problem[S]) -> dict[Node, S]:
 
 
 class _Queue:
-    """First in, first out; nothing is in it twice."""
+    """Nodes in the order of their indices, times ``sign``; nothing is in it twice."""
 
-    def __init__(self, *nodes: Node):
-        self.order, self.members = deque(nodes), set(nodes)
+    def __init__(self, sign: int, *nodes: Node):
+        self.sign = sign
+        self.heap: list[tuple[int, Node]] = []
+        self.members: set[Node] = set()
+        for node in nodes:
+            self.add(node)
 
     def add(self, node: Node) -> None:
         if node not in self.members:
             self.members.add(node)
-            self.order.append(node)
+            heapq.heappush(self.heap, (self.sign * node.index, node))
 
     def pop(self) -> Node:
-        node = self.order.popleft()
+        _, node = heapq.heappop(self.heap)
         self.members.discard(node)
         return node
 
     def __bool__(self) -> bool:
-        return bool(self.order)
+        return bool(self.heap)

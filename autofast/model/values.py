@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Values: TypeAlias = "frozenset[Thing]"
 NOTHING: Values = frozenset()
+SOMEWHERE = ast.Pass()  # the place of a call that stands nowhere in the text
 
 
 @dataclass(frozen=True)
@@ -349,7 +350,7 @@ class Tensor:
         device: ``cpu``, ``dev`` (moved to the device of the script, perhaps a GPU) or ``?``.
         dtype: ``f64``, ``complex``, ``half``, ``int``, ``f32`` or ``?``.
         grad: a backward through it reaches parameters.
-        prob: it is the direct result of a sigmoid.
+        prob: it is the direct result of a sigmoid (or a view of it), which stands here: the call, or the layer where a container calls it.
         loss: a loss function made it.
         fresh: made by a factory (``zeros``, ``randn``...), named here, with no data of its own.
         param: it is a model's parameter, or a parameter's ``.grad`` or ``.data``.
@@ -363,7 +364,7 @@ class Tensor:
     device: str = "?"
     dtype: str = "?"
     grad: bool = False
-    prob: bool = False
+    prob: ast.AST | None = None
     loss: bool = False
     fresh: str = ""
     param: str = ""
@@ -374,8 +375,8 @@ class Tensor:
     def __hash__(self) -> int:
         known: int | None = self.__dict__.get("_hash")
         if known is None:
-            words = (self.device, self.dtype, self.grad, self.prob, self.loss, self.fresh,
-                     self.param, self.rank, self.loss_first)  # fmt: skip
+            words = (self.device, self.dtype, self.grad, getattr(self.prob, "lineno", 0), self.loss,
+                     self.fresh, self.param, self.rank, self.loss_first)  # fmt: skip
             if words not in _WORDS:
                 _WORDS[words] = steady(" ".join(map(str, words)))
             owners = sum(hash(x) for x in (*self.batch, *self.models))
@@ -610,10 +611,11 @@ def _rank(thing: Thing) -> tuple[str, int, str]:
         if known is not None:
             return known
         makers = sorted(hash(x) for x in (*thing.models, *thing.batch) if isinstance(x, Numbered))
+        sigmoid = getattr(thing.prob, "lineno", 0)
         known = (
             kind,
             getattr(thing.made, "lineno", 0),
-            f"{thing.device} {thing.dtype} {thing.grad} {thing.prob} {thing.loss} {thing.fresh} {thing.param} {thing.rank} {makers}",
+            f"{thing.device} {thing.dtype} {thing.grad} {sigmoid} {thing.loss} {thing.fresh} {thing.param} {thing.rank} {makers}",
         )
         thing.__dict__["_rank"] = known
         return known

@@ -51,7 +51,7 @@ def against(code: Code) -> str:
 
 def _losses(code: Code) -> str:
     for site, occurrence in code.events("loss"):
-        if name := banned(occurrence.this):
+        if id(site.node) not in code.logits and (name := banned(occurrence.this)):
             return error_of(name, site)
     return ""
 

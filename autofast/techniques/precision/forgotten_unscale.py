@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import Before, Edit
 from autofast.edit.order import Rank
 from autofast.facts.gradient_accesses import accesses, owners, use_of
-from autofast.facts.scaler import Event, Ledger
+from autofast.facts.scaler import Event, Problems, problems
 from autofast.flow.positions import (
     block,
     comes_before,
@@ -16,6 +16,7 @@ from autofast.flow.positions import (
     index,
     is_sure,
 )
+from autofast.flow.typestate import Events
 from autofast.model.events import Occurrence, Site, inside
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Script, Step, Update
@@ -90,10 +91,9 @@ class Known:
                     return why
         return ""
 
-    def _problems(
-        self, things: frozenset[int], before: list[Event]
-    ) -> dict[tuple[str, int], tuple[str, ast.AST]]:
-        return Ledger(self.script, self.events, before, self.zeroed, is_new=False).problems(things)
+    def _problems(self, things: frozenset[int], before: list[Event]) -> Problems:
+        events = Events(self.events, before, self.zeroed)
+        return problems(self.script, events, things, is_new=False)
 
 
 def forgotten(known: Known, step: Step) -> Iterator[Finding]:

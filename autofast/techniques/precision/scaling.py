@@ -12,8 +12,9 @@ from functools import partial
 from autofast.edit.edits import After, Edit, Rewrite, Wrap
 from autofast.edit.order import Rank
 from autofast.facts.gradient_accesses import accesses, against_scaler
-from autofast.facts.scaler import Event, Ledger
+from autofast.facts.scaler import Event, problems
 from autofast.flow.definition_sites import Home, home_of
+from autofast.flow.typestate import Events
 from autofast.model.calls import is_method
 from autofast.model.kinds import is_optimizer
 from autofast.model.script import Backward, Script, Update
@@ -163,11 +164,11 @@ class _Builder:
         before = [e for u in made.unscales for e in u.events]
         after = [*self.zeroed, *(Event("update", e) for e in last)]
         if made.early:
-            ledger = Ledger(self.script, events, [*starts, *before], after)
+            every = Events(events, [*starts, *before], after)
         else:
-            ledger = Ledger(self.script, events, before, [*starts, *after])
+            every = Events(events, before, [*starts, *after])
         for things in stepped_together(self.updates):
-            for why, _ in ledger.problems(things).values():
+            for why, _ in problems(self.script, every, things, is_new=True).values():
                 raise Refusal(why)
 
     def _check(self) -> None:
