@@ -174,6 +174,16 @@ def test_no_training_loop(project: Path, text: str) -> None:
     )
 
 
+@pytest.mark.parametrize("command", ["rewrite", "check"])
+def test_a_marimo_notebook_is_called_one(project: Path, command: str) -> None:
+    head = "import marimo\n\napp = marimo.App()\n\n\n@app.cell\ndef _():\n"
+    cell = SCRIPT[SCRIPT.index("def main") :].splitlines(keepends=True)[1:]
+    (project / "nb.py").write_text(head + "    import torch\n" + "".join(cell) + "\n\napp.run()\n")
+    done = autofast(command, "nb.py")
+    assert done.code == 0
+    assert "a marimo notebook, whose cells are not followed; `marimo export script`" in done.err
+
+
 def test_loop_of_a_framework(project: Path) -> None:
     script = """
         from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
