@@ -17,6 +17,14 @@ def part(source, i, length):
     return source[i : i + n], source[i : i + n].sum(1) > 0
 
 
+def numbers(n):
+    return torch.randn(n, 4)
+
+
+def moved(z, device):
+    return z[:, :4].to(device), z[:, :4].to(device)
+
+
 class Rows:
     def __init__(self):
         self.x = torch.randn(24, 4)
@@ -75,6 +83,8 @@ def test_what_is_advised(body: str, moves: list[str]) -> None:
         "z = torch.randn(24, 4)\n            a = z[i : i + 8].to(device)\n            b = a.sum(1) > 0",  # made in the loop
         "a = torch.randn(8, 4).to(device)\n            b = a.sum(1) > 0",
         "a = torch.randn(8, 4, device=device)\n            b = model(a)[:, 0].to(device) > 0",  # of the model
+        "a, b = moved(numbers(8), device)\n            b = b.sum(1) > 0",  # a function is given another one each time
+        "rows.x = torch.randn(24, 4)\n            a = rows.x[i : i + 8].to(device)\n            b = a.sum(1) > 0",
         "a = (x[i : i + 8] * 2).to(device)\n            b = a.sum(1) > 0",  # arithmetic on the host
     ],
 )

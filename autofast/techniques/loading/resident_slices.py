@@ -11,7 +11,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import parameters
 from autofast.model.calls import pairs_of
 from autofast.model.script import Script, Transfer
-from autofast.model.source import statement_of, within
+from autofast.model.source import function_of, statement_of, within
 from autofast.model.values import Tensor
 
 VIEWS = frozenset("view reshape contiguous t transpose permute flatten unsqueeze squeeze".split())
@@ -111,9 +111,20 @@ def _returned(script: Script, call: ast.Call, place: int | None, depth: int) -> 
 
 
 def _is_above(script: Script, whole: ast.expr, loop: ast.AST) -> bool:
-    """Whether the tensor is made above the loop, or held by an object."""
+    """Whether the tensor is made above the loop, in the function that the loop stands in, by the module or by a constructor."""
     match whole:
         case ast.Name():
-            found = list(script.analysis(Flow).reaching(whole))
-            return bool(found) and not any(within(d.node, loop) for d in found)
-    return True
+            places = [d.node for d in script.analysis(Flow).reaching(whole)]
+            scopes = [function_of(p) for p in places]
+            around = [isinstance(s, ast.Module) or within(loop, s) for s in scopes]
+            return bool(places) and all(around) and not any(within(p, loop) for p in places)
+        case ast.Attribute(value=owner, attr=attr):
+            things = script.values(owner)
+            places = [
+                site.node
+                for site in script.log.of("set_attribute")
+                if any(o.this in things and o.data["name"] == attr for o in site)
+            ]
+            makers = [getattr(function_of(p), "name", "") for p in places]
+            return bool(makers) and all(name == "__init__" for name in makers)
+    return False
