@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from autofast.facts.batch.kinds import EACH, Kind, unknown, words
 from autofast.facts.batch.losses_of_torch import (
     ELEMENTWISE,
     FACTORIES,
@@ -12,17 +13,7 @@ from autofast.facts.batch.losses_of_torch import (
     REGROUPING,
     Loss,
 )
-from autofast.facts.batch.samples import (
-    ROWS,
-    Activation,
-    Kind,
-    Shape,
-    Shapes,
-    skipped,
-    unknown,
-    weighted,
-    words,
-)
+from autofast.facts.batch.samples import Activation, Shape, Shapes, skipped, weighted
 from autofast.model.calls import keyword_of
 from autofast.model.source import at
 from autofast.model.values import Ext, Tensor, const
@@ -42,7 +33,7 @@ class TorchCalls(Shapes):
         kind, name = self.shape(func.value, run), func.attr
         if (
             name == "size"
-            and kind in ROWS
+            and kind in EACH
             and len(expr.args) == 1
             and const(self.script.values(expr.args[0])) == 0
         ):
@@ -55,7 +46,7 @@ class TorchCalls(Shapes):
             return Kind.FREE
         if name in ("items", "values", "keys") and kind is Kind.ROWS:
             return kind
-        if kind in ROWS:
+        if kind in EACH:
             return self._on_rows(name, kind, expr.args, expr, run)
         if kind in (Kind.MEAN, Kind.SUM) and name in (
             "to",
@@ -218,7 +209,7 @@ class TorchCalls(Shapes):
             raise unknown(expr)
         if name == "torch.autograd.Variable" and expr.args:
             return self.shape(expr.args[0], run)
-        if short in LIKE and expr.args and self.shape(expr.args[0], run) in ROWS:
+        if short in LIKE and expr.args and self.shape(expr.args[0], run) in EACH:
             return Kind.ROWS
         if short in FACTORIES and expr.args:
             given = (
@@ -241,7 +232,7 @@ class TorchCalls(Shapes):
         ):
             dims = self._dims(expr.args[1:], expr)
             kinds = [self.shape(e, run) for e in expr.args[0].elts]
-            if dims and 0 not in dims and all(k in ROWS for k in kinds):
+            if dims and 0 not in dims and all(k in EACH for k in kinds):
                 return Kind.OPAQUE if Kind.OPAQUE in kinds else Kind.ROWS
         if not expr.args:
             raise unknown(expr)
@@ -250,7 +241,7 @@ class TorchCalls(Shapes):
             [*expr.args, *(k.value for k in expr.keywords)], run
         ):
             return Kind.FREE
-        if isinstance(kind, Kind) and kind in ROWS:
+        if isinstance(kind, Kind) and kind in EACH:
             if short in ("normalize", "cosine_similarity", "pairwise_distance"):
                 return self._compared(short, kind, expr, run)
             return self._on_rows(short, kind, expr.args[1:], expr, run)
@@ -313,7 +304,7 @@ class TorchCalls(Shapes):
             )
         for given_ in positional:
             kind = self.shape(given_, run)
-            if isinstance(kind, tuple) or kind not in (*ROWS, Kind.FREE):
+            if isinstance(kind, tuple) or kind not in (*EACH, Kind.FREE):
                 raise Refusal(
                     f"what the loss on {at(expr)} compares is not a value for each sample (`{words(given_)}`)"
                 )

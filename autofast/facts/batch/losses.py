@@ -12,18 +12,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from autofast.facts.batch.calls import TorchCalls
+from autofast.facts.batch.kinds import EACH, Kind, unknown, words
 from autofast.facts.batch.losses_of_torch import LAYERS, loss_called
-from autofast.facts.batch.samples import (
-    ROWS,
-    Activation,
-    Kind,
-    Shape,
-    is_all,
-    is_layer,
-    joined,
-    unknown,
-    words,
-)
+from autofast.facts.batch.samples import Activation, Shape, is_all, is_layer, joined
 from autofast.flow.callgraph import Callee, CallGraph, code_of
 from autofast.flow.defuse import Definition
 from autofast.flow.graph import Function
@@ -271,7 +262,7 @@ class Losses(TorchCalls):
         if isinstance(expr.value, ast.Name) and expr.value.id in ("self", "cls"):
             raise unknown(expr)
         kind = self.shape(expr.value, run)
-        if expr.attr in ("data",) and kind in ROWS:
+        if expr.attr in ("data",) and kind in EACH:
             return kind
         if kind is Kind.OPAQUE and expr.attr in (
             "logits",
@@ -288,7 +279,7 @@ class Losses(TorchCalls):
             and expr.value.attr == "shape"
             and const(self.script.values(expr.slice)) == 0
         ):
-            if self.shape(expr.value.value, run) in ROWS:
+            if self.shape(expr.value.value, run) in EACH:
                 return Kind.SIZE
         if self._is_free(expr):
             return Kind.FREE
@@ -366,7 +357,7 @@ class Losses(TorchCalls):
         for given in (*expr.args, *(k.value for k in expr.keywords)):
             kind = self.shape(given, run)
             if any(
-                k not in (*ROWS, Kind.FREE, Kind.NONE, Kind.SIZE)
+                k not in (*EACH, Kind.FREE, Kind.NONE, Kind.SIZE)
                 for k in (kind if isinstance(kind, tuple) else (kind,))
             ):
                 raise unknown(given)
@@ -420,7 +411,7 @@ class Losses(TorchCalls):
         given = [a.value if isinstance(a, ast.Starred) else a for a in expr.args] + [
             k.value for k in expr.keywords
         ]
-        return all(self.shape(g, run) in (*ROWS, Kind.FREE, Kind.NONE) for g in given)
+        return all(self.shape(g, run) in (*EACH, Kind.FREE, Kind.NONE) for g in given)
 
     def _inline(self, callee: Callee, expr: ast.Call, run: Activation) -> Shape:
         """What a function of the project returns for these arguments."""

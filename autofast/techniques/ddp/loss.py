@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 
+from autofast.facts.batch.kinds import EACH, FREE, Kind, combined, each, one_of, unknown
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
@@ -30,18 +31,7 @@ from autofast.model.values import (
     one,
 )
 from autofast.rule import Refusal
-from autofast.techniques.ddp.loss_calls import LossCalls
-from autofast.techniques.ddp.loss_kinds import (
-    EACH,
-    FLAT,
-    Env,
-    Kind,
-    arithmetic,
-    each,
-    is_plain,
-    join,
-    unknown,
-)
+from autofast.techniques.ddp.loss_calls import Env, LossCalls, is_plain
 
 
 class _Circular(Exception):
@@ -106,19 +96,17 @@ class Loss(LossCalls):
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert() | ast.Not()):
                 return self.kind(expr.operand, scope, env)
             case ast.BinOp():
-                return arithmetic(
-                    expr,
+                return combined(
                     expr.op,
                     self.kind(expr.left, scope, env),
                     self.kind(expr.right, scope, env),
+                    expr,
                 )
             case ast.Compare():
                 kinds = [self.kind(e, scope, env) for e in (expr.left, *expr.comparators)]
-                return each(expr, kinds)
+                return each(kinds, expr)
             case ast.IfExp():
-                return join(
-                    expr, [self.kind(expr.body, scope, env), self.kind(expr.orelse, scope, env)]
-                )
+                return one_of((self.kind(e, scope, env) for e in (expr.body, expr.orelse)), expr)
             case ast.Call():
                 return self._call(expr, scope, env)
             case ast.Subscript():
@@ -127,7 +115,7 @@ class Loss(LossCalls):
                 return self._attribute(expr, values)
             case ast.Tuple() | ast.List():
                 kinds = [self.kind(e, scope, env) for e in expr.elts]
-                return kinds[0] if len(set(kinds)) == 1 else each(expr, kinds)
+                return kinds[0] if len(set(kinds)) == 1 else each(kinds, expr)
             case ast.NamedExpr():
                 return self.kind(expr.value, scope, env)
         raise unknown(expr)
@@ -143,7 +131,7 @@ class Loss(LossCalls):
                             f"`{ast.unparse(expr)}` on {at(expr)} is read from a tensor: each process has another",
                         )
         if self._counts(expr, scope, env):
-            return Kind.COUNT
+            return Kind.SIZE
         return Kind.NUMBER
 
     def _counts(self, expr: ast.expr, scope: ast.AST | None, env: Env, depth: int = 0) -> bool:
@@ -186,7 +174,7 @@ class Loss(LossCalls):
 
     def _counts_defined(self, d: Definition, scope: ast.AST | None, env: Env, depth: int) -> bool:
         if d.is_parameter:
-            return env.get(d.name) is Kind.COUNT
+            return env.get(d.name) is Kind.SIZE
         if d.is_augmented and isinstance(d.node, ast.Name):
             return self._counts(d.node, scope, env, depth)
         return d.value is not None and self._counts(d.value, scope, env, depth)
@@ -203,7 +191,7 @@ class Loss(LossCalls):
         kinds = [kind for kind in found if kind is not None]
         if not kinds:
             raise _Circular
-        return join(expr, kinds)
+        return one_of(kinds, expr)
 
     def _defined(
         self, d: Definition, load: ast.Name, scope: ast.AST | None, env: Env
@@ -221,7 +209,7 @@ class Loss(LossCalls):
                     found = self._value(d, load, scope, env)
                 except _Circular:
                     return kind
-                wider = found if kind is None else join(load, [kind, found])
+                wider = found if kind is None else one_of([kind, found], load)
                 if wider is kind or key not in self._asked:
                     return wider
                 kind = wider
@@ -236,11 +224,11 @@ class Loss(LossCalls):
         if not isinstance(d.node, ast.Name):
             return self._by_values(load)
         if isinstance(parent := parent_of(d.node), ast.AugAssign):
-            return arithmetic(
-                parent,
+            return combined(
                 parent.op,
                 self._name(d.node, scope, env),
                 self.kind(parent.value, scope, env),
+                parent,
             )
         if d.value is not None:
             return self.kind(d.value, scope, env)
@@ -276,9 +264,9 @@ class Loss(LossCalls):
         if not tensors or any(not isinstance(t, (Tensor, Seq, Dict, Const)) for t in found):
             raise unknown(expr)
         if all(t.param for t in tensors):
-            return Kind.SAME
+            return Kind.FREE
         if all(t.batch and not t.models and not t.loss for t in tensors):
-            return Kind.SAMPLES
+            return Kind.ROWS
         raise unknown(expr)
 
     # ------------------------------------------------------------------------------------------------ parts of values
@@ -301,7 +289,7 @@ class Loss(LossCalls):
             or isinstance(p, ast.Constant)
             for p in parts
         )
-        if base in FLAT or (base in EACH and whole and fixed):
+        if base in FREE or (base in EACH and whole and fixed):
             return base
         raise unknown(
             expr,

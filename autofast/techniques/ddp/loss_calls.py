@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping
 from functools import reduce
 
+from autofast.facts.batch.kinds import EACH, FREE, Kind, each, one_of, unknown
 from autofast.flow.callgraph import Callee, CallGraph, code_of
 from autofast.flow.scopes import own_nodes, parameters
 from autofast.model.kinds import is_loss, is_module
@@ -13,16 +14,20 @@ from autofast.model.names import FUNCTIONAL_LOSSES
 from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Bound, Ext, Func, Given, Inst, Method, Ref, Tensor, Thing, const
-from autofast.techniques.ddp.loss_kinds import (
-    EACH,
-    FLAT,
-    Env,
-    Kind,
-    each,
-    is_plain,
-    join,
-    unknown,
+from autofast.model.values import (
+    Arg,
+    Bound,
+    Const,
+    Ext,
+    Func,
+    Given,
+    Inst,
+    Method,
+    Num,
+    Ref,
+    Tensor,
+    Thing,
+    const,
 )
 from autofast.techniques.ddp.samples import ELEMENTWISE, REDUCTIONS, TURNS, check_forward, first_dim
 
@@ -37,6 +42,7 @@ RANDOM = frozenset(
 CONSTANT = frozenset(
     "zeros ones full empty zeros_like ones_like full_like arange linspace tensor as_tensor eye".split()
 )
+Env = Mapping[str, Kind]  # of the parameters of a function
 # Their mean is one over the weights of the targets.
 WEIGHTED = frozenset({"cross_entropy", "nll_loss"})
 PLAIN_NUMBERS = frozenset(
@@ -60,7 +66,7 @@ class LossCalls:
             kinds = [self._of(call, t, scope, env) for t in callees]
             if not kinds:
                 raise unknown(call)
-            return join(call, kinds)
+            return one_of(kinds, call)
         return self._of(call, next(iter(callees)), scope, env)
 
     def _of(self, call: ast.Call, callee: Thing, scope: ast.AST | None, env: Env) -> Kind:
@@ -130,14 +136,14 @@ class LossCalls:
             if len(forward) != 1:
                 raise unknown(call)
             return self._function(call, forward[0], scope, env)
-        kind = each(call, given)
+        kind = each(given, call)
         if id(callee) not in self._checked:
             self._checked[id(callee)] = check_forward(self.script, callee)
         turned = self._checked[id(callee)]
         return (
             Kind.TURNED
             if turned and kind in EACH
-            else Kind.SAMPLES
+            else Kind.ROWS
             if kind is not Kind.TURNED
             else kind
         )
@@ -171,11 +177,11 @@ class LossCalls:
         if name == "builtins.sum" and len(call.args) == 1:
             return self._sum(call, call.args[0], scope, env)
         if name in PLAIN_NUMBERS or name == "builtins.len":
-            return each(call, [self.kind(a, scope, env) for a in call.args])
+            return each([self.kind(a, scope, env) for a in call.args], call)
         if not name.startswith("torch."):
             raise unknown(call)
         if short in RANDOM and name.count(".") == 1:
-            return Kind.SAMPLES
+            return Kind.ROWS
         if short in CONSTANT and name.count(".") == 1:
             return Kind.NUMBER
         kinds = [self.kind(a, scope, env) for a in call.args[:1]]
@@ -195,16 +201,16 @@ class LossCalls:
     ) -> Kind:
         """An operation of torch on what is given first; ``arguments`` are the others."""
         first = kinds[0] if kinds else Kind.NUMBER
-        if set(kinds) <= {*FLAT}:
-            return Kind.SAME if Kind.SAME in kinds else Kind.NUMBER
+        if set(kinds) <= {*FREE}:
+            return Kind.FREE if Kind.FREE in kinds else Kind.NUMBER
         if name in ("mean", "sum") and len(kinds) == 1:
             dims = first_dim(self.script, call, arguments)
             if first in (Kind.MEAN, Kind.SUM) and dims is None:
                 return first
             if first in EACH and dims is None:
                 return Kind.MEAN if name == "mean" else Kind.SUM
-            if first is Kind.SAMPLES and dims is False:
-                return Kind.SAMPLES
+            if first is Kind.ROWS and dims is False:
+                return Kind.ROWS
             raise unknown(call)
         if name in SHAPES and (
             first not in (Kind.MEAN, Kind.SUM)
@@ -216,13 +222,13 @@ class LossCalls:
         if name in ("cat", "stack", "concat") and first in EACH:
             return Kind.TURNED
         if name in ELEMENTWISE:
-            return each(call, kinds)
+            return each(kinds, call)
         if (
             name in REDUCTIONS
-            and first is Kind.SAMPLES
+            and first is Kind.ROWS
             and first_dim(self.script, call, arguments) is False
         ):
-            return Kind.SAMPLES
+            return Kind.ROWS
         raise unknown(call)
 
     def _sum(self, call: ast.Call, over: ast.expr, scope: ast.AST | None, env: Env) -> Kind:
@@ -231,7 +237,7 @@ class LossCalls:
             kind = self.kind(over.elt, scope, env)
         else:
             kind = self.kind(over, scope, env)
-        if kind in (Kind.MEAN, Kind.SUM, Kind.SAME, Kind.NUMBER):
+        if kind in (Kind.MEAN, Kind.SUM, Kind.FREE, Kind.NUMBER):
             return kind
         raise unknown(call)
 
@@ -264,7 +270,9 @@ class LossCalls:
             isinstance(r, ast.Tuple) and len(r.elts) > part for r in reached
         ):
             reached = [r.elts[part] for r in reached if isinstance(r, ast.Tuple)]
-        return reduce(lambda a, b: join(call, [a, b]), (self.kind(r, node, inner) for r in reached))
+        return reduce(
+            lambda a, b: one_of([a, b], call), (self.kind(r, node, inner) for r in reached)
+        )
 
     def _argument(self, value: ast.expr, scope: ast.AST | None, env: Env) -> Kind:
         found = self.script.values(value)
@@ -280,3 +288,8 @@ def _functional(cls: str) -> str:
         "NLLLoss": "nll_loss",
         "NLLLoss2d": "nll_loss",
     }.get(cls, cls)
+
+
+def is_plain(thing: Thing) -> bool:
+    """A constant, a number or an option: nothing that a gradient flows through."""
+    return isinstance(thing, (Arg, Const, Num))
