@@ -21,7 +21,7 @@ class Kind(Enum):
     NONE = "nothing: None, or a sum that starts with 0"
     NUMBER = "a number that is the same for every batch"  # it has no gradient
     FREE = "a value that does not depend on the batch"  # but may on parameters
-    SIZE = "the number of samples in a batch"
+    SIZE = "the number of samples in a batch"  # or a multiple of it
     ROWS = "values of each sample, the first dimension being the batch"
     TURNED = "values of each sample, the place of the batch's dimension being unknown"
     COLUMN = "rows with a new dimension, which arithmetic would spread over the batch"
@@ -85,13 +85,15 @@ def combined(op: ast.operator, left: Kind, right: Kind, where: ast.AST) -> Kind:
             raise unknown(where, f"the loss on {at(where)} adds a sum over the batch and {what}")
         if added == {Kind.SUM, Kind.MEAN}:
             raise unknown(where, f"the loss on {at(where)} adds a sum over the batch and a mean")
-    if isinstance(op, ast.Mult) and right in REDUCED:
+    if isinstance(op, ast.Mult) and right in REDUCED | {Kind.SIZE} and left not in REDUCED:
         left, right = right, left
     if isinstance(op, (ast.Mult, ast.Div)) and left in REDUCED:
         if right in FREE:
             return left
         if right is Kind.SIZE and (left is Kind.SUM) == isinstance(op, ast.Div):
             return Kind.MEAN if left is Kind.SUM else Kind.SUM
+    if isinstance(op, (ast.Mult, ast.Div)) and left is Kind.SIZE and right in FREE:
+        return Kind.SIZE
     return each(both, where)
 
 

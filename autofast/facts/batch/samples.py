@@ -61,7 +61,7 @@ class Shapes:
         )
 
     def _all_free(self, given: list[ast.expr], run: Activation) -> bool:
-        return all(self.shape(a, run) in (Kind.FREE, Kind.NONE) for a in given)
+        return all(self.shape(a, run) in FREE for a in given)
 
     def _container(self, expr: ast.expr) -> bool:
         """A tuple, list or dict and no tensor."""
@@ -78,7 +78,8 @@ class Shapes:
         return combined(op, left, right, where)
 
 
-def weighted(name: str, node: ast.AST) -> str:
+def odd(name: str, node: ast.AST) -> str:
+    """Why a loss with this option is neither a mean nor a sum over samples."""
     if name == "ignore_index":
         return f"the loss on {at(node)} has `ignore_index`: its mean is over the targets that are left, of which batches have different numbers"
     if name == "weight":
