@@ -1,11 +1,12 @@
 """Judges every script of tests/faults with the verifier and writes the table of docs/verify-evidence.md.
 
-    python -m benchmarks.verify_faults [--second | --last | --third | ... | --eighth] [--write] [--before FILE] [--printed FILE]
+    python -m benchmarks.verify_faults [--second | --last | --third | ... | --tenth] [--write] [--before FILE] [--printed FILE]
 
 ``--second``: the set of benchmarks/verify_faults_2, of which nothing is said but the two scripts; ``--last``: its last half, which was
 made when verify was done and run once. ``--third``: the set of benchmarks/verify_faults_3, written blind; ``--fourth``: its last half, run once.
 ``--fifth``, ``--sixth``: the sets of benchmarks/verify_faults_4 and _5, written blind, run once. ``--seventh``: that of
-benchmarks/verify_faults_6, not blind, run once; ``--eighth``: that of benchmarks/verify_faults_7, written blind.
+benchmarks/verify_faults_6, not blind, run once; ``--eighth``: that of benchmarks/verify_faults_7, written blind. ``--ninth``: the set of
+benchmarks/verify_faults_8, written blind; ``--tenth``: its last half, to be run once.
 
 Takes some minutes on two cores. ``--write`` puts the table into docs/verify-evidence.md, with today's date and the version of torch.
 """
@@ -34,6 +35,8 @@ from benchmarks.verify_faults_6 import HERE as SIXTH_FOLDER
 from benchmarks.verify_faults_6 import SEVENTH
 from benchmarks.verify_faults_7 import EIGHTH
 from benchmarks.verify_faults_7 import HERE as SEVENTH_FOLDER
+from benchmarks.verify_faults_8 import HERE as EIGHTH_FOLDER
+from benchmarks.verify_faults_8 import NINTH, TENTH
 from tests.faults import CASES, HERE, Case
 from tests.test_verify_faults import FINE, Bench
 
@@ -47,6 +50,8 @@ SETS = {
     "sixth": (SIXTH, FIFTH_FOLDER),
     "seventh": (SEVENTH, SIXTH_FOLDER),
     "eighth": (EIGHTH, SEVENTH_FOLDER),
+    "ninth": (NINTH, EIGHTH_FOLDER),
+    "tenth": (TENTH, EIGHTH_FOLDER),
 }
 
 
@@ -85,6 +90,8 @@ def main() -> int:
     sets.add_argument("--sixth", action="store_true", help="the fifth set")
     sets.add_argument("--seventh", action="store_true", help="the sixth set, not blind")
     sets.add_argument("--eighth", action="store_true", help="the seventh set")
+    sets.add_argument("--ninth", action="store_true", help="the eighth set, first half")
+    sets.add_argument("--tenth", action="store_true", help="the eighth set, last half")
     args = parser.parse_args()
     which = next((name for name in SETS if name and getattr(args, name)), "")
     cases, here = SETS[which]

@@ -52,11 +52,16 @@ def broken(line: str, limit: int) -> list[str] | None:
 
 def hangs(text: str) -> bool:
     """Whether a file puts the arguments of a call behind a bracket that ends its line, as black does."""
-    last = ""
+    last = before = ""
     for token in _tokens(text):
-        if token.type == tokenize.NL and last == "(":
+        if (
+            token.type == tokenize.NL
+            and last == "("
+            and (before.isidentifier() or before in CLOSED)
+        ):
             return True
-        last = token.string if token.type != tokenize.COMMENT else last
+        if token.type != tokenize.COMMENT:
+            last, before = token.string, last
     return False
 
 

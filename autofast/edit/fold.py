@@ -21,6 +21,7 @@ from autofast.edit.aligned import broken, carried_on, hangs, is_habit
 from autofast.edit.spans import BLOCKS, own_lines
 from autofast.edit.tuples import apart
 
+DEFAULT_LIMIT = 88
 BLACK_UNIT = 4
 ROOM = 24  # columns by which a call may outgrow one like it that was too long before
 SHORT = 3  # lines of a folded statement; black may make one of each argument
@@ -49,16 +50,29 @@ def _folded_lines(text: str, original: str, limit: int, unit: str, formatted: bo
     }
     if not long:
         return lines
-    for first, last in sorted(set(_spans(text, long)), reverse=True):
+    spans = sorted(set(_spans(text, long)), reverse=True)
+    spans = [
+        (first, last)
+        for first, last in spans
+        if not any(_grown_from(line.strip(), wide) for line in lines[first - 1 : last])
+    ]
+    # Calls of one function are broken in one way.
+    large = {
+        _call(lines[first - 1].strip())
+        for first, last in spans
+        if first == last and not _is_short(broken(lines[first - 1], limit))
+    }
+    for first, last in spans:
         code = lines[first - 1 : last]
-        if any(_grown_from(line.strip(), wide) for line in code):
-            continue
+        alike = bool(_call(code[0].strip())) and _call(code[0].strip()) in large
         parts = [[line] for line in apart(code)] or [code]
         folded = [
             line
             for part in parts
             for line in (
-                part if _fits(part, limit) else _broken(part, original, limit, unit, formatted)
+                part
+                if _fits(part, limit)
+                else _broken(part, original, limit, unit, formatted or alike)
             )
         ]
         if _keeps(known, code, folded):
@@ -117,8 +131,12 @@ def _broken(code: list[str], original: str, limit: int, unit: str, formatted: bo
     if own and is_habit(original):
         return own
     folded = _folded(tuple(code), limit, unit)
-    is_shorter = own is not None and len(own) < SHORT < len(folded)
+    is_shorter = _is_short(own) and len(folded) > SHORT
     return own if own and is_shorter and not formatted and not hangs(original) else folded
+
+
+def _is_short(lines: list[str] | None) -> bool:
+    return lines is not None and len(lines) < SHORT
 
 
 def _continued(code: list[str], limit: int) -> list[str] | None:
@@ -155,8 +173,8 @@ def _grown_from(line: str, wide: list[str]) -> bool:
 
 
 def _call(line: str) -> str:
-    """What is called on the right of an assignment; empty for any other line."""
-    match = re.match(r"[\w., ]+ = ([\w.]+\()", line)
+    """What is called on the right of an assignment, or to be returned; empty for any other line."""
+    match = re.match(r"(?:[\w., ]+ = |return )([\w.]+\()", line)
     return match[1] if match else ""
 
 

@@ -12,7 +12,7 @@ from dataclasses import fields
 
 from autofast.facts.cost import machine, measured
 from autofast.facts.cost.cells import Cells
-from autofast.facts.cost.heads import is_small_head, only_convolves
+from autofast.facts.cost.heads import is_small_head, only_convolves, only_embeds
 from autofast.facts.cost.inputs import turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
@@ -22,12 +22,17 @@ from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, inside, loops
 from autofast.model.script import Dataset, Loader, Script, Transfer
-from autofast.model.source import at
+from autofast.model.source import at, statement_of
 from autofast.model.values import Ext, Inst, const
 from autofast.rule import Finding, Gain, Options, Question
 
 EVALUATION = 1 / 18  # of an epoch: a sixth of the samples, and a forward is a third of a step
 EPOCHS = 10  # where their number is not known
+MOST_RESHAPES = (
+    4  # statements that channels_last may touch, beside the one that converts the network
+)
+READ = 0.03  # of a step, by a read that the host waits for
+NOISE = 0.005  # of an evaluation that is made faster by a class of its own
 
 
 def _of_arithmetic(
@@ -112,6 +117,12 @@ def layout(
         return Gain(0.0, "images of one channel lie in memory as they would in either order")
     if cost.moves_batches(finding.node) and not cost.trains(finding.node):
         return Gain(0.002, "images of an evaluation, which its first layer would convert")
+    if only_embeds(script):
+        return Gain(0.0, "only patches are convolved, and all the rest multiplies matrices")
+    own = statement_of(finding.node)
+    others = {id(statement_of(p)) for p in _touched(finding) if isinstance(p, ast.expr)} - {id(own)}
+    if len(others) > MOST_RESHAPES:
+        return Gain(0.0, f"{len(others)} statements would have to reshape for it")
     return _of_arithmetic(script, options, 0.1, convolutions=machine.CHANNELS_LAST)
 
 
@@ -132,6 +143,12 @@ def together(share: float, reason: str, copied: bool = False) -> Question:
         loaders = _loaders_of(script, finding.node)
         waiting = measured.waiting(script, loaders)
         if waiting is None:
+            if (
+                copied
+                and loaders
+                and not any(_trains(script, f) for f in (finding, *beside) if f.edits)
+            ):
+                return Gain(NOISE, "new code for the batches of an evaluation alone")
             return estimate(script, options, finding, beside)
         facts = measured.for_target(script, options.target)
         more = facts.phases.get("transfer", 0.0) if facts is not None and copied else 0.0
@@ -167,7 +184,7 @@ def usual(share: float, reason: str, code: bool = False) -> Question:
 def _loader_once(script: Script, finding: Finding, rarely: bool = True) -> Gain | None:
     """Next to nothing, for a loader that is gone through once, or (with ``rarely``) now and then, beside the passes over the training data; None for others."""
     uses = [use for x in _loaders_of(script, finding.node) for use in x.uses]
-    if not uses or any(use.trains for use in uses):
+    if not uses or any(map(script.analysis(Cost).trains_with, uses)):
         return None
     if not any(use.repeated for use in uses):
         return _small(script.analysis(Cost))
@@ -176,6 +193,12 @@ def _loader_once(script: Script, finding: Finding, rarely: bool = True) -> Gain 
     ):
         return Gain(EVALUATION / EPOCHS, "runs now and then, beside many steps of training")
     return None
+
+
+def _trains(script: Script, finding: Finding) -> bool:
+    """Whether a loader of the finding is trained with."""
+    trains_with = script.analysis(Cost).trains_with
+    return any(trains_with(use) for x in _loaders_of(script, finding.node) for use in x.uses)
 
 
 def _code_once(script: Script, finding: Finding) -> Gain | None:
@@ -214,7 +237,8 @@ def reads(
 ) -> Gain | None:
     """Of a read of the device that is put off: nothing where another one stays in the same step, which waits as long."""
     loop = next(loops_around(finding.node), None)
-    stays = [f.node for f in beside if not f.edits or f.asks in (read_once, read_at_once)]
+    kept = (read_once, read_at_once, read_twice, read_again)
+    stays = [f.node for f in beside if not f.edits or f.asks in kept]
     changed = {id(n) for f in beside if f.edits for place in _touched(f) for n in ast.walk(place)}
     stays += [t.node for t in script.transfers if _waits(t) and id(t.node) not in changed]
     if loop is not None and (node := _in_every_turn(script, loop, stays)) is not None:
@@ -225,7 +249,7 @@ def reads(
         return gain
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
-    return Gain(0.03, f"one read a step{often}", known=False)
+    return Gain(READ, f"one read a step{often}", known=False)
 
 
 def _waits(transfer: Transfer) -> bool:
@@ -253,6 +277,22 @@ def read_at_once(
 ) -> Gain | None:
     """The same where nothing is started in between: the first read has waited for all that the others would wait for."""
     return Gain(0.0, "one read stays, and the others find the device at rest")
+
+
+def read_twice(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of statements that a loop behind the loop, and another one before what looks at them, would carry out instead."""
+    return Gain(0.0, "what it does would stand in two loops besides")
+
+
+def read_again(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of statements that a loop behind the loop would carry out instead: of an evaluation too little for these lines."""
+    if not script.analysis(Cost).is_in_training(finding.node):
+        return Gain(EVALUATION * READ, "one read a step of an evaluation")
+    return reads(script, options, finding, beside)
 
 
 def _in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> ast.AST | None:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Keyword, Wrap
+from autofast.facts.cost.step import Cost
 from autofast.facts.layout import against, draws, is_convolutional, takes_image
 from autofast.facts.precision.code import Code
 from autofast.flow.program import Flow
@@ -30,6 +31,7 @@ IMAGES = (
 )
 
 
+PLACES = 2  # where networks are made, each of which is converted there; more are no hunk to merge
 SAVED = "torch.load"  # the same network, from a file
 PARALLEL = "torch.nn.DataParallel"
 
@@ -46,7 +48,8 @@ def is_there(script: Script) -> bool:
 
 def trained(script: Script) -> Iterator[Model]:
     """The convolutional networks that take part in training."""
-    used = {id(inner) for step in script.steps for t in step.models for inner in unwrapped(t)}
+    steps = script.analysis(Cost).training
+    used = {id(inner) for step in steps for t in step.models for inner in unwrapped(t)}
     for model in script.models:
         if is_convolutional(model) and id(model.thing) in used:
             yield model
@@ -159,13 +162,13 @@ def _is_wrapped_before(model: Model, move: Site) -> bool:
 def conversions(
     script: Script, place: ast.expr, models: list[Model]
 ) -> Iterator[tuple[Finding, list[Model]]]:
-    """All models in one place; or, where one of several is refused, each where it is made."""
+    """All models in one place; or, where one of a few is refused, each where it is made."""
     if why := _others(script, place, models):
         yield Finding(place, MODEL, refusal=why), models
         return
     finding = _convert(script, place, models)
     made = {id(m.node): m.node for m in models if isinstance(m.node, ast.Call)}
-    if not finding.refusal or len(made) < 2:
+    if not finding.refusal or not 1 < len(made) <= PLACES:
         yield finding, models
         return
     for node in made.values():
