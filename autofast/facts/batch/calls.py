@@ -14,7 +14,7 @@ from autofast.facts.batch.losses_of_torch import (
     Loss,
 )
 from autofast.facts.batch.samples import Activation, Shape, Shapes, odd, skipped
-from autofast.model.calls import keyword_of
+from autofast.model.calls import arguments_of, keyword_of
 from autofast.model.source import at
 from autofast.model.values import Ext, Tensor, const
 from autofast.rule import Refusal
@@ -43,7 +43,7 @@ class TorchCalls(Shapes):
             return Kind.SIZE
         if isinstance(kind, tuple):
             raise unknown(expr)
-        if kind in FREE and self._all_free([*expr.args, *(k.value for k in expr.keywords)], run):
+        if kind in FREE and self._all_free(arguments_of(expr), run):
             return Kind.FREE
         if name in ("items", "values", "keys") and kind is Kind.ROWS:
             return kind
@@ -243,7 +243,7 @@ class TorchCalls(Shapes):
         if not expr.args:
             raise unknown(expr)
         kind = self.shape(expr.args[0], run)
-        if kind in FREE and self._all_free([*expr.args, *(k.value for k in expr.keywords)], run):
+        if kind in FREE and self._all_free(arguments_of(expr), run):
             return Kind.FREE
         if isinstance(kind, Kind) and kind in EACH:
             if short in ("normalize", "cosine_similarity", "pairwise_distance"):

@@ -21,7 +21,7 @@ from autofast.flow.graph import Function
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import defaults, owner
-from autofast.model.calls import spreads
+from autofast.model.calls import arguments_of, spreads
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import ONE_TENSOR
 from autofast.model.script import Script
@@ -366,7 +366,7 @@ class Losses(TorchCalls):
 
     # ------------------------------------------------------------------------------------------------ code of the project
     def _module(self, callee: Thing, expr: ast.Call, run: Activation) -> Shape:
-        for given in (*expr.args, *(k.value for k in expr.keywords)):
+        for given in arguments_of(expr):
             kind = self.shape(given, run)
             if any(
                 k not in EACH | FREE | {Kind.SIZE}
