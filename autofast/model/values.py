@@ -663,6 +663,11 @@ def library_name(values: Values) -> str:
     return thing.name if isinstance(thing, Ref) else ""
 
 
+def library_names(values: Values) -> set[str]:
+    """The canonical names of the libraries' objects among ``values``."""
+    return {t.name for t in values if isinstance(t, Ref)}
+
+
 def consts(values: Values) -> set[Any] | None:
     """All constants that ``values`` may be, options by their defaults left out; None where any is not a constant."""
     found = set()
