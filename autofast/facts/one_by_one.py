@@ -40,7 +40,7 @@ def one_by_one(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
         names = _tensors(script, node)
         kind, place = _work(script, node, names) if names else ("", node)
         site = _site(script, node, place) if kind else None
-        found = in_every_iteration(script, site) if site is not None else None
+        found = in_every_iteration(script, site, or_none=True) if site is not None else None
         if found is not None and id(found[0]) in training:
             yield node, kind, LISTS if kind == UPDATE else NORMS_OF_ALL
 
