@@ -20,10 +20,11 @@ from autofast.facts.switches import in_every_iteration
 from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
+from autofast.model.calls import is_method
 from autofast.model.events import BranchFrame, inside, loops
 from autofast.model.script import Dataset, Loader, Script, Transfer
 from autofast.model.source import at, statement_of
-from autofast.model.values import Ext, Inst, const
+from autofast.model.values import Ext, Inst, Tensor, Unknown, const
 from autofast.rule import Finding, Gain, Options, Question
 
 EVALUATION = 1 / 18  # of an epoch: a sixth of the samples, and a forward is a third of a step
@@ -239,8 +240,10 @@ def reads(
     loop = next(loops_around(finding.node), None)
     kept = (read_once, read_at_once, read_twice, read_again)
     stays = [f.node for f in beside if not f.edits or f.asks in kept]
-    changed = {id(n) for f in beside if f.edits for place in _touched(f) for n in ast.walk(place)}
+    changed = _changed(beside)
     stays += [t.node for t in script.transfers if _waits(t) and id(t.node) not in changed]
+    if loop is not None:
+        stays += [n for n in ast.walk(loop) if _may_read(script, n) and id(n) not in changed]
     if loop is not None and (node := _in_every_turn(script, loop, stays)) is not None:
         return Gain(0.0, f"{at(node)} waits for the device in the same step, and stays")
     if gain := _code_once(script, finding):
@@ -250,6 +253,22 @@ def reads(
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(READ, f"one read a step{often}", known=False)
+
+
+def _changed(findings: Sequence[Finding]) -> set[int]:
+    """The ids of all that fixes change: not what stands in a block that something is put above or below."""
+    places = [place for f in findings if f.edits for place in _touched(f)]
+    return {id(n) for place in places if not hasattr(place, "body") for n in ast.walk(place)}
+
+
+def _may_read(script: Script, node: ast.AST) -> bool:
+    """``x.item()`` of what is not known, and of what is on the device."""
+    if not is_method(node, "item") or node.args:
+        return False
+    found = script.values(node.func.value)
+    return bool(found) and all(
+        isinstance(t, Unknown) or (isinstance(t, Tensor) and t.device == "dev") for t in found
+    )
 
 
 def _waits(transfer: Transfer) -> bool:
@@ -331,6 +350,8 @@ def copies(
     once = _loader_once(script, finding) if loaders else _code_once(script, finding)
     if once:
         return once
+    if not loaders and (place := _copied_beside(script, options, finding, beside)) is not None:
+        return Gain(0.0, f"{at(place)} copies to the device in the same step, and waits")
     cost = script.analysis(Cost)
     if gain := measured.copying(script, options.target, cost.copies_at(finding.node)):
         return gain
@@ -343,6 +364,28 @@ def copies(
     if size >= machine.TINY and not cost.trains(finding.node):
         return Gain(share / 6, f"copies of {words} a batch, in evaluations", known=False)
     return Gain(min(0.5, share), f"copies of {words} a batch")
+
+
+def _copied_beside(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> ast.AST | None:
+    """A copy to the device that every turn of the same loop waits for as before."""
+    loop = next(loops_around(finding.node), None)
+    if loop is None:
+        return None
+    statement, changed = statement_of(finding.node), _changed(beside)
+    others = [
+        t.node
+        for t in script.transfers
+        if t.to_device and all(x.device == "cpu" for x in t.tensors) and id(t.node) not in changed
+    ]
+    if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
+        return same
+    stays = [f.node for f in beside if f.edits and f.asks is not None and f.asks is not copies]
+    known = (f.asks(script, options, f, ()) for f in beside if f.node in stays and f.asks)
+    if not all(gain is not None and gain.known and not gain.share for gain in known):
+        stays = []
+    return _in_every_turn(script, loop, [*others, *stays])
 
 
 def pinning(
