@@ -170,7 +170,9 @@ def test_names_of_the_user_are_left_alone() -> None:
     assert "num_workers=min(8, os_2.cpu_count())" in found.text
     assert "import os as os_2" in found.text
     found = apply(RULE, script(PLAIN, guard=False, dataset=mine + FILES))
-    assert "cores_here = os_2.cpu_count()\nloader_workers = (\n    min(8, cores_here) if" in found.text
+    assert (
+        "cores_here = os_2.cpu_count()\nloader_workers = (\n    min(8, cores_here) if" in found.text
+    )
     assert "num_workers=loader_workers" in found.text
     mine += "loader_workers = 1\n"
     both = apply(RULE, script(PLAIN, guard=False, dataset=mine + FILES))

@@ -7,6 +7,7 @@ are not known, the answer is what is usual for the technique (from published mea
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
@@ -24,7 +25,7 @@ from autofast.model.calls import is_method
 from autofast.model.events import BranchFrame, inside, loops
 from autofast.model.script import Dataset, Loader, Script, Transfer
 from autofast.model.source import at, statement_of
-from autofast.model.values import Ext, Inst, Tensor, Unknown, const
+from autofast.model.values import Ext, Inst, Ref, Tensor, Unknown, const
 from autofast.rule import Finding, Gain, Options, Question
 
 EVALUATION = 1 / 18  # of an epoch: a sixth of the samples, and a forward is a third of a step
@@ -33,6 +34,7 @@ MOST_RESHAPES = (
     4  # statements that channels_last may touch, beside the one that converts the network
 )
 READ = 0.03  # of a step, by a read that the host waits for
+HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the host
 NOISE = 0.005  # of an evaluation that is made faster by a class of its own
 
 
@@ -238,7 +240,7 @@ def reads(
 ) -> Gain | None:
     """Of a read of the device that is put off: nothing where another one stays in the same step, which waits as long."""
     loop = next(loops_around(finding.node), None)
-    kept = (read_once, read_at_once, read_twice, read_again)
+    kept = (read_once, read_at_once, read_twice, read_again, read_late)
     stays = [f.node for f in beside if not f.edits or f.asks in kept]
     changed = _changed(beside)
     stays += [t.node for t in script.transfers if _waits(t) and id(t.node) not in changed]
@@ -272,10 +274,13 @@ def _may_read(script: Script, node: ast.AST) -> bool:
 
 
 def _waits(transfer: Transfer) -> bool:
-    """A copy back to the host: ``logits.to("cpu")``."""
+    """A copy back to the host: ``logits.to("cpu")``, ``logits.type(torch.FloatTensor)``."""
     spelled = any(k.arg == "non_blocking" for k in transfer.node.keywords)
     there = any(t.device == "dev" or t.models for t in transfer.tensors)
-    return transfer.kinds == {"cpu"} and there and not spelled
+    given = transfer.args.get(0, "dtype")
+    of_host = bool(given) and all(isinstance(t, Ref) and HOST.fullmatch(t.name) for t in given)
+    back = transfer.kinds == {"cpu"} or (transfer.how == "type" and of_host)
+    return back and there and not spelled
 
 
 def _touched(finding: Finding) -> list[ast.AST]:
@@ -301,8 +306,15 @@ def read_at_once(
 def read_twice(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of statements that a loop behind the loop, and another one before what looks at them, would carry out instead."""
-    return Gain(0.0, "what it does would stand in two loops besides")
+    """Of statements whose work would be done behind the loop, and once more before what looks at it inside."""
+    return Gain(0.0, "what it does would have to stand at two places besides")
+
+
+def read_late(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of a number that each arm of a condition reads, and that every step looks at: it would be read further down in the same step."""
+    return Gain(0.0, "it would be read in every step all the same, further down")
 
 
 def read_again(

@@ -98,6 +98,16 @@ def part_of(models: list[Model], others: list[Model]) -> str:
     return f"it is a part of {owner.node.name}, the rest of which is not converted" if owner else ""
 
 
+def scattered(models: list[Model], converted: list[list[Model]]) -> str:
+    """In words, which network makes ``models`` and others that would each be converted by themselves; empty where none does."""
+    whole = {m.thing.cls for group in converted for m in group if isinstance(m.thing, Inst)}
+    mine = {owner for m in models for owner in _networks_around(m)} - whole
+    for group in (g for g in converted if g is not models):
+        for owner in (o for m in group for o in _networks_around(m) if o in mine):
+            return f"{owner.node.name} makes several networks, each of which would have to be converted"
+    return ""
+
+
 def whole_of(model: Model, others: list[Model]) -> Model | None:
     """The one of ``others`` whose constructor makes the model, and which is converted with all its parts."""
     owners = set(_networks_around(model))
