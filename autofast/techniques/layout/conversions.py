@@ -99,13 +99,18 @@ def part_of(models: list[Model], others: list[Model]) -> str:
 
 
 def scattered(models: list[Model], converted: list[list[Model]]) -> str:
-    """In words, which network makes ``models`` and others that would each be converted by themselves; empty where none does."""
+    """In words, which network makes ``models``, and elsewhere others that would each be converted by themselves; empty where none does."""
     whole = {m.thing.cls for group in converted for m in group if isinstance(m.thing, Inst)}
     mine = {owner for m in models for owner in _networks_around(m)} - whole
-    for group in (g for g in converted if g is not models):
+    here = _statements(models)
+    for group in (g for g in converted if g is not models and not here & _statements(g)):
         for owner in (o for m in group for o in _networks_around(m) if o in mine):
             return f"{owner.node.name} makes several networks, each of which would have to be converted"
     return ""
+
+
+def _statements(models: list[Model]) -> set[ast.stmt]:
+    return {statement_of(m.node) for m in models if m.node is not None}
 
 
 def whole_of(model: Model, others: list[Model]) -> Model | None:
