@@ -1020,3 +1020,40 @@ def test_workers_in_a_notebook(tmp_path: Path) -> None:
         config = Config(select=(RULE,), exhaustive=True)
         done = str(rewrite(tmp_path / "train.ipynb", tmp_path, config).texts)
         assert ("get_start_method" in done) is forks and "num_workers=" in done
+
+
+# ------------------------------------------------------------------------------------------------ items in memory
+SCENES = """
+import random
+import numpy
+class Files(Dataset):
+    def __init__(self):
+        self.scenes = [numpy.zeros((16 + i, 16, 3), dtype=numpy.uint8) for i in range(8)]
+    def __len__(self):
+        return len(self.scenes)
+    def darker(self, scene):
+        return numpy.clip(scene * 0.9, 0, 255)
+    def __getitem__(self, index):
+        scene = self.scenes[index]
+        {more}
+        return torch.from_numpy(scene.astype(numpy.float32)), 1.0
+"""
+WORK = "scene = numpy.pad(scene, ((4, 4), (4, 4), (0, 0)))[:16]\n        scene = numpy.rot90(scene, random.randint(0, 3))"
+
+
+@pytest.mark.parametrize(
+    ("more", "size", "worth"),
+    [
+        (WORK, 64, False),  # 42 µs for an item, at the least
+        (WORK, 128, True),
+        (WORK, 4, False),
+        ("pass", 128, False),
+        ("scene = self.darker(scene)", 128, False),
+        ("\n        ".join(["scene = self.darker(scene)"] * 4), 128, True),  # followed
+    ],
+)
+def test_what_items_in_memory_cost(more: str, size: int, worth: bool) -> None:
+    text = script(f"DataLoader(Files(), batch_size={size})", dataset=SCENES.format(more=more))
+    found = apply(RULE, text)
+    assert [f.status for f in found.findings] == ["fix" if worth else "refused"], found.refusals
+    assert worth or "has to be measured" in found.refusals

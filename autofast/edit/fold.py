@@ -21,6 +21,7 @@ from autofast.edit.aligned import broken, carried_on, hangs, is_habit
 from autofast.edit.spans import BLOCKS, own_lines
 from autofast.edit.tuples import apart
 
+DEFAULT_LIMIT = 88
 BLACK_UNIT = 4
 ROOM = 24  # columns by which a call may outgrow one like it that was too long before
 SHORT = 3  # lines of a folded statement; black may make one of each argument

@@ -210,7 +210,7 @@ def _elements(
             yield elt
         case ast.List(elts=elts):
             yield from elts
-    if len(things) != 1 or not all(isinstance(t, Seq) for t in things):
+    if not things or not all(isinstance(t, Seq) and t.node is expr for t in things):
         yield None
         return
     for node in script.each(ast.Attribute):

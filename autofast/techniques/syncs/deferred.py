@@ -25,6 +25,7 @@ from autofast.model.source import parent_of
 from autofast.rule import Refusal
 from autofast.techniques.syncs.filled import filled
 from autofast.techniques.syncs.freshness import kept
+from autofast.techniques.syncs.iterations import comes_first, runs_at_all
 from autofast.techniques.syncs.kept_lists import Kept
 from autofast.techniques.syncs.list_names import ListNames, name_of_list
 from autofast.techniques.syncs.liveness import Needs
@@ -32,7 +33,6 @@ from autofast.techniques.syncs.reads import gives_the_same
 from autofast.techniques.syncs.running import summed
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.steps import first_in
-from autofast.techniques.syncs.turns import comes_first, runs_at_all
 
 OUTERMOST = Rank.GRAD_MODE  # lists are made, and read, outside the block of an evaluation
 
