@@ -526,6 +526,8 @@ KEEPS = f"image = self.images[index]\n{{}}\n{TO_TENSOR}"
         (KEEPS.format("x = numpy.random.randint(0, int(self.shift) - 3)\nimage = image[x : x + 40]"), "whether a part ends in the image is not known"),
         (KEEPS.format("n = random.randint(4, 12)\nimage = image[:n]"), "has no form for batches"),
         (KEEPS.format("image += 1"), "may change the data themselves"),
+        (KEEPS.format("y = random.randint(0, 4)\nimage = image[y : y + 8]\nimage += 1"), "may change the data themselves"),
+        (KEEPS.format("image = numpy.asarray(image, dtype=numpy.uint8)\nimage += 1"), "may change the data themselves"),
         (KEEPS.format("image[0] = 0\nif random.random() < 0.5:\n    image = image[::-1]"), "has no form for batches"),
         (KEEPS.format("image = image * 300"), "leaves the range of bytes"),
         (KEEPS.format("image = image / 255 if random.random() < 0.5 else image / 255"), "gives items of type float64"),
@@ -548,6 +550,7 @@ def test_items_that_stay(getitem: str, reason: str) -> None:
         ("self.images = {i: numpy.zeros((8, 8), dtype=numpy.uint8) for i in range(count)}", "image = self.images[index]\nif random.random() < 0.5:\n    image = image[::-1]\nreturn torch.from_numpy(image.copy()), torch.zeros(2)", "is not known to be one array"),
         ("self.images = numpy.load('images.npy', mmap_mode='r')", "image = self.images[index]\nif random.random() < 0.5:\n    image = image[::-1]\nreturn torch.from_numpy(image.copy()), torch.zeros(2)", "is not known to be one array"),
         ("self.images = numpy.load('images.npy')", "image = self.images[index]\nif random.random() < 0.5:\n    image = image[::-1]\nimage = image.astype(numpy.float32)\nreturn torch.from_numpy(image), 1", "of which type the stored numbers are is not known"),
+        ("self.images = numpy.load('images.npy')", "image = torch.from_numpy(self.images[index]).float()\nimage -= 0.5\nreturn image, torch.zeros(2)", "may change the data themselves"),
         (IMAGES, CIFAR.replace("image = self.images[index]", "image = self.images[index]\nself.seen = index"), "changes `seen`"),
     ],
 )  # fmt: skip
@@ -565,6 +568,8 @@ def test_data_that_are_changed_stay(write: str) -> None:
 
 
 def test_other_methods_and_classes_stay() -> None:
+    base = script(IMAGES, CIFAR).replace("Pictures(Dataset)", "Pictures(some.Base, Dataset)")
+    assert "may have a method of its own" in apply(RULE, f"import some\n{base}").refusals
     own = script(IMAGES, CIFAR, method="def batch(self):\n    return 1\n")
     assert "it has a `batch` of its own" in apply(RULE, own).refusals
     other = dataset(IMAGES, CIFAR).replace("class Pictures", "class Others").replace(ARRAYS, "")

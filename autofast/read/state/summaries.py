@@ -188,11 +188,7 @@ class Summaries:
         number, ticks, epoch, noted, events, reads, made, recursions, dicts, unsure = began
         self.open -= 1
         CLOCK.open -= 1
-        if (
-            result is not None
-            and unsure == self.unsure
-            and CLOCK.is_as_before(ticks, epoch, noted)
-        ):
+        if result is not None and unsure == self.unsure and CLOCK.is_as_before(ticks, epoch, noted):
             read: dict[Hashable, Read] = {}
             for one in self.reads[reads:]:
                 if one[3] < number:  # as it was first, before the call may have set it

@@ -436,7 +436,10 @@ class Operations:
         if method is None:
             raise Refusal(f"{at(node)} has no form for batches")
         code = f"({items.code}).{method}()"
-        return replace(items, code=code, dtype=dtype, made=made, fresh=True, taken=True)
+        copied = numpy or items.dtype not in ("", dtype)  # else it may be of this type already
+        return replace(
+            items, code=code, dtype=dtype, made=made, fresh=items.fresh or copied, taken=True
+        )
 
     # -------------------------------------------------------------------------------------------- parts
     def cut(self, items: Items, parts: list[ast.expr], node: ast.expr) -> Items:
@@ -579,7 +582,7 @@ class Operations:
         code = f"({items.code})[{inside}]"
         if inner:
             code += f".movedim({len(names) + 1}, 1)"
-        return replace(items, code=code, laid_out=not inner, shape=self.new_shape(), fresh=True)
+        return replace(items, code=code, laid_out=not inner, shape=self.new_shape())
 
 
 def _kind(value: Value) -> str:

@@ -19,6 +19,8 @@ from autofast.techniques.loading.resident_items import SUBSETS
 from autofast.write.imports import module_in
 from autofast.write.spelling import torch_in
 
+# Classes that a dataset may derive from, which make no batches.
+PLAIN = ("torch.utils.data.", "builtins.object", "abc.", "typing.")
 ROWS = "[rows]"
 EVERY = (
     "slice(None)",
@@ -55,6 +57,11 @@ def batches_of(script: Script, loader: Loader) -> Batches:
             raise Refusal("its dataset may be one of several classes")
         if dataset.thing.cls.find("__getitems__") is not None:
             raise Refusal(f"{dataset.name}: it has a __getitems__ of its own")
+        others = [n for n in dataset.thing.cls.external if not n.startswith(PLAIN)]
+        if others:
+            raise Refusal(
+                f"{dataset.name} derives from {others[0]}, which may have a method of its own for batches"
+            )
         if dataset.thing.cls.find(METHOD) or METHOD in dataset.thing.attrs:
             raise Refusal(f"{dataset.name}: it has a `{METHOD}` of its own")
     assert getitem is not None
