@@ -159,7 +159,8 @@ def _all_made_there(
         beside = _device_asked(script, gate.test) if where == '"cuda"' else ""
         where = beside or f"{where} if {source_of(gate).segment(gate.test)} else None"
     made = [created(script, call, where) for call in calls]
-    if not calls or None in made or any(hides(call, needed) for call in calls):
+    there = any(_is_there(script, transfer, call) for call in calls)
+    if not calls or there or None in made or any(hides(call, needed) for call in calls):
         return
     first, *others = (m for m in made if m is not None)
     if any(against(script, other, hot) for other in others):
@@ -179,7 +180,7 @@ def _all_made_there(
 def _is_there(script: Script, transfer: Transfer, call: ast.Call) -> bool:
     """Whether it is made where it goes, as ``torch.zeros_like(x).cuda()`` is of a batch that is there: nothing is copied.
 
-    What is not known to be on the host is taken to be there: else the copy stays as it was.
+    What is not certainly on the host is taken to be there: else the copy stays as it was.
     """
     names = library_names(script.values(call.func))
     if not call.args or not names or not all(name.endswith("_like") for name in names):
@@ -187,7 +188,7 @@ def _is_there(script: Script, transfer: Transfer, call: ast.Call) -> bool:
     devices = {t.device if isinstance(t, Tensor) else "?" for t in script.values(call.args[0])}
     if "cpu" in transfer.kinds and not transfer.to_device:
         return False
-    return "cpu" not in devices
+    return devices != {"cpu"}
 
 
 def _is_switch(script: Script, test: ast.expr) -> bool:

@@ -1,4 +1,4 @@
-"""Tensors that the host makes in every step, and a later place copies to the device: told where no fix is certain."""
+"""Tensors that the host makes in every step, and a later place copies to the device: advice where no fix is certain."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ READ = ("numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt", "nu
 MADE = frozenset(f"torch.{name}" for name in FACTORIES)
 
 
-def told(script: Script, known: Collection[int]) -> Iterator[tuple[ast.expr, str]]:
+def made_each_step(script: Script, known: Collection[int]) -> Iterator[tuple[ast.expr, str]]:
     """Each place, with what to write there; those whose nodes are ``known`` have an answer."""
     said: set[int] = set()
     for transfer in script.transfers:
