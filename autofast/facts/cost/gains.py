@@ -13,7 +13,12 @@ from dataclasses import fields
 
 from autofast.facts.cost import machine, measured
 from autofast.facts.cost.cells import Cells
-from autofast.facts.cost.heads import is_small_head, only_convolves, only_embeds
+from autofast.facts.cost.heads import (
+    is_narrow,
+    is_small_head,
+    only_convolves,
+    only_embeds,
+)
 from autofast.facts.cost.inputs import turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
@@ -35,6 +40,7 @@ MOST_RESHAPES = (
 )
 READ = 0.03  # of a step, by a read that the host waits for
 HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the host
+NARROW = Gain(0.0, "bound by launches and memory: all layers that multiply are narrow")
 NOISE = 0.005  # of an evaluation that is made faster by a class of its own
 
 
@@ -93,7 +99,8 @@ def half(
     """Of 16 bits: half the work of products and convolutions, half the memory between them, and casts of each parameter and gradient."""
     if place := script.analysis(Cells).place:
         return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
-    return _of_arithmetic(script, options, 0.4, machine.HALF, machine.HALF, 0.5, casts=2)
+    gain = _of_arithmetic(script, options, 0.4, machine.HALF, machine.HALF, 0.5, casts=2)
+    return gain if gain.known or not is_narrow(script) else NARROW
 
 
 def tensor_cores(
@@ -106,6 +113,8 @@ def tensor_cores(
     if place := script.analysis(Cells).place:
         return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
     gain = _of_arithmetic(script, options, 0.1, products=machine.TENSOR_CORES)
+    if not gain.known and is_narrow(script):
+        return NARROW
     if gain.known or cost.multiplies_elsewhere or not is_small_head(script):
         return gain
     return Gain(0.0, "convolutions use TF32 without it, and only a small head multiplies matrices")

@@ -1,4 +1,4 @@
-"""Whether the models that are trained multiply matrices but in convolutions, and in a small head behind them: asked where sizes are not known."""
+"""Where models that are trained multiply matrices: in convolutions, in a small head behind them, in narrow layers alone. Asked where sizes are not known."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ DEEP = re.compile(
 LARGE = 16_000_000  # weights of a layer that makes a head slow: VGG's first has 103 million
 DENSE = frozenset({"torch.nn.Linear", "torch.nn.MultiheadAttention"})
 EMBEDDING = 2  # convolutions of an embedding, at most
+# A product with a side of so many numbers is bound by memory: 32 floating-point operations for each byte of what comes in and goes out.
+NARROW = 128
 MANY = 2  # convolutions for each layer of the head, at least
 
 
@@ -82,6 +84,24 @@ def _has_small_head(model: Model) -> bool:
     )
 
 
+def is_narrow(script: Script) -> bool:
+    """Whether the models that are trained multiply matrices in narrow layers alone: hidden layers of a policy, of a few columns."""
+    models = trained_models(script)
+    return bool(models) and all(map(_is_narrow, models))
+
+
+def _is_narrow(model: Model) -> bool:
+    parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
+    dense = [t for t in parts if t.name == "torch.nn.Linear"]
+    others = [t.name for t in parts if t not in dense and t.name not in WRAPPERS]
+    return (
+        _is_known(model)
+        and bool(dense)
+        and all(PLAIN.match(n.rsplit(".", 1)[-1]) and ".Conv" not in n for n in others)
+        and all(min(_sizes(t), default=LARGE) <= NARROW for t in dense)
+    )
+
+
 def _is_known(model: Model) -> bool:
     """Whether all layers are known; what a class calls besides is an event, but a container calls what it is given unseen."""
     containers = [t for t in parts_of(model.thing).values() if getattr(t, "name", "") in CONTAINERS]
@@ -90,6 +110,11 @@ def _is_known(model: Model) -> bool:
 
 
 def _is_large(layer: Ext) -> bool:
-    sizes = const(layer.args.get(0, "in_features")), const(layer.args.get(1, "out_features"))
-    known = [n for n in sizes if isinstance(n, int)]
+    known = _sizes(layer)
     return len(known) == 2 and known[0] * known[1] > LARGE
+
+
+def _sizes(layer: Ext) -> list[int]:
+    """How many numbers go into a dense layer and come out of it, as far as that is known."""
+    sizes = const(layer.args.get(0, "in_features")), const(layer.args.get(1, "out_features"))
+    return [n for n in sizes if isinstance(n, int)]
