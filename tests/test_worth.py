@@ -192,7 +192,7 @@ def train_step(x, y):
     optimizer.step()
 
 
-net = nn.Sequential(nn.Linear(4, width), nn.Linear(width, 1)).to(device)
+net = nn.Sequential(nn.Linear(4, width), nn.Linear(width, width), nn.Linear(width, 1)).to(device)
 optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
 x, y = torch.randn(32, 4).to(device), torch.randn(32, 1).to(device)
 for i in range(20):
