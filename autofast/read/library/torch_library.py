@@ -31,6 +31,7 @@ from autofast.model.tensors import (
 )
 from autofast.model.values import (
     NOTHING,
+    SOMEWHERE,
     Arguments,
     Bound,
     Cls,
@@ -285,6 +286,11 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
         "torch.fft",
     ):
         return torch_function(interp, name, short, args, node)
+    if name == "torch.nn.parallel.data_parallel":
+        given = args.get(1, "inputs")
+        return interp.call_values(
+            args.get(0, "module"), Arguments(None, [Given(given, None)]), node
+        )
     if name == "torch.autograd.Variable":
         return frozenset(
             t.but(grad=False) if isinstance(t, Tensor) else t for t in args.get(0, "data")
@@ -413,7 +419,7 @@ def torch_function(
     if short in FUNCTIONAL_LOSSES:
         return loss(interp, Ref(name), args, node)
     if short in ("sigmoid", "softmax"):
-        made = mixed(tensors, prob=short == "sigmoid")
+        made = mixed(tensors, prob=node or SOMEWHERE if short == "sigmoid" else None)
         return values(made.but(dtype=result_dtype(name, made.dtype, args)))
     if short in ("device",):
         return make(interp, "torch.device", args, node)
