@@ -126,7 +126,11 @@ def _fits(code: list[str], limit: int) -> bool:
 def _broken(code: list[str], original: str, limit: int, unit: str, formatted: bool) -> list[str]:
     """One statement as the file itself breaks its lines, or else as black does."""
     if len(code) > 1:
-        return _continued(code, limit) or _folded(tuple(code), limit, unit)
+        return (
+            _continued(code, limit)
+            or _before_backslash(code, limit)
+            or _folded(tuple(code), limit, unit)
+        )
     own = broken(code[0], limit)
     if own and is_habit(original):
         return own
@@ -148,6 +152,13 @@ def _continued(code: list[str], limit: int) -> list[str] | None:
             return None
         found += parts
     return found if len(code[0]) <= limit and not _has_text_over_lines(code) else None
+
+
+def _before_backslash(code: list[str], limit: int) -> list[str] | None:
+    """A statement whose first line is too long and goes on behind a backslash: that line broken, if it is a whole call; else None."""
+    first = code[0].removesuffix("\\").rstrip()
+    own = broken(first, limit - 2) if first != code[0].rstrip() and _fits(code[1:], limit) else None
+    return [*own[:-1], f"{own[-1]} \\", *code[1:]] if own else None
 
 
 def _has_text_over_lines(code: list[str]) -> bool:

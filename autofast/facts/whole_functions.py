@@ -11,7 +11,7 @@ from autofast.model.kinds import is_loss
 from autofast.model.names import LOADER
 from autofast.model.script import Script
 from autofast.model.source import is_generator, parent_of
-from autofast.model.values import Func, Method, Ref, Tensor, Unknown
+from autofast.model.values import Func, Method, Ref, Seq, Tensor, Unknown
 
 PLAIN = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Assert, ast.Pass)
 # They make and keep no tensors.
@@ -64,6 +64,9 @@ def _is_harmless(script: Script, expr: ast.expr) -> bool:
     """Neither a tensor nor a call that may make, keep or be given one."""
     if any(isinstance(t, Tensor) for t in script.values(expr)):
         return False
+    if isinstance(expr, ast.ListComp):
+        over = [script.values(g.iter) for g in expr.generators]
+        return all(bool(o) and all(isinstance(t, Seq) for t in o) for o in over)
     if not isinstance(expr, ast.Call):
         return not isinstance(expr, (ast.Await, ast.Lambda, ast.GeneratorExp))
     callees = script.values(expr.func)

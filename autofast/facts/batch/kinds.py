@@ -52,7 +52,7 @@ def each(kinds: Iterable[Kind], where: ast.AST) -> Kind:
     """What comes out of an operation on each element. Raises :class:`Refusal` where elements of different samples may meet."""
     found = set(kinds)
     if found <= FREE:
-        return next(k for k in (Kind.FREE, Kind.NUMBER, Kind.NONE) if k in found)
+        return next((k for k in (Kind.FREE, Kind.NUMBER) if k in found), Kind.NONE)
     found -= FREE
     if found <= EACH:
         for kind in (Kind.OPAQUE, Kind.TURNED, Kind.ROWS):
