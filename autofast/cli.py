@@ -220,7 +220,9 @@ def _picker() -> Picker:
 @cli.command("check", cls=ProjectCommand)
 @click.argument("paths", nargs=-1, metavar="[PATH]...", shell_complete=complete_files)
 @click.option("--diff", is_flag=True, help="Show the fixes as a diff; nothing is written.")
-@click.option("--fix", is_flag=True, help="Write the fixes: all files or none.")
+@click.option(
+    "--fix", is_flag=True, help="Write the fixes, and take out unused comments: all files or none."
+)
 @click.option(
     "--output-format",
     type=click.Choice(FORMATS),
@@ -373,7 +375,7 @@ def _write_fixes(request: CheckRequest, given: dict[str, Any]) -> str:
     result = fix(request)
     _say([], result.warnings)
     files = result.write()
-    places = count(len(result.records), "place")
+    places = count(len(result.records), "place") if result.records else "unused comments"
     return f"{places} in {count(len(files), 'file')}" if files else ""
 
 

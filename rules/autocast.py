@@ -11,6 +11,7 @@ from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.precision.amp import Amp, amp
 from autofast.techniques.precision.blocks import KEY
 from autofast.techniques.precision.scaling import Scaling
+from autofast.techniques.precision.with_logits import WithLogits
 
 TRAINS = "the forward pass runs in fp32: autocast runs its matrix products and convolutions in 16 bits, on tensor cores"
 MEASURES = "the evaluation's forward pass runs in fp32: autocast runs it as training does, in 16 bits on tensor cores"
@@ -24,7 +25,7 @@ BESIDE = "this forward pass belongs to a block that autocast goes around"
     decides=Amp,
     lowers_precision=True,
     relieves={"evaluation": 4, "device": 1, "cpu": 1},
-    uses=("grad-scaler",),
+    uses=("grad-scaler", "bce-with-logits"),
     torch=(1, 10),
     asks=gains.half,
 )
@@ -39,11 +40,12 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if not found.blocks:
             return
     scaler = ((Scaling, KEY),) if found.scaling is not None else ()
+    losses = tuple((WithLogits, key) for key in found.logits.keys) if found.logits else ()
     training = tuple(
         (None, key) for block in found.blocks if block.region.trains for key in block.keys
     )
     for block in found.blocks:
-        together = (*scaler, *training, *((None, key) for key in block.keys))
+        together = (*scaler, *losses, *training, *((None, key) for key in block.keys))
         for n, call in enumerate(block.region.forwards):
             message = BESIDE if n else TRAINS if block.region.trains else MEASURES
             yield Finding(

@@ -20,7 +20,7 @@ MESSAGE = "with autocast in fp16 small gradients become zero: a GradScaler besid
     groups=("precision",),
     decides=Scaling,
     lowers_precision=True,
-    uses=("autocast",),
+    uses=("autocast", "bce-with-logits"),
     torch=SINCE,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:

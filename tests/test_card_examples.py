@@ -31,6 +31,7 @@ SHOWN = {  # script -> the rules whose cards show parts of it
     "amp.py": "legacy-amp-api unscale-before-clip",
     "apex_o1.py": "apex-amp",
     "attention.py": "sdpa",
+    "binary.py": "bce-with-logits",
     "blocks.py": "bias-before-norm",
     "bytes_of_images.py": "cast-on-device",
     "image.py": "autocast channels-last compile cudnn-benchmark fused-optimizer grad-scaler non-blocking num-workers pin-memory tf32",

@@ -174,6 +174,16 @@ def test_no_training_loop(project: Path, text: str) -> None:
     )
 
 
+@pytest.mark.parametrize("command", ["rewrite", "check"])
+def test_a_marimo_notebook_is_called_one(project: Path, command: str) -> None:
+    head = "import marimo\n\napp = marimo.App()\n\n\n@app.cell\ndef _():\n"
+    cell = SCRIPT[SCRIPT.index("def main") :].splitlines(keepends=True)[1:]
+    (project / "nb.py").write_text(head + "    import torch\n" + "".join(cell) + "\n\napp.run()\n")
+    done = autofast(command, "nb.py")
+    assert done.code == 0
+    assert "a marimo notebook, whose cells are not followed; `marimo export script`" in done.err
+
+
 def test_loop_of_a_framework(project: Path) -> None:
     script = """
         from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
@@ -795,8 +805,16 @@ def test_torch_is_never_imported_nor_the_script_run(project: Path, arguments: li
     assert not (project / "ran").exists()
 
 
-def test_start_imports_little() -> None:
-    code = "import sys, autofast.cli; print([m for m in ('libcst', 'black', 'rich', 'torch', 'pathspec', 'pygls', 'lsprotocol', 'jinja2') if m in sys.modules])"
+@pytest.mark.parametrize(
+    ("what", "extra"),
+    [
+        ("autofast.cli", "'rich', 'pathspec', "),
+        ("autofast.commands.rewriting, autofast.registry; autofast.registry.all_rules()", ""),
+    ],
+)
+def test_start_imports_little(what: str, extra: str) -> None:
+    """Nothing that only some runs need: a check makes no text, so the rules alone do not load LibCST."""
+    code = f"import sys, {what}; print([m for m in ({extra}'libcst', 'black', 'torch', 'pygls', 'lsprotocol', 'jinja2') if m in sys.modules])"
     assert (
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -119,7 +119,6 @@ SUMS = [
     ("total.append(loss.item())", "total = []", "print(np.mean(total), total)"),
     ("total.append((i, loss.item()))", "total = []", "print(total)"),
     ("total[i] = loss.item()", "total = {}", "print(total)"),
-    ("total[i] = loss.item()", "total = torch.zeros(6)", "print(total.tolist())"),
     ("total[0] += loss.item()", "total = [0, 0]", "print(total)"),
     ("total['loss'] += loss.item() * y.shape[0]", "total = {'loss': 0.0}", "print(total)"),
     ("total.update(loss.item(), x.size(0))", "total = Meter()", "print(total)"),

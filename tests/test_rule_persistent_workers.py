@@ -129,10 +129,8 @@ ALONE = script("DataLoader(Files(), batch_size=4)")
 
 def test_with_the_workers_of_another_rule() -> None:
     text = rewritten(ALONE, RULE, "num-workers")
-    assert "num_workers=workers, persistent_workers=workers > 0" in " ".join(text.split()).replace(
-        "( ", "("
-    )
-    assert text.count("workers = max(0") == 1
+    words = " ".join(text.split()).replace("( ", "(")
+    assert "num_workers=min(8, os.cpu_count()), persistent_workers=True" in words
 
 
 def test_not_without_them() -> None:
@@ -159,8 +157,8 @@ def test_in_a_shared_dict_where_only_one_loader_is_used_again() -> None:
         "\n\nif __name__", "    for x, y in test:\n        model(x)\n\n\nif __name__"
     )
     made = " ".join(rewritten(text, RULE, "num-workers").split())
-    assert "num_workers': workers" in made.replace('"', "'")
-    assert "loader = DataLoader(Files(), persistent_workers=workers > 0, **options)" in made
+    assert "num_workers': min(8, os.cpu_count())" in made.replace('"', "'")
+    assert "loader = DataLoader(Files(), persistent_workers=True, **options)" in made
 
 
 # ------------------------------------------------------------------------------------------------ how often
@@ -370,6 +368,29 @@ def test_what_is_set_before_the_first_epoch_is_seen() -> None:
     )
 
 
+SHUFFLED = (
+    "import random\n" + FILES + "    def shuffle(self):\n        random.shuffle(self.paths)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "more", "epoch", "stays"),
+    [
+        (STAGED, "data = Files()\ndata.set_epoch(3)", "pass", True),
+        (STAGED, "data, other = Files(), Files(8)\ndata.set_epoch(3)", "other.set_epoch(epoch)", True),
+        (STAGED, "data, other = Files(), Files(8)\nother.set_epoch(3)", "data.set_epoch(epoch)", False),
+        (SHUFFLED, "data = Files()\ndata.shuffle()", "pass", True),
+        (SHUFFLED, "data = Files()", "data.shuffle()", False),
+        (SHUFFLED, "data = Files()\nshuffle = data.shuffle", "shuffle()", False),
+    ],
+)  # fmt: skip
+def test_a_method_that_changes_the_dataset_counts_once_workers_may_be_there(
+    dataset: str, more: str, epoch: str, stays: bool
+) -> None:
+    text = script("DataLoader(data, num_workers=4)", dataset=dataset, more=more, epoch=epoch)
+    assert ("persistent_workers=True" in apply(RULE, text).text) is stays
+
+
 def test_a_sampler_s_epoch_is_no_matter() -> None:
     more = "data = Files()\nsampler = torch.utils.data.DistributedSampler(data, 1, 0)"
     text = script(
@@ -452,7 +473,7 @@ def test_every_epoch_still_sees_every_item(tmp_path: Any, monkeypatch: pytest.Mo
     text = text.replace("optimizer.step()", "seen[-1] += x[:, 0].tolist()").replace(
         "def main():\n", "seen = []\n\ndef main():\n    torch.manual_seed(0)\n"
     )
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2}, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
     seen = []
     for source in (text, apply(RULE, text).text):
         scope: dict[str, Any] = {"__name__": "__main__"}

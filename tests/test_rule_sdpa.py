@@ -536,3 +536,51 @@ y = F.softmax(scores.float(), dim=-1).type_as(q) @ v
     found = made(code)
     assert call(found) == "(q, k, v, is_causal=True, scale=self.scale)"
     same(found)
+
+
+def one_head(unpacked: str, given: str = "x") -> Applied:
+    """Attention of a single head, as lessons write it: nothing brings the queries into shape."""
+    text = SCRIPT.format(code="", drop=0.0, empty=False, imports="")
+    head, _, tail = text.partition("    def forward(self, x, mask=None):\n")
+    forward = f"""    def forward(self, x, mask=None):
+        {unpacked}
+        q, k, v = self.to_q({given}), self.to_k({given}), self.to_v({given})
+        att = q @ k.transpose(-2, -1) * k.shape[-1] ** -0.5
+        att = att.masked_fill(self.lower[0, 0][:T, :T] == 0, float('-inf'))
+        y = F.softmax(att, dim=-1) @ v
+        return y
+"""
+    forward = forward.replace("self.lower[0, 0][:T, :T]", "self.triangle[:T, :T]")
+    head = head.replace(
+        "    def split",
+        "        self.register_buffer('triangle', torch.tril(torch.ones(length, length)))\n\n    def split",
+    )
+    return apply(RULE, head + forward + "\n\n" + tail[tail.index("model = Attention()") :])
+
+
+@pytest.mark.parametrize(
+    "unpacked", ["B, T, C = x.shape", "B, T, C = x.size()", "_, T, _ = x.shape"]
+)
+def test_a_single_head_is_as_long_as_what_it_is_given(unpacked: str) -> None:
+    found = one_head(unpacked)
+    assert call(found) == "(q, k, v, is_causal=True)"
+    same(found)
+
+
+@pytest.mark.parametrize(
+    ("unpacked", "given"),
+    [
+        (
+            "B, T, C = x.shape\n        x = torch.cat([x, x], 1)[:, :T]",
+            "x",
+        ),  # other positions, it may be
+        ("T, B, C = x.shape\n        T = 8", "x"),
+        ("B, T, C = mask.new_zeros(2, 8, 16).shape", "x"),
+        ("B, *more, T, C = x.shape", "x"),
+        ("B, T, C = x.shape", "x.transpose(0, 1).transpose(0, 1)"),
+    ],
+)
+def test_a_single_head_whose_length_is_not_certain(unpacked: str, given: str) -> None:
+    found = one_head(unpacked, given)
+    assert found.fixes and "is_causal" not in found.text
+    same(found)

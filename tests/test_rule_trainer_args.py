@@ -638,7 +638,7 @@ def test_workers_of_the_trainer() -> None:
     done = apply(RULE, rows)
     words = one_line(done)
     assert (
-        "dataloader_num_workers=workers" in words
+        "dataloader_num_workers=workers" in words  # none where processes are not forked
         and "dataloader_persistent_workers=workers > 0" in words
     )
     effects = {f.message: f.effect for f in done.fixes}

@@ -30,6 +30,7 @@ x.new_zeros(3, dtype=torch.long); x.new_tensor([1]); torch.zeros(3, dtype=float)
 y.sum(dtype=torch.float64); F.softmax(y, 1, dtype=torch.float64); b.sum(); b.float().mean(); i.cumsum(0); torch.bincount(i.view(-1))
 torch.fft.fft(y); torch.fft.rfft(y).abs(); torch.fft.irfft(torch.fft.rfft(y)); torch.fft.fft(y).real; torch.linalg.eigvals(y)
 F.one_hot(i); torch.bucketize(y, y[0]); torch.searchsorted(y, y); torch.logical_not(x); torch.where(b, x, y); torch.cat([i, y])
+torch.numel(x); torch.equal(x, y); torch.allclose(x, y); torch.is_floating_point(x)
 x.equal(y); torch.tensor([True]); x.is_floating_point(); x.allclose(y); F.max_pool1d(x, 2, return_indices=True)[1]
 """
 LINES = [e.strip() for e in EXPRESSIONS.replace("\n", ";").split(";") if e.strip()]

@@ -176,10 +176,13 @@ def test_what_is_not_known_is_never_small(tmp_path: Path, old: str, new: str) ->
 
 def test_a_gradient_of_something_else_does_not_bring_tf32_the_second_time(tmp_path: Path) -> None:
     text = """
+import os
+
 import torch
 from torch import nn
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
+width = int(os.environ["WIDTH"])
 
 
 def train_step(x, y):
@@ -189,7 +192,7 @@ def train_step(x, y):
     optimizer.step()
 
 
-net = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 1)).to(device)
+net = nn.Sequential(nn.Linear(4, width), nn.Linear(width, 1)).to(device)
 optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
 x, y = torch.randn(32, 4).to(device), torch.randn(32, 1).to(device)
 for i in range(20):

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autofast.commands.cache import Cache, folder
-from autofast.commands.discover import scripts
+from autofast.commands.discover import NOTHING, idle, scripts
 from autofast.commands.entries import Entries
 from autofast.commands.informing import stale
-from autofast.commands.outcome import Outcome, Unused, unused_by_all
+from autofast.commands.outcome import Outcome, Unused, agreed, unused_by_all
 from autofast.config import Config
 from autofast.depth import deeply
 from autofast.edit.postcheck import PostConditionError
@@ -98,9 +98,11 @@ def check(request: Request) -> Checked:
     result.warnings += [
         str(unused) for unused in unused_by_all(found) if request.within(unused.file)
     ]
-    idle = [name for name, outcome in outcomes.items() if outcome.idle]
-    if idle and len(idle) == len(todo) and not result.errors:
-        result.notes.append(_idle(idle))
+    nothing = [name for name, outcome in outcomes.items() if outcome.idle]
+    if nothing and len(nothing) == len(todo) and not result.errors:
+        where = nothing[0] if len(nothing) == 1 else f"{len(nothing)} files"
+        said = {idle(path) for path, _ in todo}
+        result.notes.append(f"{where}: {said.pop() if len(said) == 1 else NOTHING}")
     elif not todo:
         names = [str(path) for path in request.paths]
         where = ", ".join(names) if len(names) < 4 else f"{len(names)} paths"
@@ -108,7 +110,7 @@ def check(request: Request) -> Checked:
     result.errors = list(dict.fromkeys(result.errors))  # scripts share files
     result.warnings = list(dict.fromkeys(result.warnings))
     result.files = sorted({rel for outcome in found for rel in outcome.files})
-    for record in merged(record for outcome in found for record in outcome.records):
+    for record in merged(agreed(outcomes)):
         (result.records if request.within(record.file) else result.elsewhere).append(record)
     return result
 
@@ -154,8 +156,3 @@ def guarded(entry: Path, work: Callable[[], None], errors: list[str]) -> None:
         errors.append(f"{shown_path(entry.resolve())}: left as it is: {error}")
     except Exception as error:
         errors.append(f"{shown_path(entry.resolve())}: {internal(error)}")
-
-
-def _idle(files: list[str]) -> str:
-    where = files[0] if len(files) == 1 else f"{len(files)} files"
-    return f"{where}: no training loop found; give the script that trains"

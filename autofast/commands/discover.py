@@ -16,13 +16,37 @@ if TYPE_CHECKING:
 
     Spec = tuple[Path, GitIgnoreSpec]  # patterns, and the folder that they are relative to
 
+NOTHING = "no training loop found; give the script that trains"
 _BACKWARD = re.compile(rb"\.backward\(|\bTrainer\b")
+_MARIMO = re.compile(rb"^app = (?:marimo|mo)\.App\(", re.MULTILINE)
 _TORCH = re.compile(rb"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
 
 
 def looks_like_training(raw: bytes) -> bool:
     """Whether a file is worth reading as an entry: a cheap look at its text, wrong in the direction of reading too much."""
     return bool(_BACKWARD.search(raw) or (b".step(" in raw and _TORCH.search(raw)))
+
+
+def is_marimo(raw: bytes) -> bool:
+    """Whether a Python file is a notebook of marimo, which calls its cells by itself and writes the file anew."""
+    return b"marimo" in raw and _MARIMO.search(raw) is not None
+
+
+def idle(path: Path) -> str:
+    """What to do about a file in which nothing trains."""
+    if is_marimo(_raw(path)):
+        return (
+            "a marimo notebook, whose cells are not followed; "
+            "`marimo export script` makes a script of it"
+        )
+    return NOTHING
+
+
+def _raw(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def scripts(
@@ -38,7 +62,7 @@ def scripts(
         if path.is_dir():
             found: Iterable[Path] = filter(_trains, _walk(path, root, exclude))
         elif path.exists():
-            found = [] if force and _excluded(path, root, exclude) else [path]
+            found = [] if force and excluded([path], root, exclude) else [path]
         else:
             raise BadInput(
                 f"{path}: no such file or folder; give a script, or a folder that holds some"
@@ -55,20 +79,20 @@ def python_files(root: Path) -> list[Path]:
 
 
 def _trains(path: Path) -> bool:
-    try:
-        return looks_like_training(path.read_bytes())
-    except OSError:
-        return False
+    return looks_like_training(_raw(path))
 
 
-def _excluded(path: Path, root: Path, exclude: list[str]) -> bool:
-    """Whether ``exclude`` names a file, or a folder that it is in."""
+def excluded(paths: Iterable[Path], root: Path, exclude: Iterable[str]) -> set[Path]:
+    """Those of ``paths`` that ``exclude`` names, or a folder that they are in."""
     from pathspec import GitIgnoreSpec
 
-    real, top = path.resolve(), root.resolve()
-    return top in real.parents and GitIgnoreSpec.from_lines(exclude).match_file(
-        real.relative_to(top).as_posix()
-    )
+    spec, top = GitIgnoreSpec.from_lines(exclude), root.resolve()
+    real = {path: path.resolve() for path in paths}
+    return {
+        path
+        for path, file in real.items()
+        if top in file.parents and spec.match_file(file.relative_to(top).as_posix())
+    }
 
 
 def _walk(folder: Path, root: Path, exclude: list[str]) -> Iterator[Path]:

@@ -40,6 +40,10 @@ class Entries:
         found = filter(self._may_be_started, self._above(real))
         return min(found, key=self._preference, default=file)
 
+    def users(self, file: Path) -> list[Path]:
+        """The scripts that are started and import a file, directly or not, but for tests; the nearest first."""
+        return [path for path in self._above(file) if self._may_be_started(path)]
+
     def _raw(self, path: Path) -> bytes:
         return self._overlay[path] if path in self._overlay else _raw(path)
 

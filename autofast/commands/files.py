@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,26 +38,59 @@ def write_all(outputs: Sequence[Output], *, force: bool = False, parents: bool =
     staged: list[tuple[Path, Path]] = []
     backups: dict[Path, Path] = {}
     done: list[Path] = []
+    lost: list[Path] = []
+    path: Path | None = None
     try:
         targets = [(_checked(output, force, parents), output) for output in outputs]
-        for target, output in targets:
-            staged.append((_stage(target, output), target))
-        for temporary, target in staged:
-            if len(staged) > 1 and target.exists():
-                backups[target] = _backup(target)
-            os.replace(temporary, target)
-            done.append(target)
+        for path, output in targets:
+            staged.append((_stage(path, output), path))
+        for _, path in staged if len(staged) > 1 else ():
+            if path.exists():
+                backups[path] = _backup(path)
+        with _held():
+            try:
+                for temporary, path in staged:
+                    os.replace(temporary, path)
+                    done.append(path)
+            except OSError:
+                lost = _undone(done, backups)
+                raise
     except OSError as error:
-        for target in reversed(done):
-            with suppress(OSError):
-                os.replace(backups[target], target) if target in backups else target.unlink()
-        place = error.filename2 or error.filename or "the target"
-        raise BadInput(
-            f"{place}: cannot be written ({error.strerror}); nothing was changed"
-        ) from None
+        place = error.filename2 or error.filename or path or "the target"
+        what = "nothing was changed"
+        if lost:
+            kept = ", ".join(str(backups.pop(target)) for target in lost if target in backups)
+            what = f"what stood in {', '.join(map(str, lost))} is in {kept or 'no file'}"
+        raise BadInput(f"{place}: cannot be written ({error.strerror}); {what}") from None
     finally:
         for leftover in (*(temporary for temporary, _ in staged), *backups.values()):
-            leftover.unlink(missing_ok=True)
+            with suppress(OSError):
+                leftover.unlink(missing_ok=True)
+
+
+def _undone(done: Sequence[Path], backups: Mapping[Path, Path]) -> list[Path]:
+    """Take back what was put in place; those for which that fails."""
+    lost = []
+    for target in reversed(done):
+        try:
+            os.replace(backups[target], target) if target in backups else target.unlink()
+        except OSError:
+            lost.append(target)
+    return lost
+
+
+@contextmanager
+def _held() -> Iterator[None]:
+    """Let Ctrl-C and a friendly kill wait: between two renames there would be half a change."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    friendly = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, friendly)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _checked(output: Output, force: bool, parents: bool) -> Path:

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from autofast.commands.agreeing import Agreement
 from autofast.commands.checking import Request, entries, guarded
 from autofast.commands.files import Output, write_all
+from autofast.commands.outcome import Outcome, Unused, unused_by_all
 from autofast.commands.rewriting import Rewritten, rewrite
+from autofast.commands.sparing import without_comments
 from autofast.depth import deeply
-from autofast.model.source import shown_path
-from autofast.report.diff import FileDiff
+from autofast.edit.hunks import changes, lines_of
+from autofast.model.source import Source, shown_path
+from autofast.report.diff import Change, FileDiff
 from autofast.report.record import Record, merged
 
 
@@ -20,20 +24,24 @@ class Fixed:
     """What becomes of the files that are named.
 
     Attributes:
-        diffs, outputs: the changes, one for each file. records: the fixes in them.
+        diffs: the changes, one for each file. records: the fixes in them.
         errors, warnings: lines for standard error.
     """
 
     diffs: list[FileDiff] = field(default_factory=list)
-    outputs: list[Output] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def write(self) -> Sequence[Path]:
         """Write all files or none; raises ``BadInput`` where it is none."""
-        write_all(self.outputs)
-        return [output.path for output in self.outputs]
+        write_all(
+            [
+                Output(file.source.path, file.source.encode(file.text), was=file.source.raw)
+                for file in self.diffs
+            ]
+        )
+        return [file.source.path for file in self.diffs]
 
 
 @deeply
@@ -44,11 +52,19 @@ def fix(request: Request) -> Fixed:
     """
     result = Fixed()
     made: dict[Path, tuple[str, Path]] = {}  # by the script that it is made for
+    read: dict[Path, Source] = {}
+    outcomes: list[Outcome] = []  # as far as comments are concerned
     todo, _ = entries(request)
+    others = Agreement(request.root, request.config)
 
     def take(entry: Path, raw: bytes | None) -> None:
-        done = rewrite(entry, request.root, request.config, raw=raw, within=request.within)
+        done = rewrite(
+            entry, request.root, request.config, raw=raw, within=request.within, others=others
+        )
         result.warnings += done.warnings
+        read.update((source.path, source) for source in done.script.sources)
+        paths = {source.rel: source.path for source in done.script.sources}
+        outcomes.append(Outcome(paths, [], [Unused.of(one) for one in done.unused], [], False))
         for source in done.script.sources:
             text, other = made.get(source.path, (None, entry))
             if text is not None and text != done.texts.get(source, source.text):
@@ -61,6 +77,8 @@ def fix(request: Request) -> Fixed:
 
     for entry, raw in todo:
         guarded(entry, lambda entry=entry, raw=raw: take(entry, raw), result.errors)  # type: ignore[misc]
+    if not result.errors:  # else a comment may be needed by what could not be read
+        _tidy(result, request, read, outcomes)
     result.errors = list(dict.fromkeys(result.errors))
     result.warnings = list(dict.fromkeys(result.warnings))
     result.records = merged(result.records)
@@ -70,11 +88,38 @@ def fix(request: Request) -> Fixed:
 def _add(result: Fixed, done: Rewritten, made: dict[Path, tuple[str, Path]], entry: Path) -> None:
     for file in done.diffs():
         if file.source.path not in made:
-            data = done.bytes_of(file.source)
             result.diffs.append(file)
-            result.outputs.append(Output(file.source.path, data, was=file.source.raw))
     result.records += [record for record in done.records if record.status == "fix"]
     made.update({source.path: (text, entry) for source, text in done.texts.items()})
+
+
+def _tidy(
+    result: Fixed, request: Request, read: dict[Path, Source], outcomes: list[Outcome]
+) -> None:
+    """Take out the comments that no script needs."""
+    idle: dict[Path, dict[int, tuple[str, ...]]] = {}
+    for one in unused_by_all(outcomes):
+        if request.within(one.file) and one.file.suffix == ".py":
+            idle.setdefault(one.file, {})[one.line] = one.names
+    files = {file.source.path: file for file in result.diffs}
+    for path, lines in idle.items():
+        source = read[path]
+        file = files.get(path, FileDiff(source, source.text, ()))
+        text = without_comments(file.source, file.text, lines)
+        if text != file.text:
+            files[path] = _after(file, text)
+    result.diffs = list(files.values())
+
+
+def _after(file: FileDiff, text: str) -> FileDiff:
+    """The change of a file that ends in another text, with the names of its rules."""
+    found = []
+    for change in changes(lines_of(file.source.text), lines_of(text)):
+        of = [
+            c.rules for c in file.changes if c.old[0] <= change.old[1] and change.old[0] <= c.old[1]
+        ]
+        found.append(Change(change.old, change.new, sum(of, ()) or ("unused comment",)))
+    return FileDiff(file.source, text, found)
 
 
 def _shown(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,9 @@ from autofast.rule import Gain
 
 if TYPE_CHECKING:
     from autofast.edit.ignores import UnusedIgnore
+
+
+_DONE = ("fix", "small")
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,22 @@ def _record(data: dict[str, Any]) -> Record:
             "cell": cell and (int(cell[0]), int(cell[1])),
         }
     )
+
+
+def agreed(outcomes: Mapping[str, Outcome]) -> Iterator[Record]:
+    """The records of all scripts, which are given by their names. What one of them must keep as it is is no fix for the others."""
+    against: dict[object, tuple[str, str]] = {}
+    for name, outcome in outcomes.items():
+        done = {record.place for record in outcome.records if record.status in _DONE}
+        for record in outcome.records:
+            if record.status not in _DONE and record.place not in done:
+                against.setdefault(record.place, (name, record.reason))
+    for outcome in outcomes.values():
+        for record in outcome.records:
+            if record.status in _DONE and (other := against.get(record.place)):
+                why = f"{other[0]} runs this, too, where it is refused: {other[1]}"
+                record = replace(record, status="refused", reason=why, gain=None)
+            yield record
 
 
 def unused_by_all(outcomes: Iterable[Outcome]) -> Iterator[Unused]:

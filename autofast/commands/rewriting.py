@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
+from autofast.commands.agreeing import Agreement
+from autofast.commands.discover import idle, is_marimo
 from autofast.commands.informing import informed, said_of
 from autofast.commands.sparing import spare
 from autofast.config import Config
 from autofast.depth import deeply
 from autofast.edit.amend import Amendment, Key, key_of
 from autofast.edit.edits import Edit
+from autofast.edit.ignores import UnusedIgnore
 from autofast.edit.passes import Passes, fixed_point
 from autofast.edit.plan import Plan
 from autofast.edit.recovery import stand
@@ -43,7 +46,7 @@ class Rewritten:
         texts: new text of each file that changes.
         records: all findings of the plan; those with status ``fix`` are in ``texts``.
         elsewhere: fixes that are not in ``texts``, because they change other files than the one that is written.
-        notes: what the user should know besides.
+        unused: comments that keep nothing away. notes: what the user should know besides.
         warnings: one line for each rule that is left out by a mistake of ours.
         stdin: the entry came from standard input.
     """
@@ -55,6 +58,7 @@ class Rewritten:
     texts: dict[Source, str]
     records: list[Record]
     elsewhere: list[Record]
+    unused: Sequence[UnusedIgnore]
     notes: list[str]
     warnings: list[str]
     stdin: bool
@@ -143,7 +147,7 @@ def findings(plan: Plan | Passes) -> list[Record]:
 
 def trains_nothing(script: Script, plan: Plan) -> bool:
     """Nothing in ``script`` is any business of ours. Scripts whose loop is inside a framework have none of their own, and are."""
-    return not (script.steps or script.frameworks or plan.findings)
+    return is_marimo(script.entry.raw) or not (script.steps or script.frameworks or plan.findings)
 
 
 @deeply
@@ -158,15 +162,20 @@ def rewrite(
     alone: bool = False,
     within: Callable[[Path], bool] | None = None,
     unwanted: Callable[[Iterable[Finding]], Iterable[Key]] | None = None,
+    others: Agreement | None = None,
 ) -> Rewritten:
     """Rewrite the script at ``entry``; with ``alone`` only the entry itself may change, or only the files that are ``within``. What would then
     be done by half is left out whole. ``unwanted`` is asked which fixes are not to be made; what only follows from others is not made then.
+    ``others`` knows the scripts that share files with this one, where it is not the first of the project to be rewritten.
 
     A rule that raises, or whose changes do not stand up to being read again, is left out, and the others are composed without it. Raises
     ``BadInput`` for what the user must mend and ``PostConditionError`` where that helps nothing.
     """
     script = read(entry, root, raw, config, overlay)
     rules = select(config.select, config.ignore, config.given, config.extend_select)
+    if not alone:
+        others = others or Agreement(root, config, overlay)
+        rules = [others.held(rule) for rule in rules]
     whole = chosen = _plan(script, config, rules)
     if alone:
         within = script.entry.path.__eq__
@@ -192,7 +201,7 @@ def rewrite(
         passes = passes.while_true(lambda f: not beyond(f))
     if narrowed and passes.first.left_out:
         whole = whole.subset(rule.name for rule in passes.rules)
-    idle = trains_nothing(script, whole)
+    nothing = trains_nothing(script, whole)
     done = findings(passes)
     places = {record.place for record in done if record.status == "fix"}
     elsewhere = (
@@ -209,13 +218,14 @@ def rewrite(
         texts=passes.texts(),
         records=[record for record in done if record.place not in withheld],
         elsewhere=elsewhere,
+        unused=whole.unused_ignores,
         notes=[
-            *(["no training loop found; give the script that trains"] * idle),
+            *([idle(script.entry.path)] * nothing),
             *script.notes,
             *said_of(script, config),
             *_loops_elsewhere(script),
             *_torch_assumed(script, passes),
-            *map(str, passes.first.unused_ignores),
+            *map(str, whole.unused_ignores),
         ],
         warnings=[left.warning for plan in passes.plans for left in plan.left_out],
         stdin=raw is not None,

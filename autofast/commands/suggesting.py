@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from autofast.commands.agreeing import Agreement
 from autofast.commands.checking import Request, entries, guarded
 from autofast.commands.rewriting import Rewritten, rewrite
 from autofast.edit.plan import Plan
@@ -19,10 +20,13 @@ def of_request(request: Request) -> dict[tuple[object, ...], Fix]:
     """The fixes of all findings that a check reports. A script that cannot be rewritten has none, which hides nothing of others."""
     found: dict[tuple[object, ...], Fix] = {}
 
+    others = Agreement(request.root, request.config)
+
     def take(entry: Path, raw: bytes | None) -> None:
-        found.update(
-            fixes(rewrite(entry, request.root, request.config, raw=raw, within=request.within))
+        done = rewrite(
+            entry, request.root, request.config, raw=raw, within=request.within, others=others
         )
+        found.update(fixes(done))
 
     for entry, raw in entries(request)[0]:
         guarded(entry, lambda entry=entry, raw=raw: take(entry, raw), [])  # type: ignore[misc]

@@ -32,6 +32,7 @@ from autofast.edit.edits import (
     Before,
     Decorator,
     DictItem,
+    DropElement,
     DropKeyword,
     Edit,
     Header,
@@ -45,7 +46,14 @@ from autofast.edit.edits import (
     Wrap,
 )
 from autofast.edit.import_names import with_names
-from autofast.edit.items import Room, drop_keyword, set_item, set_keyword
+from autofast.edit.items import (
+    Room,
+    drop_argument,
+    drop_element,
+    drop_keyword,
+    set_item,
+    set_keyword,
+)
 from autofast.edit.locate import Places, children
 from autofast.edit.merge import anchors, holes_of, identity, keeps_anchor
 from autofast.edit.parens import bare, fitted, parenthesised
@@ -110,6 +118,8 @@ class EditPass(cst.CSTTransformer):
         match edit:
             case Keyword() | DropKeyword():
                 node = self.places.expression(edit.call)
+            case DropElement():
+                node = self.places.expression(edit.outer)
             case DictItem():
                 node = self.places.expression(edit.display)
             case Wrap() | Rewrite():
@@ -279,6 +289,10 @@ class EditPass(cst.CSTTransformer):
                     )
                 case DropKeyword(), cst.Call():
                     node = drop_keyword(node, edit.name)
+                case DropElement(outer=ast.Call(args=args)), cst.Call():
+                    node = drop_argument(node, args.index(edit.element))
+                case DropElement(outer=ast.List(elts=elements)), cst.List():
+                    node = drop_element(node, elements.index(edit.element))
                 case ((Wrap() | Rewrite()), cst.BaseExpression()):
                     node = self._templated(edit, old, node)
                 case Decorator(), cst.FunctionDef():

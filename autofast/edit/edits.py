@@ -63,6 +63,14 @@ class DropKeyword(Edit):
 
 
 @dataclass(frozen=True, eq=False)
+class DropElement(Edit):
+    """Removes a positional argument of a call, or an element of a list."""
+
+    outer: ast.Call | ast.List
+    element: ast.expr
+
+
+@dataclass(frozen=True, eq=False)
 class DictItem(Edit):
     """``{..., "name": value}`` (or ``dict(..., name=value)``): adds the item or replaces its value."""
 

@@ -21,6 +21,7 @@ from autofast.edit.aligned import broken, carried_on, hangs, is_habit
 from autofast.edit.spans import BLOCKS, own_lines
 from autofast.edit.tuples import apart
 
+DEFAULT_LIMIT = 88
 BLACK_UNIT = 4
 ROOM = 24  # columns by which a call may outgrow one like it that was too long before
 SHORT = 3  # lines of a folded statement; black may make one of each argument
@@ -49,16 +50,29 @@ def _folded_lines(text: str, original: str, limit: int, unit: str, formatted: bo
     }
     if not long:
         return lines
-    for first, last in sorted(set(_spans(text, long)), reverse=True):
+    spans = sorted(set(_spans(text, long)), reverse=True)
+    spans = [
+        (first, last)
+        for first, last in spans
+        if not any(_grown_from(line.strip(), wide) for line in lines[first - 1 : last])
+    ]
+    # Calls of one function are broken in one way.
+    large = {
+        _call(lines[first - 1].strip())
+        for first, last in spans
+        if first == last and not _is_short(broken(lines[first - 1], limit))
+    }
+    for first, last in spans:
         code = lines[first - 1 : last]
-        if any(_grown_from(line.strip(), wide) for line in code):
-            continue
+        alike = bool(_call(code[0].strip())) and _call(code[0].strip()) in large
         parts = [[line] for line in apart(code)] or [code]
         folded = [
             line
             for part in parts
             for line in (
-                part if _fits(part, limit) else _broken(part, original, limit, unit, formatted)
+                part
+                if _fits(part, limit)
+                else _broken(part, original, limit, unit, formatted or alike)
             )
         ]
         if _keeps(known, code, folded):
@@ -112,13 +126,21 @@ def _fits(code: list[str], limit: int) -> bool:
 def _broken(code: list[str], original: str, limit: int, unit: str, formatted: bool) -> list[str]:
     """One statement as the file itself breaks its lines, or else as black does."""
     if len(code) > 1:
-        return _continued(code, limit) or _folded(tuple(code), limit, unit)
+        return (
+            _continued(code, limit)
+            or _before_backslash(code, limit)
+            or _folded(tuple(code), limit, unit)
+        )
     own = broken(code[0], limit)
     if own and is_habit(original):
         return own
     folded = _folded(tuple(code), limit, unit)
-    is_shorter = own is not None and len(own) < SHORT < len(folded)
+    is_shorter = _is_short(own) and len(folded) > SHORT
     return own if own and is_shorter and not formatted and not hangs(original) else folded
+
+
+def _is_short(lines: list[str] | None) -> bool:
+    return lines is not None and len(lines) < SHORT
 
 
 def _continued(code: list[str], limit: int) -> list[str] | None:
@@ -130,6 +152,13 @@ def _continued(code: list[str], limit: int) -> list[str] | None:
             return None
         found += parts
     return found if len(code[0]) <= limit and not _has_text_over_lines(code) else None
+
+
+def _before_backslash(code: list[str], limit: int) -> list[str] | None:
+    """A statement whose first line is too long and goes on behind a backslash: that line broken, if it is a whole call; else None."""
+    first = code[0].removesuffix("\\").rstrip()
+    own = broken(first, limit - 2) if first != code[0].rstrip() and _fits(code[1:], limit) else None
+    return [*own[:-1], f"{own[-1]} \\", *code[1:]] if own else None
 
 
 def _has_text_over_lines(code: list[str]) -> bool:
@@ -155,8 +184,8 @@ def _grown_from(line: str, wide: list[str]) -> bool:
 
 
 def _call(line: str) -> str:
-    """What is called on the right of an assignment; empty for any other line."""
-    match = re.match(r"[\w., ]+ = ([\w.]+\()", line)
+    """What is called on the right of an assignment, or to be returned; empty for any other line."""
+    match = re.match(r"(?:[\w., ]+ = |return )([\w.]+\()", line)
     return match[1] if match else ""
 
 

@@ -48,13 +48,26 @@ def set_keyword(call: cst.Call, name: str, value: cst.BaseExpression, room: Room
 
 def drop_keyword(call: cst.Call, name: str) -> cst.Call:
     """``call`` without ``name=...``."""
-    args = list(call.args)
-    for n, arg in enumerate(args):
+    for n, arg in enumerate(call.args):
         if arg.keyword is not None and arg.keyword.value == name:
-            if n and n == len(args) - 1:
-                args[n - 1] = _closing_like(args[n - 1], arg)
-            return call.with_changes(args=[*args[:n], *args[n + 1 :]])
+            return drop_argument(call, n)
     return call
+
+
+def drop_argument(call: cst.Call, n: int) -> cst.Call:
+    """``call`` without the argument that stands at ``n``."""
+    args = list(call.args)
+    if n and n == len(args) - 1:
+        args[n - 1] = _closing_like(args[n - 1], args[n])
+    return call.with_changes(args=[*args[:n], *args[n + 1 :]])
+
+
+def drop_element(display: cst.List, n: int) -> cst.List:
+    """``display`` without the element that stands at ``n``."""
+    elements = list(display.elements)
+    if n and n == len(elements) - 1:
+        elements[n - 1] = elements[n - 1].with_changes(comma=elements[n].comma)
+    return display.with_changes(elements=[*elements[:n], *elements[n + 1 :]])
 
 
 def _closing_like(arg: cst.Arg, last: cst.Arg) -> cst.Arg:
@@ -92,7 +105,9 @@ def _append_argument(call: cst.Call, args: list[cst.Arg], new: cst.Arg, room: Ro
         )
 
     return _first_that_fits(
-        joined, _separators(args, call.whitespace_before_args, end_of_line, room), room
+        joined,
+        _separators(args, call.whitespace_before_args, end_of_line, _is_broken(closing), room),
+        room,
     )
 
 
@@ -131,7 +146,11 @@ def set_item(
         )
 
     return _first_that_fits(
-        joined, _separators(elements, display.lbrace.whitespace_after, end_of_line, room), room
+        joined,
+        _separators(
+            elements, display.lbrace.whitespace_after, end_of_line, _is_broken(closing), room
+        ),
+        room,
     )
 
 
@@ -144,11 +163,13 @@ def _separators(
     items: Sequence[cst.Arg] | Sequence[cst.BaseDictElement],
     opening: Space,
     comment: cst.TrailingWhitespace | None,
+    alone: bool,
     room: Room,
 ) -> list[Space]:
     """What may stand between the last item and a new one, best first: one item a line stays one item a line.
 
-    Between items of one line it is what stands between the others, else what the file is used to.
+    Between items of one line it is what stands between the others, else what the file is used to. Where the bracket that closes
+    is ``alone`` on its line, or most items are, and the last item is, the new one is, too.
     """
     between = [
         item.comma.whitespace_after for item in items[:-1] if isinstance(item.comma, cst.Comma)
@@ -159,7 +180,13 @@ def _separators(
         return [breaks[0] if breaks else _clean(cst.ParenthesizedWhitespace(last_line=_SPACE))]
     beside = [w.value for w in between if isinstance(w, cst.SimpleWhitespace)]
     space = _NOTHING if (not any(beside) if beside else room.tight) else _SPACE
-    return breaks[:1] if all_broken else [space, *breaks[:1]]
+    many = sum(map(_is_broken, between)) > len(between) / 2
+    last_alone = (alone or many) and bool(between) and _is_broken(between[-1])
+    return breaks[:1] if all_broken or last_alone else [space, *breaks[:1]]
+
+
+def _is_broken(space: Space) -> bool:
+    return isinstance(space, cst.ParenthesizedWhitespace)
 
 
 def _first_that_fits(

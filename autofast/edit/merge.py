@@ -17,6 +17,7 @@ from autofast.edit.edits import (
     Before,
     Decorator,
     DictItem,
+    DropElement,
     DropKeyword,
     Edit,
     EditConflict,
@@ -139,6 +140,8 @@ def anchors(edit: Edit) -> tuple[ast.expr | ast.stmt, ...]:
     match edit:
         case Keyword() | DropKeyword():
             return (edit.call,)
+        case DropElement():
+            return (edit.outer,)
         case DictItem():
             return (edit.display,)
         case Wrap() | Rewrite():
@@ -185,6 +188,8 @@ def discarded(edit: Edit) -> Iterator[ast.AST]:
             yield edit.expr
         case Replace() | Remove():
             yield edit.stmt
+        case DropElement():
+            yield edit.element
         case Header():
             yield from (item.context_expr for item in edit.stmt.items)
         case Keyword() | DropKeyword():
@@ -222,6 +227,8 @@ def _slots(edit: Edit) -> Iterator[tuple[Slot, object]]:
             yield ("argument", id(edit.call), edit.name), edit.value.strip()
         case DropKeyword():
             yield ("argument", id(edit.call), edit.name), None
+        case DropElement():
+            yield ("elements", id(edit.outer)), id(edit.element)
         case DictItem():
             yield ("argument", id(edit.display), edit.name), edit.value.strip()
         case Rewrite() if not keeps_anchor(edit):
@@ -293,6 +300,8 @@ def _deed(edit: Edit) -> str:
             return f"sets {edit.name!r} here"
         case DropKeyword():
             return f"drops {edit.name} here"
+        case DropElement():
+            return f"drops {ast.unparse(edit.element)} here"
         case Parameter() | Helper():
             return f"defines {edit.name} in another way"
         case Replace() | Remove() | Header():

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from autofast.edit.edits import Helper, Import
 from autofast.flow.imports import Binding, bindings, parsed
+from autofast.model import disk
 from autofast.model.source import Source, block_of, parent_of, source_of
 
 BEFORE_ALL = -1
@@ -132,7 +135,7 @@ def _place_of_import(tree: ast.Module, binding: Binding) -> int:
             for n, s in enumerate(tree.body[: lead + 1])
             if any(_is_standard(b) for b in bindings(s))
         ]
-        return _in_order(tree, standard, binding) if standard else lead
+        return _in_order(tree, standard, binding) if standard else _above_others(tree, lead)
     same = [
         n
         for n, s in enumerate(tree.body[: lead + 1])
@@ -145,7 +148,64 @@ def _place_of_import(tree: ast.Module, binding: Binding) -> int:
         for n, s in enumerate(tree.body)
         if n > lead and any(b.module.split(".")[0] == root for b in bindings(s))
     )
-    return _end_of_run(tree, next(later, lead))
+    found = next(later, None)
+    return _above_own(tree, lead, binding) if found is None else _end_of_run(tree, found)
+
+
+def _above_others(tree: ast.Module, lead: int) -> int:
+    """Above all imports of other packages, but below a docstring, ``__future__`` and the comments that begin the file."""
+    for n, statement in enumerate(tree.body[: lead + 1]):
+        if any(b.module != "__future__" for b in bindings(statement)):
+            line = statement.lineno - 2
+            above = source_of(tree).lines[line] if line >= 0 else ""
+            return lead if above.lstrip().startswith("#") else n - 1
+    return lead
+
+
+def _above_own(tree: ast.Module, lead: int, binding: Binding) -> int:
+    """The last of the leading imports of packages: those from the project itself come below.
+
+    Not where one of these may set what a package reads when it is imported.
+    """
+    source = source_of(tree)
+    if not source.path.is_absolute():
+        return lead
+    own = [n for n in range(lead + 1) if _own_files(source, tree.body[n]) is not None]
+    if not own or own[0] == 0 or own != list(range(own[0], lead + 1)):
+        return lead
+    files = [f for n in own for f in _own_files(source, tree.body[n]) or ()]
+    root = binding.module.split(".")[0].encode()
+    if any(_may_set(disk.read(file), root) for file in files) or _is_remarked(tree, own[0]):
+        return lead
+    return own[0] - 1 if any(bindings(tree.body[own[0] - 1])) else lead
+
+
+def _may_set(text: bytes, package: bytes) -> bool:
+    """Whether a file may set something in the environment before it imports a package itself."""
+    before = re.split(
+        rb"^(?:import|from) " + package + rb"\b", text, maxsplit=1, flags=re.MULTILINE
+    )
+    return b"environ" in before[0]
+
+
+def _own_files(source: Source, statement: ast.stmt) -> list[Path] | None:
+    """The files of the project that an import loads; None for any other statement."""
+    found, is_own = list[Path](), False
+    depth = source.rel.count("/") + 1
+    for binding in bindings(statement):
+        bare = binding.module.lstrip(".")
+        level = len(binding.module) - len(bare)
+        is_own |= bool(level)
+        folders = list(source.path.parents)[max(level - 1, 0) : level or depth]
+        for folder in folders:
+            path = folder.joinpath(*bare.split(".")) if bare else folder
+            named = path / binding.name if binding.is_from else path
+            files = [p.with_suffix(".py") for p in (path, named) if p.name]
+            files += [p / "__init__.py" for p in (path, named)]
+            here = [f for f in files if disk.is_file(f)]
+            is_own |= bool(here) or (bool(bare) and disk.is_folder(folder / bare.split(".")[0]))
+            found += here
+    return found if is_own else None
 
 
 def _in_order(tree: ast.Module, places: list[int], binding: Binding) -> int:

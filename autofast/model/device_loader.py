@@ -61,6 +61,37 @@ class {name}({base}):
             yield [self.augment(images) if self.augment else images, targets]
 '''
 
+# The same for data whose batches a method of the dataset makes on the device, as ``__getitem__`` makes items.
+METHOD = "batch"
+BATCH_CLASS = '''\
+class {name}({base}):
+    """Keeps the data on the device, if they fit, and makes whole batches there."""
+
+    def __init__(self, *args, device, **options):
+        super().__init__(*args, **options)
+{items}
+        device = {torch}.device(device)
+        size = 5 * sum(t.numel() * t.element_size() for t in tensors)
+        if device.type == "cuda" and size > {torch}.cuda.mem_get_info(device.index)[0]:
+            tensors = []  # too large: batches come as from any DataLoader
+        self.tensors = [t.to(device).contiguous() for t in tensors]
+{fixed}
+    def __iter__(self):
+        if not self.tensors:
+            return super().__iter__()
+        {torch}.empty((), dtype={torch}.int64).random_()  # which a DataLoader draws, too
+        return self.batches()
+
+    def batches(self):
+        order = {torch}.tensor(list(self.sampler), device=self.tensors[0].device)
+        for rows in order.split(self.batch_size)[: len(self)]:
+            yield self.data.batch({given})
+'''
+OF_ROWS = "*[t[rows] for t in self.tensors]"
+OF_WHOLE = "rows, *self.tensors"
+OF_PART = "self.rows[rows], *self.tensors"
+FIXED = ", *self.fixed"
+
 
 def is_device_loader(node: ast.ClassDef) -> bool:
     """Whether a class gives its batches as the one that is written here does; where its tensors come from is its own affair."""
@@ -80,8 +111,12 @@ def is_device_loader(node: ast.ClassDef) -> bool:
 @cache
 def _written(torch: str) -> list[list[str]]:
     found = []
-    for form in (CLASS, IMAGES_CLASS):
-        code = form.format(name="_", base="_", torch=torch, items="", padding="")
+    given = [f"{one}{more}" for one in (OF_ROWS, OF_WHOLE, OF_PART) for more in ("", FIXED)]
+    forms = [(CLASS, ""), (IMAGES_CLASS, ""), *((BATCH_CLASS, one) for one in given)]
+    for form, more in forms:
+        code = form.format(
+            name="_", base="_", torch=torch, items="", padding="", fixed="", given=more
+        )
         (node,) = ast.parse(code).body
         assert isinstance(node, ast.ClassDef)
         found.append(_giving(node))

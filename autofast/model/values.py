@@ -13,13 +13,14 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
-from autofast.model.changes import Mutable, Numbered, Watched, steady
+from autofast.model.changes import Mutable, Numbered, Pooled, Watched, steady
 
 if TYPE_CHECKING:
     from autofast.model.source import Source
 
 Values: TypeAlias = "frozenset[Thing]"
 NOTHING: Values = frozenset()
+SOMEWHERE = ast.Pass()  # the place of a call that stands nowhere in the text
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Const:
 
 
 @dataclass(frozen=True)
-class Num:
+class Num(metaclass=Pooled):
     """A Python number or string that is not known.
 
     ``synced`` is the tensor read to get it (``loss.item()``); ``pattern`` is what is known of a string, with ``*`` for the rest.
@@ -84,7 +85,7 @@ class Located(Num):
 
 
 @dataclass(frozen=True)
-class Ref:
+class Ref(metaclass=Pooled):
     """Something outside the project, by its canonical dotted name: ``torch.nn.functional``, ``builtins.print``."""
 
     name: str
@@ -106,7 +107,7 @@ class Reason(Enum):
 
 
 @dataclass(frozen=True)
-class Unknown:
+class Unknown(metaclass=Pooled):
     """Not resolved; ``why`` completes "... is not known: ..." and is for people only: code asks ``reason`` and ``name``.
 
     ``name`` is the library's function or method that returned it (``torch.load``, ``pandas.DataFrame.groupby``), or the name that is not resolved.
@@ -156,7 +157,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Method:
+class Method(metaclass=Pooled):
     """A method of a library object: ``optimizer.step``, ``tensor.to``."""
 
     this: Thing
@@ -339,7 +340,7 @@ _WORDS: dict[
 
 
 @dataclass(frozen=True)
-class Tensor:
+class Tensor(metaclass=Pooled):
     """A tensor. Two tensors with the same facts are one value, so loops come to rest.
 
     Attributes:
@@ -349,7 +350,7 @@ class Tensor:
         device: ``cpu``, ``dev`` (moved to the device of the script, perhaps a GPU) or ``?``.
         dtype: ``f64``, ``complex``, ``half``, ``int``, ``f32`` or ``?``.
         grad: a backward through it reaches parameters.
-        prob: it is the direct result of a sigmoid.
+        prob: it is the direct result of a sigmoid (or a view of it), which stands here: the call, or the layer where a container calls it.
         loss: a loss function made it.
         fresh: made by a factory (``zeros``, ``randn``...), named here, with no data of its own.
         param: it is a model's parameter, or a parameter's ``.grad`` or ``.data``.
@@ -363,7 +364,7 @@ class Tensor:
     device: str = "?"
     dtype: str = "?"
     grad: bool = False
-    prob: bool = False
+    prob: ast.AST | None = None
     loss: bool = False
     fresh: str = ""
     param: str = ""
@@ -374,8 +375,8 @@ class Tensor:
     def __hash__(self) -> int:
         known: int | None = self.__dict__.get("_hash")
         if known is None:
-            words = (self.device, self.dtype, self.grad, self.prob, self.loss, self.fresh,
-                     self.param, self.rank, self.loss_first)  # fmt: skip
+            words = (self.device, self.dtype, self.grad, getattr(self.prob, "lineno", 0), self.loss,
+                     self.fresh, self.param, self.rank, self.loss_first)  # fmt: skip
             if words not in _WORDS:
                 _WORDS[words] = steady(" ".join(map(str, words)))
             owners = sum(hash(x) for x in (*self.batch, *self.models))
@@ -570,6 +571,21 @@ class Env:
 
     # Where it is opaque: names that functions declare global or nonlocal.
     rebound: frozenset[str] = frozenset()
+    # Functions that were made in it live on; a call like the one whose scope it was takes it over, and leaves here what it held before.
+    captured: bool = False
+    past: dict[str, Values] = field(default_factory=dict)
+
+    def held(self, name: str) -> Values | None:
+        """What a function that was made in it finds under a name."""
+        found, before = self.vars.get(name), self.past.get(name)
+        return found if before is None else before if found is None else found | before
+
+    def again(self, variables: dict[str, Values]) -> None:
+        """It is the scope of one more call, which begins with these variables."""
+        for name, found in self.vars.items():
+            if (old := self.past.get(name)) is not found:
+                self.past[name] = found if old is None else old | found
+        self.vars = variables
 
     @property
     def module(self) -> Env:
@@ -610,10 +626,11 @@ def _rank(thing: Thing) -> tuple[str, int, str]:
         if known is not None:
             return known
         makers = sorted(hash(x) for x in (*thing.models, *thing.batch) if isinstance(x, Numbered))
+        sigmoid = getattr(thing.prob, "lineno", 0)
         known = (
             kind,
             getattr(thing.made, "lineno", 0),
-            f"{thing.device} {thing.dtype} {thing.grad} {thing.prob} {thing.loss} {thing.fresh} {thing.param} {thing.rank} {makers}",
+            f"{thing.device} {thing.dtype} {thing.grad} {sigmoid} {thing.loss} {thing.fresh} {thing.param} {thing.rank} {makers}",
         )
         thing.__dict__["_rank"] = known
         return known
@@ -644,6 +661,11 @@ def library_name(values: Values) -> str:
     """The canonical name of the library's object that ``values`` must be; empty where it is not certain."""
     thing = one(values)
     return thing.name if isinstance(thing, Ref) else ""
+
+
+def library_names(values: Values) -> set[str]:
+    """The canonical names of the libraries' objects among ``values``."""
+    return {t.name for t in values if isinstance(t, Ref)}
 
 
 def consts(values: Values) -> set[Any] | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from autofast.commands.discover import idle
 from autofast.commands.rewriting import Rewritten, trains_nothing
 from autofast.model.source import BadInput
 from autofast.tune.measuring import Measuring
@@ -66,7 +67,7 @@ def tune(
     original = Program.of(OF_ORIGINAL, entry)
     whole = space.whole()
     if trains_nothing(whole.script, whole.plan.first):
-        raise BadInput(f"{request.script}: no training loop found; give the script that trains")
+        raise BadInput(f"{request.script}: {idle(request.script)}")
     wanted = Wanted(
         "exact",
         None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 
 from autofast.edit.edits import Import
 from autofast.flow.program import Flow
@@ -12,9 +12,10 @@ from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, TryF
 from autofast.model.script import Script
 from autofast.model.source import Source, at, function_of, parent_of, source_of
 from autofast.model.tensors import device_kinds, target_of
-from autofast.model.values import Ext, Given, Method, Num, Tensor, Thing, Values, const
+from autofast.model.values import Const, Ext, Given, Method, Num, Tensor, Thing, Values, const
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+DEVICES = frozenset({"cpu", "cuda", "mps", "xpu"})
 # Kinds of device that may be another accelerator.
 NOT_CUDA = frozenset({"mps", "xpu", "hpu", "accel", "option", "?"})
 
@@ -217,31 +218,55 @@ def _perhaps_after(script: Script, node: ast.AST, place: ast.stmt) -> bool:
 
 def device_before(script: Script, place: ast.AST) -> str | None:
     """A variable that certainly holds a ``torch.device`` when the statement of ``place`` runs."""
+    return _before(script, place, is_device_object)
+
+
+def device_named_before(script: Script, place: ast.AST) -> str | None:
+    """The same, also one that holds the name of a device (``"cuda" if torch.cuda.is_available() else "cpu"``)."""
+    return _before(script, place, lambda found: is_device_object(found) or _is_device_name(found))
+
+
+def _is_device_name(found: Values) -> bool:
+    names = [t.value for t in found if isinstance(t, Const) and isinstance(t.value, str)]
+    return len(names) == len(found) > 0 and all(n.split(":")[0] in DEVICES for n in names)
+
+
+def _before(script: Script, place: ast.AST, fits: Callable[[Values], bool]) -> str | None:
     scope = function_of(place)
     definitions = script.analysis(Flow).definitions(place)
-    for name in _device_names(script, scope):
+    for name in _device_names(script, scope, fits):
         if is_parameter(scope, name) or definitions.is_bound_at(place, name):
             return name
     if isinstance(scope, ast.Module):
         return None
     module = source_of(place).tree
     local, loaded = stored_in(scope), loaded_in(scope)
-    for name in _device_names(script, module):
-        if name not in local and not is_parameter(scope, name) and name in loaded:
-            return name  # a global that the function uses already
+    for name in _device_names(script, module, fits):
+        if name in local or is_parameter(scope, name):
+            continue
+        if name in loaded or fits is not is_device_object and _is_bound_above(script, scope, name):
+            return name  # a global that the function uses already, or may use
     return None
 
 
-def _device_names(script: Script, scope: ast.AST) -> Iterator[str]:
-    """Variables of a scope that hold nothing but devices."""
+def _is_bound_above(script: Script, function: ast.AST, name: str) -> bool:
+    """Whether a variable of the module has its value where a function of the module is defined."""
+    module = function_of(function)
+    return isinstance(module, ast.Module) and script.analysis(Flow).definitions(module).is_bound_at(
+        function, name
+    )
+
+
+def _device_names(script: Script, scope: ast.AST, fits: Callable[[Values], bool]) -> Iterator[str]:
+    """Variables of a scope that hold nothing but what fits: devices, or names of them."""
     bound: dict[str, bool] = {}
     for node in own_nodes(scope):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             parent = node._af_parent  # type: ignore[attr-defined]
             single = isinstance(parent, ast.Assign) and any(t is node for t in parent.targets)
-            fine = single and is_device_object(script.values(parent.value))
+            fine = single and fits(script.values(parent.value))
             if fine or not single or script.reached(parent.value):
                 bound[node.id] = bound.get(node.id, True) and fine
         elif isinstance(node, ast.Name) and is_parameter(scope, node.id):
-            bound[node.id] = bound.get(node.id, True) and is_device_object(script.values(node))
+            bound[node.id] = bound.get(node.id, True) and fits(script.values(node))
     yield from (name for name, fine in bound.items() if fine)

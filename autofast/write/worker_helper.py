@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from autofast.edit.compose import DEFAULT_LIMIT
 from autofast.edit.edits import Edit, Helper
+from autofast.edit.fold import DEFAULT_LIMIT
 from autofast.facts.loaders import given, has_workers
 from autofast.facts.parts import held_by
 from autofast.facts.workers.shared_state import unseen
@@ -19,20 +19,20 @@ from autofast.model.values import Cls, Func, Inst, Thing
 from autofast.rule import Options
 from autofast.write.imports import module_in
 
-NAMES = ("workers", "loader_workers")
+NAMES, ASKED = ("workers", "loader_workers"), "cores"
+FREE = """\
+{name} = min({most}, {cores})
+"""
 FORKED = """\
 # {why}
-{asked} = {mp}.get_start_method() == "fork"
-{name} = max(0, min({most}, {cores} - 2)) if {asked} else 0
-"""
-FREE = """\
-{name} = max(0, min({most}, {cores} - 2)) if {sys}.platform == "linux" else 0
+{name} = min({most}, {cores}) if {mp}.get_start_method() == "fork" else 0
 """
 FOLDED = """\
-{asked} = {cores} if {sys}.platform == "linux" else 1
-{name} = max(0, min({most}, {asked} - 2))
+# {why}
+{asked} = {cores}
+{name} = min({most}, {asked}) if {mp}.get_start_method() == "fork" else 0
 """
-CORES = "len({os}.sched_getaffinity(0))"
+CORES = "{os}.cpu_count()"
 SHARED = CORES + ' // int({os}.environ.get("LOCAL_WORLD_SIZE", 1))'
 UNGUARDED = "Workers are only forked: others would begin by running this script again"
 UNSEEN = "Workers are only forked: others would not have what this script sets in its modules"
@@ -45,10 +45,11 @@ FEW = 2  # up to this many workers, a number was probably copied from an example
 
 @dataclass(frozen=True)
 class Helped:
-    """The name that holds the number of workers, and the edits that define it in a file."""
+    """The number of workers or the name that holds it, and the edits that define it in a file; ``some`` where it is never 0."""
 
     code: str
     edits: tuple[Edit, ...]
+    some: bool = False
 
 
 def against_starting(script: Script) -> str:
@@ -59,28 +60,29 @@ def against_starting(script: Script) -> str:
     return ""
 
 
-def helper(script: Script, source: Source, options: Options) -> Helped:
-    """How many workers, for all loaders of a file: the cores of this process (of a rank) but two, where workers may be started.
+def helper(script: Script, source: Source, options: Options, alone: bool = False) -> Helped:
+    """How many workers: the cores (of a rank, where ranks share them), up to a number; none where they may not be started.
 
-    ``os.sched_getaffinity`` knows what a container or a batch system leaves to the process. Linux alone has it, where workers are cheap to start.
+    A constant for all loaders of a file, or the number itself where a loader is ``alone``.
     """
     os, imports = module_in(source, "os")
-    cores = SHARED if several_ranks(script) else CORES
-    words = {"os": os, "cores": cores.format(os=os)}
-    if why := _fork_only(script):
+    ranks, why = several_ranks(script), _fork_only(script)
+    cores = (SHARED if ranks else CORES).format(os=os)
+    if alone and not ranks and not why:
+        return Helped(f"min({MOST[options.target]}, {cores})", imports, some=True)
+    words, forms, some = {"cores": cores}, [FREE], not ranks and not why
+    if why:
         mp, more = module_in(source, "multiprocessing")
-        forms, asked, words = [FORKED], "forks", {**words, "mp": mp, "why": why}
-    else:
-        sys, more = module_in(source, "sys")
-        forms, asked, words = [FREE, FOLDED], "cores", {**words, "sys": sys}
+        forms, words = [FORKED, FOLDED], {**words, "mp": mp, "why": why}
+        imports += more
     for most in MOST.values():  # another rule, or an earlier run, may have put it there
         for form in forms:
-            if _holds(source, form.format(name=NAMES[0], asked=asked, most=most, **words)):
-                return Helped(NAMES[0], ())
-    name, asked = source.fresh(*NAMES), source.fresh(asked, f"{asked}_here")
+            if _holds(source, form.format(name=NAMES[0], asked=ASKED, most=most, **words)):
+                return Helped(NAMES[0], (), some)
+    name, asked = source.fresh(*NAMES), source.fresh(ASKED, f"{ASKED}_here")
     codes = [f.format(name=name, asked=asked, most=MOST[options.target], **words) for f in forms]
     code = next((c for c in codes if _is_narrow(source, c)), codes[-1])
-    return Helped(name, (*imports, *more, Helper(source, name, code)))
+    return Helped(name, (*imports, Helper(source, name, code)), some)
 
 
 def as_beside(script: Script, place: ast.expr) -> Helped | None:
@@ -101,7 +103,7 @@ def as_beside(script: Script, place: ast.expr) -> Helped | None:
             continue
         is_chosen = isinstance(number, ast.Constant) and number.value not in range(FEW + 1)
         if is_chosen or (isinstance(root, ast.Name) and _is_the_same(script, root, place)):
-            return Helped(ast.unparse(number), ())
+            return Helped(ast.unparse(number), (), some=is_chosen)
     return None
 
 
@@ -116,17 +118,13 @@ def _is_the_same(script: Script, name: ast.Name, place: ast.expr) -> bool:
     return not bound or here.is_bound_at(statement_of(place), name.id)
 
 
-def as_cores(script: Script, source: Source, few: int, options: Options) -> Helped:
-    """As many workers as there are cores, in the place of the ``few`` that the script asks for.
+def as_cores(source: Source, options: Options) -> Helped:
+    """As many workers as there are cores, where the script asks for a few.
 
-    Its own number says that workers can be started there, on any system: nothing has to be asked but the cores. Where ranks share
-    them, the constant says how many.
+    Its own number says that workers can be started there, on any system: nothing has to be asked but the cores.
     """
-    if several_ranks(script):
-        helped = helper(script, source, options)
-        return replace(helped, code=f"max({few}, {helped.code})")
     os, imports = module_in(source, "os")
-    return Helped(f"min({MOST[options.target]}, {os}.cpu_count())", imports)
+    return Helped(f"min({MOST[options.target]}, {os}.cpu_count())", imports, some=True)
 
 
 def several_ranks(script: Script) -> bool:

@@ -7,12 +7,13 @@ are not known, the answer is what is usual for the technique (from published mea
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from autofast.facts.cost import machine, measured
 from autofast.facts.cost.cells import Cells
-from autofast.facts.cost.heads import is_small_head, only_convolves
+from autofast.facts.cost.heads import is_small_head, only_convolves, only_embeds
 from autofast.facts.cost.inputs import turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
@@ -20,14 +21,21 @@ from autofast.facts.switches import in_every_iteration
 from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
+from autofast.model.calls import is_method
 from autofast.model.events import BranchFrame, inside, loops
 from autofast.model.script import Dataset, Loader, Script, Transfer
-from autofast.model.source import at
-from autofast.model.values import Ext, Inst, const
+from autofast.model.source import at, statement_of
+from autofast.model.values import Ext, Inst, Ref, Tensor, Unknown, const
 from autofast.rule import Finding, Gain, Options, Question
 
 EVALUATION = 1 / 18  # of an epoch: a sixth of the samples, and a forward is a third of a step
 EPOCHS = 10  # where their number is not known
+MOST_RESHAPES = (
+    4  # statements that channels_last may touch, beside the one that converts the network
+)
+READ = 0.03  # of a step, by a read that the host waits for
+HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the host
+NOISE = 0.005  # of an evaluation that is made faster by a class of its own
 
 
 def _of_arithmetic(
@@ -112,6 +120,12 @@ def layout(
         return Gain(0.0, "images of one channel lie in memory as they would in either order")
     if cost.moves_batches(finding.node) and not cost.trains(finding.node):
         return Gain(0.002, "images of an evaluation, which its first layer would convert")
+    if only_embeds(script):
+        return Gain(0.0, "only patches are convolved, and all the rest multiplies matrices")
+    own = statement_of(finding.node)
+    others = {id(statement_of(p)) for p in _touched(finding) if isinstance(p, ast.expr)} - {id(own)}
+    if len(others) > MOST_RESHAPES:
+        return Gain(0.0, f"{len(others)} statements would have to reshape for it")
     return _of_arithmetic(script, options, 0.1, convolutions=machine.CHANNELS_LAST)
 
 
@@ -132,6 +146,12 @@ def together(share: float, reason: str, copied: bool = False) -> Question:
         loaders = _loaders_of(script, finding.node)
         waiting = measured.waiting(script, loaders)
         if waiting is None:
+            if (
+                copied
+                and loaders
+                and not any(_trains(script, f) for f in (finding, *beside) if f.edits)
+            ):
+                return Gain(NOISE, "new code for the batches of an evaluation alone")
             return estimate(script, options, finding, beside)
         facts = measured.for_target(script, options.target)
         more = facts.phases.get("transfer", 0.0) if facts is not None and copied else 0.0
@@ -167,7 +187,7 @@ def usual(share: float, reason: str, code: bool = False) -> Question:
 def _loader_once(script: Script, finding: Finding, rarely: bool = True) -> Gain | None:
     """Next to nothing, for a loader that is gone through once, or (with ``rarely``) now and then, beside the passes over the training data; None for others."""
     uses = [use for x in _loaders_of(script, finding.node) for use in x.uses]
-    if not uses or any(use.trains for use in uses):
+    if not uses or any(map(script.analysis(Cost).trains_with, uses)):
         return None
     if not any(use.repeated for use in uses):
         return _small(script.analysis(Cost))
@@ -176,6 +196,12 @@ def _loader_once(script: Script, finding: Finding, rarely: bool = True) -> Gain 
     ):
         return Gain(EVALUATION / EPOCHS, "runs now and then, beside many steps of training")
     return None
+
+
+def _trains(script: Script, finding: Finding) -> bool:
+    """Whether a loader of the finding is trained with."""
+    trains_with = script.analysis(Cost).trains_with
+    return any(trains_with(use) for x in _loaders_of(script, finding.node) for use in x.uses)
 
 
 def _code_once(script: Script, finding: Finding) -> Gain | None:
@@ -214,9 +240,12 @@ def reads(
 ) -> Gain | None:
     """Of a read of the device that is put off: nothing where another one stays in the same step, which waits as long."""
     loop = next(loops_around(finding.node), None)
-    stays = [f.node for f in beside if not f.edits or f.asks in (read_once, read_at_once)]
-    changed = {id(n) for f in beside if f.edits for place in _touched(f) for n in ast.walk(place)}
+    kept = (read_once, read_at_once, read_twice, read_again, read_late)
+    stays = [f.node for f in beside if not f.edits or f.asks in kept]
+    changed = _changed(beside)
     stays += [t.node for t in script.transfers if _waits(t) and id(t.node) not in changed]
+    if loop is not None:
+        stays += [n for n in ast.walk(loop) if _may_read(script, n) and id(n) not in changed]
     if loop is not None and (node := _in_every_turn(script, loop, stays)) is not None:
         return Gain(0.0, f"{at(node)} waits for the device in the same step, and stays")
     if gain := _code_once(script, finding):
@@ -225,14 +254,33 @@ def reads(
         return gain
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
-    return Gain(0.03, f"one read a step{often}", known=False)
+    return Gain(READ, f"one read a step{often}", known=False)
+
+
+def _changed(findings: Sequence[Finding]) -> set[int]:
+    """The ids of all that fixes change: not what stands in a block that something is put above or below."""
+    places = [place for f in findings if f.edits for place in _touched(f)]
+    return {id(n) for place in places if not hasattr(place, "body") for n in ast.walk(place)}
+
+
+def _may_read(script: Script, node: ast.AST) -> bool:
+    """``x.item()`` of what is not known, and of what is on the device."""
+    if not is_method(node, "item") or node.args:
+        return False
+    found = script.values(node.func.value)
+    return bool(found) and all(
+        isinstance(t, Unknown) or (isinstance(t, Tensor) and t.device == "dev") for t in found
+    )
 
 
 def _waits(transfer: Transfer) -> bool:
-    """A copy back to the host: ``logits.to("cpu")``."""
+    """A copy back to the host: ``logits.to("cpu")``, ``logits.type(torch.FloatTensor)``."""
     spelled = any(k.arg == "non_blocking" for k in transfer.node.keywords)
     there = any(t.device == "dev" or t.models for t in transfer.tensors)
-    return transfer.kinds == {"cpu"} and there and not spelled
+    given = transfer.args.get(0, "dtype")
+    of_host = bool(given) and all(isinstance(t, Ref) and HOST.fullmatch(t.name) for t in given)
+    back = transfer.kinds == {"cpu"} or (transfer.how == "type" and of_host)
+    return back and there and not spelled
 
 
 def _touched(finding: Finding) -> list[ast.AST]:
@@ -253,6 +301,29 @@ def read_at_once(
 ) -> Gain | None:
     """The same where nothing is started in between: the first read has waited for all that the others would wait for."""
     return Gain(0.0, "one read stays, and the others find the device at rest")
+
+
+def read_twice(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of statements whose work would be done behind the loop, and once more before what looks at it inside."""
+    return Gain(0.0, "what it does would have to stand at two places besides")
+
+
+def read_late(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of a number that each arm of a condition reads, and that every step looks at: it would be read further down in the same step."""
+    return Gain(0.0, "it would be read in every step all the same, further down")
+
+
+def read_again(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of statements that a loop behind the loop would carry out instead: of an evaluation too little for these lines."""
+    if not script.analysis(Cost).is_in_training(finding.node):
+        return Gain(EVALUATION * READ, "one read a step of an evaluation")
+    return reads(script, options, finding, beside)
 
 
 def _in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> ast.AST | None:
@@ -291,6 +362,8 @@ def copies(
     once = _loader_once(script, finding) if loaders else _code_once(script, finding)
     if once:
         return once
+    if not loaders and (place := _copied_beside(script, options, finding, beside)) is not None:
+        return Gain(0.0, f"{at(place)} copies to the device in the same step, and waits")
     cost = script.analysis(Cost)
     if gain := measured.copying(script, options.target, cost.copies_at(finding.node)):
         return gain
@@ -303,6 +376,28 @@ def copies(
     if size >= machine.TINY and not cost.trains(finding.node):
         return Gain(share / 6, f"copies of {words} a batch, in evaluations", known=False)
     return Gain(min(0.5, share), f"copies of {words} a batch")
+
+
+def _copied_beside(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> ast.AST | None:
+    """A copy to the device that every turn of the same loop waits for as before."""
+    loop = next(loops_around(finding.node), None)
+    if loop is None:
+        return None
+    statement, changed = statement_of(finding.node), _changed(beside)
+    others = [
+        t.node
+        for t in script.transfers
+        if t.to_device and all(x.device == "cpu" for x in t.tensors) and id(t.node) not in changed
+    ]
+    if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
+        return same
+    stays = [f.node for f in beside if f.edits and f.asks is not None and f.asks is not copies]
+    known = (f.asks(script, options, f, ()) for f in beside if f.node in stays and f.asks)
+    if not all(gain is not None and gain.known and not gain.share for gain in known):
+        stays = []
+    return _in_every_turn(script, loop, [*others, *stays])
 
 
 def pinning(

@@ -23,6 +23,8 @@ DEEP = re.compile(
     r"(?:resne|wide_resnet|densenet|mobilenet|efficientnet|shufflenet|squeezenet|googlenet|inception|mnasnet|regnet)\w*$"
 )
 LARGE = 16_000_000  # weights of a layer that makes a head slow: VGG's first has 103 million
+DENSE = frozenset({"torch.nn.Linear", "torch.nn.MultiheadAttention"})
+EMBEDDING = 2  # convolutions of an embedding, at most
 MANY = 2  # convolutions for each layer of the head, at least
 
 
@@ -35,6 +37,26 @@ def only_convolves(script: Script) -> bool:
         and all(map(_is_known, models))
         and any(layer.startswith("Conv") for layer in layers)
         and all(PLAIN.match(layer) for layer in layers)
+    )
+
+
+def only_embeds(script: Script) -> bool:
+    """Whether the models that are trained convolve once or twice, in front of many layers that multiply matrices: patches of a transformer."""
+    models = trained_models(script)
+    return bool(models) and all(map(_only_embeds, models))
+
+
+def _only_embeds(model: Model) -> bool:
+    parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
+    convolutions = [t for t in parts if t.name.startswith("torch.nn.Conv")]
+    around = {f.node for f in loops(getattr(model.thing, "made", ()))}
+    repeated = [t for t in convolutions if {f.node for f in loops(t.made)} - around]
+    dense = [t for t in parts if t.name in DENSE]
+    return (
+        not any(DEEP.match(t.name) for t in parts)
+        and len(convolutions) <= EMBEDDING
+        and not repeated
+        and any({f.node for f in loops(t.made)} - around for t in dense)
     )
 
 

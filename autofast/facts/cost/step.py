@@ -15,8 +15,8 @@ from autofast.facts.cost.shapes import Shape, Unsized, Work
 from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.loops import LOOPS
 from autofast.flow.program import Flow
-from autofast.model.events import LoopFrame, Occurrence, Site, Stack, below, loops
-from autofast.model.script import Loader, Script, Step
+from autofast.model.events import LoopFrame, Occurrence, Site, Stack, below, inside, loops
+from autofast.model.script import Loader, Script, Step, Use
 from autofast.model.source import Source, at, parent_of, statement_of
 from autofast.model.values import Tensor, Thing
 
@@ -120,7 +120,7 @@ class Cost:
         found: list[Estimate] = []
         if not self.script.steps:
             return "the training loop is not in the script"
-        for step in self.script.steps:
+        for step in self.training:
             try:
                 found.append(self._step(step, on, rows))
             except Unsized as why:
@@ -233,9 +233,21 @@ class Cost:
 
     # -------------------------------------------------------------------------------------------- how often
     @cached_property
+    def training(self) -> list[Step]:
+        """The steps that update something, if any does; others ask for gradients only, as an attack on the images of an evaluation does."""
+        return [s for s in self.script.steps if s.updates] or self.script.steps
+
+    def trains_with(self, use: Use) -> bool:
+        """Whether a loader is gone through there for the sake of updates."""
+        around = {use.node, *(f.node for f in use.stack)}
+        return use.trains and any(
+            step.loop in around or inside(step.stack, use.node) for step in self.training
+        )
+
+    @cached_property
     def epochs(self) -> int | None:
         """How often the training goes over its data; None where that is not known."""
-        for step in self.script.steps:
+        for step in self.training:
             around = [f.node for f in loops(step.stack) if f.node is not step.loop]
             return turns(self.script, around[-1]) if around else 1
         return None
@@ -243,7 +255,7 @@ class Cost:
     @cached_property
     def steps(self) -> int | None:
         """Batches in an epoch; None where that is not known."""
-        for loader in (x for x in self.script.loaders if x.trains):
+        for loader in (x for x in self.script.loaders if any(map(self.trains_with, x.uses))):
             batch, held = batch_size(loader), [items(d) for d in loader.datasets]
             if batch and len(held) == 1 and held[0]:
                 return -(-held[0] // batch)
@@ -269,7 +281,7 @@ class Cost:
 
     def trains(self, node: ast.AST) -> bool:
         """Whether the loader at ``node``, or one whose batches are moved there, is trained with."""
-        return any(x.trains for x in self._moved(node))
+        return any(self.trains_with(use) for x in self._moved(node) for use in x.uses)
 
     def moves_batches(self, node: ast.AST) -> bool:
         """Whether a place moves batches of a loader to the device, or makes the loader."""
@@ -299,9 +311,14 @@ class Cost:
 
     def runs_by_batch(self, node: ast.AST) -> bool:
         """Whether the script comes to a place in a loop over batches, or in one whose turns are not passes over the training data."""
-        steps = [f for step in self.script.steps for f in loops(step.stack)]
-        passes = {id(f.node) for f in steps} - {id(step.loop) for step in self.script.steps}
+        steps = [f for step in self.training for f in loops(step.stack)]
+        passes = {id(f.node) for f in steps} - {id(step.loop) for step in self.training}
         return any(id(f.node) not in passes for stack in self._ways(node) for f in loops(stack))
+
+    def is_in_training(self, node: ast.AST) -> bool:
+        """Whether the script comes to a place in a training step."""
+        steps = [step.loop for step in self.training]
+        return any(inside(stack, loop) for stack in self._ways(node) for loop in steps)
 
     def _ways(self, node: ast.AST) -> list[Stack]:
         """The ways of the script to a place; of a decorator, to the code of its function."""
@@ -317,11 +334,11 @@ class Cost:
         """Whether the script certainly comes to a place outside of all loops around its training steps, and these turn more than once."""
         training = {
             id(f.node)
-            for step in self.script.steps
+            for step in self.training
             for f in loops(step.stack)
             if f.node is not step.loop
         }
-        steps = {id(step.loop) for step in self.script.steps}
+        steps = {id(step.loop) for step in self.training}
         if not training:
             return False
         stacks = self._ways(node)

@@ -16,15 +16,29 @@ from autofast.read.recover.build import unwrapped
 
 
 class Code:
-    """Statements (or expressions), and all code of the project that they call."""
+    """Statements (or expressions), and all code of the project that they call.
 
-    def __init__(self, script: Script, statements: Iterable[ast.AST], models: Iterable[Thing]):
+    ``logits``: the ids of the losses that are to take logits, and of the sigmoids that go.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        statements: Iterable[ast.AST],
+        models: Iterable[Thing],
+        logits: frozenset[int] = frozenset(),
+    ):
         self.script = script
+        self.logits = logits
         self.statements = list(statements)
         self.here = nodes_of(self.statements)
         self.models = _models(script, models)
         self.parts: list[ast.AST] = [*self.statements, *self._called()]
         self.all = nodes_of(self.parts)
+
+    def other(self, statements: Iterable[ast.AST], models: Iterable[Thing]) -> Code:
+        """Other statements, under the same decisions."""
+        return Code(self.script, statements, models, self.logits)
 
     def _called(self) -> list[ast.AST]:
         """The functions that are called, and the forward passes of the models, but no constructors."""

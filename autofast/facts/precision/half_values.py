@@ -14,7 +14,7 @@ from autofast.facts.precision.full_outputs import NORMALIZE, FullOutputs
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.program import Flow
 from autofast.flow.scopes import FUNCTIONS, mentions, scope_of
-from autofast.model.calls import call_of, short_name
+from autofast.model.calls import arguments_of, call_of, short_name
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Model, Script
 from autofast.model.source import at, function_of, parent_of, source_of, statement_of
@@ -82,11 +82,18 @@ IN_TORCH = ("torch.", "torch.nn.functional.", "torch.Tensor.")
 class Half:
     """Follows 16-bit tensors through a script.
 
-    ``inside`` are the ids of all nodes in the statements under autocast; ``target`` is the kind of device it is for.
+    ``inside`` are the ids of all nodes in the statements under autocast; ``target`` is the kind of device it is for; ``logits`` as in ``Code``.
     """
 
-    def __init__(self, script: Script, inside: set[int], target: str):
+    def __init__(
+        self,
+        script: Script,
+        inside: set[int],
+        target: str,
+        logits: frozenset[int] = frozenset(),
+    ):
         self.script, self.inside, self.cuda = script, inside, target == "cuda"
+        self.logits = logits
         self.calls = script.analysis(CallGraph)
         self.networks = {id(m.thing): is_network(m) for m in script.models}
         self._seen: set[tuple[int, bool]] = set()
@@ -183,7 +190,7 @@ class Half:
 
     def _casts(self, call: ast.Call) -> bool:
         """``t.to(torch.float32)``"""
-        given = [*call.args, *(k.value for k in call.keywords)]
+        given = arguments_of(call)
         return any(
             isinstance(t, Ref)
             and t.name in ("torch.float", "torch.float32", "torch.float64", "torch.double")
@@ -217,7 +224,9 @@ class Half:
             return self._parameters(call, callee, node, here)
         if isinstance(callee, (Ext, Inst)) and is_loss(callee):
             name = callee.name if isinstance(callee, Ext) else ""
-            return "" if here and name.rsplit(".", 1)[-1] in FP32_LOSSES else self._bad(node)
+            short = name.rsplit(".", 1)[-1]
+            fine = short in FP32_LOSSES or id(call) in self.logits
+            return "" if here and fine else self._bad(node)
         if (
             isinstance(callee, Inst)
             and is_module(callee)
@@ -238,7 +247,7 @@ class Half:
             return self._bad(node)
         if (
             short in NUMBERS
-            or (here and short in FP32_LOSSES)
+            or (here and (short in FP32_LOSSES or id(call) in self.logits))
             or (here and self.cuda and (autocast(short) == "fp32" or name == NORMALIZE))
         ):
             return ""

@@ -19,11 +19,12 @@ LOGARITHMS = ("torch.log", ".log", "torch.log1p", ".log1p", "torch.log2", "torch
 
 def log_of_rounded(script: Script, code: Code, outputs: list[ast.Call]) -> str:
     """Where ``code`` takes the logarithm of a probability that a model has computed in 16 bits, in words; empty where it does not."""
-    rounded = any(t.prob for call in outputs for t in tensors_in(script.values(call)))
+    given = [t.prob for call in outputs for t in tensors_in(script.values(call))]
+    rounded = any(p is not None and id(p) not in code.logits for p in given)
     for site, occurrence in code.events("loss"):
-        if name := banned(occurrence.this):
-            given = tensors_in(occurrence.args.get(0, "input")) if occurrence.args else []
-            if rounded or not given or not all(t.prob for t in given):
+        if id(site.node) not in code.logits and (name := banned(occurrence.this)):
+            taken = tensors_in(occurrence.args.get(0, "input")) if occurrence.args else []
+            if rounded or not taken or not all(t.prob for t in taken):
                 return error_of(name, site)
     if rounded:
         for site, occurrence in code.events(*LOGARITHMS):

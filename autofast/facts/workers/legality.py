@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.cost import measured
+from autofast.facts.cost.items import worth_a_worker
 from autofast.facts.datasets import Images, images
 from autofast.facts.loaders import DEVICE_DEFAULTS, again, given, hooks, peeks
 from autofast.facts.parts import held_by
@@ -176,6 +177,8 @@ def cheap(script: Script, loader: Loader) -> str:
         elif dataset.kind == "library" and not dataset.reads:
             why = f"what an item of {dataset.name} costs is not known"
         costly = measured.is_costly(script, loader) if why else None
+        if costly is None and dataset.kind == "project" and worth_a_worker(script, loader):
+            continue
         if why and not costly:
             return why if costly is None else measured.made(script, loader)
     return ""

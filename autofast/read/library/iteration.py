@@ -155,7 +155,7 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
     if isinstance(thing, Tensor):
         if thing.loss_first and index == 0:
             return values(loss_of(thing))
-        return values(thing.but(fresh="", prob=thing.prob, rank="", loss_first=False))
+        return values(thing.but(fresh="", rank="", loss_first=False))
     if isinstance(thing, Seq):
         if (
             thing.items is not None

@@ -10,6 +10,7 @@ from autofast.model.names import LOADER
 from autofast.model.tensors import dtype_of, kind_asked, mixed, target_of, tensors_in
 from autofast.model.values import (
     NOTHING,
+    SOMEWHERE,
     Arguments,
     Bound,
     Cls,
@@ -199,7 +200,9 @@ def tensor_method(
     if name in ("float", "long", "int", "bool", "byte"):
         return values(this.but(dtype={"float": "f32"}.get(name, "int")))
     if name in ("sigmoid", "sigmoid_"):
-        return values(this.but(prob=True, dtype=result_dtype(f".{name}", this.dtype, args)))
+        return values(
+            this.but(prob=node or SOMEWHERE, dtype=result_dtype(f".{name}", this.dtype, args))
+        )
     if name in (
         "clone",
         "contiguous",
@@ -221,7 +224,7 @@ def tensor_method(
         if name in ("view", "reshape", "flatten", "squeeze", "unsqueeze", "mean", "sum"):
             changes["rank"] = ""
         if name in ("mean", "sum"):
-            changes["prob"] = False
+            changes["prob"] = None
             changes["dtype"] = result_dtype(f".{name}", this.dtype, args)
             changes["rank"] = (
                 "0d"

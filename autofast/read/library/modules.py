@@ -13,6 +13,7 @@ from autofast.model.names import WRAPPERS
 from autofast.model.tensors import dtype_of, mixed, target_of, tensors_in
 from autofast.model.values import (
     NOTHING,
+    SOMEWHERE,
     Arguments,
     Bound,
     Const,
@@ -50,7 +51,7 @@ def loss(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
     interp.emit("loss", node, thing, args, values(*tensors))
     rank = "0d" if _reduces(thing, args) else ""
     made = (
-        mixed(tensors, loss=reduction != "none", prob=False, rank=rank)
+        mixed(tensors, loss=reduction != "none", prob=None, rank=rank)
         if tensors
         else Tensor(loss=True, grad=interp.grad_on(), rank=rank)
     )
@@ -97,7 +98,9 @@ def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -
     tensors = tensors_in(*given)
     depth = interp.__dict__.setdefault("_forwards", [])
     if not depth and tensors and isinstance(thing, Ext) and thing.name in names.ACTIVATIONS:
-        return values(mixed(tensors))  # no model, but a function of what a model gave
+        plain = mixed(tensors)  # no model, but a function of what a model gave
+        is_sigmoid = thing.name == "torch.nn.Sigmoid"
+        return values(plain.but(prob=node or SOMEWHERE) if is_sigmoid else plain)
     interp.emit("forward", node, thing, args, outer=not depth, inputs=tensors)
     if any(t is thing for t in depth):
         return values(
@@ -234,7 +237,7 @@ def _forward(
         if short == "Sequential":
             return module_parts.in_order(interp, thing, args, values(base))
         if short == "Sigmoid":
-            return values(base.but(prob=True))
+            return values(base.but(prob=node or thing.node or SOMEWHERE))
         if short in ("LSTM", "GRU", "RNN", "MultiheadAttention"):
             return values(
                 interp.intern(
@@ -248,7 +251,7 @@ def _forward(
         kept = base.dtype != "int" or short in ("Flatten", "Unflatten", "ZeroPad2d", "Upsample")
         return values(
             base.but(
-                prob=False,
+                prob=None,
                 dtype=base.dtype if kept else "f32",  # an embedding of integers
                 rank="" if _gives_one_tensor(thing) else "?",
                 loss_first=thing.name.startswith("transformers.") and _has_labels(args),

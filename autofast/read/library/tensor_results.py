@@ -18,7 +18,7 @@ from autofast.model.values import (
     const,
 )
 from autofast.model.values import things as values
-from autofast.ops import op
+from autofast.ops import is_view, op
 from autofast.read.state.core import Core
 
 PAIR = ("values", "indices")
@@ -28,7 +28,7 @@ def result(
     interp: Core, name: str, tensors: list[Tensor], args: Arguments, node: ast.AST | None
 ) -> Values:
     """What ``torch.add``, ``torch.nn.functional.relu`` or (a method) ``.sum`` gives for these operands."""
-    made = mixed(tensors)
+    made = mixed(tensors, prob=tensors[0].prob if is_view(name) else None)
     dtype = result_dtype(name, made.dtype, args)
     if dtype == "int":
         made = made.but(grad=False, loss=False)
@@ -36,7 +36,7 @@ def result(
     paired = _is_paired(name, args)
     if not paired or any(t.rank == "?" for t in tensors):
         return values(made if paired is False else made.but(rank="?"))
-    indices = made.but(dtype="int", grad=False, loss=False, prob=False)
+    indices = made.but(dtype="int", grad=False, loss=False, prob=None)
     parts = (values(made), values(indices))
     pair: Seq = interp.intern(
         Seq, (id(node), name, parts), lambda: Seq(node, parts, NOTHING, "tuple", names=PAIR)

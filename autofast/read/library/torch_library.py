@@ -31,6 +31,7 @@ from autofast.model.tensors import (
 )
 from autofast.model.values import (
     NOTHING,
+    SOMEWHERE,
     Arguments,
     Bound,
     Cls,
@@ -54,7 +55,7 @@ from autofast.model.values import (
     result_of,
 )
 from autofast.model.values import things as values
-from autofast.ops import is_in_place
+from autofast.ops import is_in_place, op
 from autofast.read.library import (
     apex,
     distributions,
@@ -285,6 +286,11 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
         "torch.fft",
     ):
         return torch_function(interp, name, short, args, node)
+    if name == "torch.nn.parallel.data_parallel":
+        given = args.get(1, "inputs")
+        return interp.call_values(
+            args.get(0, "module"), Arguments(None, [Given(given, None)]), node
+        )
     if name == "torch.autograd.Variable":
         return frozenset(
             t.but(grad=False) if isinstance(t, Tensor) else t for t in args.get(0, "data")
@@ -413,7 +419,7 @@ def torch_function(
     if short in FUNCTIONAL_LOSSES:
         return loss(interp, Ref(name), args, node)
     if short in ("sigmoid", "softmax"):
-        made = mixed(tensors, prob=short == "sigmoid")
+        made = mixed(tensors, prob=node or SOMEWHERE if short == "sigmoid" else None)
         return values(made.but(dtype=result_dtype(name, made.dtype, args)))
     if short in ("device",):
         return make(interp, "torch.device", args, node)
@@ -440,6 +446,9 @@ def torch_function(
     ):
         return values(mixed(tensors, rank="0d" if args.loose is None and not args.open else ""))
     if tensors:
+        known = op(name)
+        if known is not None and known.numbers:
+            return values(Num())
         return result(interp, name, tensors, args, node)
     if short[:1].isupper():
         return make(interp, name, args, node)

@@ -15,13 +15,14 @@ from autofast.facts.dimensions import least
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import at
-from autofast.model.values import Tensor, const, library_name
+from autofast.model.values import Ext, Tensor, const, library_name
 from autofast.rule import Refusal
 from autofast.techniques.attention.written_out import Attention, Mask
 
 LARGE = -1e9  # added to any score, this leaves nothing of it in float32
 CAUSAL = -1e4  # the diagonal is never masked, and exp(-1e4) is 0
 INFINITE = frozenset({"math.inf", "numpy.inf", "torch.inf"})
+LAST = frozenset(f"torch.nn.{n}" for n in ("Linear", "LayerNorm", "Dropout", "Identity"))
 SHAPES = frozenset("view reshape unsqueeze bool byte to type expand contiguous cuda".split())
 
 
@@ -105,15 +106,19 @@ def _have_length(script: Script, tensor: ast.expr, length: ast.expr) -> bool:
     A mask of one position fits any scores, so it must be certain that there are as many queries and keys as the mask is cut to.
     """
     flow = script.analysis(Flow)
-    expr = tensor
+    expr, moved = tensor, False
     while True:
         match expr:
+            case ast.Name() if not moved and _is_unpacked(flow, length, expr):
+                return True
             case ast.Name():
                 found = list(flow.reaching(expr))
                 if len(found) != 1 or found[0].value is None:
                     return False
                 expr = found[0].value
             case ast.Call(func=ast.Attribute(value=inner, attr="transpose" | "contiguous")):
+                expr, moved = inner, True
+            case ast.Call(func=func, args=[inner], keywords=[]) if _changes_last(script, func):
                 expr = inner
             case ast.BinOp(left=inner, op=ast.Mult() | ast.Div()):
                 expr = inner
@@ -126,6 +131,30 @@ def _have_length(script: Script, tensor: ast.expr, length: ast.expr) -> bool:
                 )
             case _:
                 return False
+
+
+def _changes_last(script: Script, function: ast.expr) -> bool:
+    """Whether it is a layer that changes nothing but the last dimension."""
+    layers = script.values(function)
+    return bool(layers) and all(isinstance(t, Ext) and t.name in LAST for t in layers)
+
+
+def _is_unpacked(flow: Flow, length: ast.expr, tensor: ast.Name) -> bool:
+    """``T`` of ``B, T, C = x.shape``: the last size but one of ``tensor``, as it is."""
+    match length:
+        case ast.Name():
+            made = list(flow.reaching(length))
+        case _:
+            return False
+    match made[0].statement if len(made) == 1 else None:
+        case ast.Assign(
+            targets=[ast.Tuple(elts=[*_, ast.Name() as last_but_one, ast.Name()] as names)],
+            value=ast.Attribute(value=ast.Name() as shaped, attr="shape")
+            | ast.Call(func=ast.Attribute(value=ast.Name() as shaped, attr="size"), args=[]),
+        ):
+            alone = made[0].node is last_but_one and {type(n) for n in names} == {ast.Name}
+            return alone and flow.reaching(shaped) == flow.reaching(tensor)
+    return False
 
 
 def _plain(script: Script, where: ast.expr, kept: bool) -> tuple[ast.expr, bool]:

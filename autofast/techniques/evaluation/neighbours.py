@@ -12,16 +12,23 @@ from autofast.write.neighbours import follows
 
 
 def joined(found: Sequence[Finding], rule: str) -> list[Finding]:
-    """The findings of a rule, with one block for those whose statements stand beside each other."""
+    """The findings of a rule, with one block for those whose statements stand beside each other: under no_grad where one of them needs that."""
     runs: list[list[Around]] = []
     blocks = [_block(finding, rule) for finding in found]
     for block in blocks:
         if block is not None:
-            run = next((r for r in runs if follows(r[-1], block)), None)
+            run = next(
+                (r for r in runs if follows(r[-1], replace(block, header=r[-1].header))), None
+            )
             if run is None:
                 runs.append(run := [])
             run.append(block)
-    whole = {id(b): replace(run[0], last=run[-1].last) for run in runs for b in run if run[1:]}
+    whole = {
+        id(b): replace(run[0], last=run[-1].last, header=max(x.header for x in run))
+        for run in runs
+        for b in run
+        if run[1:]
+    }
     return [
         replace(f, edits=(*(e for e in f.edits if e is not b), whole[id(b)]))
         if id(b) in whole
@@ -30,6 +37,7 @@ def joined(found: Sequence[Finding], rule: str) -> list[Finding]:
     ]
 
 
+# `no_grad` comes behind `inference_mode` in the alphabet.
 def _block(finding: Finding, rule: str) -> Around | None:
     """The block that a fix puts one evaluation in, which no comment keeps as it is."""
     blocks = [e for e in finding.edits if isinstance(e, Around)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import DropKeyword, Edit, Keyword, Remove, Replace, Rewrite
 from autofast.edit.ignores import is_spared
+from autofast.facts.cost import gains
 from autofast.facts.tensor_identity import VARIABLE, Plainness
 from autofast.flow.importers import Importers
 from autofast.flow.scopes import is_parameter
@@ -15,13 +16,14 @@ from autofast.model.calls import call_of, pairs_of
 from autofast.model.names import FUNCTIONAL_LOSSES, is_loss
 from autofast.model.script import Script
 from autofast.model.source import Source, function_of, parent_of, source_of, statement_of
-from autofast.model.values import Ref, const
+from autofast.model.values import Ref, Tensor, const
 from autofast.rule import Finding
 from autofast.write.spelling import torch_name
 
 NAME = "variable-api"
 
 
+DETACHED = gains.nothing("`.detach()` does what the Variable does, in as many words")
 MODULES = ("torch.autograd", "torch.autograd.variable")
 
 
@@ -32,6 +34,7 @@ class Use:
     Attributes:
         bound: it is reached by a name that an import binds to it.
         reached: the script comes to it.
+        detached: all that can be written is ``x.detach()`` of what has no graph, which says no more than ``Variable(x)`` did.
     """
 
     node: ast.expr
@@ -41,6 +44,7 @@ class Use:
     edits: tuple[Edit, ...] = ()
     refusal: str = ""
     advice: str = ""
+    detached: bool = False
 
     @property
     def stays(self) -> bool:
@@ -63,12 +67,16 @@ def variables(script: Script, source: Source, plain: Plainness) -> Iterator[Find
         else ()
     )
     together = tuple(e for u in fixed if u.bound for e in u.edits) + gone if gone else ()
+    # the import stays for those that are not worth their lines
+    some = any(u.detached for u in fixed if u.bound)
     for use in uses:
         if use.edits:
+            whole = together and use.bound and not use.stays and (use.detached or not some)
             yield Finding(
                 use.node,
                 use.message,
-                edits=together if together and use.bound and not use.stays else use.edits,
+                edits=together if whole else use.edits,
+                asks=DETACHED if use.detached else None,
             )
             if use.advice:
                 yield Finding(
@@ -155,7 +163,11 @@ def _use(
             advice = (
                 "put the evaluation under `with torch.no_grad():`, which is what volatile meant"
             )
-    return Use(call, by_import, reached, message, edits, advice=advice)
+    graph = any(isinstance(t, Tensor) and t.grad for t in script.values(data))
+    detached = not graph and any(
+        isinstance(e, Rewrite) and e.template.endswith(".detach()") for e in edits
+    )
+    return Use(call, by_import, reached, message, edits, advice=advice, detached=detached)
 
 
 def _is_check(script: Script, call: ast.Call) -> bool:
@@ -325,7 +337,7 @@ def old_reductions(script: Script) -> Iterator[Finding]:
             continue
         message = "size_average and reduce are deprecated for reduction"
         flags = {key: const(script.values(value)) for key, value in old.items()}
-        if any(v not in (True, False, None) for v in flags.values()) or any(
+        if not all(map(_is_flag, old.values())) or any(
             k.arg in ("reduction", None) for k in call.keywords
         ):
             yield Finding(call, message, refusal="which reduction they mean here is not certain")
@@ -336,3 +348,11 @@ def old_reductions(script: Script) -> Iterator[Finding]:
         new = "none" if reduce is False else "sum" if size_average is False else "mean"
         drops = tuple(DropKeyword(call, key) for key in old)
         yield Finding(call, message, edits=(*drops, Keyword(call, "reduction", f'"{new}"')))
+
+
+def _is_flag(value: ast.expr) -> bool:
+    """Spelled out: what others decide, as ``self.size_average``, would be lost."""
+    match value:
+        case ast.Constant(value=True | False | None):
+            return True
+    return False

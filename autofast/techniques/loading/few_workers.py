@@ -80,9 +80,7 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
             continue
         assert isinstance(home, Home)
         source = source_of(number.origin.expr)
-        helped = (
-            as_cores(script, source, value, options) if value else helper(script, source, options)
-        )
+        helped = as_cores(source, options) if value else helper(script, source, options, alone=True)
         enough = _enough(script, number) if value else ""
         effect = max(effect_of(script, loader) for loader in number.loaders)
         yield Finding(
@@ -99,10 +97,10 @@ def _enough(script: Script, number: Number) -> str:
     cheaply = [cheap(script, loader) for loader in number.loaders]
     if all(cheaply):
         return cheaply[0]
+    if several_ranks(script):
+        return f"each rank has {number.value} of them, and ranks share the cores"
     if number.value == 1:
         return ""
-    if several_ranks(script):
-        return f"each rank has {number.value} workers"
     reads = {
         cost for loader in number.loaders for dataset in loader.datasets for cost in dataset.reads
     }

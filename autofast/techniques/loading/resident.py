@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from autofast.edit.edits import Edit, Helper, Keyword, Rewrite
 from autofast.facts.augmentations import Augmentation
-from autofast.facts.datasets import is_imported
+from autofast.facts.datasets import indexed, is_imported
 from autofast.facts.host_batches import needs_host, rounds, shared_copies
 from autofast.facts.loader_uses import ITERATING, Uses
 from autofast.facts.loaders import DEVICE_DEFAULTS, SAMPLERS, counts, given
@@ -20,6 +20,12 @@ from autofast.model.values import Const, Ext, Ref, Thing, const
 from autofast.rule import Effect, Options, Refusal
 from autofast.techniques.loading.batched import is_batched
 from autofast.techniques.loading.image_batches import function_text, name_of
+from autofast.techniques.loading.resident_batches import (
+    Batches,
+    batches_of,
+    loader_class,
+    method,
+)
 from autofast.techniques.loading.resident_items import (
     ITEMS,
     PADDED,
@@ -49,6 +55,7 @@ class Plan:
     """A loader that can be one of the class: how all its items are made, and where its batches go.
 
     ``made``: of images of a file in which some are cropped or flipped, how; ``padded``: some of them have a border.
+    ``batches``: a method of the dataset makes them at once, how.
     """
 
     loader: Loader
@@ -58,6 +65,7 @@ class Plan:
     effect: Effect
     made: Augmentation | None = None
     padded: bool = False
+    batches: Batches | None = None
 
     @property
     def draws(self) -> bool:
@@ -75,6 +83,7 @@ def plans(script: Script, options: Options) -> list[tuple[Loader, Plan | str]]:
     return found
 
 
+BESIDE = "its batches are made in another way than those of the loader that trains, beside it"
 SEVERAL = "several processes are to train, and each would keep all the data"
 
 
@@ -136,10 +145,23 @@ class _Plans:
         for n, (loader, plan) in enumerate(self.found):
             if isinstance(plan, Plan):
                 together = files[source_of(loader.node)]
-                if drawing := [p for p in together if p.draws]:
+                if any(p.batches is not None for p in together):
+                    self.found[n] = loader, self._of_batches(plan, together)
+                elif drawing := [p for p in together if p.draws]:
                     self.found[n] = loader, self._of_images(plan, drawing[0], together)
                 elif len({p.items for p in together}) > 1:
                     self.found[n] = loader, replace(plan, items=ITEMS)
+
+    def _of_batches(self, plan: Plan, together: list[Plan]) -> Plan | str:
+        """A plan for the class that makes batches by a method of the dataset, where the training's loader is one; or why it cannot be of that class."""
+        leader = next((p for p in together if p.loader.trains), plan)
+        if leader.batches is None or plan.batches is None:
+            return plan if leader.batches is plan.batches else BESIDE
+        if leader.batches.getitem is not plan.batches.getitem:
+            return BESIDE
+        ours = [p.batches for p in together if p.batches is not None]
+        part = frozenset().union(*(b.part for b in ours if b.getitem is plan.batches.getitem))
+        return replace(plan, batches=replace(plan.batches, part=part))
 
     def _of_images(self, plan: Plan, drawing: Plan, together: list[Plan]) -> Plan | str:
         """A plan for the class that crops and flips; or why it cannot be of that class."""
@@ -166,6 +188,10 @@ def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
     call, source = plan.loader.node, source_of(plan.loader.node)
     torch, imports = torch_in(source)
     name = source.fresh(NAME)
+    if plan.batches is not None:
+        code, more = loader_class(script, plan.loader, plan.batches, name, plan.batches.part)
+        made = (Rewrite(call.func, name), Keyword(call, "device", plan.device))
+        return (*more, *plan.imports, Helper(source, name, code), *method(plan.batches), *made)
     code = (IMAGES_CLASS if plan.made is not None else CLASS).format(
         name=name,
         base=source.segment(call.func),
@@ -203,18 +229,29 @@ def _plan(script: Script, loader: Loader, drawn: bool) -> Plan:
     ):
         if why:
             raise Refusal(why)
-    made = None
-    if any(d.random for d in loader.datasets):
+    made = batches = None
+    items = ""
+    if _of_project(loader):
+        batches = batches_of(script, loader)
+    elif any(d.random for d in loader.datasets):
         items, made = augmented(script, loader)
     else:
         items = all_items(script, loader)
     device, imports = device_at(script, loader)
     if why := needs_host(script, loader) or shared_copies(script, loader):
         raise Refusal(why)
-    effect = Effect.SAMPLING if made is not None else _effect(loader)
-    if rounds(script, loader):
+    drawn = made is not None or (batches is not None and batches.form.draws)
+    effect = Effect.SAMPLING if drawn else _effect(loader)
+    if rounds(script, loader) or (batches is not None and batches.form.computes):
         effect = max(effect, Effect.ROUNDING)
-    return Plan(loader, items, device, imports, effect, made)
+    return Plan(loader, items, device, imports, effect, made, batches=batches)
+
+
+def _of_project(loader: Loader) -> bool:
+    """Whether code of the project makes the items, by more than to index tensors."""
+    return any(
+        d.kind == "project" and (d.random or indexed(d, singly=True)) for d in loader.datasets
+    )
 
 
 def _of_script(script: Script, loader: Loader) -> str:

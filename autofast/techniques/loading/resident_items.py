@@ -57,14 +57,15 @@ def may_vary(script: Script, loader: Loader, drawn: bool) -> str:
 def _of_dataset(script: Script, dataset: Dataset, drawn: bool) -> str:
     if dataset.unknown:
         return f"{dataset.name} is not known: {dataset.unknown}"
-    if dataset.random and not (drawn and dataset.kind == "library"):
+    if dataset.random and dataset.kind != "project" and not (drawn and dataset.kind == "library"):
         return f"{dataset.name} draws random numbers for each item: a batch would need its own for each sample"
     if dataset.writes:
         return f"fetching an item changes `{dataset.writes[0]}` of {dataset.name}"
     if dataset.kind == "library":
         return ""
-    if why := indexed(dataset, singly=True):
-        return f"{dataset.name}: {why}"
+    if why := dataset.random or indexed(dataset, singly=True):
+        # The code of the project: whether it has a form for batches is asked beside it (resident_batches).
+        return "" if dataset.kind == "project" else f"{dataset.name}: {why}"
     if not returns_tuple(dataset):
         return f"items of {dataset.name} are no tuples"
     for expr, made in held(script, dataset):

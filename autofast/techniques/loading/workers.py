@@ -25,9 +25,13 @@ def refusal(script: Script, loader: Loader) -> str:
 def wish(script: Script, loader: Loader, options: Options, template: str = "{}") -> Wish:
     def make(home: Home) -> tuple[str, tuple[Edit, ...]]:
         beside = as_beside(script, loader.node) if home.node is loader.node else None
-        helped = beside or helper(script, source_of(home.node), options)
+        source = source_of(home.node)
+        served = [x for x in _served(script) if source_of(x.node) is source]
+        rooms = [room(script, x.args, NAME, [x.node for x in served]) for x in served]
+        alone = len({id(r.node) for r in rooms if not isinstance(r, str)}) < 2
+        helped = beside or helper(script, source, options, alone)
         code = template.format(helped.code)
-        return ("True" if template != "{}" and helped.code.isdigit() else code), helped.edits
+        return ("True" if template != "{}" and helped.some else code), helped.edits
 
     return Wish(loader, make, effect_of(script, loader))
 
@@ -36,12 +40,7 @@ def together(script: Script, loader: Loader, options: Options, template: str) ->
     """What another rule wishes for a loader that gets its workers from this one; ``{}`` stands for their number."""
     if not options.decides(Helped) or refusal(script, loader):
         return None
-    calls = [
-        x.node
-        for x in script.loaders
-        if counts(script, x) and given(x, NAME) is None and not refusal(script, x)
-    ]
-    home = room(script, loader.args, NAME, calls)
+    home = room(script, loader.args, NAME, [x.node for x in _served(script)])
     return (
         None
         if isinstance(home, str)
@@ -49,3 +48,12 @@ def together(script: Script, loader: Loader, options: Options, template: str) ->
             wish(script, loader, options, template), effect=None, needs=(Helped,), key=home.node
         )
     )
+
+
+def _served(script: Script) -> list[Loader]:
+    """The loaders that get workers."""
+    return [
+        x
+        for x in script.loaders
+        if counts(script, x) and given(x, NAME) is None and not refusal(script, x)
+    ]

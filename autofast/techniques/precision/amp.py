@@ -43,6 +43,7 @@ from autofast.techniques.precision.optional_apex import (
     script_without,
 )
 from autofast.techniques.precision.scaling import Scaling, scaling
+from autofast.techniques.precision.with_logits import WithLogits, logits_of, with_logits
 from autofast.write.spelling import uses_gpu
 
 MOST_BLOCKS = 6  # for the training of a script: more would be a change of every line
@@ -55,7 +56,7 @@ class Amp:
     blocks: what runs under autocast.
     refused: a place that does not, and why.
     scaling: the scaler, and ``makes``, the edits that make it; None, with ``no_scaler``, where there is none.
-    torch: the oldest torch that runs the blocks.
+    torch: the oldest torch that runs the blocks. logits: the losses that are to take logits, which they count on; None where they do not.
     """
 
     blocks: list[Block] = field(default_factory=list)
@@ -64,9 +65,10 @@ class Amp:
     makes: dict[ast.stmt, tuple[Edit, ...]] = field(default_factory=dict)
     no_scaler: str = ""
     torch: tuple[int, int] = DTYPE_SINCE
+    logits: WithLogits | None = None
 
 
-class _Made(dict[tuple[str, str, bool], Amp]):
+class _Made(dict[tuple[str, str, bool, bool], Amp]):
     """``script.analysis(_Made)``: what mixed precision means for a script, by the options that it depends on."""
 
     def __init__(self, script: Script):
@@ -76,7 +78,7 @@ class _Made(dict[tuple[str, str, bool], Amp]):
 def amp(script: Script, options: Options) -> Amp:
     """What mixed precision means for this script, under these options."""
     with_scaler = options.decides(Scaling)
-    key = options.precision, options.target, with_scaler
+    key = options.precision, options.target, with_scaler, options.decides(WithLogits)
     known = script.analysis(_Made)
     if key not in known:
         known[key] = _amp(script, options, with_scaler)
@@ -172,11 +174,13 @@ def _accepted(
 ) -> Iterator[tuple[Region, Code]]:
     """The regions that can run under autocast. A step takes part as a whole, and evaluations only beside training."""
     training: list[tuple[Region, Code]] = []
+    logits = logits_of(script, options)
+    found.logits = with_logits(script) if logits else None
     for step in script.steps:
         if (any(b.framework for b in step.backwards) and not leaves) or step.autocast:
             return
         regions = training_regions(script, step)
-        mine = [(r, Code(script, r.parts, r.things)) for r in regions]
+        mine = [(r, Code(script, r.parts, r.things, logits)) for r in regions]
         if any(has_autocast(code) for _, code in mine):
             return
         if why := _unseen(script, step):
@@ -202,7 +206,7 @@ def _accepted(
             nodes = nodes_of([*region.parts, *region.forwards])
             if nodes & taken or not any(id(t) in models for t in region.things):
                 continue
-            code = Code(script, region.parts, region.things)
+            code = Code(script, region.parts, region.things, logits)
             if has_autocast(code):
                 continue
             fit = _fit(script, region, code)
@@ -219,12 +223,12 @@ def _place(region: Region) -> ast.AST:
 
 def _fit(script: Script, region: Region, code: Code) -> list[tuple[Region, Code]] | str:
     """The region as a whole, or its forward passes alone where the rest must stay in fp32; a reason where even they must."""
-    span = Code(script, region.span, region.things)
+    span = code.other(region.span, region.things)
     if why := region.refusal or between(code) or _in_fp32_too(script, span, region):
         return why
     if not (why := against(code)):
         return [(region, code)]
-    alone = [(r, Code(script, r.parts, r.things)) for r in forwards_alone(region)]
+    alone = [(r, code.other(r.parts, r.things)) for r in forwards_alone(region)]
     return why if not alone or any(against(c) for _, c in alone) else alone
 
 

@@ -17,6 +17,7 @@ from autofast.model.source import source_of
 from autofast.rule import Options
 from autofast.techniques.precision.casts import PART, cast_of, casts_below
 from autofast.techniques.precision.forms import Precision
+from autofast.techniques.precision.with_logits import logits_of
 from autofast.write.neighbours import follows
 
 KEY = "amp"  # of the scaler
@@ -42,7 +43,7 @@ def block_edits(
 ) -> tuple[Edit, ...] | str:
     """The edits that put a region under autocast; why there can be none. ``inside`` are the nodes of all such regions."""
     header, needed = precision.header(script, region.first)
-    half = Half(script, inside, options.target)
+    half = Half(script, inside, options.target, logits_of(script, options))
     casts: dict[int, tuple[ast.Call, str]] = {}
     named: list[Edit] = []
     for call in region.outputs:

@@ -16,6 +16,7 @@ from autofast.model.script import Script
 from autofast.model.tensors import tensors_in
 from autofast.rule import Options
 from autofast.techniques.precision.casts import PART, cast_of
+from autofast.techniques.precision.with_logits import logits_of
 
 TARGETS = 2  # statements that have to do with no network, from which on a block ends above them
 MANY = 2  # statements beside the forward passes from which on indenting them all is more than a reviewer wants to read
@@ -26,10 +27,12 @@ Accepted = tuple[Region, Code]
 def narrowed(script: Script, options: Options, accepted: Sequence[Accepted]) -> Iterator[Accepted]:
     """The regions, or their forward passes: what is computed from fp32 is the same, or more exact, outside of autocast."""
     inside = {n for region, _ in accepted for n in nodes_of(region.parts)}
-    half = Half(script, inside, options.target)
+    half = Half(script, inside, options.target, logits_of(script, options))
     for region, code in accepted:
-        alone = _alone(script, half, region) if _others(region) >= MANY else []
-        yield from alone or [_above_targets(script, options, region, inside) or (region, code)]
+        alone = _alone(script, half, region, code) if _others(region) >= MANY else []
+        yield from alone or [
+            _above_targets(script, options, region, inside, code) or (region, code)
+        ]
 
 
 def _others(region: Region) -> int:
@@ -44,18 +47,18 @@ def _others(region: Region) -> int:
     )
 
 
-def _alone(script: Script, half: Half, region: Region) -> list[Accepted]:
+def _alone(script: Script, half: Half, region: Region, code: Code) -> list[Accepted]:
     """The forward passes, where each is a statement of its own and gives what is cast as a whole; else none."""
     if {id(c) for c in region.forwards} != {id(c) for c in region.outputs}:
         return []
     if not all(half.misuse(c) and cast_of(script, c) for c in region.outputs):
         return []
-    found = [(r, Code(script, r.parts, r.things)) for r in forwards_alone(region)]
+    found = [(r, code.other(r.parts, r.things)) for r in forwards_alone(region)]
     return [] if any(r.hoisted or against(c) for r, c in found) else found
 
 
 def _above_targets(
-    script: Script, options: Options, region: Region, inside: set[int]
+    script: Script, options: Options, region: Region, inside: set[int], whole: Code
 ) -> Accepted | None:
     """The region up to statements that only prepare targets for the loss (labels that are copied, masks); None where there are none.
 
@@ -71,11 +74,11 @@ def _above_targets(
     if sum(n >= stop for n in others) < TARGETS:
         return None
     short = replace(region, last=parts[stop - 1], is_forward_only=True)
-    half = Half(script, inside - nodes_of(parts[stop:]), options.target)
+    half = Half(script, inside - nodes_of(parts[stop:]), options.target, logits_of(script, options))
     leaves = [c for c in short.outputs if half.misuse(c)]
     if len(leaves) != 1 or PART in (cast := cast_of(script, leaves[0])) or not cast:
         return None
-    code = Code(script, short.parts, short.things)
+    code = whole.other(short.parts, short.things)
     return None if against(code) else (short, code)
 
 

@@ -7,12 +7,14 @@ A sum stays on the device where that gives the same number (``running``). Else `
         total += value / n
 
 The very same Python arithmetic runs in the same order on the very numbers that ``item()`` would have given, so every result is the same to
-the last bit, on every device. Python's ``sum`` would not be, which compensates from 3.12 on; whole numbers are the same in any order.
+the last bit, on every device. Python's ``sum`` is not, which compensates from 3.12 on: a finding that writes it says so by its effect. Whole numbers
+are the same in any order.
 """
 
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 
 from autofast.edit.edits import After, Before, Edit, Remove, Replace
 from autofast.edit.order import Rank
@@ -21,7 +23,9 @@ from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
 from autofast.model.source import parent_of
 from autofast.rule import Refusal
+from autofast.techniques.syncs.filled import filled
 from autofast.techniques.syncs.freshness import kept
+from autofast.techniques.syncs.iterations import comes_first, runs_at_all
 from autofast.techniques.syncs.kept_lists import Kept
 from autofast.techniques.syncs.list_names import ListNames, name_of_list
 from autofast.techniques.syncs.liveness import Needs
@@ -29,25 +33,45 @@ from autofast.techniques.syncs.reads import gives_the_same
 from autofast.techniques.syncs.running import summed
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.steps import first_in
-from autofast.techniques.syncs.turns import comes_first, runs_at_all
 
 OUTERMOST = Rank.GRAD_MODE  # lists are made, and read, outside the block of an evaluation
 
 
+@dataclass(frozen=True)
+class Off:
+    """What puts statements off.
+
+    Attributes:
+        repeats: at how many places a list is read one by one, or several statements read one sum.
+        rounds: a sum of floats differs in its last bits.
+    """
+
+    edits: list[Edit]
+    repeats: int = 0
+    rounds: bool = False
+
+
 def put_off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs) -> list[Edit]:
     """The edits that put off a sink, together with those that take over what it computes."""
+    return off(script, sinks, loop, needs).edits
+
+
+def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: bool = False) -> Off:
+    """The same; with ``rounds``, a sum of floats may be made by ``sum()``."""
     first, around = sinks[0].statement, _anchor(script, loop)
-    filled = _is_filled(script, first, loop, needs)
+    has_any = _is_filled(script, first, loop, needs)
     if len(sinks) == 1:
-        made = summed(script, sinks[0], loop, needs, around=around, filled=filled)
+        made = summed(script, sinks[0], loop, needs, around=around, filled=has_any)
+        made = made or filled(script, sinks[0], loop, needs, around=around)
         if made:
-            return made
+            places = sum(isinstance(e, (Before, After)) for e in made)
+            return Off(made, places if places > 1 else 0)
     payload, tensors = _payload(script, sinks)
     values = _value_names(sinks, payload, tensors)
     main = next((s for s in sinks if s.kind != "passed"), sinks[0])
-    lists = Kept(script, sinks, payload[:tensors], payload[tensors:], values)
+    lists = Kept(script, sinks, payload[:tensors], payload[tensors:], values, rounds=rounds)
     lists.name = name_of_list(script, main, payload[:tensors], loop)
-    if filled and lists.may_be_stacked():
+    if has_any and lists.may_be_stacked():
         lists.split = True
         lists.numbers = [
             script.analysis(ListNames).fresh(first, loop, _many(n)) for n in values[tensors:]
@@ -66,7 +90,8 @@ def put_off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs) -> list
     edits += [e for move in needs.moves.values() for e in move.edits]
     if needs.after:
         edits.append(After(around, lists.replay(), rank=OUTERMOST))
-    return edits
+    is_loop = lists.replay().startswith("for ") or ".item() for " in lists.replay()
+    return Off(edits, is_loop * (len(needs.gates) + bool(needs.after)), lists.is_total)
 
 
 def _is_filled(script: Script, first: ast.stmt, loop: Loop, needs: Needs) -> bool:

@@ -62,11 +62,10 @@ def _has_no_graph(script: Script, core: ast.expr) -> bool:
     made: list[ast.expr | None] = [core]
     if isinstance(core, ast.Name):
         origins = script.analysis(Flow).definitions(core).origins(core)
-        bound = [bound_to(d.node) for d in origins if not d.is_augmented]
-        made = [value if whole else None for value, whole in bound]
-        if len(bound) != len(origins) or not bound:
+        made = [bound_to(d.node)[0] for d in origins if not d.is_augmented]
+        if len(made) != len(origins) or not made:
             return False
-    values = script.values(core)
+    values = [t for t in script.values(core) if t != Const(None)]  # of which nothing is read
     return (
         bool(values)
         and all(isinstance(t, Tensor) and not t.grad and not t.passes for t in values)

@@ -16,11 +16,11 @@ from autofast.model.source import within
 from autofast.model.values import Seq, Tensor
 from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.floats import kind_of
+from autofast.techniques.syncs.iterations import begins_whole
 from autofast.techniques.syncs.reads import Read
 from autofast.techniques.syncs.scalars import is_scalar
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.swapping import swapped
-from autofast.techniques.syncs.turns import begins_whole
 from autofast.write.spelling import is_taken, torch_in
 
 
@@ -30,6 +30,7 @@ class Kept:
 
     Attributes:
         name: the list. numbers: the lists of the weights, where the tensors are ``split`` from them to be stacked.
+        rounds: sums of floats may be made by ``sum()``, which rounds less than ``+=`` from Python 3.12 on.
     """
 
     script: Script
@@ -40,6 +41,7 @@ class Kept:
     name: str = ""
     numbers: list[str] = field(default_factory=list)
     split: bool = False
+    rounds: bool = False
 
     def may_be_stacked(self) -> bool:
         """Whether all elements of a list that is not empty can be read at once, and are then the numbers they were."""
@@ -106,8 +108,9 @@ class Kept:
                 value is sink.reads[0].node
             ):
                 numbers = self._count()
-                whole = numbers and sink.kind == "number" and begins_whole(self.script, target)
-                return f"{target.id} += {numbers}" if whole else ""
+                if numbers and sink.kind == "number" and begins_whole(self.script, target):
+                    return f"{target.id} += {numbers}"
+                return f"{target.id} += {self._total()}" if self.is_total else ""
             case ast.Expr(
                 value=ast.Call(
                     func=ast.Attribute(value=holder, attr="append"), args=[value], keywords=[]
@@ -120,6 +123,28 @@ class Kept:
                 numbers = self._all() if self.split else f"{name}.item() for {name} in {self.name}"
                 return f"{sink.source.segment(holder)}.extend({numbers})"
         return ""
+
+    @property
+    def is_total(self) -> bool:
+        """Whether the sum of the list is made by ``sum()``."""
+        sink = self.sinks[0]
+        match sink.statement:
+            case ast.AugAssign(op=ast.Add(), value=value) if value is sink.reads[0].node:
+                return (
+                    self.rounds
+                    and len(self.sinks) == 1
+                    and not self.weights
+                    and sink.kind == "number"
+                    and [r.how for r in sink.reads] == ["item"]
+                    and kind_of(self.script, self.tensors[0]) == "float"
+                    and not is_taken(sink.source, "sum")
+                )
+        return False
+
+    def _total(self) -> str:
+        """The sum of the list in one line, where these are floats."""
+        name = self.values[0]
+        return f"sum({self._all() if self.split else f'{name}.item() for {name} in {self.name}'})"
 
     def _count(self) -> str:
         """The sum of the list, where these are whole numbers: exact, in any order."""

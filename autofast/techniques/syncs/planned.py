@@ -16,10 +16,10 @@ from autofast.flow.scopes import mentions
 from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of, within
-from autofast.rule import Finding, Question, Refusal
+from autofast.rule import Effect, Finding, Question, Refusal
 from autofast.techniques.syncs.code_motion import NAME, moves
 from autofast.techniques.syncs.common_reads import Repeated, is_always, read_once, read_together
-from autofast.techniques.syncs.deferred import may_keep_once, put_off
+from autofast.techniques.syncs.deferred import Off, may_keep_once, off
 from autofast.techniques.syncs.delayed import (
     Variable,
     delayed,
@@ -172,7 +172,9 @@ def in_scripts_read_in_part(script: Script, every: list[Read]) -> Iterator[Found
             edits: list[Edit] = []
             if loop is not None and all(r.how == "item" for r in mine):
                 with suppress(Refusal):
-                    edits = put_off_parts(script, loop, sinks_at(script, statement, mine, loop))
+                    edits = put_off_parts(
+                        script, loop, sinks_at(script, statement, mine, loop)
+                    ).edits
                 if not edits and len(mine) == 1:
                     with suppress(Refusal):
                         edits, pays = read_at_use(script, delayed(script, statement, mine[0], loop))
@@ -226,9 +228,13 @@ def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Fo
             loop,
             [(s, mine) for s, mine, _ in fixed if not any(id(s) == id(f.node) for f, _ in shared)],
         )
-    for parts in joined(script, sinks):
+    groups = list(joined(script, sinks))
+    for parts in groups:
         assert loop is not None
-        yield from later(script, loop, parts)
+        others = {
+            r.key for group in groups if group is not parts for s, _ in group for r in s.reads
+        }
+        yield from later(script, loop, parts, others)
     yield from used_late(script, late, fixed)
 
 
@@ -332,7 +338,10 @@ def read_at_once(
             (s.statement, f"reads {len(sinks)} tensors from the device one by one in every step")
             for s in sinks
         ]
-        yield from group(members, edits, [r for s in sinks for r in s.reads])
+        statements = [s.statement for s in sinks]
+        works = any(works_between(script, a, b) for a, b in pairwise(statements))
+        asks = None if works else gains.read_at_once
+        yield from group(members, edits, [r for s in sinks for r in s.reads], asks)
 
 
 def joined(
@@ -364,24 +373,32 @@ def may_join(one: tuple[Sink, Needs], other: tuple[Sink, Needs]) -> bool:
     return below and readers and one[1].places == other[1].places
 
 
-def later(script: Script, loop: Loop, parts: list[tuple[Sink, Needs]]) -> Iterator[Found]:
-    """A sink, with what is put off together with it, is put off."""
+def later(
+    script: Script, loop: Loop, parts: list[tuple[Sink, Needs]], others: set[str]
+) -> Iterator[Found]:
+    """A sink, with what is put off together with it, is put off; ``others`` are the tensors that the loop reads for other sinks."""
     used = [r for s, _ in parts for r in s.reads]
     places: list[tuple[ast.AST, str]] = [(s.statement, said(s.reads)) for s, _ in parts if s.reads]
     try:
-        edits = put_off_parts(script, loop, parts)
+        done = put_off_parts(script, loop, parts, rounds=True)
     except Refusal as why:
         read = {id(r.node) for r in used}
         yield from ((Finding(place, what, refusal=str(why)), read) for place, what in places)
         return
-    yield from group(places, edits, used)
+    asks = gains.read_again if done.repeats else None
+    if done.repeats > 1 or (done.repeats and others & {r.key for r in used}):
+        asks = gains.read_twice
+    effect = Effect.ROUNDING if done.rounds else None
+    yield from group(places, done.edits, used, asks, effect)
 
 
-def put_off_parts(script: Script, loop: Loop, parts: list[tuple[Sink, Needs]]) -> list[Edit]:
+def put_off_parts(
+    script: Script, loop: Loop, parts: list[tuple[Sink, Needs]], rounds: bool = False
+) -> Off:
     needs = Needs()
     for _, one in parts:
         needs.add(one)
-    return put_off(script, [s for s, _ in parts], loop, needs)
+    return off(script, [s for s, _ in parts], loop, needs, rounds)
 
 
 def used_late(
@@ -449,6 +466,7 @@ def used_after_arms(script: Script, arms: list[tuple[Variable, list[Read]]]) -> 
                 [(r.statement, said([r])) for r in mine],
                 [*(keep(script, r) for r in mine), *edits],
                 mine,
+                gains.read_late if variable.each else None,
             )
         elif variable.each:
             why = f"`{variable.name}` is used in every step ({at(variable.each[0])}); {WHERE_SHOWN}"
@@ -484,13 +502,14 @@ def group(
     edits: list[Edit],
     used: list[Read],
     asks: Question | None = None,
+    effect: Effect | None = None,
 ) -> Iterator[Found]:
     """One finding for each statement of a change that is made as a whole, or not at all where a comment spares one of them."""
     if any(is_spared(node, NAME) for node, _ in members):
         return
     for n, (node, message) in enumerate(members):
         yield (
-            Finding(node, message, edits=tuple(edits), asks=asks),
+            Finding(node, message, edits=tuple(edits), asks=asks, effect=effect),
             {id(r.node) for r in used} if n == 0 else set(),
         )
 

@@ -255,7 +255,7 @@ def _workers(script: Script, group: Group) -> Iterator[Finding]:
         if why := _against_workers(view, group, loaders):
             yield Finding(place, WAITS, refusal=why)
             return
-        helped = helper(view, spot.source, group.options)
+        helped = helper(view, spot.source, group.options, alone=True)
         if group.by_command_line:
             group.flags.append("--dataloader_num_workers 4")
             return
@@ -265,7 +265,9 @@ def _workers(script: Script, group: Group) -> Iterator[Finding]:
             node=place,
             effect=effect,
         )
-        yield from _persistent(view, group, loaders, f"{helped.code} > 0")
+        yield from _persistent(
+            view, group, loaders, "True" if helped.some else f"{helped.code} > 0"
+        )
     elif isinstance(n := const(spot.values("dataloader_num_workers")), int) and n > 0:
         yield from _persistent(view, group, loaders, "True")
 

@@ -1,0 +1,398 @@
+"""What an array, a tensor or a list in memory holds: its type of numbers and its dimensions, as far as the code that makes it tells.
+
+Arrays of NumPy are no values of the reader. What is asked here is asked of the expressions that make them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from autofast.flow.program import Flow
+from autofast.model.calls import keyword_of, pairs_of, short_name
+from autofast.model.script import Script
+from autofast.model.source import parent_of, statement_of
+from autofast.model.values import (
+    Const,
+    Inst,
+    Num,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    const,
+    library_name,
+)
+
+TYPES = {
+    "uint8": "uint8", "int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64", "bool": "bool", "bool_": "bool",
+    "float16": "float16", "float32": "float32", "float64": "float64", "float": "float64", "int": "int64", "single": "float32",
+    "double": "float64",
+}  # fmt: skip
+# As torch calls them, where it is otherwise.
+OF_TORCH = {"long": "int64", "float": "float32", "double": "float64", "half": "float16", "int": "int32", "short": "int16"}  # fmt: skip
+OF_TENSORS = {"f32": "float32", "f64": "float64"}
+FILLED = frozenset(f"numpy.{n}" for n in ("zeros", "ones", "empty", "full"))
+DICE = ("numpy.random.", "numpy.random.default_rng.", "numpy.random.RandomState.")
+BY_SIZE = frozenset(
+    "normal uniform random random_sample standard_normal integers randint beta gamma".split()
+)
+BY_SIDES = frozenset({"rand", "randn"})
+WHOLE = frozenset({"integers", "randint"})
+COPIED = frozenset({"numpy.array", "numpy.asarray", "numpy.ascontiguousarray", "numpy.copy"})
+ALIKE = frozenset({"copy", "clip", "transpose", "round"})
+REDUCED = frozenset({"mean", "sum", "max", "min", "std"})  # along some dimensions
+JOINED = frozenset({"numpy.concatenate", "numpy.vstack", "numpy.hstack", "numpy.stack"})
+LOADED = frozenset({"numpy.load", "numpy.fromfile", "numpy.loadtxt", "numpy.genfromtxt"})
+GRIDS = frozenset({"numpy.mgrid", "numpy.ogrid"})
+DEPTH = 12
+
+
+@dataclass(frozen=True)
+class Array:
+    """``dtype`` as NumPy calls it and ``rank``, the number of dimensions, where they are known.
+
+    ``plain``: it holds certainly no objects of Python. ``is_list``: a list, of arrays as ``dtype`` and ``rank`` describe them with the list's
+    own dimension, or of numbers. ``tensor``: a tensor.
+    """
+
+    dtype: str = ""
+    rank: int | None = None
+    plain: bool = True
+    is_list: bool = False
+    tensor: bool = False
+
+
+def dtype_named(script: Script, expr: ast.expr) -> str:
+    """The type that ``np.float32``, ``torch.float32``, ``float`` or ``"float32"`` names; empty for anything else."""
+    found = script.values(expr)
+    said, name = const(found), library_name(found)
+    if isinstance(said, str):
+        return TYPES.get(said, "")
+    package, _, short = name.rpartition(".")
+    if package == "torch":
+        return OF_TORCH.get(short, TYPES.get(short, ""))
+    return TYPES.get(short, "") if package in ("numpy", "builtins") else ""
+
+
+def array_of(script: Script, expr: ast.expr, depth: int = 0) -> Array | None:
+    """What ``expr`` holds, if it is certainly an array of NumPy, a tensor on the host or a list of such."""
+    if depth > DEPTH:
+        return None
+    found = script.values(expr)
+    if found and all(isinstance(t, Tensor) for t in found):
+        types = {OF_TENSORS.get(t.dtype, "") for t in found if isinstance(t, Tensor)}
+        return Array(types.pop() if len(types) == 1 else "", tensor=True)
+    match expr:
+        case ast.Name() if parts := _taken_apart(script, expr):
+            rows = _joined(parts, script, depth)
+            return rows and replace(rows, rank=None)
+        case ast.Name() | ast.Attribute():
+            return _joined(_made(script, expr), script, depth)
+        case ast.Subscript(value=inner) if library_name(script.values(inner)) in GRIDS:
+            return Array()
+        case ast.List() | ast.ListComp():
+            return _of_list(script, expr, depth)
+        case ast.BinOp(left=left, right=right):
+            return _of_two(script, left, right, depth)
+        case ast.Compare(left=left, comparators=[right]):
+            sides = [array_of(script, side, depth + 1) for side in (left, right)]
+            arrays = [s for s in sides if s is not None and not s.is_list and not s.tensor]
+            rank = arrays[0].rank if len(arrays) == 1 and _is_number(script, right) else None
+            return Array("bool", rank) if arrays else None
+        case ast.Subscript(value=inner, slice=index):
+            base = array_of(script, inner, depth + 1)
+            return base and replace(base, rank=_taken(script, base, index, depth))
+        case ast.Call():
+            return _of_call(script, expr, depth)
+    return None
+
+
+def _joined(made: Iterable[ast.expr | None], script: Script, depth: int) -> Array | None:
+    """What all these have in common."""
+    kinds = [array_of(script, e, depth + 1) if e is not None else None for e in made]
+    same = [k for k in kinds if k is not None]
+    if not same or len(same) < len(kinds):
+        return None
+    first = same[0]
+    if len({(k.is_list, k.tensor) for k in same}) > 1:
+        return None
+    dtype = first.dtype if len({k.dtype for k in same}) == 1 else ""
+    rank = first.rank if len({k.rank for k in same}) == 1 else None
+    return Array(dtype, rank, all(k.plain for k in same), first.is_list, first.tensor)
+
+
+def _made(script: Script, expr: ast.Name | ast.Attribute) -> list[ast.expr | None]:
+    """The expressions that it may have its value from; None for one that is not an expression."""
+    match expr:
+        case ast.Name():
+            return [_value(d.node) for d in script.analysis(Flow).reaching(expr)]
+        case ast.Attribute(value=owner, attr="values"):
+            return [owner] if _is_frame(script.values(owner)) else []
+        case ast.Attribute(value=owner, attr=attr):
+            return [e for thing in script.values(owner) for e in held_under(script, thing, attr)]
+
+
+def _taken_apart(script: Script, name: ast.Name) -> list[ast.expr | None]:
+    """What a variable is a row of, where it always is: ``y, x = numpy.mgrid[0:9, 0:9]``."""
+    found: list[ast.expr | None] = []
+    for definition in script.analysis(Flow).reaching(name):
+        match parent_of(definition.node), statement_of(definition.node):
+            case ast.Tuple() as target, ast.Assign(targets=[only], value=value) if (
+                target is only and not isinstance(value, (ast.Tuple, ast.List))
+            ):
+                found.append(value)
+            case _:
+                return []
+    return found
+
+
+def _is_frame(found: Values) -> bool:
+    return bool(found) and all(
+        isinstance(t, Unknown) and t.name.startswith("pandas.") for t in found
+    )
+
+
+def held_under(script: Script, thing: Thing, name: str) -> list[ast.expr | None]:
+    """What is put under the name of an attribute of an object of the project; None for what is not an expression."""
+    if not isinstance(thing, Inst):
+        return [None]
+    return [
+        _value(site.node)
+        for site in script.log.of("set_attribute")
+        if any(o.this is thing and o.data["name"] == name for o in site)
+    ]
+
+
+def _value(target: ast.AST) -> ast.expr | None:
+    """The right side for a target, also for one of several: ``a, b = [], []``."""
+    match statement_of(target):
+        case ast.Assign(targets=targets, value=value):
+            pairs = [pair for t in targets for pair in pairs_of(t, value)]
+            return next((v for t, v in pairs if t is target), None)
+        case ast.AnnAssign(target=only, value=value) if only is target:
+            return value
+    return None
+
+
+def _taken(script: Script, base: Array, index: ast.expr, depth: int) -> int | None:
+    """The dimensions of rows of it."""
+    if isinstance(index, ast.Slice) or base.rank is None:
+        return base.rank
+    by_array = array_of(script, index, depth + 1)
+    known = by_array is not None and by_array.rank is not None and by_array.dtype != "bool"
+    return base.rank - 1 + by_array.rank if known and by_array and by_array.rank else None
+
+
+# ------------------------------------------------------------------------------------------------ lists
+def _of_list(script: Script, expr: ast.List | ast.ListComp, depth: int) -> Array | None:
+    """A list whose elements are all arrays of one kind, or all numbers, wherever they are put into it."""
+    things = script.values(expr)
+    elements = list(_elements(script, expr, things))
+    if not elements or None in elements:
+        return None
+    if all(e is not None and _is_whole(script, e) for e in elements):
+        return Array("int64", 1, is_list=True)
+    each = _joined(elements, script, depth)
+    if each is None or each.is_list or not each.plain:
+        return None
+    return replace(each, rank=None if each.rank is None else each.rank + 1, is_list=True)
+
+
+def _elements(
+    script: Script, expr: ast.List | ast.ListComp, things: Values
+) -> Iterator[ast.expr | None]:
+    match expr:
+        case ast.ListComp(elt=elt):
+            yield elt
+        case ast.List(elts=elts):
+            yield from elts
+    if not things or not all(isinstance(t, Seq) and t.node is expr for t in things):
+        yield None
+        return
+    for node in script.each(ast.Attribute):
+        if not script.values(node.value) & things:
+            continue
+        match parent_of(node):
+            case ast.Call(func=func, args=[element], keywords=[]) if (
+                func is node and node.attr == "append"
+            ):
+                yield element
+            case _:
+                yield None
+    for grown in script.each(ast.AugAssign):
+        if script.values(grown.target) & things:
+            yield None
+
+
+def _is_whole(script: Script, expr: ast.expr) -> bool:
+    """A whole number of Python."""
+    match expr:
+        case ast.Call(func=func):
+            return library_name(script.values(func)) in ("builtins.int", "builtins.len")
+    found = script.values(expr)
+    return bool(found) and all(isinstance(t, Const) and type(t.value) is int for t in found)
+
+
+# ------------------------------------------------------------------------------------------------ operations
+def _of_two(script: Script, left: ast.expr, right: ast.expr, depth: int) -> Array | None:
+    pair = [array_of(script, side, depth + 1) for side in (left, right)]
+    for one, other, side in ((pair[0], pair[1], right), (pair[1], pair[0], left)):
+        if one is None or one.is_list or one.tensor:
+            continue
+        if other is not None and other.plain and not other.is_list and not other.tensor:
+            ranks = (one.rank, other.rank)
+            rank = None if None in ranks else max(r for r in ranks if r is not None)
+            return Array(one.dtype if one.dtype == other.dtype else "", rank, one.plain)
+        if other is None and _is_number(script, side):
+            whole = isinstance(const(script.values(side)), int)
+            keeps = one.dtype.startswith("float") or (whole and one.dtype != "bool")
+            return replace(one, dtype=one.dtype if keeps else "")
+    return None
+
+
+def _is_number(script: Script, expr: ast.expr) -> bool:
+    found = script.values(expr)
+    return bool(found) and all(
+        isinstance(t, Num) or (isinstance(t, Const) and isinstance(t.value, (int, float)))
+        for t in found
+    )
+
+
+def _of_call(script: Script, call: ast.Call, depth: int) -> Array | None:
+    callee, name = script.values(call.func), library_name(script.values(call.func))
+    dtype = keyword_of(call, "dtype")
+    typed = dtype_named(script, dtype) if dtype is not None else ""
+    first = call.args[0] if call.args else None
+    if drawn := _dice(script, call):
+        return _drawn(script, call, drawn, typed)
+    if name in FILLED and first is not None and (typed or dtype is None):
+        return Array(typed or ("float64" if name != "numpy.full" else ""), _sides(script, first))
+    if name in COPIED and first is not None:
+        copied = array_of(script, first, depth + 1) or _literal(script, first)
+        if copied is not None and not copied.tensor:
+            return replace(copied, dtype=typed or copied.dtype, is_list=False)
+        return Array(typed) if typed else None
+    if name in JOINED and first is not None:
+        return Array()
+    if name in LOADED:
+        return None if keyword_of(call, "mmap_mode") else Array(typed)
+    match call.func:
+        case ast.Attribute(value=inner, attr="numpy") if any(
+            isinstance(t, Tensor) for t in script.values(inner)
+        ):
+            return Array()
+        case ast.Attribute(value=inner, attr="to_numpy") if _is_frame(script.values(inner)):
+            return Array(typed, plain=bool(typed))
+        case ast.Attribute(value=inner, attr=attr) if not isinstance(_only(callee), Ref):
+            base = array_of(script, inner, depth + 1)
+            if base is None or base.is_list or base.tensor:
+                return None
+            if attr == "astype" and first is not None and (kind := dtype_named(script, first)):
+                return Array(kind, base.rank)
+            if attr == "reshape":
+                sides = len(call.args) if len(call.args) > 1 else _sides(script, call.args[0])
+                return replace(base, rank=sides)
+            if attr in REDUCED and (first is not None or call.keywords):
+                return Array("float64" if attr == "std" else "")
+            return base if attr in ALIKE else None
+    return None
+
+
+def _dice(script: Script, call: ast.Call) -> str:
+    """The short name of a function that draws an array: ``integers`` for ``rng.integers(0, 9, (3, 4))``."""
+    short = short_name(call.func)
+    names = {library_name(script.values(call.func))}
+    names |= {t.name for t in script.values(call) if isinstance(t, Unknown)}
+    known = short in BY_SIZE | BY_SIDES
+    return short if known and any(f"{dice}{short}" in names for dice in DICE) else ""
+
+
+def _drawn(script: Script, call: ast.Call, drawn: str, typed: str) -> Array | None:
+    dtype = typed or ("int64" if drawn in WHOLE else "float64")
+    if drawn in BY_SIDES:
+        return Array(dtype, len(call.args)) if call.args else None
+    place = {"random": 0, "random_sample": 0, "standard_normal": 0}.get(drawn, 2)
+    size = keyword_of(call, "size") or (call.args[place] if len(call.args) > place else None)
+    return Array(dtype, _sides(script, size)) if size is not None else None
+
+
+def _sides(script: Script, size: ast.expr) -> int | None:
+    """The number of dimensions of what has this size."""
+    match size:
+        case ast.Tuple(elts=elts) | ast.List(elts=elts):
+            return len(elts)
+    found = script.values(size)
+    if isinstance(const(found), tuple):
+        return len(const(found))
+    whole = found and all(isinstance(t, Const) and type(t.value) is int for t in found)
+    return 1 if whole else None
+
+
+def _literal(script: Script, expr: ast.expr) -> Array | None:
+    """``[0.5, 0.4]``, ``((1, 2), (3, 4))``."""
+    match expr:
+        case ast.List(elts=[first, *rest]) | ast.Tuple(elts=[first, *rest]):
+            parts = [_literal(script, e) for e in (first, *rest)]
+            known = [p for p in parts if p is not None]
+            ranks = {p.rank for p in known if p.rank is not None}
+            if len(known) < len(parts) or len(ranks) != 1:
+                return None
+            whole = all(p.dtype == "int64" for p in known)
+            return Array("int64" if whole else "float64", ranks.pop() + 1)
+        case ast.Constant(value=value) if type(value) in (int, float):
+            return Array("int64" if type(value) is int else "float64", 0)
+        case ast.UnaryOp(op=ast.USub(), operand=number):
+            return _literal(script, number)
+        case ast.BinOp(left=left, right=right):
+            sides = [_literal(script, side) for side in (left, right)]
+            return Array("float64", 0) if all(s and s.rank == 0 for s in sides) else None
+    return None
+
+
+def _only(found: Values) -> Thing | None:
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def constant(script: Script, expr: ast.expr) -> Array | None:
+    """A small array or tensor of the module that is written out in numbers and has this one value all along: ``MEAN = np.array([0.5, 0.4])``."""
+    match expr:
+        case ast.Name():
+            reaching = list(script.analysis(Flow).reaching(expr))
+            made = _value(reaching[0].node) if len(reaching) == 1 else None
+            return _written_out(script, made) if made is not None else None
+        case ast.Attribute(value=owner, attr=attr):
+            held = [e for t in script.values(owner) for e in held_under(script, t, attr)]
+            found = {_written_out(script, e) if e is not None else None for e in held}
+            return found.pop() if len(found) == 1 else None
+    return _written_out(script, expr)
+
+
+def _written_out(script: Script, expr: ast.expr) -> Array | None:
+    match expr:
+        case ast.Call(func=ast.Attribute(value=inner, attr="view" | "reshape"), args=sides) if (
+            library_name(script.values(expr.func)) == ""
+        ):
+            base = _written_out(script, inner)
+            flat = sides[0].elts if sides and isinstance(sides[0], ast.Tuple) else sides
+            return base and replace(base, rank=len(flat))
+        case ast.Call(func=func, args=[given], keywords=keywords):
+            name = library_name(script.values(func))
+            typed = dtype_named(script, keywords[0].value) if keywords else ""
+            if name not in ("numpy.array", "numpy.asarray", "torch.tensor") or len(keywords) > 1:
+                return None
+            if keywords and (keywords[0].arg != "dtype" or not typed):
+                return None
+            found = _literal(script, given)
+            if found is None or not found.rank:
+                return None
+            tensor = name == "torch.tensor"
+            dtype = "float32" if tensor and found.dtype == "float64" else found.dtype
+            return replace(found, dtype=typed or dtype, tensor=tensor)
+        case ast.Call(func=ast.Attribute(value=inner, attr="astype"), args=[kind]):
+            base, typed = _written_out(script, inner), dtype_named(script, kind)
+            return base and replace(base, dtype=typed) if typed else None
+    return None

@@ -1,0 +1,347 @@
+"""Sigmoids whose results go to a binary cross entropy: what has to change together, so that the loss gets what goes into them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from autofast.facts.parts import parts_of
+from autofast.facts.precision.banned import banned
+from autofast.facts.sigmoid_uses import SAME, Uses
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.defuse import Definition
+from autofast.flow.program import Flow
+from autofast.model.calls import arguments_of, call_of, keyword_of, short_name
+from autofast.model.contents import opened, wrapped
+from autofast.model.kinds import is_module
+from autofast.model.names import WRAPPERS
+from autofast.model.script import Script
+from autofast.model.source import ancestors, at, function_of, parent_of
+from autofast.model.values import Ext, Inst, Method, Ref, Tensor, Thing, Unknown
+from autofast.ops import is_view
+from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
+from autofast.rule import Refusal
+
+FUNCTIONS = frozenset({"torch.sigmoid", "torch.nn.functional.sigmoid"})
+LAYER = "torch.nn.Sigmoid"
+LOSS = "torch.nn.BCELoss"
+# What keeps, or exports, a module with its code: whoever loads it would get what goes into the sigmoid.
+KEEPS = ("torch.save", "torch.jit.", "torch.onnx.", "torch.export.", "pickle.", "joblib.", "dill.", "cloudpickle.")  # fmt: skip
+MOST_READS = 6  # of the probability, with a sigmoid written at each
+
+
+@dataclass(eq=False)
+class Group:
+    """Losses, and the sigmoids that they get the results of.
+
+    Attributes:
+        losses: the calls of the losses, each with what it is given.
+        made: the calls that make loss objects (``nn.BCELoss()``). sigmoids: calls of a sigmoid, or calls that make a layer.
+        reads: the expressions that are to be probabilities where they stand.
+        kept: sigmoids whose result keeps its name, beside which the losses get what goes in: the variables that they are given.
+        refusal: why nothing can be done.
+    """
+
+    losses: list[tuple[ast.Call, ast.expr | None]] = field(default_factory=list)
+    made: list[ast.AST] = field(default_factory=list)
+    sigmoids: list[ast.AST] = field(default_factory=list)
+    reads: list[ast.expr] = field(default_factory=list)
+    kept: dict[ast.Call, list[ast.Name]] = field(default_factory=dict)
+    refusal: str = ""
+
+    @property
+    def calls(self) -> list[ast.Call]:
+        return [s for s in self.sigmoids if isinstance(s, ast.Call)]
+
+    @property
+    def written(self) -> list[ast.Call]:
+        """Where the losses are named: where they are made, else where they are computed."""
+        made = [m for m in self.made if isinstance(m, ast.Call)]
+        return made or [loss for loss, _ in self.losses]
+
+
+def sigmoids(script: Script) -> list[Group]:
+    """The binary cross entropies of a script, those together that share a loss object or a sigmoid."""
+    groups: list[Group] = []
+    kept: list[set[int]] = []
+    for site in script.log.of("loss"):
+        if not isinstance(site.node, ast.Call) or not any(banned(o.this) for o in site):
+            continue
+        given = _given(site.node)
+        made = [o.this.node for o in site if isinstance(o.this, Ext) and o.this.node is not None]
+        found = script.values(given) if given is not None else ()
+        origins = [t.prob for t in found if isinstance(t, Tensor) and t.prob is not None]
+        one, keys = Group([(site.node, given)], made, origins), {id(site.node)}
+        keys |= {id(n) for n in (*made, *origins)}
+        for n in [n for n, k in enumerate(kept) if k & keys][::-1]:
+            other = groups.pop(n)
+            keys |= kept.pop(n)
+            one.losses = other.losses + one.losses
+            one.made, one.sigmoids = other.made + one.made, other.sigmoids + one.sigmoids
+        groups.append(one)
+        kept.append(keys)
+    for group in groups:
+        group.made = list({id(n): n for n in group.made}.values())
+        group.sigmoids = list({id(n): n for n in group.sigmoids}.values())
+        try:
+            _Proof(script, group)
+        except Refusal as why:
+            group.refusal = str(why)
+    return groups
+
+
+def _given(loss: ast.Call) -> ast.expr | None:
+    if loss.args:
+        return None if isinstance(loss.args[0], ast.Starred) else loss.args[0]
+    return keyword_of(loss, "input")
+
+
+def taken_by(sigmoid: ast.Call) -> ast.expr | None:
+    """What the call of a sigmoid takes: ``x`` of ``torch.sigmoid(x)``, ``x.sigmoid()`` and ``self.sigmoid(x)``."""
+    if sigmoid.args:
+        return sigmoid.args[0]
+    method = isinstance(sigmoid.func, ast.Attribute) and sigmoid.func.attr == "sigmoid"
+    return sigmoid.func.value if method and not sigmoid.keywords else None  # type: ignore[attr-defined]
+
+
+def makes_layer(script: Script, call: ast.Call) -> bool:
+    return any(isinstance(t, Ext) and t.name == LAYER for t in script.values(call))
+
+
+def is_named(expr: ast.expr, name: str) -> bool:
+    return isinstance(expr, ast.Name) and expr.id == name
+
+
+def has_value_of(flow: Flow, place: ast.expr, variable: ast.expr) -> bool:
+    """Whether ``variable``, read at ``place``, has the value that it has where it stands: it gets one once in its function."""
+    if not isinstance(variable, ast.Name) or len(made := flow.reaching(variable)) != 1:
+        return False
+    named = (n for n in ast.walk(function_of(variable)) if is_named(n, variable.id))  # type: ignore[arg-type]
+    bound = [n for n in named if not isinstance(n.ctx, ast.Load)]  # type: ignore[attr-defined]
+    return bound == [next(iter(made)).node] and flow.graph(place).dominates(variable, place)
+
+
+def idle_layers(script: Script, gone: list[ast.Call]) -> Iterator[ast.stmt]:
+    """``self.sigmoid = nn.Sigmoid()``, where the calls that go are all that reads the attribute."""
+    functions = {id(c.func) for c in gone}
+    for attr in {c.func.attr for c in gone if isinstance(c.func, ast.Attribute)}:
+        named = [n for n in script.each(ast.Attribute) if n.attr == attr]
+        if any(id(n) not in functions for n in named if isinstance(n.ctx, ast.Load)):
+            continue
+        for statement in map(parent_of, named):
+            match statement:
+                case ast.Assign(targets=[_], value=ast.Call() as made):
+                    if makes_layer(script, made):
+                        yield statement
+
+
+def viewed(expr: ast.expr) -> ast.expr:
+    """``p`` of ``p.view(-1)`` and ``p[0]``."""
+    while True:
+        match expr:
+            case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in SAME or is_view(
+                attr
+            ):
+                expr = inner
+            case ast.Subscript(value=inner):
+                expr = inner
+            case _:
+                return expr
+
+
+class _Proof:
+    """That the losses of a group may get what goes into its sigmoids; raises :class:`Refusal` where it may not."""
+
+    def __init__(self, script: Script, group: Group):
+        self.script = script
+        self.calls = script.analysis(CallGraph)
+        if script.unread:
+            raise Refusal(f"the probabilities may be used where {script.unread}")
+        for loss, given in group.losses:
+            self._loss(loss, given)
+        for made in group.made:
+            self._object(made, {id(loss) for loss, _ in group.losses})
+        for sigmoid in group.sigmoids:
+            self._sigmoid(sigmoid)
+        losses = {id(loss): expr for loss, expr in group.losses if expr is not None}
+        kept = [s for s in group.sigmoids if isinstance(s, ast.Call) and self._is_beside(s, losses)]
+        group.kept = {s: self._names(s, losses) for s in kept}
+        moved = [s for s in group.sigmoids if s not in kept]
+        uses = Uses(script, moved, losses)
+        for sigmoid in moved:
+            uses.used_elsewhere(sigmoid)
+        if len(uses.reads) > MOST_READS:
+            raise Refusal(
+                f"the probability is read in {len(uses.reads)} places besides the loss, "
+                f"one of them {at(uses.reads[0])}"
+            )
+        self._modules(moved)
+        group.reads = uses.reads
+
+    # ------------------------------------------------------------------------------------------ the loss
+    def _loss(self, loss: ast.Call, given: ast.expr | None) -> None:
+        name = "binary cross entropy"
+        for thing in self.script.values(loss.func):
+            name = banned(thing).rsplit(".", 1)[-1] or name
+        for thing in self.script.values(loss.func):
+            if not banned(thing):
+                raise Refusal(f"which loss {at(loss)} computes is chosen when the script runs")
+        if given is None:
+            raise Refusal(f"what {at(loss)} gives {name} does not stand there one by one")
+        for thing in self.script.values(given):
+            if not isinstance(thing, Tensor):
+                why = f": {thing.why}" if isinstance(thing, Unknown) else ""
+                raise Refusal(f"what {at(loss)} gives {name} is not known{why}")
+            if thing.prob is None:
+                raise Refusal(
+                    f"what {at(loss)} gives {name} is not, or not always, the very result of a sigmoid: "
+                    "where it is one that was clamped or changed since, give the loss what goes into the sigmoid"
+                )
+
+    def _object(self, made: ast.AST, losses: set[int]) -> None:
+        """A loss object is called by these losses, and by nothing else; nothing asks for its class."""
+        if not isinstance(made, ast.Call) or short_name(made.func) != "BCELoss":
+            raise Refusal(f"the loss is made under another name on {at(made)}")
+        for node in self.script.nodes:
+            for thing in self.script.values(node):  # none but of expressions
+                if isinstance(thing, Ref) and thing.name == LOSS and call_of(node) is None:
+                    if not isinstance(parent_of(node), ast.Attribute):
+                        raise Refusal(f"{at(node)} names the class of the loss")
+                if not isinstance(thing, Ext) or thing.node is not made:
+                    continue
+                call = call_of(node)
+                if call is not None and id(call) not in losses:
+                    raise Refusal(f"what {at(call)} gives the loss is not known")
+                outer = parent_of(node)
+                if isinstance(outer, ast.Call) and call is None and not self._is_ours(outer):
+                    raise Refusal(f"{at(outer)} is given the loss")
+
+    def _is_ours(self, call: ast.Call) -> bool:
+        """A call of the project's own code, or of what only puts things together."""
+        found = self.script.values(call.func)
+        if found and all(isinstance(t, Method) or _is_builtin(t) for t in found):
+            return True
+        return bool(self.calls.callees(call))
+
+    # ------------------------------------------------------------------------------------------ the sigmoid
+    def _sigmoid(self, place: ast.AST) -> None:
+        if not isinstance(place, ast.Call):
+            raise Refusal("where the sigmoid is called is not known")
+        if makes_layer(self.script, place):
+            self._layers(place)
+            return
+        for thing in self.script.values(place.func):
+            plain = isinstance(thing, Ref) and thing.name in FUNCTIONS
+            method = isinstance(thing, Method) and thing.name == "sigmoid"
+            if not plain and not method and not (isinstance(thing, Ext) and thing.name == LAYER):
+                raise Refusal(f"what {at(place)} calls is not always a sigmoid")
+        if taken_by(place) is None:
+            raise Refusal(f"what goes into the sigmoid on {at(place)} does not stand there")
+
+    def _layers(self, place: ast.Call) -> None:
+        """Layers that are made at one place stand last in each container that they are in."""
+        found = {id(t): t for m in self.script.models for t in parts_of(m.thing).values()}
+        found |= {id(o.this): o.this for s in self.script.log.of("forward") for o in s if o.this}
+        containers = [t for t in found.values() if isinstance(t, (Inst, Ext)) and is_container(t)]
+        behind = {id(t) for t in found.values() if isinstance(t, Ext) and t.node is place}
+        for _ in containers:  # from the inside out
+            more = {id(c) for c in containers if self._holds_last(c, behind, place)} - behind
+            if not more:
+                break
+            behind |= more
+        for node in self.script.nodes:
+            outer = parent_of(node) if isinstance(node, ast.expr) else None
+            taken = isinstance(outer, ast.Subscript) and outer.value is node
+            asked = isinstance(outer, ast.Attribute) and outer.attr in (
+                "children",
+                "named_children",
+            )
+            if taken or asked:
+                if any(id(t) in behind for t in self.script.values(node)):
+                    raise Refusal(f"{at(node)} takes layers by their places")
+
+    def _holds_last(self, container: Inst | Ext, layers: set[int], place: ast.AST) -> bool:
+        named, rest = parts(container)
+        groups = [*named.values(), *((rest,) if rest else ())]
+        held = [any(id(t) in layers for t in found) for found in groups]
+        if not any(held):
+            return False
+        own = isinstance(container, Inst) and container.cls.find("forward") is not None
+        alone = all(id(t) in layers for t in groups[-1])
+        in_turn = is_container(container, SEQUENTIAL) and not own
+        if not in_turn or any(held[:-1]) or not alone:
+            raise Refusal(f"the sigmoid of {at(place)} is not always the last of a Sequential")
+        return True
+
+    def _is_beside(self, sigmoid: ast.Call, losses: dict[int, ast.expr]) -> bool:
+        """``p = torch.sigmoid(x)``, and all losses that get ``p`` get it by this name in the same function."""
+        reached = [e for e in losses.values() if self._may_be(e, sigmoid)]
+        return bool(reached) and len(self._names(sigmoid, losses)) == len(reached)
+
+    def _may_be(self, expr: ast.expr, sigmoid: ast.Call) -> bool:
+        return any(isinstance(t, Tensor) and t.prob is sigmoid for t in self.script.values(expr))
+
+    def _names(self, sigmoid: ast.Call, losses: dict[int, ast.expr]) -> list[ast.Name]:
+        """The variables that the losses are given, which hold the result of a sigmoid and nothing else."""
+        match parent_of(sigmoid):
+            case ast.Assign(targets=[ast.Name() as target]):
+                made = Definition(target.id, target)
+                roots = [viewed(e) for e in losses.values() if self._may_be(e, sigmoid)]
+                flow = self.script.analysis(Flow)
+                return [
+                    r
+                    for r in roots
+                    if isinstance(r, ast.Name)
+                    and function_of(r) is function_of(target)
+                    and flow.reaching(r) == {made}
+                ]
+        return []
+
+    # ------------------------------------------------------------------------------------------ modules
+    def _modules(self, places: Iterable[ast.AST]) -> None:
+        """Nothing outside of the script gets the modules that end in a sigmoid, and so what they give then."""
+        classes = {id(c) for p in places for c in ancestors(p) if isinstance(c, ast.ClassDef)}
+        made = {id(p) for p in places}
+        for node in self.script.each(ast.Call):
+            if self._is_harmless(node):
+                continue
+            for given in arguments_of(node):
+                for thing in opened(self.script.values(given)):
+                    if is_module(thing) and self._has(thing, classes, made):
+                        raise Refusal(f"{at(node)} is given a model that ends in the sigmoid")
+
+    def _has(self, module: Thing, classes: set[int], made: set[int]) -> bool:
+        return any(
+            (isinstance(t, Inst) and id(t.cls.node) in classes)
+            or (isinstance(t, Ext) and id(t.node) in made)
+            for t in parts_of(module).values()
+        )
+
+    def _is_harmless(self, call: ast.Call) -> bool:
+        """What a call does with a model says nothing of what the model gives, or is seen."""
+        names = [_name(t) for t in self.script.values(call.func)]
+        if self.calls.callees(call) or _is_super(call):
+            return True
+        known = bool(names) and all(names)
+        return known and all(
+            n in WRAPPERS
+            or n.startswith(("torch.", "builtins.", "copy."))
+            and not n.startswith(KEEPS)
+            for n in names
+        )
+
+
+def _name(thing: Thing) -> str:
+    if isinstance(thing, Method):
+        inner = next(iter(wrapped(thing.this)), thing.this)
+        return "builtins.method" if is_module(inner) or not isinstance(inner, Unknown) else ""
+    return thing.name if isinstance(thing, (Ref, Ext)) else ""
+
+
+def _is_super(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id == "super"
+
+
+def _is_builtin(thing: Thing) -> bool:
+    return isinstance(thing, Ref) and thing.name.startswith("builtins.")

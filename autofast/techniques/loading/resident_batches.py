@@ -1,0 +1,163 @@
+"""Data in memory whose items the project's own code makes: the method of the dataset that makes whole batches, and the class that calls it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autofast.edit.edits import After, Edit, Helper, literal
+from autofast.facts.aliases import learned, written_after
+from autofast.flow.provenance import assigned
+from autofast.model.device_loader import BATCH_CLASS, FIXED, METHOD, OF_PART, OF_ROWS, OF_WHOLE
+from autofast.model.script import Dataset, Loader, Script
+from autofast.model.source import source_of
+from autofast.model.values import Ext, Inst, Thing
+from autofast.rule import Refusal
+from autofast.techniques.loading.item_code import SPREAD, SPREAD_CODE, Form, form_of
+from autofast.techniques.loading.resident_items import SUBSETS
+from autofast.write.imports import module_in
+from autofast.write.spelling import torch_in
+
+# Classes that a dataset may derive from, which make no batches.
+PLAIN = ("torch.utils.data.", "builtins.object", "abc.", "typing.")
+ROWS = "[rows]"
+EVERY = (
+    "slice(None)",
+    "range(len(self.dataset))",
+)  # of arrays that are cut to the rows; of indices
+DIRECT = "        self.data = self.dataset"
+PART = "        self.data, rows = self.dataset.dataset, self.dataset.indices"
+EITHER = """\
+        self.data, rows = self.dataset, {every}
+        if isinstance(self.data, {torch}.utils.data.Subset):
+            self.data, rows = self.data.dataset, self.data.indices"""
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """How whole batches are made: by which ``form`` of ``getitem``; ``part``: the loader's dataset is a part of the one that has it."""
+
+    getitem: ast.FunctionDef
+    form: Form
+    part: frozenset[bool]
+
+
+def batches_of(script: Script, loader: Loader) -> Batches:
+    """How batches of a loader are made at once; raises Refusal."""
+    getitem = loader.datasets[0].getitem
+    for dataset in loader.datasets:
+        if (
+            dataset.kind != "project"
+            or dataset.getitem is None
+            or not isinstance(dataset.thing, Inst)
+        ):
+            raise Refusal(f"items of {dataset.name} are made in a way that is not known")
+        if dataset.getitem is not getitem:
+            raise Refusal("its dataset may be one of several classes")
+        if dataset.thing.cls.find("__getitems__") is not None:
+            raise Refusal(f"{dataset.name}: it has a __getitems__ of its own")
+        others = [n for n in dataset.thing.cls.external if not n.startswith(PLAIN)]
+        if others:
+            raise Refusal(
+                f"{dataset.name} derives from {others[0]}, which may have a method of its own for batches"
+            )
+        if dataset.thing.cls.find(METHOD) or METHOD in dataset.thing.attrs:
+            raise Refusal(f"{dataset.name}: it has a `{METHOD}` of its own")
+    assert getitem is not None
+    parts = {_is_part(t, loader.datasets) for t in loader.args.get(0, "dataset")}
+    if None in parts or not parts:
+        raise Refusal("the dataset is wrapped in something that is not known")
+    source = source_of(getitem)
+    form = form_of(script, getitem, torch_in(source)[0], METHOD, source.fresh(SPREAD))
+    if not all(code.startswith("self.") for code in form.fixed) and source is not source_of(
+        loader.node
+    ):
+        raise Refusal(f"{form.fixed[0]} is of another file than the loader")
+    for attr in (s.attr for s in form.stored if s.array.tensor):
+        _written(script, [d.thing for d in loader.datasets], attr)
+    return Batches(getitem, form, frozenset(p for p in parts if p is not None))
+
+
+def _written(script: Script, things: Sequence[Thing], attr: str) -> None:
+    """Raises :class:`Refusal` for a tensor that something may write to once the loader has copied it."""
+    for site in script.log.of("set_attribute"):
+        made = [o for o in site if o.data["name"] == attr and any(o.this is t for t in things)]
+        expr = assigned(site.node) if made else None
+        if made and expr is None:
+            raise Refusal(f"where the tensors under `{attr}` come from is not known")
+        if expr is not None and (why := learned(script, expr)):
+            raise Refusal(f"`{ast.unparse(expr)}` {why}")
+        if expr is not None and (why := written_after(script, expr, made)):
+            raise Refusal(why)
+
+
+def _is_part(thing: Thing, datasets: Sequence[Dataset]) -> bool | None:
+    """Whether it is a part of the dataset, by a list of indices; None where it is neither that nor the dataset itself."""
+    if any(thing is d.thing for d in datasets):
+        return False
+    if isinstance(thing, Ext) and thing.name in SUBSETS:
+        inner = {_is_part(t, datasets) for t in thing.args.get(0, "dataset")}
+        return True if inner == {False} else None
+    return None
+
+
+def loader_class(
+    script: Script, loader: Loader, batches: Batches, name: str, part: frozenset[bool]
+) -> tuple[str, tuple[Edit, ...]]:
+    """The class that keeps what is stored on the device, and the imports that it needs."""
+    call, source = loader.node, source_of(loader.node)
+    torch, imports = torch_in(source)
+    arrays = batches.form.stored
+    numpy = ""
+    more: tuple[Edit, ...] = ()
+    if not all(s.array.tensor for s in arrays):
+        numpy, more = module_in(source, "numpy")
+    whole = batches.form.by_index
+    rows = ROWS if True in part and not whole else ""
+    where = EITHER if len(part) > 1 else PART if True in part else DIRECT
+    kept = [
+        f"x{rows}" if s.array.tensor else f"{torch}.as_tensor({numpy}.ascontiguousarray(x){rows})"
+        for s in arrays
+    ]
+    if len(set(kept)) == 1:
+        every = ", ".join(f"self.data.{s.attr}" for s in arrays)
+        every = f"({every})" if len(arrays) > 1 else f"[{every}]"
+        tensors = f"        tensors = [{kept[0]} for x in {every}]"
+    else:
+        lines = [
+            f"            {code.replace('(x)', f'(self.data.{s.attr})') if 'x)' in code else f'self.data.{s.attr}{rows}'},"
+            for code, s in zip(kept, arrays, strict=True)
+        ]
+        tensors = "\n".join(["        tensors = [", *lines, "        ]"])
+    fixed = ", ".join(
+        f"self.data.{code.removeprefix('self.')}" if code.startswith("self.") else code
+        for code in batches.form.fixed
+    )
+    if fixed:
+        several = len(batches.form.fixed) > 1
+        each = f"{torch}.as_tensor({'x' if several else fixed}, dtype={torch}.float32).to(device)"
+        fixed = f"        self.fixed = [{each}{f' for x in ({fixed})' * several}]\n"
+    if whole and True in part:
+        fixed = f"        self.rows = {torch}.as_tensor(rows).to(device)\n{fixed}"
+    text = BATCH_CLASS.format(
+        name=name,
+        base=source.segment(call.func),
+        torch=torch,
+        items=f"{where.format(torch=torch, every=EVERY[whole])}\n{tensors}",
+        fixed=fixed,
+        given=(OF_ROWS if not whole else OF_PART if True in part else OF_WHOLE)
+        + FIXED * bool(batches.form.fixed),
+    )
+    return text, (*imports, *more)
+
+
+def method(batches: Batches) -> tuple[Edit, ...]:
+    """The method beside ``__getitem__``, and the function that it may use."""
+    source, form = source_of(batches.getitem), batches.form
+    _, imports = torch_in(source)
+    edits: list[Edit] = [*imports, After(batches.getitem, literal(form.code))]
+    if form.spread:
+        name = source.fresh(SPREAD)
+        edits.append(Helper(source, name, SPREAD_CODE.format(name=name)))
+    return tuple(edits)

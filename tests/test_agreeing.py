@@ -1,0 +1,142 @@
+"""Scripts that share a file: what is changed there for one of them stands for all, or is refused with both names."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.test_cli import autofast, files, findings, project  # noqa: F401
+
+ENGINE = """\
+import torch
+
+
+def predict(model, loader, device):
+    with torch.no_grad():
+        for x, y in loader:
+            x = x.to(device)
+            out = model(x)
+    return out
+
+
+def train(model, loader, optimizer, device):
+    total = 0.0
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    return total
+
+
+def make_optimizer(parameters):
+    return torch.optim.Adam(parameters, lr=1e-3)
+"""
+HEAD = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from engine import make_optimizer, predict, train
+"""
+BODY = """
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)).to(device)
+optimizer = make_optimizer(model.parameters())
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8)
+for epoch in range(3):
+    print(f"{train(model, loader, optimizer, device):.4f}")
+"""
+PLAIN = "    print(f'{predict(model, loader, device).mean().item():.4f}')\n"
+# The result meets a parameter: a tensor of inference_mode could not be kept for the backward pass.
+LATER = """\
+    scale = torch.nn.Parameter(torch.ones(1, device=device))
+    (predict(model, loader, device) * scale).sum().backward()
+    print(f"{scale.grad.item():.4f}")
+"""
+
+
+@pytest.fixture
+def shared(project: Path) -> Path:  # noqa: F811
+    for file in project.iterdir():
+        if file.is_file():
+            file.unlink()
+    (project / "engine.py").write_text(ENGINE)
+    (project / "a.py").write_text(HEAD + BODY + PLAIN)
+    return project
+
+
+def printed(folder: Path, script: str) -> str:
+    done = subprocess.run(
+        [sys.executable, script], cwd=folder, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def rules(text: str) -> set[str]:
+    return {
+        word for word in ("no_grad", "inference_mode", "fused=True", "loss.item()") if word in text
+    }
+
+
+def test_what_another_script_forbids(shared: Path) -> None:
+    (shared / "b.py").write_text(HEAD + BODY + LATER)
+    before = {name: printed(shared, name) for name in ("a.py", "b.py")}
+    done = autofast("rewrite", "a.py", "--in-place", "--exhaustive", "--effect", "exact")
+    assert (
+        "no-grad-eval: b.py runs this, too, where it is refused: under inference_mode" in done.err
+    )
+    assert rules((shared / "engine.py").read_text()) == {"no_grad"}, "the rest is written"
+    assert {name: printed(shared, name) for name in ("a.py", "b.py")} == before
+
+
+def test_what_nobody_forbids(shared: Path) -> None:
+    (shared / "b.py").write_text(HEAD + BODY + PLAIN)
+    (shared / "c.py").write_text("from engine import make_optimizer\n\nprint(make_optimizer)\n")
+    done = autofast("rewrite", "a.py", "--in-place", "--exhaustive")
+    assert done.code == 0 and "runs this, too" not in done.err
+    assert rules((shared / "engine.py").read_text()) == {"inference_mode", "fused=True"}
+
+
+LOADER = "DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8)"
+ALL = ("--exhaustive", "--ignore", "gpu-data")
+
+
+def test_what_is_not_known_of_another_script(shared: Path) -> None:
+    batches = "[(torch.randn(8, 4), torch.randn(8, 1))]"
+    (shared / "b.py").write_text(HEAD + BODY.replace(LOADER, batches) + PLAIN)
+    done = autofast("rewrite", "a.py", "--in-place", *ALL)
+    said = r"engine.py:\d+.*: non-blocking.*: b.py runs this, too, and it is not known whether"
+    assert re.search(said, done.err), done.err
+    assert "non_blocking" not in (shared / "engine.py").read_text()
+
+
+def test_scripts_that_need_not_go_on(shared: Path) -> None:
+    (shared / "b.py").write_text(HEAD + BODY + LATER)
+    (shared / "old").mkdir()
+    shutil.move(shared / "b.py", shared / "old" / "b.py")
+    (shared / "pyproject.toml").write_text('[tool.autofast]\nexclude = ["old/"]\n')
+    assert "runs this, too" not in autofast("rewrite", "a.py", "--exhaustive").err
+    (shared / "pyproject.toml").unlink()
+    assert "old/b.py runs this, too" in autofast("rewrite", "a.py", "--exhaustive").err
+    alone = autofast("rewrite", "a.py", "-o", "fast.py", "--exhaustive")
+    assert "runs this, too" not in alone.err, "engine.py stays as it is"
+
+
+def test_check_says_so(shared: Path) -> None:
+    for name in ("a.py", "b.py"):
+        body = PLAIN if name == "a.py" else LATER
+        (shared / name).write_text(HEAD + BODY + body + "\n# loss.backward()\n")
+    before = files(shared)
+    (found,) = (f for f in findings(".", "--exhaustive") if f["rule"] == "no-grad-eval")
+    assert found["status"] == "refused"
+    assert found["reason"].startswith("b.py runs this, too, where it is refused: under inference")
+    assert autofast("check", ".", "--exhaustive", "--fix").code in (0, 1)
+    assert files(shared) != before
+    assert rules((shared / "engine.py").read_text()) == {"no_grad", "fused=True"}
