@@ -220,7 +220,9 @@ def _picker() -> Picker:
 @cli.command("check", cls=ProjectCommand)
 @click.argument("paths", nargs=-1, metavar="[PATH]...", shell_complete=complete_files)
 @click.option("--diff", is_flag=True, help="Show the fixes as a diff; nothing is written.")
-@click.option("--fix", is_flag=True, help="Write the fixes, and take out unused comments: all files or none.")
+@click.option(
+    "--fix", is_flag=True, help="Write the fixes, and take out unused comments: all files or none."
+)
 @click.option(
     "--output-format",
     type=click.Choice(FORMATS),

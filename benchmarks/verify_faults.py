@@ -78,7 +78,9 @@ def main() -> int:
     )
     parser.add_argument("--only", default="", help="cases whose name has this in it")
     parser.add_argument(
-        "--printed", type=Path, help="take what an earlier run printed, run nothing"
+        "--printed",
+        type=Path,
+        help="take what an earlier run printed, run nothing; cases that it lacks are left out",
     )
     parser.add_argument("--before", type=Path, help="what an earlier run printed: one more column")
     sets = parser.add_mutually_exclusive_group()
@@ -101,7 +103,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), here)
         earlier = _printed(args.printed) if args.printed else {}
-        for case in (case for case in cases if args.only in f"{case.base}: {case.name}"):
+        for case in (case for case in cases if args.only in _key(case)):
+            if args.printed and _key(case) not in earlier:
+                continue
             found = earlier[_key(case)] if args.printed else bench.judge(case)
             right = (found.verdict in FINE) == case.sound
             wrong += not right
@@ -120,6 +124,8 @@ def main() -> int:
             f"{date.today().isoformat()}, CPU, torch {version('torch')}, at most 12 seeds: "
             f"{sum(not case.sound for case, _ in rows)} faults, {sum(case.sound for case, _ in rows)} sound rewrites, {wrong} judged wrongly.",
         ]
+        if len(rows) < len(cases):
+            lines[0] += f" Not run: {len(cases) - len(rows)} of the set's {len(cases)} cases."
         if before:
             lines[0] += f" Before: {_wrong(before, [case for case, _ in rows])} judged wrongly."
         known = " before |" if before else ""

@@ -17,6 +17,7 @@ from autofast.rule import Effect, Finding, Options, rule
 CASTS = ("float", "double", "half", "bfloat16")
 OLD = {"torch.FloatTensor": "float", "torch.DoubleTensor": "double", "torch.HalfTensor": "half"}
 SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+METHODS = ("add", "sub", "mul", "div", "true_divide")
 VIEWS = frozenset("unsqueeze squeeze view reshape permute transpose flatten contiguous".split())
 
 
@@ -77,29 +78,43 @@ def _uncast(script: Script, cast: ast.expr) -> tuple[ast.expr, str, tuple[Edit, 
 
 
 def _below_arithmetic(script: Script, expr: ast.expr) -> ast.expr:
-    """What is computed with, by ``+ - * /`` and numbers: ``x.float()`` in ``(x.float() / 255 - 0.5) / 0.5``."""
-    while isinstance(expr, ast.BinOp) and type(expr.op) in SIGNS:
-        if _is_number(script, expr.right):
-            expr = expr.left
-        elif _is_number(script, expr.left):
-            expr = expr.right
-        else:
+    """What is computed with, by numbers: ``x.float()`` in ``(x.float() / 255 - 0.5) / 0.5`` and in ``x.float().div(255)``."""
+    while (parts := _parts(expr)) is not None:
+        inner, number = parts
+        if not _is_number(script, number):
+            inner, number = number, inner
+        if not _is_number(script, number) or (is_method(expr) and inner is not parts[0]):
             break
+        expr = inner
     return expr
 
 
-def _steps(expr: ast.expr, made: ast.expr) -> list[ast.BinOp]:
+def _parts(expr: ast.expr) -> tuple[ast.expr, ast.expr] | None:
+    """Both sides of an operation."""
+    match expr:
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in SIGNS:
+            return left, right
+        case ast.Call(func=ast.Attribute(value=left, attr=attr), args=[right], keywords=[]) if (
+            attr in METHODS
+        ):
+            return left, right
+    return None
+
+
+def _steps(expr: ast.expr, made: ast.expr) -> list[ast.expr]:
     """The operations that make ``expr`` of ``made``, the last one first."""
-    found: list[ast.BinOp] = []
-    while expr is not made and isinstance(expr, ast.BinOp):
+    found: list[ast.expr] = []
+    while expr is not made and (parts := _parts(expr)) is not None:
         found.append(expr)
-        expr = expr.left if any(n is made for n in ast.walk(expr.left)) else expr.right
+        expr = parts[0] if any(n is made for n in ast.walk(parts[0])) else parts[1]
     return found
 
 
 def _is_divided(expr: ast.expr, made: ast.expr) -> bool:
-    first = _steps(expr, made)[-1]
-    return isinstance(first.op, ast.Div)
+    match _steps(expr, made)[-1]:
+        case ast.BinOp(op=ast.Div()) | ast.Call(func=ast.Attribute(attr="div" | "true_divide")):
+            return True
+    return False
 
 
 def _arithmetic(expr: ast.expr, made: ast.expr, template: str) -> tuple[str, dict[str, ast.expr]]:
@@ -108,13 +123,22 @@ def _arithmetic(expr: ast.expr, made: ast.expr, template: str) -> tuple[str, dic
     inner: ast.expr = made
     for step in reversed(_steps(expr, made)):
         number = f"number{len(numbers)}"
-        low = isinstance(inner, ast.BinOp) and isinstance(inner.op, (ast.Add, ast.Sub))
-        sign, ours = SIGNS[type(step.op)], step.left is inner
-        if isinstance(inner, ast.BinOp) and (not ours or (low and sign in "*/")):
-            template = f"({template})"
-        numbers[number] = step.right if ours else step.left
-        sides = (template, f"{{{number}}}") if ours else (f"{{{number}}}", template)
-        template, inner = f"{sides[0]} {sign} {sides[1]}", step
+        left, right = _parts(step) or (inner, inner)
+        numbers[number] = right if left is inner else left
+        match step, inner:
+            case ast.Call(func=ast.Attribute(attr=attr)), ast.BinOp():
+                template = f"({template}).{attr}({{{number}}})"
+            case ast.Call(func=ast.Attribute(attr=attr)), _:
+                template = f"{template}.{attr}({{{number}}})"
+            case ast.BinOp(op=op), _:
+                sign, ours = SIGNS[type(op)], left is inner
+                low = isinstance(inner, ast.BinOp) and isinstance(inner.op, (ast.Add, ast.Sub))
+                tight = sign in "*/"
+                if isinstance(inner, ast.BinOp) and (low and tight if ours else low or tight):
+                    template = f"({template})"
+                sides = (template, f"{{{number}}}") if ours else (f"{{{number}}}", template)
+                template = f"{sides[0]} {sign} {sides[1]}"
+        inner = step
     return template, numbers
 
 

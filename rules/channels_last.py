@@ -20,6 +20,7 @@ from autofast.techniques.layout.conversions import (
     is_there,
     part_of,
     place_of,
+    scattered,
     trained,
     whole_of,
 )
@@ -50,9 +51,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         models += averages(script, place, models)
         found += conversions(script, place, models)
     stays = [m for finding, models in found if finding.refusal for m in models]
-    converted = [m for finding, models in found if finding.edits for m in models]
+    groups = [models for finding, models in found if finding.edits]
+    converted = [m for models in groups for m in models]
     for finding, models in found:
-        if finding.edits and (why := part_of(models, stays) or fed_by(models, stays)):
+        why = part_of(models, stays) or fed_by(models, stays) or scattered(models, groups)
+        if finding.edits and why:
             finding = Finding(finding.node, finding.message, refusal=why)
         if finding.edits and all(whole_of(m, converted) for m in models):
             continue

@@ -10,9 +10,9 @@ from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.transfers.creations import against, from_numpy, loops_of_steps, moved
 from autofast.techniques.transfers.fixed import fixed, single_numbers
-from autofast.techniques.transfers.handed import handed
 from autofast.techniques.transfers.indices import indices
-from autofast.techniques.transfers.told import told
+from autofast.techniques.transfers.made_each_step import made_each_step
+from autofast.techniques.transfers.moving_helpers import for_helpers
 
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
@@ -36,14 +36,14 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         for call, edit in single_numbers(script, hot):
             yield Finding(call, MESSAGE, edits=(edit,))
         return
-    creations = [*moved(script, hot), *handed(script, hot), *from_numpy(script, hot)]
+    creations = [*moved(script, hot), *for_helpers(script, hot), *from_numpy(script, hot)]
     creations += indices(script, hot)
     known = {id(n) for creation in creations for n in ast.walk(creation.call)}
     once = [node for node in fixed(script, hot) if id(node) not in known]
     for node in once:
         yield Finding(node, MESSAGE, advice=ONCE)
     known |= {id(n) for node in once for n in ast.walk(node)}
-    for node, advice in told(script, known):
+    for node, advice in made_each_step(script, known):
         yield Finding(node, MESSAGE, advice=advice)
     for creation in creations:
         if why := against(script, creation, hot):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Replace
 from autofast.facts.cost import gains
+from autofast.facts.one_by_one import one_by_one
 from autofast.facts.parameter_loops import (
     ParameterLoop,
     are_alike,
@@ -45,6 +46,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Update all parameters at once, not one by one in a loop."""
     if options.target == "cpu" or not script.steps or not uses_gpu(script):
         return  # on the CPU, the lists are gone through one by one, too
+    answered: set[int] = set()
     for loop in parameter_loops(script):
         try:
             done = operations(script, loop)
@@ -53,6 +55,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         clips = any(_is_gradient(loop, op) for op in done)
         if clips and (len(done) > 1 or len(loop.lists) > 1 or not is_symmetric(done[0])):
             continue
+        answered.add(id(loop.node))
         message = (
             "clips the gradients of one parameter after the other"
             if clips
@@ -67,6 +70,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         edit = Replace(loop.node, code.replace("TORCH", torch), holes)
         effect = None if all(op.exact for op in done) else Effect.ROUNDING
         yield Finding(loop.node, message, edits=(*imports, edit), effect=effect)
+    for node, message, advice in one_by_one(script):
+        if id(node) not in answered:
+            yield Finding(node, message, advice=advice)
 
 
 def _is_gradient(loop: ParameterLoop, op: Op) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from torch import nn
 
 from tests.amp import amp, close, trained
-from tests.onerule import apply
+from tests.onerule import apply, run
 
 SCRIPT = """
 import torch
@@ -76,3 +76,51 @@ def test_layout_and_evaluation(library: str, made: str) -> None:
 def test_networks_that_reshape_keep_their_layout() -> None:
     text = SCRIPT.format(library="segmentation_models_pytorch", made='MAnet("resnet34")')
     assert not apply("channels-last", text).fixes
+
+
+LAYERS = """
+import torch
+from torch import nn
+from timm.models.layers import DropPath
+from timm.utils import accuracy
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.drop_path = nn.Linear(8, 8), DropPath(0.1)
+
+    def forward(self, x):
+        return x + self.drop_path(self.fc(x))
+
+
+torch.manual_seed(0)
+model = Block()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+X = torch.randn(6, 4, 8)
+hits = []
+for i in range(6):
+    model.train()
+    loss = (model(X[i]) - 1).abs().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        for x in X:
+            hits.append(accuracy(model(x), torch.arange(4)).item())
+"""
+
+
+def test_layers_and_metrics_of_timm_keep_nothing_of_an_evaluation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = apply("no-grad-eval", LAYERS)
+    assert found.lines == ["with torch.inference_mode():"]
+    layers: Any = ModuleType("timm.models.layers")
+    layers.DropPath = nn.Dropout
+    utils: Any = ModuleType("timm.utils")
+    utils.accuracy = lambda output, target: (output.argmax(1) == target).float().mean()
+    for module in (layers, utils, ModuleType("timm.models")):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert run(LAYERS)["hits"] == run(found.text)["hits"] != []

@@ -84,6 +84,72 @@ def test_a_variable_of_the_function_around_changes(tmp_path: Path) -> None:
     assert {1, 2} <= numbers(tmp_path, lines)
 
 
+def test_what_is_set_back_is_seen_meanwhile(tmp_path: Path) -> None:
+    code = """
+class C: pass
+c = C()
+c.n = 1
+def look():
+    probe.show(c.n)
+def other():
+    c.n = 2
+    look()
+    c.n = 1
+for i in range(3):
+    other()
+    look()
+"""
+    assert numbers(tmp_path, code) == {1, 2}
+
+
+# Functions made by calls that are alike, each with the variables of its own call.
+MAKER = """
+n = 1
+def make():
+    value = n
+    def get():
+        return value
+    def put():
+        nonlocal value
+        value = 3
+    return get, put
+first, put = make()
+n = 2
+second, _ = make()
+"""
+HELD = {
+    "what the first call held": ("first()", 1),
+    "what the second call holds": ("second()", 2),
+    "set through the function of the first call": ("put() or first()", 3),
+    "the first is not the second": ("put() or second()", 2),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize("again", ["", "second, _ = make()\n", "first()\nsecond()\n"])
+def test_functions_of_like_calls(name: str, again: str, tmp_path: Path) -> None:
+    asked, expected = HELD[name]
+    assert expected in numbers(tmp_path, f"{MAKER}{again}probe.show({asked})\n")
+
+
+def test_a_variable_that_only_the_first_call_sets(tmp_path: Path) -> None:
+    code = """
+calls = []
+def make():
+    if not calls:
+        value = 1
+    def get():
+        return value
+    calls.append(get)
+    return get
+first = make()
+make()
+make()
+probe.show(first())
+"""
+    assert 1 in numbers(tmp_path, code)
+
+
 def test_events_of_a_call_that_is_looked_up_again(tmp_path: Path) -> None:
     """Both loops go through one helper: each is a training loop, though the helper is followed for one of them only."""
     code = """
@@ -122,6 +188,25 @@ def test_loops_in_loops_do_not_follow_a_call_over_and_over(tmp_path: Path) -> No
     assert (
         steps(tmp_path, chain + "x = f8(1)\n") < 20_000
     )  # each level follows the one below up to four times
+
+
+BACK = {
+    "flag": ("c.flag = True", "c.flag = False"),
+    "key": ("d = {'a': a}", "d['b'] = a"),
+    "global": ("global n; n = 2", "n = 1"),
+    "function": ("def inner(b=a): return b", "inner(b)"),
+}
+
+
+@pytest.mark.parametrize("name", BACK)
+def test_calls_that_leave_all_as_it_was(name: str, tmp_path: Path) -> None:
+    """They need not be followed over and over, either."""
+    first, last = BACK[name]
+    chain = "class C: pass\nc = C()\nc.flag = False\nc.get = None\nn = 1\ndef f0(a):\n    return a + 1\n"
+    for n in range(1, 9):
+        chain += f"def f{n}(a):\n    {first}\n" + f"    b = f{n - 1}(a)\n" * 4
+        chain += f"    {last}\n    return b\n"
+    assert steps(tmp_path, chain + "x = f8(1)\n") < 60_000
 
 
 def test_functions_that_call_each_other(tmp_path: Path) -> None:

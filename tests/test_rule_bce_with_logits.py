@@ -365,11 +365,28 @@ def test_code_outside_of_the_script_that_uses_the_model() -> None:
     assert apply(RULE, before, files=files).fixes
 
 
+GPU = (
+    text()
+    .replace("model = Net()", "model = Net().cuda()")
+    .replace("for xb, yb in loader:", "for xb, yb in loader:\n        xb = xb.cuda()", 1)
+)
+
+
 def test_autocast_follows() -> None:
-    """The loss alone keeps 16 bits away; where it takes logits, autocast is written in the next pass."""
-    before = text().replace("model = Net()", "model = Net().cuda()")
-    before = before.replace(
-        "for xb, yb in loader:", "for xb, yb in loader:\n        xb = xb.cuda()", 1
+    """The loss alone keeps 16 bits away; where it takes logits, autocast is written with it, and not without."""
+    assert "BCEWithLogitsLoss" in apply("autocast", GPU).refusals
+    both = apply(f"autocast {RULE}", GPU).text
+    assert "torch.autocast(" in both and "BCEWithLogitsLoss" in both
+    kept = apply(
+        f"autocast {RULE}", GPU.replace("nn.BCELoss()", "nn.BCELoss()  # autofast: ignore")
     )
-    assert "BCEWithLogitsLoss" in apply("autocast", before).refusals
-    assert apply("autocast", apply(RULE, before).text).fixes
+    assert not kept.fixes or "autocast" not in {f.rule for f in kept.fixes}
+
+
+def test_nothing_is_gained_where_autocast_does_not_follow() -> None:
+    penalty = GPU.replace("loss.backward()", "loss.backward(create_graph=True)")
+    for before, gains in ((GPU, True), (penalty, False)):
+        found = apply(f"autocast {RULE}", before, min_gain=0.0001)
+        mine = [f for f in found.findings if f.rule == RULE]
+        assert len(mine) == 1 and mine[0].gain is not None
+        assert ("fp32 all the same" not in mine[0].gain.reason) is gains

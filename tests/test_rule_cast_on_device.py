@@ -93,6 +93,12 @@ def test_the_copy_goes_first(move: str, expected: str) -> None:
         ),
         ("x = (1 - x.float()).to(device).clone()", "x = (1 - x.to(device).float()).clone()"),
         ("k = 3.5\nx = (x.float() / k).to(device)", "x = x.to(device).float() / k"),
+        ("x = x.float().div(255).to(device)", "x = x.to(device).float().div(255)"),
+        ("x = x.div(255).sub(0.5).to(device)", "x = x.to(device).div(255).sub(0.5)"),
+        (
+            "x = (1 - x.float() / 255).mul(2).add(3).to(device) - 1",
+            "x = (1 - x.to(device).float() / 255).mul(2).add(3) - 1",
+        ),
     ],
 )
 def test_arithmetic_with_numbers_goes_along(move: str, expected: str) -> None:
@@ -111,6 +117,10 @@ def test_arithmetic_with_numbers_goes_along(move: str, expected: str) -> None:
         "x = ((x - 128) / 255).to(device)",  # which wrap around
         "x = (x.float() / torch.ones(4)).to(device)",  # the other tensor is on the host
         "x = (x.float() ** 2).to(device)",
+        "x = x.mul(2).to(device)",
+        "x = x.float().div_(255).to(device)",  # of floats, the batch itself
+        "x = x.float().div(torch.ones(4)).to(device)",
+        "x = x.float().add(1, alpha=2).to(device)",
         "x = (x.float() / x.float().sum()).to(device)",
     ],
 )

@@ -224,9 +224,45 @@ OTHER = [
 
 def test_other_loops() -> None:
     """What is done to each parameter is none of the operations on lists, or is not known."""
-    assert not made("\n".join(OTHER)).findings
+    found = made("\n".join(OTHER))
+    assert not found.fixes and not found.refusals
 
 
 def test_not_on_the_cpu() -> None:
     text = script(ZIP + "t.data.lerp_(p.data, tau)")
     assert not apply(RULE, text, target="cpu").findings
+
+
+# ------------------------------------------------------------------------------------------------ advice
+ADVISED = {
+    "for k, v in target.state_dict().items():\n    v.copy_(v * 0.9 + net.state_dict()[k] * 0.1)": "_foreach_lerp_",
+    "for a, b in zip(target.state_dict().values(), net.state_dict().values()):\n    a.copy_(a * 0.9 + b * 0.1)": "_foreach_lerp_",
+    "for p, t in zip(net.parameters(), target.parameters()):\n    old, new = t.data, p.data\n    t.data = average(old, new)": "_foreach_lerp_",
+    "for n, p in net.named_parameters():\n    shadow[n] = 0.9 * shadow[n] + 0.1 * p.data": "_foreach_lerp_",
+    "total = 0.0\nfor p in net.parameters():\n    total += p.grad.norm() ** 2": "_foreach_norm",
+    "total = torch.stack([torch.norm(p.grad) for p in net.parameters()]).norm()": "_foreach_norm",
+}  # fmt: skip
+HELPERS = """
+def average(old, new):
+    return old * 0.9 + new * 0.1
+shadow = {n: p.data.clone() for n, p in net.named_parameters()}
+"""
+
+
+@pytest.mark.parametrize("step", ADVISED)
+def test_what_is_advised(step: str) -> None:
+    found = made(step, target=COPIED + HELPERS)
+    assert not found.fixes and ADVISED[step] in found.advice
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "if len(losses) % 100 == 0:\n    for n, p in net.named_parameters():\n        shadow[n] = 0.9 * shadow[n] + 0.1 * p.data",
+        "for n, p in net.named_parameters():\n    shadow[n] = n",
+        "for p in net.parameters():\n    p.grad = None",
+    ],
+)
+def test_what_no_word_is_said_about(step: str) -> None:
+    found = made(step, target=COPIED + HELPERS)
+    assert not found.fixes and not found.advice

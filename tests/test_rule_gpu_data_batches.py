@@ -13,7 +13,7 @@ import numpy
 import pytest
 
 from autofast.rule import Effect
-from tests.onerule import Applied, apply, run, same
+from tests.onerule import Applied, apply, run, same, same_runs
 from tests.test_rule_gpu_data import BODY, LOOP, PLAIN, RULE, text_of
 
 torch = pytest.importorskip("torch")
@@ -311,6 +311,68 @@ def test_a_dataset_in_a_file_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None
     assert not other.fixes and "MEAN is of another file than the loader" in other.refusals
 
 
+ROW = """
+self.images = torch.randn(60, 2)[: 30 + 8]
+self.plain = numpy.random.default_rng(0).normal(size=(38, 3)).astype(numpy.float32)
+self.labels = numpy.random.default_rng(1).integers(0, 2, 38)
+self.length = 4
+"""
+
+
+@pytest.mark.parametrize(
+    ("init", "getitem"),
+    [
+        (ROW, "x = self.images[index : index + self.length]\ny = self.images[index + self.length, 0]\nreturn x, y > 0"),
+        (ROW, "x = self.images[index : index + self.length]\nreturn x, torch.tensor(self.labels[index + 1])"),
+        (ROW, "begin = index + 1\nend = begin + self.length\nx = torch.from_numpy(self.plain[begin:end, 0])\nreturn x, torch.from_numpy(self.labels[begin + 1 : end + 1])"),
+        (ROW, "x = torch.tensor(self.plain[index : index + 5, :2], dtype=torch.float32)\nif random.random() < 0.5:\n    x = x.flip(0)\nreturn x, int(self.labels[index + 5])"),
+        (ROW, "i = index // 2 * 2\nreturn self.images[i], torch.tensor(self.labels[index])"),
+        (ROW, "return {'x': self.images[index], 'index': index, 'y': int(self.labels[index])}"),
+        (IMAGES, f"image = self.images[index]\nif index % 2:\n    image = image[::-1]\n{TO_TENSOR}"),
+    ],
+)  # fmt: skip
+def test_windows_and_indices(init: str, getitem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows beside an item's own, windows that begin there: of all that is stored, by indices."""
+    text = script(init, getitem).replace("return len(self.images)", "return 30")
+    if "{" in getitem and "'x'" in getitem:
+        body = "x, y = batch['x'].to(device), batch['y'].to(device)\ni = batch['index'].to(device)"
+        text = script(init, getitem, body=body, loop="for batch in loader:").replace("return len(self.images)", "return 30")  # fmt: skip
+    if "y > 0" in getitem:
+        assert "has no form for batches" in apply(RULE, text).refusals
+        text = text.replace("return x, y > 0", "return x, y.long()")
+    text = text.replace("range(3)", "range(1)").replace("cross_entropy(model(x.reshape(len(x), -1)[:, :4].float()), y.long())", "cross_entropy(model(x.reshape(len(x), -1)[:, :2].float().repeat(1, 2)), y.long().view(len(y), -1)[:, 0].clamp(0, 1))")  # fmt: skip
+    batches_alike(text, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "setup",
+    [
+        "loader = DataLoader(Subset(data, [3, 1, 2, 20, 7]), batch_size=2)",
+        "train, rest = random_split(data, [20, 10])\nloader = DataLoader(train, batch_size=8, shuffle=True)",
+        "loader = DataLoader(data if len(data) > 40 else Subset(data, [5, 4, 3, 2]), batch_size=3)",
+    ],
+)
+def test_windows_of_parts(setup: str) -> None:
+    getitem = "return self.images[index : index + 2], torch.tensor(self.labels[index + 1])"
+    text = script(ROW, getitem, setup).replace("return len(self.images)", "return 30")
+    same_runs(text, written(text).text)
+
+
+@pytest.mark.parametrize(
+    ("getitem", "reason"),
+    [
+        ("return self.images[: index + 1].sum(0), 1", "has no form for batches"),
+        ("return self.images[index : index + 1 + int(self.labels[index])].sum(0), 1", "takes parts of different lengths"),
+        ("return self.images[index : index + index + 1].sum(0), 1", "takes parts of different lengths"),
+        ("j = random.randint(0, 29)\nreturn self.images[index] + self.images[j], 1", "has no form for batches"),
+    ],
+)  # fmt: skip
+def test_windows_that_stay(getitem: str, reason: str) -> None:
+    text = script(ROW, getitem).replace("return len(self.images)", "return 30")
+    found = apply(RULE, text)
+    assert not found.fixes and reason in found.refusals, found.refusals
+
+
 @pytest.mark.parametrize(
     ("init", "getitem"),
     [
@@ -395,8 +457,6 @@ def test_effects() -> None:
 
 def test_items_without_draws_are_the_same_training() -> None:
     """Casts and moves alone: the same batches, losses and random numbers as before."""
-    from tests.onerule import same_runs
-
     text = script(IMAGES, f"image = self.images[index].astype(numpy.float32)\n{TO_TENSOR}")
     same_runs(text, written(text).text)
 
@@ -456,7 +516,7 @@ KEEPS = f"image = self.images[index]\n{{}}\n{TO_TENSOR}"
     ("getitem", "reason"),
     [
         (KEEPS.format("if self.labels[index] == 1:\n    image = image[::-1]"), "has no form for batches"),
-        (KEEPS.format("if index % 2:\n    image = image[::-1]"), "uses `index` for something else"),
+        (KEEPS.format("image = image if other[index] else image[::-1]"), "has no form for batches"),
         (KEEPS.format("numpy.random.seed(index)\nif numpy.random.rand() < 0.5:\n    image = image[::-1]"), "has no form for batches"),
         (KEEPS.format("for _ in range(2):\n    if random.random() < 0.5:\n        image = image[::-1]"), "has no form for batches"),
         (KEEPS.format("if random.random() < 0.5:\n    image = image[2:10, 2:10]"), "may have another shape by chance"),
@@ -466,13 +526,14 @@ KEEPS = f"image = self.images[index]\n{{}}\n{TO_TENSOR}"
         (KEEPS.format("x = numpy.random.randint(0, int(self.shift) - 3)\nimage = image[x : x + 40]"), "whether a part ends in the image is not known"),
         (KEEPS.format("n = random.randint(4, 12)\nimage = image[:n]"), "has no form for batches"),
         (KEEPS.format("image += 1"), "may change the data themselves"),
+        (KEEPS.format("y = random.randint(0, 4)\nimage = image[y : y + 8]\nimage += 1"), "may change the data themselves"),
+        (KEEPS.format("image = numpy.asarray(image, dtype=numpy.uint8)\nimage += 1"), "may change the data themselves"),
         (KEEPS.format("image[0] = 0\nif random.random() < 0.5:\n    image = image[::-1]"), "has no form for batches"),
         (KEEPS.format("image = image * 300"), "leaves the range of bytes"),
         (KEEPS.format("image = image / 255 if random.random() < 0.5 else image / 255"), "gives items of type float64"),
         (KEEPS.format("image = numpy.pad(image, ((2, 2), (2, 2), (0, 0)), mode='reflect')\nif random.random() < 0.5:\n    image = image[::-1]"), "fills borders in a way"),
         (KEEPS.format("if random.random() < 0.5:\n    image = numpy.rot90(image, random.choice([1, 3]))"), "have no form for batches"),
         (KEEPS.format("image = image * other[index] if random.random() < 0.5 else image"), "has no form for batches"),
-        (KEEPS.format("if random.random() < 0.5:\n    image = image[::-1]").replace("int(self.labels[index])", "index"), "uses `index` for something else"),
         (KEEPS.format("if random.random() < 0.5:\n    return image, 0"), "is of another type or shape by chance"),
         ("if random.random() < 0.5:\n    image = self.images[index]\nelse:\n    image = self.images[0]\n" + TO_TENSOR, "has no form for batches"),
     ],
@@ -489,6 +550,7 @@ def test_items_that_stay(getitem: str, reason: str) -> None:
         ("self.images = {i: numpy.zeros((8, 8), dtype=numpy.uint8) for i in range(count)}", "image = self.images[index]\nif random.random() < 0.5:\n    image = image[::-1]\nreturn torch.from_numpy(image.copy()), torch.zeros(2)", "is not known to be one array"),
         ("self.images = numpy.load('images.npy', mmap_mode='r')", "image = self.images[index]\nif random.random() < 0.5:\n    image = image[::-1]\nreturn torch.from_numpy(image.copy()), torch.zeros(2)", "is not known to be one array"),
         ("self.images = numpy.load('images.npy')", "image = self.images[index]\nif random.random() < 0.5:\n    image = image[::-1]\nimage = image.astype(numpy.float32)\nreturn torch.from_numpy(image), 1", "of which type the stored numbers are is not known"),
+        ("self.images = numpy.load('images.npy')", "image = torch.from_numpy(self.images[index]).float()\nimage -= 0.5\nreturn image, torch.zeros(2)", "may change the data themselves"),
         (IMAGES, CIFAR.replace("image = self.images[index]", "image = self.images[index]\nself.seen = index"), "changes `seen`"),
     ],
 )  # fmt: skip
@@ -506,6 +568,8 @@ def test_data_that_are_changed_stay(write: str) -> None:
 
 
 def test_other_methods_and_classes_stay() -> None:
+    base = script(IMAGES, CIFAR).replace("Pictures(Dataset)", "Pictures(some.Base, Dataset)")
+    assert "may have a method of its own" in apply(RULE, f"import some\n{base}").refusals
     own = script(IMAGES, CIFAR, method="def batch(self):\n    return 1\n")
     assert "it has a `batch` of its own" in apply(RULE, own).refusals
     other = dataset(IMAGES, CIFAR).replace("class Pictures", "class Others").replace(ARRAYS, "")

@@ -1574,3 +1574,37 @@ def test_what_keeps_numbers_only_may_keep_it() -> None:
 )  # fmt: skip
 def test_what_is_used_again_must_not_be_kept(old: str, new: str, reason: str) -> None:
     refused((HEAD + KEPT + TRAIN + PAIRS).replace(old, new), reason)
+
+
+# ------------------------------------------------------------------------------------------------ a decorator in place of a block
+PREPARED = """
+def normalize(rows, mean=0.5):
+    return (np.asarray(rows, dtype=np.float32) - mean) {more}
+
+
+def infer(rows, scales):
+    rows = normalize(rows)
+    found = np.zeros(len(rows))
+    sizes = [scale * 2 for scale in scales]
+    for size in sizes:
+        part = torch.from_numpy(rows * size).to(device)
+        found = found + model(part).argmax(1).cpu().numpy()
+    return found
+
+
+"""
+
+
+def test_what_numpy_prepares_stands_below_the_decorator() -> None:
+    measured = "    print(infer(data.tensors[0].tolist(), [1, 2]))\n"
+    text = "import numpy as np\n" + HEAD + PREPARED.format(more="* 2") + TRAIN + measured
+    done = check(text, "@torch.inference_mode()")
+    assert "with torch." not in done.text
+
+
+def test_what_comes_to_torch_gets_no_decorator() -> None:
+    measured = "    print(infer(data.tensors[0].tolist(), [1, 2]))\n"
+    more = "* float(torch.ones(1).sum())"
+    text = "import numpy as np\n" + HEAD + PREPARED.format(more=more) + TRAIN + measured
+    done = check(text, "with torch.inference_mode():")
+    assert "@torch" not in done.text

@@ -368,6 +368,29 @@ def test_what_is_set_before_the_first_epoch_is_seen() -> None:
     )
 
 
+SHUFFLED = (
+    "import random\n" + FILES + "    def shuffle(self):\n        random.shuffle(self.paths)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "more", "epoch", "stays"),
+    [
+        (STAGED, "data = Files()\ndata.set_epoch(3)", "pass", True),
+        (STAGED, "data, other = Files(), Files(8)\ndata.set_epoch(3)", "other.set_epoch(epoch)", True),
+        (STAGED, "data, other = Files(), Files(8)\nother.set_epoch(3)", "data.set_epoch(epoch)", False),
+        (SHUFFLED, "data = Files()\ndata.shuffle()", "pass", True),
+        (SHUFFLED, "data = Files()", "data.shuffle()", False),
+        (SHUFFLED, "data = Files()\nshuffle = data.shuffle", "shuffle()", False),
+    ],
+)  # fmt: skip
+def test_a_method_that_changes_the_dataset_counts_once_workers_may_be_there(
+    dataset: str, more: str, epoch: str, stays: bool
+) -> None:
+    text = script("DataLoader(data, num_workers=4)", dataset=dataset, more=more, epoch=epoch)
+    assert ("persistent_workers=True" in apply(RULE, text).text) is stays
+
+
 def test_a_sampler_s_epoch_is_no_matter() -> None:
     more = "data = Files()\nsampler = torch.utils.data.DistributedSampler(data, 1, 0)"
     text = script(

@@ -558,7 +558,9 @@ def one_head(unpacked: str, given: str = "x") -> Applied:
     return apply(RULE, head + forward + "\n\n" + tail[tail.index("model = Attention()") :])
 
 
-@pytest.mark.parametrize("unpacked", ["B, T, C = x.shape", "B, T, C = x.size()", "_, T, _ = x.shape"])
+@pytest.mark.parametrize(
+    "unpacked", ["B, T, C = x.shape", "B, T, C = x.size()", "_, T, _ = x.shape"]
+)
 def test_a_single_head_is_as_long_as_what_it_is_given(unpacked: str) -> None:
     found = one_head(unpacked)
     assert call(found) == "(q, k, v, is_causal=True)"
@@ -568,7 +570,10 @@ def test_a_single_head_is_as_long_as_what_it_is_given(unpacked: str) -> None:
 @pytest.mark.parametrize(
     ("unpacked", "given"),
     [
-        ("B, T, C = x.shape\n        x = torch.cat([x, x], 1)[:, :T]", "x"),  # other positions, it may be
+        (
+            "B, T, C = x.shape\n        x = torch.cat([x, x], 1)[:, :T]",
+            "x",
+        ),  # other positions, it may be
         ("T, B, C = x.shape\n        T = 8", "x"),
         ("B, T, C = mask.new_zeros(2, 8, 16).shape", "x"),
         ("B, *more, T, C = x.shape", "x"),

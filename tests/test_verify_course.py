@@ -152,6 +152,25 @@ def test_a_layer_whose_gradient_is_halved_shows_by_itself() -> None:
     assert check(0.5).passed is False and "group 2" in check(0.5).text
 
 
+def test_clipping_does_not_hide_what_was_clipped() -> None:
+    def made(arm: str, seed: int, left: float) -> Run:
+        one = trained(arm, 6, seed)
+        size = left * (1 + 0.02 * ((seed * 5) % 3))
+        steps = tuple(replace(s, grad_norm=0.5, left_norm=size) for s in one.record.steps)
+        return replace(one, records=(replace(one.record, steps=steps),))
+
+    def check(left: float) -> dict[str, Check]:
+        runs = [made("original", 0, 1.5)]
+        for seed in range(4):
+            runs += [made("original", seed, 1.5), made("rewritten", seed, left)]
+        return {c.name: c for c in parity_seeds.levels(gather("unknown", runs))}
+
+    assert all(c.passed for c in check(1.52).values())
+    wrong = check(1.0)
+    assert wrong["gradient norm over seeds"].passed
+    assert wrong["gradient norm before clipping over seeds"].passed is False
+
+
 # ------------------------------------------------------------------------------------------------ passes that are cut
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_passes_are_cut_to_a_number_of_samples(tmp_path: Path, workers: str) -> None:

@@ -175,6 +175,25 @@ def test_accumulation(tmp_path: Path) -> None:
     ] * 2
 
 
+def test_gradients_are_seen_before_they_are_clipped(tmp_path: Path) -> None:
+    left: list[list[float]] = []
+    for place, more in enumerate(([], ["--clip", "0.01"], ["--clip", "0.01", "--accumulate", "2"])):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        record = run(
+            folder, "train.py", "--seed", "3", "--epochs", "1", *more, detail=Detail(gradients=True)
+        ).record
+        used = [step.grad_norm or 0.0 for step in record.steps]
+        left.append([step.left_norm or 0.0 for step in record.steps])
+        if place:
+            assert used == pytest.approx([0.01] * len(used), rel=1e-3)
+        else:
+            assert used == left[0], "nothing was done to them"
+    assert left[1][0] == left[0][0] > 0.1
+    # The first half of the sum was clipped before the second came to it.
+    assert left[2][0] < 0.75 * left[1][0]
+
+
 @pytest.mark.parametrize("how", [[], ["unscale"], ["fused"]], ids=["plain", "unscale", "fused"])
 def test_skipped_steps(tmp_path: Path, how: list[str]) -> None:
     ran = run(tmp_path, "scaler.py", "inf", *how, detail=Detail(gradients=True))
@@ -192,6 +211,7 @@ def test_skipped_steps(tmp_path: Path, how: list[str]) -> None:
     norms = [float(line.split()[1]) for line in ran.stdout.splitlines() if line.startswith("norm")]
     for step, norm in zip(record.steps, norms, strict=True):
         assert step.skipped or step.grad_norm == pytest.approx(norm, rel=1e-5), "after unscaling"
+        assert step.skipped or step.left_norm == pytest.approx(norm, rel=1e-5)
 
 
 def test_scaler_off_and_scaled_lists(tmp_path: Path) -> None:

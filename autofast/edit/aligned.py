@@ -51,17 +51,19 @@ def broken(line: str, limit: int) -> list[str] | None:
 
 
 def hangs(text: str) -> bool:
-    """Whether a file puts the arguments of a call behind a bracket that ends its line, as black does."""
-    last = before = ""
+    """Whether a file puts the arguments of a call between brackets that end a line and begin one, as black does."""
+    stack: list[bool] = []  # whether each open bracket is of a call, and ends its line
+    last, before = "", ""
     for token in _tokens(text):
-        if (
-            token.type == tokenize.NL
-            and last == "("
-            and (before.isidentifier() or before in CLOSED)
-        ):
-            return True
+        if token.type == tokenize.NL and last == "(" and stack:
+            stack[-1] = before.isidentifier() or before in CLOSED
+        if token.type == tokenize.OP and token.string in OPEN:
+            stack.append(False)
+        elif token.type == tokenize.OP and token.string in CLOSED and stack and stack.pop():
+            if last == "":
+                return True
         if token.type != tokenize.COMMENT:
-            last, before = token.string, last
+            last, before = "" if token.type == tokenize.NL else token.string, last or before
     return False
 
 

@@ -15,14 +15,13 @@ import libcst as cst
 
 from autofast.edit.edit_pass import EditPass, Ground
 from autofast.edit.edits import Edit
-from autofast.edit.fold import fold
+from autofast.edit.fold import DEFAULT_LIMIT, fold
 from autofast.edit.locate import Places, Unplaceable
 from autofast.edit.merge import Pool, file_of
 from autofast.edit.realign import realigned
 from autofast.edit.snippet import Style
 from autofast.model.source import Source
 
-DEFAULT_LIMIT = 88
 WIDEST = 120  # where the user has no limit of their own, lines this long are still taken as a habit
 
 WIDEST_OF_ALL = 160  # and these, where several lines of code are longer than that

@@ -21,6 +21,7 @@ from autofast.edit.aligned import broken, carried_on, hangs, is_habit
 from autofast.edit.spans import BLOCKS, own_lines
 from autofast.edit.tuples import apart
 
+DEFAULT_LIMIT = 88
 BLACK_UNIT = 4
 ROOM = 24  # columns by which a call may outgrow one like it that was too long before
 SHORT = 3  # lines of a folded statement; black may make one of each argument
@@ -125,7 +126,11 @@ def _fits(code: list[str], limit: int) -> bool:
 def _broken(code: list[str], original: str, limit: int, unit: str, formatted: bool) -> list[str]:
     """One statement as the file itself breaks its lines, or else as black does."""
     if len(code) > 1:
-        return _continued(code, limit) or _folded(tuple(code), limit, unit)
+        return (
+            _continued(code, limit)
+            or _before_backslash(code, limit)
+            or _folded(tuple(code), limit, unit)
+        )
     own = broken(code[0], limit)
     if own and is_habit(original):
         return own
@@ -147,6 +152,13 @@ def _continued(code: list[str], limit: int) -> list[str] | None:
             return None
         found += parts
     return found if len(code[0]) <= limit and not _has_text_over_lines(code) else None
+
+
+def _before_backslash(code: list[str], limit: int) -> list[str] | None:
+    """A statement whose first line is too long and goes on behind a backslash: that line broken, if it is a whole call; else None."""
+    first = code[0].removesuffix("\\").rstrip()
+    own = broken(first, limit - 2) if first != code[0].rstrip() and _fits(code[1:], limit) else None
+    return [*own[:-1], f"{own[-1]} \\", *code[1:]] if own else None
 
 
 def _has_text_over_lines(code: list[str]) -> bool:

@@ -169,7 +169,7 @@ def _separators(
     """What may stand between the last item and a new one, best first: one item a line stays one item a line.
 
     Between items of one line it is what stands between the others, else what the file is used to. Where the bracket that closes
-    is ``alone`` on its line, and the last item before it, the new one is, too.
+    is ``alone`` on its line, or most items are, and the last item is, the new one is, too.
     """
     between = [
         item.comma.whitespace_after for item in items[:-1] if isinstance(item.comma, cst.Comma)
@@ -180,7 +180,8 @@ def _separators(
         return [breaks[0] if breaks else _clean(cst.ParenthesizedWhitespace(last_line=_SPACE))]
     beside = [w.value for w in between if isinstance(w, cst.SimpleWhitespace)]
     space = _NOTHING if (not any(beside) if beside else room.tight) else _SPACE
-    last_alone = alone and bool(between) and _is_broken(between[-1])
+    many = sum(map(_is_broken, between)) > len(between) / 2
+    last_alone = (alone or many) and bool(between) and _is_broken(between[-1])
     return breaks[:1] if all_broken or last_alone else [space, *breaks[:1]]
 
 

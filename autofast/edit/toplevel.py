@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -148,7 +149,7 @@ def _place_of_import(tree: ast.Module, binding: Binding) -> int:
         if n > lead and any(b.module.split(".")[0] == root for b in bindings(s))
     )
     found = next(later, None)
-    return _above_own(tree, lead) if found is None else _end_of_run(tree, found)
+    return _above_own(tree, lead, binding) if found is None else _end_of_run(tree, found)
 
 
 def _above_others(tree: ast.Module, lead: int) -> int:
@@ -161,7 +162,7 @@ def _above_others(tree: ast.Module, lead: int) -> int:
     return lead
 
 
-def _above_own(tree: ast.Module, lead: int) -> int:
+def _above_own(tree: ast.Module, lead: int, binding: Binding) -> int:
     """The last of the leading imports of packages: those from the project itself come below.
 
     Not where one of these may set what a package reads when it is imported.
@@ -173,9 +174,18 @@ def _above_own(tree: ast.Module, lead: int) -> int:
     if not own or own[0] == 0 or own != list(range(own[0], lead + 1)):
         return lead
     files = [f for n in own for f in _own_files(source, tree.body[n]) or ()]
-    if any(b"environ" in disk.read(file) for file in files) or _is_remarked(tree, own[0]):
+    root = binding.module.split(".")[0].encode()
+    if any(_may_set(disk.read(file), root) for file in files) or _is_remarked(tree, own[0]):
         return lead
     return own[0] - 1 if any(bindings(tree.body[own[0] - 1])) else lead
+
+
+def _may_set(text: bytes, package: bytes) -> bool:
+    """Whether a file may set something in the environment before it imports a package itself."""
+    before = re.split(
+        rb"^(?:import|from) " + package + rb"\b", text, maxsplit=1, flags=re.MULTILINE
+    )
+    return b"environ" in before[0]
 
 
 def _own_files(source: Source, statement: ast.stmt) -> list[Path] | None:

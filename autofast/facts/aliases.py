@@ -41,6 +41,7 @@ from autofast.model.values import (
     Unknown,
     Values,
     const,
+    library_names,
 )
 from autofast.ops import is_in_place, is_view
 
@@ -164,7 +165,7 @@ def _written(
         ):
             targets.append(value)
         case ast.Call(func=func, args=args):
-            names = {t.name for t in script.values(func) if isinstance(t, Ref)}
+            names = library_names(script.values(func))
             if names & NUMPY_FUNCTIONS or any(
                 n.startswith("torch.distributed.") or n.endswith(".at") for n in names
             ):

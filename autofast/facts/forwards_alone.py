@@ -6,6 +6,7 @@ import ast
 
 from autofast.facts.forwards import Region
 from autofast.flow.positions import nodes_of
+from autofast.model.calls import arguments_of
 from autofast.model.source import parent_of, statement_of
 
 SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
@@ -57,7 +58,7 @@ def _comes_first(call: ast.AST, stmt: ast.stmt, calls: list[ast.Call]) -> bool:
     while (parent := parent_of(node)) is not stmt:
         match parent:
             case ast.Call():
-                arguments = [*parent.args, *(k.value for k in parent.keywords)]
+                arguments = arguments_of(parent)
                 before = [] if parent.func is node else [parent.func, *_up_to(node, arguments)]
             case ast.BinOp() | ast.Subscript():
                 first = parent.left if isinstance(parent, ast.BinOp) else parent.value

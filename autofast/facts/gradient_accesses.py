@@ -11,6 +11,7 @@ from autofast.facts.scaler import Event, is_none_test
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.holders import ADDERS, Holders
 from autofast.flow.program import Flow
+from autofast.model.calls import arguments_of
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
@@ -390,7 +391,7 @@ def _foreign(script: Script, call: ast.Call) -> Event | None:
     if not callees or all(_is_harmless(t) for t in callees):
         return None
     ids: set[int] = set()
-    for given in (*call.args, *(k.value for k in call.keywords)):
+    for given in arguments_of(call):
         value = given.value if isinstance(given, ast.Starred) else given
         for thing in opened(script.values(value)):
             for optimizer in script.optimizers:

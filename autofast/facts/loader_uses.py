@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.model.calls import arguments_of
 from autofast.model.script import Loader, Script
 from autofast.model.values import Bound, Cls, Ext, Func, Inst, Ref
 
@@ -68,5 +69,5 @@ class Uses:
 
 
 def _arguments(call: ast.Call) -> list[ast.expr]:
-    given = [*call.args, *(k.value for k in call.keywords)]
+    given = arguments_of(call)
     return [a.value if isinstance(a, ast.Starred) else a for a in given]

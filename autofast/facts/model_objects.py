@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from autofast.facts.precision.code import Code
-from autofast.model.calls import short_name
+from autofast.model.calls import arguments_of, short_name
 from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Model, Script
@@ -64,8 +64,4 @@ def traces(script: Script, mine: set[int]) -> list[ast.Call]:
     """``writer.add_graph(model, x)``, ``summary(model, ...)``: calls that run the model once in a way that a compiled one is not made for."""
     calls = script.each(ast.Call)
     named = (n for n in calls if short_name(n.func) in TRACERS)
-    return [
-        n
-        for n in named
-        if any(holds(script.values(a), mine) for a in (*n.args, *(k.value for k in n.keywords)))
-    ]
+    return [n for n in named if any(holds(script.values(a), mine) for a in arguments_of(n))]

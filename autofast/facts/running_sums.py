@@ -11,7 +11,7 @@ from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.program import Flow
 from autofast.flow.scopes import FUNCTIONS, own_nodes, variables_of
 from autofast.flow.slices import Slice, Slices
-from autofast.model.calls import is_method, short_name
+from autofast.model.calls import arguments_of, is_method, short_name
 from autofast.model.script import Script
 from autofast.model.source import function_of, statement_of, within
 from autofast.model.values import Const, Method, Num, Tensor, Unknown
@@ -151,7 +151,7 @@ def _gone_through(script: Script) -> list[ast.expr]:
     for node in script.each(ast.Call):
         if _may_go_back(script, node):
             found += [node.func.value] if isinstance(node.func, ast.Attribute) else []
-            found += [*node.args, *(k.value for k in node.keywords)]
+            found += arguments_of(node)
     return found
 
 

@@ -13,7 +13,7 @@ from autofast.model.calls import call_of
 from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of
-from autofast.model.values import Cls, Dict, Method, Ref, Seq, Tensor, Thing
+from autofast.model.values import Cls, Dict, Method, Seq, Tensor, Thing, library_names
 from autofast.ops import is_in_place, is_view
 from autofast.rule import Refusal
 
@@ -187,7 +187,7 @@ class Uses:
         if self.losses.get(id(call)) is expr:
             return False
         found = self.script.values(call.func)
-        names = {t.name for t in found if isinstance(t, Ref)}
+        names = library_names(found)
         if found and len(names) == len(found):
             if names <= ABOUT_TOO or (id(call) in self.mine and all(map(is_view, names))):
                 return False
@@ -286,7 +286,7 @@ class Uses:
             case ast.For(iter=over) | ast.comprehension(iter=over) if over is expr and not is_list:
                 return
             case ast.Call() as call if expr is not call.func:
-                names = {t.name for t in self.script.values(call.func) if isinstance(t, Ref)}
+                names = library_names(self.script.values(call.func))
                 if names and (names <= ABOUT_TOO or is_list) or self.calls.callees(call):
                     return
         raise Refusal(f"{at(expr)} holds what the sigmoid gives in a {_kind(found)}")

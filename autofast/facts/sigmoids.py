@@ -12,7 +12,7 @@ from autofast.facts.sigmoid_uses import SAME, Uses
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import call_of, keyword_of, short_name
+from autofast.model.calls import arguments_of, call_of, keyword_of, short_name
 from autofast.model.contents import opened, wrapped
 from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS
@@ -306,7 +306,7 @@ class _Proof:
         for node in self.script.each(ast.Call):
             if self._is_harmless(node):
                 continue
-            for given in (*node.args, *(k.value for k in node.keywords)):
+            for given in arguments_of(node):
                 for thing in opened(self.script.values(given)):
                     if is_module(thing) and self._has(thing, classes, made):
                         raise Refusal(f"{at(node)} is given a model that ends in the sigmoid")

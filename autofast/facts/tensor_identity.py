@@ -26,6 +26,7 @@ from autofast.model.values import (
     Unknown,
     Values,
     const,
+    library_names,
 )
 from autofast.ops import is_in_place, may_share, op, reshapes
 
@@ -254,7 +255,7 @@ class Plainness:
         if not isinstance(expr, ast.Call) or any(k.arg in (None, "out") for k in expr.keywords):
             return False
         called = self.script.values(expr.func)
-        names = {t.name for t in called if isinstance(t, Ref)}
+        names = library_names(called)
         if len(names) != len(called) or not names:
             return False
         if any(op(name) is None or may_share(name) for name in names):
@@ -343,7 +344,7 @@ class Plainness:
 
     def _makes_leaf(self, call: ast.Call) -> bool:
         """``torch.zeros(3, requires_grad=True)``; parameters are told apart by what they are."""
-        names = {t.name for t in self.script.values(call.func) if isinstance(t, Ref)}
+        names = library_names(self.script.values(call.func))
         given = [k.value for k in call.keywords if k.arg == "requires_grad"]
         if names == {"torch.autograd.Variable"}:
             given += call.args[1:2]

@@ -6,15 +6,23 @@ import ast
 from collections.abc import Iterator
 
 from autofast.model import names
+from autofast.model.events import inside
 from autofast.model.kinds import is_loss
 from autofast.model.names import LOADER
 from autofast.model.script import Script
 from autofast.model.source import is_generator, parent_of
-from autofast.model.values import Method, Ref, Tensor, Unknown
+from autofast.model.values import Func, Method, Ref, Seq, Tensor, Unknown
 
 PLAIN = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Assert, ast.Pass)
 # They make and keep no tensors.
-HARMLESS = ("builtins.", "numpy.", "random.", "time.", "math.", "logging.", "tqdm.", LOADER)
+HARMLESS = (
+    *("builtins.", "numpy.", "random.", "time.", "math.", "logging.", "tqdm.", "cv2.", "PIL."),
+    *("os.", "json.", LOADER),
+)
+# Kinds of events in which a tensor, a network or something unknown takes part.
+ASKING = frozenset(
+    "forward loss sync move move_model inplace tensor_write grad_read closure call_unknown call_object".split()
+)
 MODES = frozenset({"eval", "train", "format", "append", "update", "dataset"})
 MOVES = frozenset({"to", "cuda"})
 
@@ -56,10 +64,25 @@ def _is_harmless(script: Script, expr: ast.expr) -> bool:
     """Neither a tensor nor a call that may make, keep or be given one."""
     if any(isinstance(t, Tensor) for t in script.values(expr)):
         return False
+    if isinstance(expr, ast.ListComp):
+        over = [script.values(g.iter) for g in expr.generators]
+        return all(bool(o) and all(isinstance(t, Seq) for t in o) for o in over)
     if not isinstance(expr, ast.Call):
-        return not isinstance(expr, (ast.Await, ast.Lambda, ast.ListComp, ast.GeneratorExp))
+        return not isinstance(expr, (ast.Await, ast.Lambda, ast.GeneratorExp))
     callees = script.values(expr.func)
+    if callees and all(isinstance(t, Func) for t in callees):
+        return not script.unread and not _comes_to_torch(script, expr)
     return bool(callees) and all(map(_is_known, callees))
+
+
+def _comes_to_torch(script: Script, call: ast.Call) -> bool:
+    """Whether what a function of the project runs asks anything of torch, or of what is not known."""
+    for (kind, _), site in script.log.each():
+        if kind.startswith(HARMLESS) or not any(inside(o.stack, call) for o in site):
+            continue
+        if "." in kind or kind in ASKING:
+            return True
+    return False
 
 
 def _is_known(callee: object) -> bool:

@@ -9,7 +9,18 @@ from functools import cached_property
 
 from autofast.model.script import Script
 from autofast.model.source import live, parent_of
-from autofast.model.values import Arg, Bound, Cls, Const, Func, Method, Num, Ref, Values, ordered
+from autofast.model.values import (
+    Arg,
+    Bound,
+    Cls,
+    Const,
+    Func,
+    Method,
+    Num,
+    Values,
+    library_names,
+    ordered,
+)
 from autofast.ops import is_in_place
 
 # fmt: off
@@ -71,7 +82,7 @@ class Effects:
     def _by_call(self, node: ast.Call) -> Iterator[Write]:
         func = node.func
         callees = self.script.values(func)
-        names = {t.name for t in callees if isinstance(t, Ref)}
+        names = library_names(callees)
         if isinstance(func, ast.Attribute) and not names:
             changes = (
                 func.attr in CHANGERS | HANDLES

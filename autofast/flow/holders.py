@@ -20,7 +20,7 @@ from autofast.model.calls import call_of
 from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of
-from autofast.model.values import Dict, Ref, Seq, Tensor
+from autofast.model.values import Dict, Seq, Tensor, library_names
 
 ADDERS = frozenset("append appendleft extend extendleft insert add setdefault update put".split())
 DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.IfExp, ast.BoolOp)
@@ -129,7 +129,7 @@ class Holders:
             case ast.Attribute(attr=attr) if attr in GIVING:
                 return call_of(parent)
             case ast.Call(func=func) if func is not node:
-                named = {t.name for t in self.script.values(func) if isinstance(t, Ref)}
+                named = library_names(self.script.values(func))
                 return parent if named & PASSING else None
             case ast.expr() if isinstance(parent, DISPLAYS):
                 return parent

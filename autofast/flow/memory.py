@@ -13,6 +13,7 @@ from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes
+from autofast.model.calls import arguments_of
 from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.source import parent_of
@@ -215,11 +216,7 @@ class Memory:
 
     def _written_by(self, call: ast.Call) -> list[ast.expr]:
         """The arguments that a call writes to: ``F.relu(x, inplace=True)``, ``torch.relu_(x)``, a layer of that kind, a project function."""
-        given = [
-            a
-            for a in (*call.args, *(k.value for k in call.keywords))
-            if not isinstance(a, ast.Constant)
-        ]
+        given = [a for a in arguments_of(call) if not isinstance(a, ast.Constant)]
         if any(k.arg == "inplace" and not is_false(k.value) for k in call.keywords):
             return given
         for thing in self.script.values(call.func):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import Variable, own_nodes, variables_of
-from autofast.model.calls import call_of
+from autofast.model.calls import arguments_of, call_of
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, statement_of
 from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown
@@ -80,7 +80,7 @@ class Slices:
         yield from (d for d in [*args.defaults, *args.kw_defaults] if d is not None) if args else ()
         for entry in self.calls.entries(function) if not isinstance(function, ast.Module) else ():
             if isinstance(entry, ast.Call):
-                yield from (*entry.args, *(k.value for k in entry.keywords))
+                yield from arguments_of(entry)
 
     def _other_names(self, load: ast.Name) -> Iterator[ast.expr]:
         """What else is a name of the list or object that a variable holds, so that what is put in there is put in here: ``b = a``, ``f(a)``."""
@@ -130,7 +130,7 @@ def _put_into(place: ast.expr) -> list[ast.expr]:
                 if (made := call_of(outer)) is None:
                     break
                 call: ast.expr = made
-                given += [*made.args, *(k.value for k in made.keywords)]
+                given += arguments_of(made)
                 outer = parent_of(call)
                 while isinstance(outer, ast.Subscript) and outer.value is call:
                     call, outer = outer, parent_of(outer)

@@ -34,6 +34,11 @@ def keyword_of(call: ast.Call, name: str) -> ast.expr | None:
     return next((k.value for k in call.keywords if k.arg == name), None)
 
 
+def arguments_of(call: ast.Call) -> list[ast.expr]:
+    """All that a call is given, in the order of the text; ``*rest`` as it stands, keywords and ``**options`` by what they give."""
+    return [*call.args, *(k.value for k in call.keywords)]
+
+
 def spreads(call: ast.Call) -> bool:
     """Whether it has ``*args`` or ``**options``, so that it is not plain what goes where."""
     return any(isinstance(a, ast.Starred) for a in call.args) or any(

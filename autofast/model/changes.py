@@ -8,6 +8,22 @@ from typing import Any
 
 _serial = itertools.count(1)
 _STEADY: dict[str, int] = {}
+_pool: dict[Any, Any] = {}
+
+
+class Pooled(type):
+    """Makes classes whose equal objects are one object as long as a script is read: sets of them are compared by identity."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            made = super().__call__(*args, **kwargs)
+            return _pool.setdefault(made, made)
+        key = (cls, args, *map(type, args))  # 1 is not True
+        found = _pool.get(key)
+        if found is None:
+            made = super().__call__(*args)
+            found = _pool[key] = _pool.setdefault(made, made)
+        return found
 
 
 def steady(text: str) -> int:
@@ -22,6 +38,9 @@ def restart() -> None:
     """Number the things of the next script from 1 again, so that two readings of one script agree in every order."""
     global _serial
     _serial = itertools.count(1)
+    _pool.clear()
+    CLOCK.open = 0
+    CLOCK.notes.clear()
 
 
 class Numbered:
@@ -40,24 +59,51 @@ class Numbered:
         return self.serial
 
 
+_ABSENT = object()  # what stood under a name or key that was not there
+MOST_NOTED = 400  # changes that are looked through: who makes more has changed something
+
+
 class Clock:
     """Ticks whenever something that the reader knows changes: between two equal times nothing has.
 
-    What changes is an object, which notes the time (:func:`changed_at`), or a variable; ``epoch`` counts changes that may concern anything.
+    What changes is an object, which notes the time, or a variable; ``epoch`` counts changes that may concern anything. ``notes``
+    holds what was there before each change (the table it stands in, name or key, value), as long as somebody asks (``open``).
     """
 
     def __init__(self) -> None:
-        self.ticks = 0
-        self.epoch = 0
+        self.ticks = self.epoch = self.open = 0
+        self.notes: list[tuple[dict[Any, Any], Any, Any]] = []
 
-    def tick(self) -> int:
+    def tick(self, table: dict[Any, Any], key: Any) -> int:
+        """What stands in ``table`` under ``key`` is about to change."""
         self.ticks += 1
+        if self.open:
+            self.notes.append((table, key, table.get(key, _ABSENT)))
         return self.ticks
 
     def shake(self) -> None:
         """Anything may be otherwise from now on."""
         self.ticks += 1
         self.epoch += 1
+
+    def is_as_before(self, ticks: int, epoch: int, noted: int) -> bool:
+        """Whether all that has changed since is what it was again: a flag that is set and set back, a dict that is filled anew."""
+        if ticks == self.ticks:
+            return True
+        if epoch != self.epoch or len(self.notes) - noted > MOST_NOTED:
+            return False
+        first: dict[tuple[int, Any], tuple[dict[Any, Any], Any, Any]] = {}
+        made = set()  # tables that took the place of others
+        for note in self.notes[noted:]:
+            if first.setdefault((id(note[0]), note[1]), note) is not note:
+                made.add(id(note[2]))
+        made.update(id(table.get(key)) for table, key, _ in first.values())
+        made.difference_update(id(old) for _, _, old in first.values())
+        return all(
+            same(old, table.get(key, _ABSENT))
+            for table, key, old in first.values()
+            if id(table) not in made
+        )
 
 
 CLOCK = Clock()
@@ -70,11 +116,11 @@ class Watched(dict[Any, Any]):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if not same(self.get(key, ...), value):
-            self.changed = CLOCK.tick()
+            self.changed = CLOCK.tick(self, key)
         dict.__setitem__(self, key, value)
 
     def __delitem__(self, key: Any) -> None:
-        self.changed = CLOCK.tick()
+        self.changed = CLOCK.tick(self, key)
         dict.__delitem__(self, key)
 
     def update(self, *others: Any, **named: Any) -> None:
@@ -109,10 +155,11 @@ class Mutable(Numbered):
     def __setattr__(self, name: str, value: Any) -> None:
         if type(value) is dict:
             value = Watched(value)
-        if not same(self.__dict__.get(name, value), value):
-            self.touch()
+        own = self.__dict__
+        if not same(own.get(name, value), value):
+            own["changed"] = CLOCK.tick(own, name)
         object.__setattr__(self, name, value)
 
     def touch(self) -> None:
         """It has changed."""
-        self.__dict__["changed"] = CLOCK.tick()
+        self.__dict__["changed"] = CLOCK.tick(self.__dict__, "changed")

@@ -85,9 +85,12 @@ class {name}({base}):
     def batches(self):
         order = {torch}.tensor(list(self.sampler), device=self.tensors[0].device)
         for rows in order.split(self.batch_size)[: len(self)]:
-            yield self.data.batch(*[t[rows] for t in self.tensors]{given})
+            yield self.data.batch({given})
 '''
-GIVEN = ", *self.fixed"
+OF_ROWS = "*[t[rows] for t in self.tensors]"
+OF_WHOLE = "rows, *self.tensors"
+OF_PART = "self.rows[rows], *self.tensors"
+FIXED = ", *self.fixed"
 
 
 def is_device_loader(node: ast.ClassDef) -> bool:
@@ -108,7 +111,9 @@ def is_device_loader(node: ast.ClassDef) -> bool:
 @cache
 def _written(torch: str) -> list[list[str]]:
     found = []
-    for form, more in ((CLASS, ""), (IMAGES_CLASS, ""), (BATCH_CLASS, ""), (BATCH_CLASS, GIVEN)):
+    given = [f"{one}{more}" for one in (OF_ROWS, OF_WHOLE, OF_PART) for more in ("", FIXED)]
+    forms = [(CLASS, ""), (IMAGES_CLASS, ""), *((BATCH_CLASS, one) for one in given)]
+    for form, more in forms:
         code = form.format(
             name="_", base="_", torch=torch, items="", padding="", fixed="", given=more
         )

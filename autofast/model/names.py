@@ -199,9 +199,9 @@ def makes_module(name: str) -> bool:
     )
 
 
-# Libraries of image models, all of layers of torch.
+# Libraries of image models, all of layers of torch, and timm's own layers.
 _MODELS = re.compile(
-    r"(timm\.create_model|segmentation_models_pytorch\.(create_model|[A-Z]\w+)|geffnet\.(create_model|[a-z]\w+)"
+    r"(timm\.create_model|timm\.(models\.)?layers\.(\w+\.)?[A-Z]\w+|segmentation_models_pytorch\.(create_model|[A-Z]\w+)|geffnet\.(create_model|[a-z]\w+)"
     r"|efficientnet_pytorch\.EfficientNet(\.from_name|\.from_pretrained)?|pretrainedmodels\.[a-z]\w+|resnest\.torch\.resnest\w+)$"
 )
 

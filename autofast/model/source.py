@@ -237,7 +237,16 @@ def children(node: ast.AST) -> tuple[ast.AST, ...]:
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """``node`` and all nodes below it, in the order of :func:`ast.walk`."""
+    """``node`` and all nodes below it, in the order of :func:`ast.walk`; those of functions and classes are kept."""
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and hasattr(node, "_af_children"):
+        known: list[ast.AST] | None = getattr(node, "_af_below", None)
+        if known is None:
+            known = node._af_below = list(_walked(node))  # type: ignore[union-attr]
+        return iter(known)
+    return _walked(node)
+
+
+def _walked(node: ast.AST) -> Iterator[ast.AST]:
     todo = [node]
     for here in todo:  # which grows meanwhile
         yield here

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
-from autofast.model.changes import Mutable, Numbered, Watched, steady
+from autofast.model.changes import Mutable, Numbered, Pooled, Watched, steady
 
 if TYPE_CHECKING:
     from autofast.model.source import Source
@@ -46,7 +46,7 @@ class Const:
 
 
 @dataclass(frozen=True)
-class Num:
+class Num(metaclass=Pooled):
     """A Python number or string that is not known.
 
     ``synced`` is the tensor read to get it (``loss.item()``); ``pattern`` is what is known of a string, with ``*`` for the rest.
@@ -85,7 +85,7 @@ class Located(Num):
 
 
 @dataclass(frozen=True)
-class Ref:
+class Ref(metaclass=Pooled):
     """Something outside the project, by its canonical dotted name: ``torch.nn.functional``, ``builtins.print``."""
 
     name: str
@@ -107,7 +107,7 @@ class Reason(Enum):
 
 
 @dataclass(frozen=True)
-class Unknown:
+class Unknown(metaclass=Pooled):
     """Not resolved; ``why`` completes "... is not known: ..." and is for people only: code asks ``reason`` and ``name``.
 
     ``name`` is the library's function or method that returned it (``torch.load``, ``pandas.DataFrame.groupby``), or the name that is not resolved.
@@ -157,7 +157,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Method:
+class Method(metaclass=Pooled):
     """A method of a library object: ``optimizer.step``, ``tensor.to``."""
 
     this: Thing
@@ -340,7 +340,7 @@ _WORDS: dict[
 
 
 @dataclass(frozen=True)
-class Tensor:
+class Tensor(metaclass=Pooled):
     """A tensor. Two tensors with the same facts are one value, so loops come to rest.
 
     Attributes:
@@ -571,6 +571,21 @@ class Env:
 
     # Where it is opaque: names that functions declare global or nonlocal.
     rebound: frozenset[str] = frozenset()
+    # Functions that were made in it live on; a call like the one whose scope it was takes it over, and leaves here what it held before.
+    captured: bool = False
+    past: dict[str, Values] = field(default_factory=dict)
+
+    def held(self, name: str) -> Values | None:
+        """What a function that was made in it finds under a name."""
+        found, before = self.vars.get(name), self.past.get(name)
+        return found if before is None else before if found is None else found | before
+
+    def again(self, variables: dict[str, Values]) -> None:
+        """It is the scope of one more call, which begins with these variables."""
+        for name, found in self.vars.items():
+            if (old := self.past.get(name)) is not found:
+                self.past[name] = found if old is None else old | found
+        self.vars = variables
 
     @property
     def module(self) -> Env:
@@ -646,6 +661,11 @@ def library_name(values: Values) -> str:
     """The canonical name of the library's object that ``values`` must be; empty where it is not certain."""
     thing = one(values)
     return thing.name if isinstance(thing, Ref) else ""
+
+
+def library_names(values: Values) -> set[str]:
+    """The canonical names of the libraries' objects among ``values``."""
+    return {t.name for t in values if isinstance(t, Ref)}
 
 
 def consts(values: Values) -> set[Any] | None:

@@ -133,7 +133,7 @@ def curve(run: Run) -> list[float]:
 
 
 def norms(run: Run, name: str) -> list[float | None]:
-    """``grad_norm`` or ``update_norm`` of every step that was not skipped."""
+    """``grad_norm``, ``left_norm`` or ``update_norm`` of every step that was not skipped."""
     return [getattr(s, name) for s in run.record.steps if not s.skipped]
 
 

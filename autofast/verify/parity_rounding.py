@@ -79,7 +79,8 @@ def equal_start(a: Run, b: Run) -> bool:
 
 
 def first_differences(a: Run, b: Run, steps: int = FIRST) -> tuple[float, float, float]:
-    """Relative differences of the losses before the first step, of its gradient norm, and of the median update of the first ``steps``.
+    """Relative differences of the losses before the first step, of its gradient norm (before and after clipping, the larger), and of the
+    median update of the first ``steps``.
 
     A GradScaler leaves out the first steps until it has found its scale; the weights do not change in those.
     """
@@ -92,15 +93,22 @@ def first_differences(a: Run, b: Run, steps: int = FIRST) -> tuple[float, float,
         if math.isfinite(p)
     ]
     shifted = a.record.steps[0].skipped != b.record.steps[0].skipped
-    gradients = [(p.grad_norm, q.grad_norm) for p, q in zip(x, y, strict=False)]
     updates = [
         _relative(p.update_norm, q.update_norm)
         for p, q in zip(x, y, strict=False)
         if p.update_norm is not None and q.update_norm is not None
     ]
-    known = [_relative(p, q) for p, q in gradients if p is not None and q is not None]
-    gradient = math.nan if not known else median(known) if shifted else known[0]
-    return max(losses, default=math.nan), gradient, median(updates) if updates else math.nan
+    gradients = []
+    for name in ("grad_norm", "left_norm"):
+        pairs = [(getattr(p, name), getattr(q, name)) for p, q in zip(x, y, strict=False)]
+        known = [_relative(p, q) for p, q in pairs if p is not None and q is not None]
+        if known:
+            gradients.append(median(known) if shifted else known[0])
+    return (
+        max(losses, default=math.nan),
+        max(gradients, default=math.nan),
+        median(updates) if updates else math.nan,
+    )
 
 
 def _told(step: Step) -> tuple[object, ...]:
@@ -138,6 +146,7 @@ def parting_step(ev: Evidence) -> Check | None:
     found = [("loss", max(far, default=0.0), known.loss)]
     for what, name, most in (
         ("gradient norm", "grad_norm", known.gradient),
+        ("gradient norm before clipping", "left_norm", known.gradient),
         ("update", "update_norm", known.update),
     ):
         p, q = getattr(x, name), getattr(y, name)

@@ -275,7 +275,11 @@ def _level(run: Run, name: str) -> float:
 
 def level(ev: Evidence, name: str) -> Check | None:
     """Geometric mean of a norm over all steps, over seeds: within 5 %, or within what the seeds cannot tell apart (99.9 %)."""
-    words = {"grad_norm": "gradient norm", "update_norm": "update norm"}[name]
+    words = {
+        "grad_norm": "gradient norm",
+        "left_norm": "gradient norm before clipping",
+        "update_norm": "update norm",
+    }[name]
     both = [(_level(a, name), _level(b, name)) for a, b in ev.pairs]
     both = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
     if ev.effect == "recipe" or len(both) < LEAST:
@@ -333,5 +337,5 @@ def parts(ev: Evidence) -> Check | None:
 
 
 def levels(ev: Evidence) -> list[Check]:
-    found = (level(ev, "grad_norm"), level(ev, "update_norm"), parts(ev))
+    found = (*(level(ev, name) for name in ("grad_norm", "left_norm", "update_norm")), parts(ev))
     return [check for check in found if check]

@@ -29,6 +29,8 @@ class Step:
         losses: the value of each of them before loss scaling; NaN where it was no number.
         lr: the learning rate of each parameter group, at the time of the step.
         grad_norm: 2-norm of all gradients of this optimizer just before its step, after unscaling; None unless asked for.
+        left_norm: the same as the last backward before the step left them, before anything was done to them (clipping); None also where no
+            backward came since the step before.
         update_norm: 2-norm of the change of this optimizer's parameters in this step; None unless asked for.
         grad_norms, update_norms: the same of groups of parameters that follow each other in the optimizer, six at most.
         training: share of the modules called since the step before, with gradients enabled, that were in training mode; None unless
@@ -52,6 +54,7 @@ class Step:
     skipped: bool = False
     grad_norm: float | None = None
     update_norm: float | None = None
+    left_norm: float | None = None
     grad_norms: tuple[float, ...] = ()
     update_norms: tuple[float, ...] = ()
     training: float | None = None

@@ -271,6 +271,7 @@ def row(
         skipped=skipped,
         grad_norm=extras.get("norm"),
         update_norm=extras.get("update"),
+        left_norm=extras.get("left"),
         grad_norms=tuple(extras.get("norms", ())),
         update_norms=tuple(extras.get("updates", ())),
         training=extras.get("training"),

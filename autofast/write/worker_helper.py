@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from autofast.edit.compose import DEFAULT_LIMIT
 from autofast.edit.edits import Edit, Helper
+from autofast.edit.fold import DEFAULT_LIMIT
 from autofast.facts.loaders import given, has_workers
 from autofast.facts.parts import held_by
 from autofast.facts.workers.shared_state import unseen

@@ -32,6 +32,7 @@ def parse():
     parser.add_argument("--fused", action="store_true")
     parser.add_argument("--compile")
     parser.add_argument("--accumulate", type=int, default=1)
+    parser.add_argument("--clip", type=float)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--end", choices=["exit", "error", "interrupt", "_exit", "term"])
@@ -63,6 +64,8 @@ def main():
         for number, (x, y) in enumerate(train, 1):
             loss = nn.functional.cross_entropy(network(x), y) / args.accumulate
             loss.backward()
+            if args.clip:
+                nn.utils.clip_grad_norm_(model.parameters(), args.clip)
             if number % args.accumulate == 0:
                 optimizer.step()
                 optimizer.zero_grad()

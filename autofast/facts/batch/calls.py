@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from autofast.facts.batch.kinds import EACH, FREE, REDUCED, Kind, each, unknown, words
 from autofast.facts.batch.losses_of_torch import (
     ELEMENTWISE,
     FACTORIES,
@@ -12,23 +13,16 @@ from autofast.facts.batch.losses_of_torch import (
     REGROUPING,
     Loss,
 )
-from autofast.facts.batch.samples import (
-    ROWS,
-    Activation,
-    Kind,
-    Shape,
-    Shapes,
-    skipped,
-    unknown,
-    weighted,
-    words,
-)
-from autofast.model.calls import keyword_of
+from autofast.facts.batch.samples import Activation, Shape, Shapes, odd, skipped
+from autofast.model.calls import arguments_of, keyword_of
 from autofast.model.source import at
 from autofast.model.values import Ext, Tensor, const
 from autofast.rule import Refusal
 
+REDUCTIONS = {"mean": Kind.MEAN, "batchmean": Kind.MEAN, "sum": Kind.SUM, "none": Kind.ROWS}
 OLD = ("size_average", "reduce")
+# What leaves a single number what it is.
+SAME = frozenset("to cuda cpu float double contiguous clone squeeze view reshape".split())
 
 
 class TorchCalls(Shapes):
@@ -42,34 +36,24 @@ class TorchCalls(Shapes):
         kind, name = self.shape(func.value, run), func.attr
         if (
             name == "size"
-            and kind in ROWS
+            and kind in EACH
             and len(expr.args) == 1
             and const(self.script.values(expr.args[0])) == 0
         ):
             return Kind.SIZE
         if isinstance(kind, tuple):
             raise unknown(expr)
-        if kind is Kind.FREE and self._all_free(
-            [*expr.args, *(k.value for k in expr.keywords)], run
-        ):
+        if kind in FREE and self._all_free(arguments_of(expr), run):
             return Kind.FREE
         if name in ("items", "values", "keys") and kind is Kind.ROWS:
             return kind
-        if kind in ROWS:
+        if kind in EACH:
             return self._on_rows(name, kind, expr.args, expr, run)
-        if kind in (Kind.MEAN, Kind.SUM) and name in (
-            "to",
-            "cuda",
-            "cpu",
-            "float",
-            "double",
-            "contiguous",
-            "squeeze",
-        ):
+        if kind in REDUCED and name in SAME:
             return kind
-        if kind is Kind.MEAN and name == "mean" and not expr.args and not expr.keywords:
+        if kind in REDUCED and name in ("mean", "sum") and not expr.args and not expr.keywords:
             return kind
-        raise unknown(expr)
+        return self._unlisted(name, kind, expr.args, expr, run)
 
     def _on_rows(
         self, name: str, kind: Kind, args: list[ast.expr], expr: ast.Call, run: Activation
@@ -85,9 +69,7 @@ class TorchCalls(Shapes):
                 return Kind.MEAN if name == "mean" else Kind.SUM
             return self._along(dims, kind, expr)
         if name in PLAIN_METHODS or name in ELEMENTWISE:
-            for other in (*args, *(k.value for k in expr.keywords)):
-                self._only_free_or(other, kind, run, expr)
-            return kind
+            return self._elementwise(kind, [*args, *(k.value for k in expr.keywords)], expr, run)
         if name in (
             "norm",
             "std",
@@ -108,17 +90,30 @@ class TorchCalls(Shapes):
             return self._along(dims, kind, expr)
         if name in REGROUPING:
             return self._regrouped(name, kind, args, expr, run)
+        return self._unlisted(name, kind, args, expr, run)
+
+    def _unlisted(
+        self, name: str, kind: Shape, args: list[ast.expr], expr: ast.Call, run: Activation
+    ) -> Shape:
+        """Any other operation on a value of this kind; ``args`` are the arguments after it."""
         raise unknown(expr)
 
-    def _only_free_or(self, other: ast.expr, kind: Kind, run: Activation, where: ast.expr) -> None:
-        if isinstance(other, (ast.Constant, ast.Starred)) or not self.script.values(other):
+    def _elementwise(
+        self, kind: Kind, others: list[ast.expr], expr: ast.expr, run: Activation
+    ) -> Kind:
+        kinds = [kind]
+        for other in others:
             if isinstance(other, ast.Constant):
-                return
-            raise unknown(where)
-        if any(isinstance(t, Tensor) for t in self.script.values(other)) and self.shape(
-            other, run
-        ) not in (Kind.ROWS, kind):
-            raise unknown(where)
+                continue
+            found = self.script.values(other)
+            if isinstance(other, ast.Starred) or not found:
+                raise unknown(expr)
+            if any(isinstance(t, Tensor) for t in found):
+                shape = self.shape(other, run)
+                if isinstance(shape, tuple):
+                    raise unknown(expr)
+                kinds.append(shape)
+        return each(kinds, expr)
 
     def _dims(self, args: list[ast.expr], expr: ast.Call) -> list[int] | None:
         """The dimensions that a reduction is along; None for all."""
@@ -148,6 +143,8 @@ class TorchCalls(Shapes):
         return dims
 
     def _along(self, dims: list[int], kind: Kind, expr: ast.expr) -> Kind:
+        if kind is Kind.TURNED:
+            raise unknown(expr)
         if 0 in dims:
             raise Refusal(f"`{words(expr)}` on {at(expr)} goes over the samples of the batch")
         return kind
@@ -203,7 +200,7 @@ class TorchCalls(Shapes):
                 return Kind.FREE
             if short == "sum" and len(expr.args) == 1:
                 kind = self.shape(expr.args[0], run)
-                if kind is Kind.FREE:
+                if kind in FREE:
                     return kind
                 if isinstance(kind, tuple) and kind:
                     total: Shape = kind[0]
@@ -218,7 +215,7 @@ class TorchCalls(Shapes):
             raise unknown(expr)
         if name == "torch.autograd.Variable" and expr.args:
             return self.shape(expr.args[0], run)
-        if short in LIKE and expr.args and self.shape(expr.args[0], run) in ROWS:
+        if short in LIKE and expr.args and self.shape(expr.args[0], run) in EACH:
             return Kind.ROWS
         if short in FACTORIES and expr.args:
             given = (
@@ -241,22 +238,20 @@ class TorchCalls(Shapes):
         ):
             dims = self._dims(expr.args[1:], expr)
             kinds = [self.shape(e, run) for e in expr.args[0].elts]
-            if dims and 0 not in dims and all(k in ROWS for k in kinds):
+            if dims and 0 not in dims and all(k in EACH for k in kinds):
                 return Kind.OPAQUE if Kind.OPAQUE in kinds else Kind.ROWS
         if not expr.args:
             raise unknown(expr)
         kind = self.shape(expr.args[0], run)
-        if kind is Kind.FREE and self._all_free(
-            [*expr.args, *(k.value for k in expr.keywords)], run
-        ):
+        if kind in FREE and self._all_free(arguments_of(expr), run):
             return Kind.FREE
-        if isinstance(kind, Kind) and kind in ROWS:
+        if isinstance(kind, Kind) and kind in EACH:
             if short in ("normalize", "cosine_similarity", "pairwise_distance"):
                 return self._compared(short, kind, expr, run)
             return self._on_rows(short, kind, expr.args[1:], expr, run)
-        if kind is Kind.MEAN and short == "mean" and len(expr.args) == 1:
+        if kind in REDUCED and short in ("mean", "sum") and len(expr.args) == 1:
             return kind
-        raise unknown(expr)
+        return self._unlisted(short, kind, expr.args[1:], expr, run)
 
     def _compared(self, name: str, kind: Kind, expr: ast.Call, run: Activation) -> Kind:
         """``F.normalize(x)``, ``F.cosine_similarity(a, b)``: along the second dimension, unless it is named."""
@@ -273,12 +268,27 @@ class TorchCalls(Shapes):
         return Kind.OPAQUE if Kind.OPAQUE in (kind, *others) else kind
 
     def _loss(self, known: Loss, made: Ext | None, expr: ast.Call, run: Activation) -> Shape:
-        """A loss of torch."""
+        """A loss of torch: ``made`` where it is an object."""
+        reduction, given = self._reduction(known, made, expr)
+        for value in given:
+            kind = self.shape(value, run)
+            if isinstance(kind, tuple) or kind not in EACH | FREE:
+                raise Refusal(
+                    f"what the loss on {at(expr)} compares is not a value for each sample (`{words(value)}`)"
+                )
+        if reduction in REDUCTIONS:
+            return REDUCTIONS[reduction]
+        raise Refusal(f"whether the loss on {at(expr)} is a mean or a sum is not known")
+
+    def _reduction(
+        self, known: Loss, made: Ext | None, expr: ast.Call
+    ) -> tuple[str, list[ast.expr]]:
+        """How a loss is reduced (empty where that is not known), and what it compares; raises :class:`Refusal` for a mean over other things than samples."""
         reduction: object = "mean"
         # What went before ``reduction``, and goes before it where it is given.
         old: dict[str, object] = {}
-        options = list(expr.keywords)
         positional = list(expr.args)
+        uneven = ""  # an option by which the mean is over other numbers in each part of a batch
         if made is not None:
             if (
                 made.open
@@ -294,29 +304,23 @@ class TorchCalls(Shapes):
                     reduction = const(given.values) if given.sure else ...
                 elif name in OLD:
                     old[name] = const(given.values) if given.sure else ...
+                elif name in known.uneven:
+                    uneven = "" if const(given.values) is None else name
                 elif name not in known.fine:
-                    raise Refusal(weighted(name, made.node or expr))
-        for keyword in options:
+                    raise Refusal(odd(name, made.node or expr))
+        for keyword in expr.keywords:
             if keyword.arg == "reduction":
                 reduction = const(self.script.values(keyword.value))
             elif keyword.arg in OLD:
                 old[keyword.arg] = const(self.script.values(keyword.value))
             elif keyword.arg in known.inputs:
                 positional.append(keyword.value)
+            elif keyword.arg in known.uneven:
+                uneven = keyword.arg or ""
             elif keyword.arg not in known.fine:
-                raise Refusal(weighted(keyword.arg or "**", expr))
+                raise Refusal(odd(keyword.arg or "**", expr))
         if len(positional) != len(known.inputs):
             raise Refusal(f"the arguments of the loss on {at(expr)} are more than its inputs")
-        if known.skips and (place := skipped(self.script)) is not None:
-            raise Refusal(
-                f"the loss on {at(expr)} leaves out targets of -100 ({at(place)}): its mean is over those that are left"
-            )
-        for given_ in positional:
-            kind = self.shape(given_, run)
-            if isinstance(kind, tuple) or kind not in (*ROWS, Kind.FREE):
-                raise Refusal(
-                    f"what the loss on {at(expr)} compares is not a value for each sample (`{words(given_)}`)"
-                )
         if any(v is not None and not isinstance(v, bool) for v in old.values()):
             reduction = ...
         elif any(v is not None for v in old.values()):
@@ -328,9 +332,11 @@ class TorchCalls(Shapes):
                 else "mean"
             )
         if reduction in ("mean", "batchmean"):
-            return Kind.MEAN
-        if reduction == "sum":
-            return Kind.SUM
-        if reduction == "none":
-            return Kind.ROWS
-        raise Refusal(f"whether the loss on {at(expr)} is a mean or a sum is not known")
+            if uneven:
+                where = made.node if made is not None and made.node is not None else expr
+                raise Refusal(odd(uneven, where))
+            if known.uneven and (place := skipped(self.script)) is not None:
+                raise Refusal(
+                    f"the loss on {at(expr)} leaves out targets of -100 ({at(place)}): its mean is over those that are left"
+                )
+        return (reduction if isinstance(reduction, str) else ""), positional

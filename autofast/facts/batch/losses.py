@@ -12,25 +12,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from autofast.facts.batch.calls import TorchCalls
+from autofast.facts.batch.kinds import EACH, FREE, REDUCED, Kind, each, unknown, words
 from autofast.facts.batch.losses_of_torch import LAYERS, loss_called
-from autofast.facts.batch.samples import (
-    ROWS,
-    Activation,
-    Kind,
-    Shape,
-    is_all,
-    is_layer,
-    joined,
-    unknown,
-    words,
-)
+from autofast.facts.batch.samples import Activation, Shape, is_all, is_layer, joined
 from autofast.flow.callgraph import Callee, CallGraph, code_of
 from autofast.flow.defuse import Definition
 from autofast.flow.graph import Function
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import defaults, owner
-from autofast.model.calls import spreads
+from autofast.model.calls import arguments_of, spreads
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import ONE_TENSOR
 from autofast.model.script import Script
@@ -67,7 +58,7 @@ class Losses(TorchCalls):
     def of(self, expr: ast.expr, run: Activation) -> Kind:
         """``MEAN``, ``SUM`` or ``FREE``; raises :class:`Refusal` for everything else."""
         kind = self.shape(expr, run)
-        if isinstance(kind, tuple) or kind not in (Kind.MEAN, Kind.SUM, Kind.FREE):
+        if isinstance(kind, tuple) or kind not in REDUCED | {Kind.FREE}:
             raise Refusal(
                 f"`{words(expr)}` on {at(expr)} is neither a mean nor a sum over the samples of the batch, as far as can be seen"
             )
@@ -118,8 +109,8 @@ class Losses(TorchCalls):
                 return self.shape(expr.value, run)
             case ast.Compare():
                 found = [self.shape(e, run) for e in (expr.left, *expr.comparators)]
-                if all(k in (Kind.ROWS, Kind.FREE, Kind.NONE) for k in found):
-                    return Kind.ROWS if Kind.ROWS in found else Kind.FREE
+                if not any(isinstance(k, tuple) for k in found):
+                    return each((k for k in found if not isinstance(k, tuple)), expr)
         if self._is_free(expr):
             return Kind.FREE
         raise unknown(expr)
@@ -133,7 +124,7 @@ class Losses(TorchCalls):
             local = dict(run.local)
             for part in expr.generators:
                 kind = self.shape(part.iter, replace(run, local=local))
-                if not isinstance(kind, Kind) or kind not in (Kind.ROWS, Kind.FREE) or part.ifs:
+                if not isinstance(kind, Kind) or kind not in FREE | {Kind.ROWS} or part.ifs:
                     raise unknown(expr)
                 local.update((n.id, kind) for n in ast.walk(part.target) if isinstance(n, ast.Name))
             kinds = [
@@ -260,7 +251,7 @@ class Losses(TorchCalls):
             if index >= len(kind):
                 raise unknown(node)
             return kind[index]
-        if kind in (Kind.ROWS, Kind.OPAQUE, Kind.FREE):
+        if kind in FREE | {Kind.ROWS, Kind.TURNED, Kind.OPAQUE}:
             return kind
         raise unknown(node)
 
@@ -271,7 +262,7 @@ class Losses(TorchCalls):
         if isinstance(expr.value, ast.Name) and expr.value.id in ("self", "cls"):
             raise unknown(expr)
         kind = self.shape(expr.value, run)
-        if expr.attr in ("data",) and kind in ROWS:
+        if expr.attr in ("data",) and kind in EACH:
             return kind
         if kind is Kind.OPAQUE and expr.attr in (
             "logits",
@@ -288,7 +279,7 @@ class Losses(TorchCalls):
             and expr.value.attr == "shape"
             and const(self.script.values(expr.slice)) == 0
         ):
-            if self.shape(expr.value.value, run) in ROWS:
+            if self.shape(expr.value.value, run) in EACH:
                 return Kind.SIZE
         if self._is_free(expr):
             return Kind.FREE
@@ -302,20 +293,32 @@ class Losses(TorchCalls):
             if isinstance(index, int) and -len(kind) <= index < len(kind):
                 return kind[index]
             raise unknown(expr)
-        if kind in (Kind.ROWS, Kind.OPAQUE):
-            if isinstance(expr.slice, ast.Constant) and (
-                isinstance(expr.slice.value, str) or self._container(expr.value)
+        if kind in (Kind.ROWS, Kind.TURNED, Kind.OPAQUE):
+            if self._container(expr.value) or (
+                isinstance(expr.slice, ast.Constant) and isinstance(expr.slice.value, str)
             ):
                 return kind
-            if isinstance(expr.slice, ast.Tuple) and is_all(expr.slice.elts[0]):
-                rest = expr.slice.elts[1:]
-                if all(isinstance(r, (ast.Slice, ast.Constant, ast.UnaryOp)) for r in rest):
+            parts = expr.slice.elts if isinstance(expr.slice, ast.Tuple) else [expr.slice]
+            if is_all(parts[0]):
+                rest = parts[1:]
+                if all(map(self._is_fixed, rest)):
                     return (
                         Kind.COLUMN
                         if any(isinstance(r, ast.Constant) and r.value is None for r in rest)
                         else kind
                     )
+        if kind in FREE:  # what is picked for each sample is a row of its own
+            parts = expr.slice.elts if isinstance(expr.slice, ast.Tuple) else [expr.slice]
+            kinds = [self.shape(p, run) for p in parts if not isinstance(p, ast.Slice)]
+            if not any(isinstance(k, tuple) for k in kinds):
+                return each([kind, *(k for k in kinds if isinstance(k, Kind))], expr)
         raise unknown(expr)
+
+    def _is_fixed(self, index: ast.expr) -> bool:
+        """A slice or a number that is the same for every batch."""
+        return isinstance(index, (ast.Slice, ast.Constant, ast.UnaryOp)) or isinstance(
+            const(self.script.values(index)), int
+        )
 
     # ------------------------------------------------------------------------------------------------ arithmetic
     def _binary(self, expr: ast.BinOp, run: Activation) -> Shape:
@@ -328,7 +331,7 @@ class Losses(TorchCalls):
         if spreads(expr):
             if not self._is_model_given_rows(expr, run):
                 raise unknown(expr)
-            return Kind.OPAQUE
+            return joined([self._output(t, expr) for t in self.script.values(expr.func)], expr)
         if isinstance(expr.func, ast.Name) and expr.func.id == "len" and len(expr.args) == 1:
             if self.shape(expr.args[0], run) is Kind.ROWS and not self._container(expr.args[0]):
                 return Kind.SIZE
@@ -363,10 +366,10 @@ class Losses(TorchCalls):
 
     # ------------------------------------------------------------------------------------------------ code of the project
     def _module(self, callee: Thing, expr: ast.Call, run: Activation) -> Shape:
-        for given in (*expr.args, *(k.value for k in expr.keywords)):
+        for given in arguments_of(expr):
             kind = self.shape(given, run)
             if any(
-                k not in (*ROWS, Kind.FREE, Kind.NONE, Kind.SIZE)
+                k not in EACH | FREE | {Kind.SIZE}
                 for k in (kind if isinstance(kind, tuple) else (kind,))
             ):
                 raise unknown(given)
@@ -394,6 +397,10 @@ class Losses(TorchCalls):
                     or is_loss(callee)
                 ):
                     raise
+        return self._output(callee, expr)
+
+    def _output(self, model: Thing, expr: ast.Call) -> Kind:
+        """What a model gives for rows whose code is not followed."""
         return Kind.OPAQUE
 
     def _container_module(self, callee: Ext, expr: ast.Call) -> Shape:
@@ -406,7 +413,7 @@ class Losses(TorchCalls):
             layers = [t for g in callee.args.positional for t in g.values]
             if layers and not callee.args.named and all(is_layer(t) for t in layers):
                 return Kind.ROWS
-        return Kind.OPAQUE
+        return self._output(callee, expr)
 
     def _is_model_given_rows(self, expr: ast.Call, run: Activation) -> bool:
         """``model(**batch)`` of a model whose result is no loss."""
@@ -420,7 +427,7 @@ class Losses(TorchCalls):
         given = [a.value if isinstance(a, ast.Starred) else a for a in expr.args] + [
             k.value for k in expr.keywords
         ]
-        return all(self.shape(g, run) in (*ROWS, Kind.FREE, Kind.NONE) for g in given)
+        return all(self.shape(g, run) in EACH | FREE for g in given)
 
     def _inline(self, callee: Callee, expr: ast.Call, run: Activation) -> Shape:
         """What a function of the project returns for these arguments."""

@@ -9,39 +9,49 @@ from autofast.model.values import Ext, Ref, Thing
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss: what it compares, the options that leave its reduction alone, and whether it leaves out targets of -100 by itself."""
+    """A loss: what it compares, the options that leave its reduction alone, and those by which its mean is one over other numbers than those of the samples.
+
+    A loss with such options leaves out targets of -100 by itself.
+    """
 
     inputs: tuple[str, ...] = ("input", "target")
     fine: frozenset[str] = frozenset()
-    skips: bool = False
+    uneven: frozenset[str] = frozenset()
 
 
-def _loss(*inputs: str, fine: str = "", skips: bool = False) -> Loss:
-    return Loss(inputs or ("input", "target"), frozenset(fine.split()), skips)
+def _loss(*inputs: str, fine: str = "", uneven: str = "") -> Loss:
+    inputs = inputs or ("input", "target")
+    return Loss(inputs, frozenset(fine.split()), frozenset(uneven.split()))
 
 
 LOSSES = {
-    "cross_entropy": _loss(fine="label_smoothing", skips=True),
-    "nll_loss": _loss(skips=True),
+    "cross_entropy": _loss(fine="label_smoothing", uneven="weight ignore_index"),
+    "nll_loss": _loss(uneven="weight ignore_index"),
     "mse_loss": _loss(),
     "l1_loss": _loss(),
     "smooth_l1_loss": _loss(fine="beta"),
     "huber_loss": _loss(fine="delta"),
-    "binary_cross_entropy": _loss(),
-    "binary_cross_entropy_with_logits": _loss(fine="pos_weight"),
+    "binary_cross_entropy": _loss(fine="weight"),
+    "binary_cross_entropy_with_logits": _loss(fine="weight pos_weight"),
     "kl_div": _loss(fine="log_target"),
     "poisson_nll_loss": _loss(fine="log_input full eps"),
     "gaussian_nll_loss": _loss("input", "target", "var", fine="full eps"),
     "soft_margin_loss": _loss(),
-    "multilabel_soft_margin_loss": _loss(),
+    "multilabel_soft_margin_loss": _loss(fine="weight"),
+    "multilabel_margin_loss": _loss(),
+    "multi_margin_loss": _loss(fine="p margin weight"),
     "hinge_embedding_loss": _loss(fine="margin"),
     "cosine_embedding_loss": _loss("input1", "input2", "target", fine="margin"),
     "margin_ranking_loss": _loss("input1", "input2", "target", fine="margin"),
     "triplet_margin_loss": _loss("anchor", "positive", "negative", fine="margin p eps swap"),
+    "ctc_loss": _loss(
+        "log_probs", "targets", "input_lengths", "target_lengths", fine="blank zero_infinity"
+    ),
 }
 CLASSES = {
     "CrossEntropyLoss": "cross_entropy",
     "NLLLoss": "nll_loss",
+    "NLLLoss2d": "nll_loss",
     "MSELoss": "mse_loss",
     "L1Loss": "l1_loss",
     "SmoothL1Loss": "smooth_l1_loss",
@@ -53,6 +63,9 @@ CLASSES = {
     "GaussianNLLLoss": "gaussian_nll_loss",
     "SoftMarginLoss": "soft_margin_loss",
     "MultiLabelSoftMarginLoss": "multilabel_soft_margin_loss",
+    "MultiLabelMarginLoss": "multilabel_margin_loss",
+    "MultiMarginLoss": "multi_margin_loss",
+    "CTCLoss": "ctc_loss",
     "HingeEmbeddingLoss": "hinge_embedding_loss",
     "CosineEmbeddingLoss": "cosine_embedding_loss",
     "MarginRankingLoss": "margin_ranking_loss",

@@ -1,12 +1,12 @@
-"""What values are of the samples of a batch: the arithmetic of it, and words for what is not known."""
+"""What :class:`~autofast.facts.batch.losses.Losses` knows of a value without looking at how it is computed, and of a run of a function."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
+from autofast.facts.batch.kinds import FREE, Kind, combined, one_of, unknown
 from autofast.facts.batch.losses_of_torch import LAYERS
 from autofast.flow.graph import Function
 from autofast.model.script import Script
@@ -14,22 +14,7 @@ from autofast.model.source import at, function_of, source_of
 from autofast.model.values import Arg, Const, Dict, Ext, Num, Seq, Tensor, Thing
 from autofast.rule import Refusal
 
-
-class Kind(Enum):
-    """What a value is of the samples of a batch."""
-
-    ROWS = "a value, or several, for each sample"
-    COLUMN = "rows with a new dimension, which arithmetic would spread over the batch"
-    OPAQUE = "what a model returns whose code is not followed: rows where a loss takes it as such"
-    MEAN = "the mean over the samples"
-    SUM = "the sum over the samples"
-    FREE = "the same for every batch"
-    SIZE = "the number of samples"
-    NONE = "nothing: None, or a sum that starts with 0"
-
-
 Shape = Kind | tuple["Shape", ...]
-ROWS = (Kind.ROWS, Kind.COLUMN, Kind.OPAQUE)
 
 
 @dataclass(eq=False)
@@ -76,7 +61,7 @@ class Shapes:
         )
 
     def _all_free(self, given: list[ast.expr], run: Activation) -> bool:
-        return all(self.shape(a, run) in (Kind.FREE, Kind.NONE) for a in given)
+        return all(self.shape(a, run) in FREE for a in given)
 
     def _container(self, expr: ast.expr) -> bool:
         """A tuple, list or dict and no tensor."""
@@ -86,69 +71,20 @@ class Shapes:
     def _combined(self, op: ast.operator, left: Shape, right: Shape, where: ast.AST) -> Shape:
         if isinstance(left, tuple) or isinstance(right, tuple):
             raise unknown(where)
-        both = {left, right}
-        if isinstance(op, (ast.Add, ast.Sub)) and Kind.NONE in both:
-            return right if left is Kind.NONE else left
-        both = {Kind.FREE if k is Kind.NONE else k for k in both}
-        left, right = (Kind.FREE if k is Kind.NONE else k for k in (left, right))
-        if both == {Kind.FREE}:
-            return Kind.FREE
-        if both <= {Kind.ROWS, Kind.FREE} and not isinstance(op, ast.MatMult):
-            return Kind.ROWS
-        if (
-            both == {Kind.OPAQUE, Kind.ROWS}
-            or both == {Kind.OPAQUE, Kind.FREE}
-            or both == {Kind.OPAQUE}
-        ):
-            if not isinstance(op, ast.MatMult):
-                return Kind.OPAQUE
-        if both == {Kind.COLUMN, Kind.FREE} and not isinstance(op, ast.MatMult):
-            return Kind.COLUMN
-        if isinstance(op, (ast.Add, ast.Sub)):
-            if both in ({Kind.MEAN}, {Kind.MEAN, Kind.FREE}):
-                return Kind.MEAN
-            if both == {Kind.SUM}:
-                return Kind.SUM
-            if both & {Kind.SUM} and both & {Kind.MEAN, Kind.FREE}:
-                raise Refusal(
-                    f"the loss on {at(where)} adds a sum over the samples and something that is none"
-                )
-        if isinstance(op, ast.Mult):
-            if both in ({Kind.MEAN, Kind.FREE}, {Kind.SUM, Kind.FREE}):
-                return Kind.MEAN if Kind.MEAN in both else Kind.SUM
-            if both == {Kind.MEAN, Kind.SIZE}:
-                return Kind.SUM
-        if isinstance(op, ast.Div):
-            if (left, right) == (Kind.SUM, Kind.SIZE):
-                return Kind.MEAN
-            if (left, right) == (Kind.MEAN, Kind.FREE):
-                return Kind.MEAN
-            if (left, right) == (Kind.SUM, Kind.FREE):
-                if self.whole:
-                    return Kind.SUM
-                raise Refusal(
-                    f"the sum on {at(where)} is divided by a number: whether that is the size of the batch is not known"
-                )
-        raise unknown(where)
+        if isinstance(op, ast.Div) and left is Kind.SUM and right in FREE and not self.whole:
+            raise Refusal(
+                f"the sum on {at(where)} is divided by a number: whether that is the size of the batch is not known"
+            )
+        return combined(op, left, right, where)
 
 
-def unknown(node: ast.AST) -> Refusal:
-    return Refusal(
-        f"how `{words(node)}` on {at(node)} depends on the samples of a batch is not known"
-    )
-
-
-def weighted(name: str, node: ast.AST) -> str:
+def odd(name: str, node: ast.AST) -> str:
+    """Why a loss with this option is neither a mean nor a sum over samples."""
     if name == "ignore_index":
         return f"the loss on {at(node)} has `ignore_index`: its mean is over the targets that are left, of which batches have different numbers"
     if name == "weight":
         return f"the loss on {at(node)} has `weight`: its mean is over the weights of the targets, which differ from batch to batch"
     return f"what `{name}` of the loss on {at(node)} does to its mean is not known"
-
-
-def words(node: ast.AST) -> str:
-    text = " ".join(ast.unparse(node).split())
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def joined(kinds: list[Shape], where: ast.AST) -> Shape:
@@ -158,16 +94,7 @@ def joined(kinds: list[Shape], where: ast.AST) -> Shape:
         if len(tuples) != len(kinds) or len({len(t) for t in tuples}) != 1:
             raise unknown(where)
         return tuple(joined([t[n] for t in tuples], where) for n in range(len(tuples[0])))
-    found = {k for k in kinds if k is not Kind.NONE}
-    if not found:
-        return Kind.NONE
-    if found == {Kind.ROWS, Kind.OPAQUE}:
-        return Kind.OPAQUE
-    if found == {Kind.ROWS, Kind.COLUMN}:
-        return Kind.COLUMN
-    if len(found) != 1:
-        raise unknown(where)
-    return found.pop()
+    return one_of((k for k in kinds if not isinstance(k, tuple)), where)
 
 
 def is_set_later(script: Script, attribute: str) -> bool:

@@ -7,6 +7,7 @@ are not known, the answer is what is usual for the technique (from published mea
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
@@ -20,10 +21,11 @@ from autofast.facts.switches import in_every_iteration
 from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
+from autofast.model.calls import is_method
 from autofast.model.events import BranchFrame, inside, loops
 from autofast.model.script import Dataset, Loader, Script, Transfer
 from autofast.model.source import at, statement_of
-from autofast.model.values import Ext, Inst, const
+from autofast.model.values import Ext, Inst, Ref, Tensor, Unknown, const
 from autofast.rule import Finding, Gain, Options, Question
 
 EVALUATION = 1 / 18  # of an epoch: a sixth of the samples, and a forward is a third of a step
@@ -32,6 +34,7 @@ MOST_RESHAPES = (
     4  # statements that channels_last may touch, beside the one that converts the network
 )
 READ = 0.03  # of a step, by a read that the host waits for
+HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the host
 NOISE = 0.005  # of an evaluation that is made faster by a class of its own
 
 
@@ -237,10 +240,12 @@ def reads(
 ) -> Gain | None:
     """Of a read of the device that is put off: nothing where another one stays in the same step, which waits as long."""
     loop = next(loops_around(finding.node), None)
-    kept = (read_once, read_at_once, read_twice, read_again)
+    kept = (read_once, read_at_once, read_twice, read_again, read_late)
     stays = [f.node for f in beside if not f.edits or f.asks in kept]
-    changed = {id(n) for f in beside if f.edits for place in _touched(f) for n in ast.walk(place)}
+    changed = _changed(beside)
     stays += [t.node for t in script.transfers if _waits(t) and id(t.node) not in changed]
+    if loop is not None:
+        stays += [n for n in ast.walk(loop) if _may_read(script, n) and id(n) not in changed]
     if loop is not None and (node := _in_every_turn(script, loop, stays)) is not None:
         return Gain(0.0, f"{at(node)} waits for the device in the same step, and stays")
     if gain := _code_once(script, finding):
@@ -252,11 +257,30 @@ def reads(
     return Gain(READ, f"one read a step{often}", known=False)
 
 
+def _changed(findings: Sequence[Finding]) -> set[int]:
+    """The ids of all that fixes change: not what stands in a block that something is put above or below."""
+    places = [place for f in findings if f.edits for place in _touched(f)]
+    return {id(n) for place in places if not hasattr(place, "body") for n in ast.walk(place)}
+
+
+def _may_read(script: Script, node: ast.AST) -> bool:
+    """``x.item()`` of what is not known, and of what is on the device."""
+    if not is_method(node, "item") or node.args:
+        return False
+    found = script.values(node.func.value)
+    return bool(found) and all(
+        isinstance(t, Unknown) or (isinstance(t, Tensor) and t.device == "dev") for t in found
+    )
+
+
 def _waits(transfer: Transfer) -> bool:
-    """A copy back to the host: ``logits.to("cpu")``."""
+    """A copy back to the host: ``logits.to("cpu")``, ``logits.type(torch.FloatTensor)``."""
     spelled = any(k.arg == "non_blocking" for k in transfer.node.keywords)
     there = any(t.device == "dev" or t.models for t in transfer.tensors)
-    return transfer.kinds == {"cpu"} and there and not spelled
+    given = transfer.args.get(0, "dtype")
+    of_host = bool(given) and all(isinstance(t, Ref) and HOST.fullmatch(t.name) for t in given)
+    back = transfer.kinds == {"cpu"} or (transfer.how == "type" and of_host)
+    return back and there and not spelled
 
 
 def _touched(finding: Finding) -> list[ast.AST]:
@@ -282,8 +306,15 @@ def read_at_once(
 def read_twice(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of statements that a loop behind the loop, and another one before what looks at them, would carry out instead."""
-    return Gain(0.0, "what it does would stand in two loops besides")
+    """Of statements whose work would be done behind the loop, and once more before what looks at it inside."""
+    return Gain(0.0, "what it does would have to stand at two places besides")
+
+
+def read_late(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of a number that each arm of a condition reads, and that every step looks at: it would be read further down in the same step."""
+    return Gain(0.0, "it would be read in every step all the same, further down")
 
 
 def read_again(
@@ -331,6 +362,8 @@ def copies(
     once = _loader_once(script, finding) if loaders else _code_once(script, finding)
     if once:
         return once
+    if not loaders and (place := _copied_beside(script, options, finding, beside)) is not None:
+        return Gain(0.0, f"{at(place)} copies to the device in the same step, and waits")
     cost = script.analysis(Cost)
     if gain := measured.copying(script, options.target, cost.copies_at(finding.node)):
         return gain
@@ -343,6 +376,28 @@ def copies(
     if size >= machine.TINY and not cost.trains(finding.node):
         return Gain(share / 6, f"copies of {words} a batch, in evaluations", known=False)
     return Gain(min(0.5, share), f"copies of {words} a batch")
+
+
+def _copied_beside(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> ast.AST | None:
+    """A copy to the device that every turn of the same loop waits for as before."""
+    loop = next(loops_around(finding.node), None)
+    if loop is None:
+        return None
+    statement, changed = statement_of(finding.node), _changed(beside)
+    others = [
+        t.node
+        for t in script.transfers
+        if t.to_device and all(x.device == "cpu" for x in t.tensors) and id(t.node) not in changed
+    ]
+    if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
+        return same
+    stays = [f.node for f in beside if f.edits and f.asks is not None and f.asks is not copies]
+    known = (f.asks(script, options, f, ()) for f in beside if f.node in stays and f.asks)
+    if not all(gain is not None and gain.known and not gain.share for gain in known):
+        stays = []
+    return _in_every_turn(script, loop, [*others, *stays])
 
 
 def pinning(

@@ -7,7 +7,7 @@ import ast
 from autofast.facts.precision.code import Code
 from autofast.model.events import Occurrence, WithFrame
 from autofast.model.kinds import grad_mode_of, is_optimizer, is_scaler
-from autofast.model.source import ancestors, at
+from autofast.model.source import ancestors, at, walk
 from autofast.model.values import Tensor
 
 
@@ -16,7 +16,7 @@ def structure(code: Code) -> str:
 
 
 def _yields(code: Code) -> str:
-    for node in (n for s in code.statements for n in ast.walk(s)):
+    for node in (n for s in code.statements for n in walk(s)):
         if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)) and not _in_function_below(
             node, code.statements
         ):

@@ -12,7 +12,7 @@ from autofast.facts.precision.code import Code
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.source import at, parent_of
+from autofast.model.source import at, parent_of, walk
 from autofast.model.values import Method, Ref, Tensor
 
 PRODUCTS = frozenset({"matmul", "mm", "bmm", "einsum", "inner"})
@@ -27,7 +27,7 @@ DEEP = 6
 
 def distances(code: Code) -> str:
     """Why the distances in it need fp32, in words; empty where there are none."""
-    for node in (n for part in code.parts for n in ast.walk(part)):
+    for node in (n for part in code.parts for n in walk(part)):
         if not isinstance(node, (ast.BinOp, ast.Call)) or not code.script.reached(node):
             continue
         if _is_whole(node) and _cancels(code.script, node):

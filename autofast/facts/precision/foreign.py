@@ -8,7 +8,7 @@ from autofast.facts.parts import not_known
 from autofast.facts.precision.activations import has_tensor
 from autofast.facts.precision.code import Code, applied
 from autofast.model.calls import short_name
-from autofast.model.source import at
+from autofast.model.source import at, walk
 from autofast.model.values import Cls, Unknown
 
 KNOWN_LIBRARIES = frozenset(
@@ -48,7 +48,7 @@ def foreign(code: Code) -> str:
 
 def custom_function(code: Code) -> str:
     """An autograd Function of the project that nobody has prepared for other dtypes and layouts, in words."""
-    names = (n for p in code.parts for n in ast.walk(p) if isinstance(n, (ast.Name, ast.Attribute)))
+    names = (n for p in code.parts for n in walk(p) if isinstance(n, (ast.Name, ast.Attribute)))
     for name, thing in ((n, t) for n in names for t in applied(code.script, n)):
         if not _marked(thing) and not _elementwise(thing):
             return f"{thing.node.name}, an autograd Function, is not marked with torch.amp.custom_fwd ({at(name)})"
@@ -68,7 +68,7 @@ def _elementwise(cls: Cls) -> bool:
     methods = [m for m in cls.node.body if isinstance(m, ast.FunctionDef) and m.name[:2] != "__"]
     if {m.name for m in methods} != {"forward", "backward"}:
         return False
-    for node in (n for m in methods for s in m.body for n in ast.walk(s)):
+    for node in (n for m in methods for s in m.body for n in walk(s)):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             return False
         if isinstance(node, ast.Call):

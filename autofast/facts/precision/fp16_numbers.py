@@ -6,7 +6,7 @@ import ast
 
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.full_outputs import FullOutputs
-from autofast.model.source import source_of
+from autofast.model.source import source_of, walk
 from autofast.model.values import Cls, Ext, Ref, Thing, const
 
 FP16_MOST = 65504.0
@@ -16,7 +16,7 @@ FP16_LEAST = 6e-8  # what is smaller becomes 0 in fp16
 def not_fp16(code: Code) -> str:
     """A constant that fp16 cannot hold, in words; empty where there is none."""
     for part in code.parts:
-        for node in ast.walk(part):
+        for node in walk(part):
             if isinstance(node, ast.expr) and (value := _constant(code, node)) is not None:
                 if abs(value) > FP16_MOST or 0 < abs(value) < FP16_LEAST:
                     return f"fp16 cannot hold {value:g} ({source_of(node).rel}:{node.lineno})"

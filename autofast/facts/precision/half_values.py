@@ -14,7 +14,7 @@ from autofast.facts.precision.full_outputs import NORMALIZE, FullOutputs
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.program import Flow
 from autofast.flow.scopes import FUNCTIONS, mentions, scope_of
-from autofast.model.calls import call_of, short_name
+from autofast.model.calls import arguments_of, call_of, short_name
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Model, Script
 from autofast.model.source import at, function_of, parent_of, source_of, statement_of
@@ -190,7 +190,7 @@ class Half:
 
     def _casts(self, call: ast.Call) -> bool:
         """``t.to(torch.float32)``"""
-        given = [*call.args, *(k.value for k in call.keywords)]
+        given = arguments_of(call)
         return any(
             isinstance(t, Ref)
             and t.name in ("torch.float", "torch.float32", "torch.float64", "torch.double")

@@ -20,7 +20,7 @@ from autofast.flow.positions import happens_in
 from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast
 from autofast.model.script import Script
-from autofast.model.source import at
+from autofast.model.source import at, walk
 from autofast.model.values import Seq, Tensor, Unknown, Values
 
 SAME_DTYPE = frozenset(
@@ -120,7 +120,7 @@ def _size(code: Code) -> str:
 
 def has_autocast(code: Code) -> bool:
     """Some of it runs under autocast already, or keeps a part out of it on purpose."""
-    for node in (n for p in code.parts for n in ast.walk(p)):
+    for node in (n for p in code.parts for n in walk(p)):
         if isinstance(node, ast.expr) and is_autocast(code.script.values(node)):
             return True
     around = [

@@ -7,7 +7,7 @@ import ast
 from autofast.facts.precision.activations import is_activation
 from autofast.facts.precision.code import Code
 from autofast.model.kinds import is_module
-from autofast.model.source import at
+from autofast.model.source import at, walk
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Method, Tensor, Thing, Unknown, Values
 
@@ -44,7 +44,7 @@ def one_dtype(code: Code) -> str:
         ):
             return f"{at(site.node)} reads the bits of fp32 numbers, which would have 16"
     for part in code.parts[len(code.statements) :]:  # in functions: statements get `.float()`
-        for node in ast.walk(part):
+        for node in walk(part):
             if (word := _demanded(code, node)) is not None:
                 return f"{at(word)} demands a dtype, and would get a 16-bit one"
     return ""
@@ -56,7 +56,7 @@ def own_dtype(code: Code) -> str:
     ``F.linear(x, self.weight.to(x.dtype))`` is mixed precision already, perhaps in fp16, perhaps in fp32 by choice.
     """
     for part in code.parts[len(code.statements) :]:
-        for node in ast.walk(part):
+        for node in walk(part):
             if isinstance(node, ast.Call) and _casts_weight(code, node):
                 return f"{at(node)} brings weights to a dtype that the script chooses itself"
     return ""
@@ -94,7 +94,7 @@ def _demanded(code: Code, node: ast.AST) -> ast.AST | None:
         return None
     if not isinstance(node, (ast.Assert, ast.If)):
         return None
-    for word in ast.walk(node.test):
+    for word in walk(node.test):
         if isinstance(word, ast.Attribute) and word.attr == "dtype":
             if any(
                 isinstance(t, Unknown)

@@ -10,7 +10,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import short_name
 from autofast.model.events import Site
 from autofast.model.script import Script
-from autofast.model.source import at
+from autofast.model.source import at, walk
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Ref, Values, const
 
@@ -67,12 +67,14 @@ def _names_f64(found: Values) -> bool:
 
 def complex_in(script: Script, node: ast.AST) -> ast.expr | None:
     """A word in the code of ``node`` that makes complex numbers."""
-    for part in ast.walk(node):
+    for part in walk(node):
+        if not isinstance(part, (ast.Name, ast.Attribute, ast.Constant)):
+            continue
         name = short_name(part)
         if isinstance(part, ast.Constant) and isinstance(part.value, complex):
             return part
         if name in COMPLEX or (name == "complex" and Ref("torch.complex") in script.values(part)):
-            return part  # type: ignore[return-value]
+            return part
     return None
 
 
@@ -93,7 +95,7 @@ def _odd_parameter(script: Script) -> str:
         words = {
             p.attr if isinstance(p, ast.Attribute) else getattr(p, "id", "")
             for n in parts
-            for p in ast.walk(n)
+            for p in walk(n)
         }
         given = tensors_in(
             script.values(node), *(script.values(a) for a in getattr(node, "args", ()))
@@ -122,7 +124,7 @@ def _odd_parameter(script: Script) -> str:
 
 def _assigned(script: Script, call: ast.AST) -> Iterator[ast.AST]:
     """What the variables in a call may have been set to."""
-    names = (n for a in getattr(call, "args", ()) for n in ast.walk(a) if isinstance(n, ast.Name))
+    names = (n for a in getattr(call, "args", ()) for n in walk(a) if isinstance(n, ast.Name))
     yield from (
         d.value for n in names for d in script.analysis(Flow).reaching(n) if d.value is not None
     )

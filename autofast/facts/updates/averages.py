@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from autofast.flow.program import Flow
+from autofast.model.calls import arguments_of
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import statement_of
@@ -16,7 +17,7 @@ def keeps_average(script: Script, site: Site) -> bool:
     """Whether what is set or changed there is made of parameters, and of what it was before."""
     node = site.node
     if isinstance(node, ast.Call):  # in place, so of what it was
-        return _reads_parameters(script, [*node.args, *(k.value for k in node.keywords)])
+        return _reads_parameters(script, arguments_of(node))
     statement = statement_of(node)
     return isinstance(statement, ast.stmt) and _is_average(script, statement, node)
 

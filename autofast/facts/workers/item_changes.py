@@ -11,7 +11,7 @@ from autofast.flow.defuse import bound_to
 from autofast.flow.program import holder_of
 from autofast.model.calls import is_method, keyword_of
 from autofast.model.source import function_of, live, source_of
-from autofast.model.values import Const, Ext, Num, Ref, Seq, Values
+from autofast.model.values import Const, Ext, Num, Ref, Seq, Values, library_names
 
 PLACES = (
     ast.Attribute,
@@ -71,7 +71,7 @@ class Changes:
                         yield over, f"`{shown(over)}`, which can be gone through only once"
 
     def advances(self, node: ast.Call) -> str:
-        names = {t.name for t in self.script.values(node.func) if isinstance(t, Ref)}
+        names = library_names(self.script.values(node.func))
         if (
             "builtins.next" in names
             and node.args
@@ -118,7 +118,7 @@ class Changes:
             )
         if not isinstance(expr, ast.Call):
             return False
-        names = {t.name for t in self.script.values(expr.func) if isinstance(t, Ref)}
+        names = library_names(self.script.values(expr.func))
         return (
             bool(names)
             and names <= set(ITERATORS)

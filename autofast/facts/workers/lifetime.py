@@ -11,7 +11,18 @@ from autofast.flow.program import holder_of
 from autofast.flow.scopes import defaults, parameters
 from autofast.model.calls import is_method
 from autofast.model.source import function_of, live, parent_of
-from autofast.model.values import Bound, Cls, Ext, Func, Inst, Method, Ref, Thing, Unknown, Values
+from autofast.model.values import (
+    Bound,
+    Cls,
+    Ext,
+    Func,
+    Inst,
+    Method,
+    Thing,
+    Unknown,
+    Values,
+    library_names,
+)
 from autofast.ops import is_view
 
 # A default of this kind is one object for all calls.
@@ -88,7 +99,7 @@ class Lifetime:
             case ast.ListComp(elt=elt) | ast.GeneratorExp(elt=elt):
                 return self.keeps(elt, depth + 1)
             case ast.Call():
-                names = {t.name for t in self.script.values(expr.func) if isinstance(t, Ref)}
+                names = library_names(self.script.values(expr.func))
                 if names & SHALLOW:
                     return any(self.keeps_parts(a, depth + 1) for a in expr.args)
                 if is_method(expr, "copy") and not names:
@@ -178,7 +189,7 @@ class Lifetime:
         if isinstance(call.func, ast.Name) and call.func.id == "super":
             first = [Definition(p.arg, p) for p in parameters(function_of(call))[:1]]
             return any(self.binds_kept(d, depth) for d in first)
-        names = {t.name for t in callees if isinstance(t, Ref)}
+        names = library_names(callees)
         if names & PASSING:
             return any(self.keeps(a, depth + 1) for a in call.args)
         if "builtins.type" in names or "builtins.globals" in names:

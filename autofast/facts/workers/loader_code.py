@@ -34,6 +34,7 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Unknown,
+    library_names,
     ordered,
 )
 
@@ -125,7 +126,7 @@ class Side:
         for callee in self.graph.callees(node):
             self.sites.setdefault(id(callee.function), []).append(node)
             self.function(callee.function)
-        names = {t.name for t in callees if isinstance(t, Ref)}
+        names = library_names(callees)
         if "builtins.getattr" in names and len(node.args) > 1:
             keys = self.script.values(node.args[1])
             self.loads.update(str(k.value) for k in keys if isinstance(k, Const))

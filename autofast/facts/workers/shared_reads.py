@@ -13,7 +13,19 @@ from autofast.flow.scopes import FUNCTIONS
 from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import parent_of
-from autofast.model.values import Dict, Ext, Inst, Method, Ref, Seq, Tensor, Thing, Unknown, Values
+from autofast.model.values import (
+    Dict,
+    Ext,
+    Inst,
+    Method,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    library_names,
+)
 from autofast.ops import is_view
 
 OPTIONS = tuple(
@@ -121,7 +133,7 @@ class Shared:
         if (
             isinstance(expr, ast.Call)
             and expr.args
-            and {t.name for t in self.script.values(expr.func) if isinstance(t, Ref)} & PASSING
+            and library_names(self.script.values(expr.func)) & PASSING
         ):
             return self.is_part(expr.args[0], depth + 1)
         return False

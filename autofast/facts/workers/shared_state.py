@@ -16,7 +16,7 @@ from autofast.flow.program import holder_of
 from autofast.flow.scopes import COMPREHENSIONS, parameters
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, function_of, live
-from autofast.model.values import Cls, Module, Ref, Thing, Unknown, ordered
+from autofast.model.values import Cls, Module, Ref, Thing, Unknown, library_names, ordered
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
 TARGET_FIRST = WRITERS - set(
@@ -302,7 +302,7 @@ def _written_files(script: Script) -> list[tuple[ast.Call, ast.expr]]:
     for source in script.sources:
         for node in live(source.tree):
             if isinstance(node, ast.Call):
-                names = {t.name for t in script.values(node.func) if isinstance(t, Ref)}
+                names = library_names(script.values(node.func))
                 place = 0 if names & TARGET_FIRST else 1
                 if names & WRITERS and len(node.args) > place:
                     found.append((node, node.args[place]))

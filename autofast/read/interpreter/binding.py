@@ -102,13 +102,13 @@ class Binding(Core):
             self.set_global(env.module, name, found)
         elif name in env.nonlocals:
             outer = env.outer
-            while outer is not None and name not in outer.vars:
+            while outer is not None and (old := outer.held(name)) is None:
                 outer = outer.outer
-            if outer is not None:
+            if outer is not None and old is not None:
                 self.keep(found, id(outer), name)
-                if not found <= outer.vars[name]:
-                    CLOCK.tick()
-                outer.vars[name] = join(outer.vars[name], found)
+                if not found <= old:
+                    CLOCK.tick(outer.vars, name)
+                outer.vars[name] = join(old, found)
         else:
             env.vars[name] = found
 
@@ -116,9 +116,10 @@ class Binding(Core):
         """Assign to a module's variable from elsewhere."""
         self.keep(found, id(module), name)
         old = module.vars.get(name, NOTHING)
-        module.vars[name] = join(old, found) if self.weak(()) else found
-        if module.vars[name] != old:
-            CLOCK.tick()
+        now = join(old, found) if self.weak(()) else found
+        if now != old:
+            CLOCK.tick(module.vars, name)
+        module.vars[name] = now
 
     def unpack(self, target: ast.Tuple | ast.List, found: Values, env: Env) -> None:
         n = len(target.elts)
@@ -200,7 +201,7 @@ class Binding(Core):
                 thing.opaque = thing.opaque or why
                 source = thing.module.source
                 thing.rebound = source.rebound if source is not None else frozenset()
-                parts = list(thing.vars.values())
+                parts = [*thing.vars.values(), *thing.past.values()]
                 todo += [thing.outer] if thing.outer is not None else []
             elif isinstance(thing, (Inst, Ext)):
                 self.open_attributes(thing, why)
@@ -375,13 +376,16 @@ class Binding(Core):
         scope: Env | None = env
         if name in env.globals:
             scope = env.module
-        first = True
+        first, own = True, True
         while scope is not None:
-            if (first or scope.kind != "class") and name in scope.vars:
-                if scope is not env:
-                    self.summaries.read(scope, name, scope.vars[name])
-                return self.variable(scope, name)
+            if first or scope.kind != "class":
+                found = scope.vars.get(name) if own else scope.held(name)
+                if found is not None:
+                    if scope is not env:
+                        self.summaries.read(scope, name, found)
+                    return self.variable(scope, name, found)
             first = first and scope.kind == "comprehension"
+            own = own and scope.kind != "function"
             scope = scope.outer
         self.summaries.read(env.module, name, None)
         if (starred := env.module.starred) and not (
@@ -414,9 +418,8 @@ class Binding(Core):
                 return catches(frame.node, errors)
         return False
 
-    def variable(self, scope: Env, name: str) -> Values:
+    def variable(self, scope: Env, name: str, found: Values) -> Values:
         """The value of a name of ``scope``; where anything may have been set, constants and what functions rebind are not known."""
-        found = scope.vars[name]
         if scope.opaque and (any(isinstance(t, Const) for t in found) or name in scope.rebound):
             return found | values(Unknown(scope.opaque))
         return found
@@ -432,7 +435,7 @@ class Binding(Core):
         if isinstance(thing, Module):
             self.summaries.read(thing.env, name, thing.env.vars.get(name))
             if name in thing.env.vars:
-                return self.variable(thing.env, name)
+                return self.variable(thing.env, name, thing.env.vars[name])
             sub = (
                 self.project.find(name, 1, thing.source)
                 if thing.source.path.name == "__init__.py"

@@ -389,12 +389,17 @@ class Calls(Binding):
             del self.stack[len(self.stack) - len(frames) :]
             return known.result
         began = self.summaries.begin(func)
+        if (like := self.scopes.pop(key, None)) is not None:
+            like.again(env.vars)
+            env = like
         env.born = began[0]
         result: Values | None = None
         try:
             result = self.follow(func, args, node, this, env, frames)
         finally:
             self.summaries.end(began, key, [*self.stack, *frames], args, func, this, result)
+            if env.captured:
+                self.scopes[key] = env
         return result
 
     def follow(

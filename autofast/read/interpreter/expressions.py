@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from autofast.model.changes import Watched
 from autofast.model.events import BranchFrame, LoopFrame, WithFrame
 from autofast.model.source import children, walk
 from autofast.model.tensors import binary
@@ -366,11 +367,13 @@ class Expressions(Binding):
         given += [
             (p, d) for p, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None
         ]
-        func: Func = self.intern(Func, (id(node), id(env)), lambda: Func(node, env))
-        for param, default in given:
-            func.defaults[param.arg] = join(
-                func.defaults.get(param.arg, NOTHING), self.expr(default, env)
-            )
+        defaults = {param.arg: self.expr(default, env) for param, default in given}
+        env.captured = True
+        func: Func = self.intern(
+            Func, (id(node), id(env)), lambda: Func(node, env, defaults=Watched(defaults))
+        )
+        for name, found in defaults.items():
+            func.defaults[name] = join(func.defaults.get(name, NOTHING), found)
         return values(func)
 
     def expr_Await(self, node: ast.Await, env: Env) -> Values:

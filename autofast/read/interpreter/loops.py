@@ -195,8 +195,8 @@ class Loops(Statements):
             elif isinstance(part, ast.Name) and isinstance(
                 const(env.module.vars.get(part.id, NOTHING)), (int, float)
             ):
+                CLOCK.tick(env.module.vars, part.id)
                 env.module.vars[part.id] = values(Num())
-                CLOCK.tick()
             elif isinstance(part, ast.Attribute):
                 for thing in self.expr(part.value, env):
                     if isinstance(thing, (Inst, Ext)) and isinstance(

@@ -8,6 +8,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from autofast.model.changes import Watched
 from autofast.model.events import BranchFrame, GuardFrame, TryFrame, WithFrame
 from autofast.model.kinds import entered
 from autofast.model.names import NAMED_TUPLE
@@ -147,7 +148,7 @@ class Statements(Binding):
         decorators = tuple(self.expr(d, env) for d in node.decorator_list)
         spec = node.args
         positional = [*spec.posonlyargs, *spec.args]
-        defaults = {}
+        defaults: dict[str, Values] = {}
         for param, default in zip(
             positional[len(positional) - len(spec.defaults) :], spec.defaults, strict=True
         ):
@@ -156,8 +157,11 @@ class Statements(Binding):
             if kw_default is not None:
                 defaults[param.arg] = self.expr(kw_default, env)
         home = env.outer if env.kind == "class" and env.outer is not None else env
+        home.captured = True
         func: Func = self.intern(
-            Func, (id(node), home, env.owner), lambda: Func(node, home, env.owner, decorators)
+            Func,
+            (id(node), home, env.owner),
+            lambda: Func(node, home, env.owner, decorators, Watched(defaults)),
         )
         for name, default_values in defaults.items():
             func.defaults[name] = join(func.defaults.get(name, NOTHING), default_values)
@@ -261,6 +265,7 @@ class Statements(Binding):
                 external.add(NAMED_TUPLE)
                 fields = field_names(self, thing)
         home = env.outer if env.kind == "class" and env.outer is not None else env
+        home.captured = True
         key = (id(node), env, tuple(bases), frozenset(external))
         cls: Cls = self.intern(Cls, key, lambda: Cls(node, home, tuple(bases)))
         cls.external |= external

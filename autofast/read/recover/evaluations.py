@@ -41,7 +41,8 @@ BACKWARDS = tuple(
 HARMLESS = frozenset({
     "torch", "torchvision", "numpy", "builtins", "math", "time", "os", "sys", "json", "logging", "PIL", "matplotlib", "sklearn", "scipy",
     "pandas", "seaborn", "wandb", "tqdm", "tensorboard", "tensorboardX", "visdom", "cv2", "imageio", "skimage", "einops", "torchmetrics",
-    "torch_geometric", "torch_scatter", "evaluate", "rich", "datetime", "argparse", "random", "copy", "itertools", "functools", "collections", "string", "re",
+    "torch_geometric", "torch_scatter", "timm", "evaluate", "rich", "datetime",
+    "argparse", "random", "copy", "itertools", "functools", "collections", "string", "re",
 })
 SHOWS = (
     "torch.", "tqdm.", "wandb.", "tensorboard", "visdom.", "matplotlib.", "PIL.", "logging.", "builtins.", "argparse.", "time.",

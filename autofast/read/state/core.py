@@ -195,6 +195,8 @@ class Core:
         self.building: list[Thing] = []  # objects whose __init__ runs
         self.patched: dict[str, Values] = {}  # names of libraries that the program assigns to
         self.summaries = Summaries()
+        # By what tells calls apart: a call like an earlier one makes the same functions again, in the same scope.
+        self.scopes: dict[Hashable, Env] = {}
         self.constants: dict[int, Values] = {}  # by id of their node
         self.methods: dict[type, Any] = {}  # for each kind of node
         self.libraries: set[str] = set(names.PACKAGES)  # names that are modules of libraries

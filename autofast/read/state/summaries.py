@@ -1,6 +1,6 @@
 """Summaries of calls: what a call gave the last time is looked up again instead of being interpreted again.
 
-A call that changed nothing (all that it sets was set already) gives the same again as long as nothing has changed: no object
+A call that leaves all as it was (what it sets was set already, or is set back) gives the same again as long as nothing has changed: no object
 among those it can come to (:data:`CLOCK`), and no variable around the function that it read. Then only its events happen once more, with the frames that are
 around them this time. Loops that are followed until they come to rest would else follow each call in them over and over.
 """
@@ -19,6 +19,10 @@ from autofast.read.state.reachable import changed_since, reached
 OFTEN = 40  # calls of one function that are followed with all that tells their objects apart
 MOST_EVENTS = 2_000  # of one call that happen once more in all the ways they came about
 MOST_ROOTS = 400  # things that are searched for changes before a call is followed again
+
+
+# A variable of another scope, what it held, and the number of the call whose scope that was then.
+Read = tuple[Env, str, "Values | None", int]
 
 
 @dataclass(slots=True)
@@ -43,7 +47,7 @@ class Summary:
     ticks: int
     result: Values
     events: list[Event]
-    reads: list[tuple[Env, str, Values | None]]
+    reads: list[Read]
     epoch: int
     roots: list[Thing]  # the things it was given, found and made
     made: list[Thing]
@@ -54,7 +58,7 @@ class Summary:
 
     def holds(self) -> bool:
         """Whether nothing it rests on has changed since."""
-        if not all(_unchanged(env.vars.get(name), found) for env, name, found in self.reads):
+        if not all(_unchanged(env.held(name), found) for env, name, found, _ in self.reads):
             return False
         if self.ticks != CLOCK.ticks:
             if self.epoch != CLOCK.epoch:
@@ -77,7 +81,7 @@ class Summaries:
     def __init__(self) -> None:
         self.known: dict[Hashable, dict[tuple[Hashable, Hashable], Summary]] = {}
         self.events: list[tuple[Any, ...]] = []
-        self.reads: list[tuple[Env, str, Values | None]] = []
+        self.reads: list[Read] = []
         self.followed: dict[int, int] = {}  # how often each function was
         self.calls = 0  # how many were begun
         self.open = 0  # how many are being followed
@@ -101,7 +105,7 @@ class Summaries:
     def read(self, env: Env, name: str, found: Values | None) -> None:
         """A variable of another scope is read (``found`` is None: it has no value there)."""
         if self.open:
-            self.reads.append((env, name, found))
+            self.reads.append((env, name, found, env.born))
 
     def event(self, *event: Any) -> None:
         if self.open:
@@ -146,13 +150,14 @@ class Summaries:
                 e.kind, e.node, e.frames if e.whole else before + e.frames, e.this, e.args, e.result, e.grad, e.data
             )  # fmt: skip
         if self.open:
-            self.reads += found.reads
+            self.reads += [(env, name, held, env.born) for env, name, held, _ in found.reads]
             self.made += found.made
             self.recursions += found.recursions
         self.dicts += found.in_turns
         return len(events)
 
     def begin(self, func: Func) -> tuple[int, ...]:
+        CLOCK.open += 1
         self.followed[id(func.node)] = self.followed.get(id(func.node), 0) + 1
         self.calls += 1
         self.open += 1
@@ -164,7 +169,7 @@ class Summaries:
             self.dicts,
             self.unsure,
         )
-        return (self.calls, CLOCK.ticks, *marks)
+        return (self.calls, CLOCK.ticks, CLOCK.epoch, len(CLOCK.notes), *marks)
 
     def end(
         self,
@@ -180,27 +185,27 @@ class Summaries:
 
         ``stack`` holds the frames of the call and those around it, ``this`` is the object ``func`` belongs to.
         """
-        number, ticks, events, reads, made, recursions, dicts, unsure = began
+        number, ticks, epoch, noted, events, reads, made, recursions, dicts, unsure = began
         self.open -= 1
-        if result is not None and ticks == CLOCK.ticks and unsure == self.unsure:
-            read = {
-                (id(env), name): (env, name, found)
-                for env, name, found in self.reads[reads:]
-                if env.born < number
-            }
+        CLOCK.open -= 1
+        if result is not None and unsure == self.unsure and CLOCK.is_as_before(ticks, epoch, noted):
+            read: dict[Hashable, Read] = {}
+            for one in self.reads[reads:]:
+                if one[3] < number:  # as it was first, before the call may have set it
+                    read.setdefault((id(one[0]), one[1]), one)
             mine = list({id(t): t for t in self.made[made:]}.values())
             ways = self.way_there(stack) if mine else None
             turns = _turns(stack) if dicts != self.dicts else None
             happened = [_event(e, stack) for e in self.events[events:]]
             roots = [
                 *(t for found in (*given.all(), result) for t in found),
-                *(t for _, _, found in read.values() for t in found or ()),
+                *(t for _, _, found, _ in read.values() for t in found or ()),
                 *mine,
                 func,
                 *([] if this is None else [this]),
             ]
             self.known.setdefault(key, {})[ways, turns] = Summary(
-                ticks,
+                CLOCK.ticks,
                 result,
                 happened,
                 list(read.values()),
@@ -211,6 +216,7 @@ class Summaries:
                 turns is not None,
             )
         if not self.open:
+            CLOCK.notes.clear()
             self.events.clear()
             self.reads.clear()
             self.made.clear()

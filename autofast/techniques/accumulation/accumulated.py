@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit
+from autofast.facts.batch.kinds import Kind
 from autofast.facts.batch.losses import Losses
-from autofast.facts.batch.samples import Activation, Kind, Shape
+from autofast.facts.batch.samples import Activation, Shape
 from autofast.facts.updates.cadence import FRAMEWORKS
 from autofast.facts.updates.events import Iteration, check_order, iteration_of
 from autofast.model.events import CallFrame, Stack

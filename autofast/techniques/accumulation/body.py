@@ -12,7 +12,7 @@ from textwrap import indent
 
 from autofast.edit.edits import After, Around, Before, Edit, Remove, Wrap, literal
 from autofast.edit.order import Rank
-from autofast.facts.batch.samples import Kind
+from autofast.facts.batch.kinds import Kind
 from autofast.facts.updates.cadence import cut_short
 from autofast.facts.updates.events import Event, Iteration, clears
 from autofast.flow.callgraph import CallGraph

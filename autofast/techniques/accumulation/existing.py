@@ -10,7 +10,7 @@ from autofast.edit.edits import Edit, Keyword, Rewrite
 from autofast.facts.updates.cadence import Counter
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import short_name
+from autofast.model.calls import arguments_of, short_name
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside
 from autofast.model.script import Script, Step
 from autofast.model.source import at, function_of, parent_of, within
@@ -278,9 +278,7 @@ def _follows(script: Script, call: ast.Call, window: Existing) -> bool:
     """The length of a schedule is worked out from the number."""
     if isinstance(window.every, ast.Constant):
         return False
-    todo: list[ast.AST] = [
-        n for e in (*call.args, *(k.value for k in call.keywords)) for n in ast.walk(e)
-    ]
+    todo: list[ast.AST] = [n for e in arguments_of(call) for n in ast.walk(e)]
     seen: set[Definition] = set()
     while todo:
         node = todo.pop()

@@ -17,7 +17,18 @@ from autofast.model.events import BranchFrame, Occurrence, Stack, TryFrame, belo
 from autofast.model.kinds import is_loader
 from autofast.model.script import Script, Step
 from autofast.model.source import ancestors, at, parent_of
-from autofast.model.values import Const, Ext, Func, Inst, Num, Ref, Seq, Tensor, Thing
+from autofast.model.values import (
+    Const,
+    Ext,
+    Func,
+    Inst,
+    Num,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    library_names,
+)
 from autofast.ops import draws, is_in_place
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import caught
@@ -207,7 +218,7 @@ def _is_sorted(script: Script, node: ast.AST) -> bool:
     """What is made of it is sorted, counted or made a set again at once."""
     for outer in (node, *ancestors(node)):
         if isinstance(outer, ast.Call):
-            names = {t.name for t in script.values(outer.func) if isinstance(t, Ref)}
+            names = library_names(script.values(outer.func))
             if names & {
                 f"builtins.{n}"
                 for n in ("sorted", "len", "sum", "max", "min", "set", "any", "all", "frozenset")

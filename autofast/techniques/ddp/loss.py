@@ -4,135 +4,87 @@ DistributedDataParallel averages gradients over processes. For a mean over equal
 it is too small by the number of processes. A loss that is neither - a quotient of sums, a root of a mean, a sum with a part that does not
 depend on the samples, anything that compares the samples of a batch with each other - has no such factor, and is refused.
 
-The loss is followed backwards from ``backward()`` through variables, functions of the project and models.
+The loss is followed backwards from ``backward()`` as :mod:`autofast.facts.batch` does; here, a batch is whatever the reader knows to be one, and of
+models it is asked whether they treat the samples one by one (:mod:`.samples`).
 """
 
 from __future__ import annotations
 
 import ast
 
-from autofast.flow.callgraph import CallGraph, code_of
+from autofast.facts.batch.kinds import EACH, Kind, each, unknown, words
+from autofast.facts.batch.losses import Losses
+from autofast.facts.batch.losses_of_torch import Loss as KnownLoss
+from autofast.facts.batch.samples import Activation, Shape
+from autofast.flow.callgraph import code_of
 from autofast.flow.defuse import Definition
-from autofast.flow.program import Flow
+from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Backward, Script
 from autofast.model.source import at, function_of, parent_of
 from autofast.model.tensors import tensors_in
-from autofast.model.values import (
-    Bound,
-    Const,
-    Dict,
-    Func,
-    Num,
-    Seq,
-    Tensor,
-    Values,
-    const,
-    one,
-)
+from autofast.model.values import Arg, Const, Dict, Ext, Inst, Num, Seq, Tensor, Thing, Values
 from autofast.rule import Refusal
-from autofast.techniques.ddp.loss_calls import LossCalls
-from autofast.techniques.ddp.loss_kinds import (
-    EACH,
-    FLAT,
-    Env,
-    Kind,
-    arithmetic,
-    each,
-    is_plain,
-    join,
-    unknown,
+from autofast.techniques.ddp.samples import ELEMENTWISE, REDUCTIONS, TURNS, check_forward, first_dim
+
+SHAPES = frozenset(
+    "view reshape flatten squeeze unsqueeze view_as contiguous detach clone to float double half long int bool cuda cpu type type_as "
+    "expand expand_as unflatten narrow chunk split repeat_interleave requires_grad_ data".split()
 )
+JOINING = frozenset({"cat", "stack", "concat"})
+RANDOM = frozenset(
+    "randn rand randint normal bernoulli randn_like rand_like randint_like poisson".split()
+)
+CONSTANT = frozenset(
+    "zeros ones full empty zeros_like ones_like full_like arange linspace tensor as_tensor eye".split()
+)
+REDUCTION = {Kind.MEAN: "mean", Kind.SUM: "sum"}
 
 
-class _Circular(Exception):
-    """A value that depends on nothing but itself, as far as it has been followed."""
-
-
-class Loss(LossCalls):
-    """Follows the losses of a script. Results are kept by place and by what the parameters are."""
+class Loss(Losses):
+    """Follows the losses of a script."""
 
     def __init__(self, script: Script):
-        self.script = script
-        self.flow = script.analysis(Flow)
-        self.calls = script.analysis(CallGraph)
-        self._depth = 0
-        self._checked: dict[int, bool] = {}
-        # Definitions (with an env) that are being looked at.
-        self._assumed: dict[tuple[Definition, int], Kind | None] = {}
-        # Those of them whose value depends on itself.
-        self._asked: set[tuple[Definition, int]] = set()
+        super().__init__(script, whole=True)
+        self._turned: dict[int, bool] = {}
+        self._runs: dict[int, Activation] = {}
 
     def reduction(self, backward: Backward) -> str:
         """``mean`` or ``sum``; raises :class:`Refusal`."""
-        try:
-            kind = self.kind(backward.expr, None, {})
-        except _Circular:
-            raise unknown(backward.expr) from None
-        if kind is Kind.MEAN:
-            return "mean"
-        if kind is Kind.SUM:
-            return "sum"
-        raise Refusal(
-            f"the loss on {at(backward.node)} is {kind.value}: whether its gradient is averaged or added up is not known"
-        )
+        kind = self.shape(backward.expr, self._run(backward.expr))
+        if not isinstance(kind, Kind):
+            raise unknown(backward.expr)
+        if kind not in REDUCTION:
+            raise Refusal(
+                f"the loss on {at(backward.node)} is {kind.value}: whether its gradient is averaged or added up is not known"
+            )
+        return REDUCTION[kind]
 
     def is_count(self, expr: ast.expr) -> bool:
         """Whether a number depends on how many samples a batch has."""
+        found = self.script.values(expr)
+        if not _is_plain(found) or any(isinstance(t, Num) and t.synced for t in found):
+            return False  # a value of the batch
         try:
-            return self._counts(expr, None, {})
+            return self._counted(expr, self._run(expr)) is Kind.SIZE
         except Refusal:
             return True
 
+    def _run(self, expr: ast.expr) -> Activation:
+        function = function_of(expr)
+        return self._runs.setdefault(id(function), Activation(function))
+
     # ------------------------------------------------------------------------------------------------ expressions
-    def kind(self, expr: ast.expr, scope: ast.AST | None, env: Env) -> Kind:
-        """What ``expr`` is; ``env`` says it of the parameters of the function ``scope``."""
-        self._depth += 1
-        if self._depth > 60:
-            raise unknown(expr)
-        try:
-            return self._kind(expr, scope, env)
-        finally:
-            self._depth -= 1
+    def _shape(self, expr: ast.expr, run: Activation) -> Shape:
+        if isinstance(expr, ast.Constant):
+            return Kind.NUMBER
+        if _is_plain(self.script.values(expr)):
+            return self._number(expr, run)
+        if isinstance(expr, ast.UnaryOp):
+            return self.shape(expr.operand, run)
+        found = super()._shape(expr, run)
+        return Kind.ROWS if found is Kind.COLUMN else found  # what it meets is one, too, as a rule
 
-    def _kind(self, expr: ast.expr, scope: ast.AST | None, env: Env) -> Kind:
-        values = self.script.values(expr)
-        if values and all(is_plain(t) for t in values):
-            return self._number(expr, scope, env)
-        match expr:
-            case ast.Constant():
-                return Kind.NUMBER
-            case ast.Name():
-                return self._name(expr, scope, env)
-            case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert() | ast.Not()):
-                return self.kind(expr.operand, scope, env)
-            case ast.BinOp():
-                return arithmetic(
-                    expr,
-                    expr.op,
-                    self.kind(expr.left, scope, env),
-                    self.kind(expr.right, scope, env),
-                )
-            case ast.Compare():
-                kinds = [self.kind(e, scope, env) for e in (expr.left, *expr.comparators)]
-                return each(expr, kinds)
-            case ast.IfExp():
-                return join(
-                    expr, [self.kind(expr.body, scope, env), self.kind(expr.orelse, scope, env)]
-                )
-            case ast.Call():
-                return self._call(expr, scope, env)
-            case ast.Subscript():
-                return self._subscript(expr, scope, env)
-            case ast.Attribute():
-                return self._attribute(expr, values)
-            case ast.Tuple() | ast.List():
-                kinds = [self.kind(e, scope, env) for e in expr.elts]
-                return kinds[0] if len(set(kinds)) == 1 else each(expr, kinds)
-            case ast.NamedExpr():
-                return self.kind(expr.value, scope, env)
-        raise unknown(expr)
-
-    def _number(self, expr: ast.expr, scope: ast.AST | None, env: Env) -> Kind:
+    def _number(self, expr: ast.expr, run: Activation) -> Kind:
         """A Python number: of the batch's size, or the same everywhere."""
         for node in ast.walk(expr):
             if isinstance(node, (ast.Name, ast.Attribute, ast.Call)):
@@ -142,194 +94,170 @@ class Loss(LossCalls):
                             expr,
                             f"`{ast.unparse(expr)}` on {at(expr)} is read from a tensor: each process has another",
                         )
-        if self._counts(expr, scope, env):
-            return Kind.COUNT
-        return Kind.NUMBER
+        return self._counted(expr, run)
 
-    def _counts(self, expr: ast.expr, scope: ast.AST | None, env: Env, depth: int = 0) -> bool:
-        """``x.size(0)``, ``len(x)``, ``x.shape[0]``: the size of the share."""
-        if depth > 6:
-            return False
+    def _counted(self, expr: ast.expr, run: Activation) -> Kind:
+        """``SIZE`` for a number that is the batch's size or a multiple of it, else ``NUMBER``; raises :class:`Refusal` where it is made of one otherwise."""
         match expr:
-            case ast.Name():
-                found = [
-                    self._counts_defined(d, scope, env, depth + 1) for d in self.flow.reaching(expr)
-                ]
-                if any(found) and not all(found):
-                    raise unknown(expr)
-                return any(found)
-            case ast.Call(func=ast.Attribute(attr=attr, value=inner)) if attr in (
-                "size",
-                "numel",
-                "nelement",
-            ):
-                given = [const(self.script.values(a)) for a in expr.args]
-                return self._is_batch(inner) and (
-                    attr != "size" or not given or given[0] in (0, ...)
-                )
-            case ast.Call(func=ast.Name(id="len"), args=[inner]):
-                return self._is_batch(inner)
-            case ast.Subscript(value=ast.Attribute(attr="shape", value=inner)):
-                return self._is_batch(inner) and const(self.script.values(expr.slice)) in (0, ...)
-            case ast.BinOp(op=ast.Mult()):
-                return self._counts(expr.left, scope, env, depth + 1) != self._counts(
-                    expr.right, scope, env, depth + 1
-                )
-            case ast.BinOp() | ast.UnaryOp():
-                if any(
-                    self._counts(e, scope, env, depth + 1)
-                    for e in ast.iter_child_nodes(expr)
-                    if isinstance(e, ast.expr)
-                ):
-                    raise unknown(expr)
-        return False
-
-    def _counts_defined(self, d: Definition, scope: ast.AST | None, env: Env, depth: int) -> bool:
-        if d.is_parameter:
-            return env.get(d.name) is Kind.COUNT
-        if d.is_augmented and isinstance(d.node, ast.Name):
-            return self._counts(d.node, scope, env, depth)
-        return d.value is not None and self._counts(d.value, scope, env, depth)
-
-    def _is_batch(self, expr: ast.expr) -> bool:
-        """A tensor that depends on the batch, not the loader or its dataset."""
-        return any(isinstance(t, Tensor) and not t.param for t in self.script.values(expr))
-
-    def _name(self, expr: ast.Name, scope: ast.AST | None, env: Env) -> Kind:
-        definitions = self.flow.reaching(expr)
-        if not definitions:
-            return self._by_values(expr)
-        found = [self._defined(d, expr, scope, env) for d in sorted(definitions, key=_place)]
-        kinds = [kind for kind in found if kind is not None]
-        if not kinds:
-            raise _Circular
-        return join(expr, kinds)
-
-    def _defined(
-        self, d: Definition, load: ast.Name, scope: ast.AST | None, env: Env
-    ) -> Kind | None:
-        """What a definition gives its variable; None while that only depends on itself (``loss = loss + more`` in a loop)."""
-        key = d, id(env)
-        if key in self._assumed:
-            self._asked.add(key)
-            return self._assumed[key]
-        kind: Kind | None = None
-        try:
-            for _ in range(4):
-                self._assumed[key] = kind
+            case ast.Call() | ast.Attribute() | ast.Subscript():
                 try:
-                    found = self._value(d, load, scope, env)
-                except _Circular:
-                    return kind
-                wider = found if kind is None else join(load, [kind, found])
-                if wider is kind or key not in self._asked:
-                    return wider
-                kind = wider
-        finally:
-            del self._assumed[key]
-            self._asked.discard(key)
-        raise unknown(load)
-
-    def _value(self, d: Definition, load: ast.Name, scope: ast.AST | None, env: Env) -> Kind:
-        if d.is_parameter and function_of(d.node) is scope and d.name in env:
-            return env[d.name]
-        if not isinstance(d.node, ast.Name):
-            return self._by_values(load)
-        if isinstance(parent := parent_of(d.node), ast.AugAssign):
-            return arithmetic(
-                parent,
-                parent.op,
-                self._name(d.node, scope, env),
-                self.kind(parent.value, scope, env),
-            )
-        if d.value is not None:
-            return self.kind(d.value, scope, env)
-        if (kind := self._part(load, d.node, scope, env)) is not None:
-            return kind
-        raise unknown(load)
-
-    def _part(
-        self, load: ast.Name, store: ast.Name, scope: ast.AST | None, env: Env
-    ) -> Kind | None:
-        """A name in a tuple, or the target of a loop."""
-        whole = _whole_target(store)
-        outer = parent_of(whole)
-        if isinstance(outer, ast.Assign):
-            values = self.script.values(load)
-            if values and all(is_plain(t) for t in values):
+                    found = super()._shape(expr, run)
+                except Refusal:
+                    parts = (n for n in ast.walk(expr) if isinstance(n, ast.expr) and n is not expr)
+                    if any(self._is_size(n, run) for n in parts):
+                        raise
+                    return Kind.NUMBER
+            case ast.Name() | ast.BinOp() | ast.IfExp() | ast.NamedExpr():
+                found = super()._shape(expr, run)
+            case _:
                 return Kind.NUMBER
-            if isinstance(outer.value, ast.Call) and (place := _index(whole, store)) is not None:
-                callee = one(self.script.values(outer.value.func))
-                if isinstance(callee, (Func, Bound)):
-                    return self._function(outer.value, code_of(callee)[0], scope, env, place)
-            return self.kind(outer.value, scope, env)
-        return (
-            self._by_values(load)
-            if isinstance(outer, (ast.For, ast.AsyncFor, ast.comprehension))
-            else None
-        )
+        return Kind.SIZE if found is Kind.SIZE else Kind.NUMBER
+
+    def _from_outside(self, expr: ast.Name) -> Kind:
+        return self._by_values(expr)
+
+    def _defined(self, definition: Definition, expr: ast.Name, run: Activation) -> Shape:
+        try:
+            return super()._defined(definition, expr, run)
+        except Refusal:
+            if _is_target(definition.node):
+                return self._by_values(expr)
+            raise
 
     def _by_values(self, expr: ast.expr) -> Kind:
         """What the reader knows of a value that comes from elsewhere."""
         found = self.script.values(expr)
+        if _is_plain(found):
+            return Kind.NUMBER
         tensors = tensors_in(found)
         if not tensors or any(not isinstance(t, (Tensor, Seq, Dict, Const)) for t in found):
             raise unknown(expr)
         if all(t.param for t in tensors):
-            return Kind.SAME
+            return Kind.FREE
         if all(t.batch and not t.models and not t.loss for t in tensors):
-            return Kind.SAMPLES
+            return Kind.ROWS
         raise unknown(expr)
 
-    # ------------------------------------------------------------------------------------------------ parts of values
-    def _subscript(self, expr: ast.Subscript, scope: ast.AST | None, env: Env) -> Kind:
-        base = self.kind(expr.value, scope, env)
-        found = self.script.values(expr.value)
-        if any(isinstance(t, (Seq, Dict)) for t in found) and not any(
-            isinstance(t, Tensor) and t.rank != "?" for t in found
-        ):
-            return base
-        parts = expr.slice.elts if isinstance(expr.slice, ast.Tuple) else [expr.slice]
-        whole = (
-            isinstance(parts[0], ast.Slice)
-            and parts[0].lower is parts[0].upper is parts[0].step is None
-        )
-        whole |= isinstance(parts[0], ast.Constant) and parts[0].value in (None, Ellipsis)
-        fixed = all(
-            isinstance(p, ast.Slice)
-            or isinstance(const(self.script.values(p)), (int, type(None)))
-            or isinstance(p, ast.Constant)
-            for p in parts
-        )
-        if base in FLAT or (base in EACH and whole and fixed):
-            return base
+    def _attribute(self, expr: ast.Attribute, run: Activation) -> Shape:
+        if expr.attr in ("T", "mT"):
+            inner = self.shape(expr.value, run)
+            return Kind.TURNED if inner in EACH else inner
+        try:
+            return super()._attribute(expr, run)
+        except Refusal:
+            return self._by_values(expr)
+
+    def _subscript(self, expr: ast.Subscript, run: Activation) -> Shape:
+        try:
+            return super()._subscript(expr, run)
+        except Refusal:
+            if self.shape(expr.value, run) not in EACH:
+                raise
         raise unknown(
             expr,
-            f"`{ast.unparse(expr)}` on {at(expr)} picks some of the samples: how many may differ between processes",
+            f"`{words(expr)}` on {at(expr)} picks some of the samples: how many may differ between processes",
         )
 
-    def _attribute(self, expr: ast.Attribute, values: Values) -> Kind:
-        if expr.attr in ("data", "T", "mT"):
-            inner = self.kind(expr.value, None, {})
-            return Kind.TURNED if expr.attr != "data" and inner in EACH else inner
-        return self._by_values(expr)
+    # ------------------------------------------------------------------------------------------------ calls
+    def _loss(self, known: KnownLoss, made: Ext | None, expr: ast.Call, run: Activation) -> Shape:
+        kind = super()._loss(known, made, expr, run)
+        return Kind.TURNED if kind is Kind.ROWS else kind  # one number for each sample, or more
 
+    def _module(self, callee: Thing, expr: ast.Call, run: Activation) -> Shape:
+        if is_loss(callee) or (isinstance(callee, Inst) and _has_no_layers(callee)):
+            forward = code_of(callee)
+            if len(forward) != 1:
+                return super()._module(callee, expr, run)
+            return self._inline(forward[0], expr, run)
+        kind = self._given(expr, run)
+        return Kind.TURNED if self._output(callee, expr) is Kind.TURNED and kind in EACH else kind
 
-def _place(d: Definition) -> tuple[str, int, int]:
-    return d.name, getattr(d.node, "lineno", 0), getattr(d.node, "col_offset", 0)
+    def _given(self, expr: ast.Call, run: Activation) -> Kind:
+        """What the arguments of a model are, together."""
+        given = [a.value if isinstance(a, ast.Starred) else a for a in expr.args]
+        kinds = [self.shape(g, run) for g in (*given, *(k.value for k in expr.keywords))]
+        flat = [k for kind in kinds for k in (kind if isinstance(kind, tuple) else (kind,))]
+        if any(isinstance(k, tuple) for k in flat):
+            raise unknown(expr)
+        kind = each((k for k in flat if isinstance(k, Kind)), expr)
+        return kind if kind is Kind.TURNED else Kind.ROWS
 
+    def _output(self, model: Thing, expr: ast.Call) -> Kind:
+        if id(model) not in self._turned:
+            self._turned[id(model)] = check_forward(self.script, model)
+        return Kind.TURNED if self._turned[id(model)] else Kind.ROWS
 
-def _whole_target(store: ast.AST) -> ast.AST:
-    """The tuple of targets that a name stands in."""
-    while isinstance(outer := parent_of(store), (ast.Tuple, ast.List, ast.Starred)):
-        store = outer
-    return store
+    def _function(self, name: str, expr: ast.Call, run: Activation) -> Shape:
+        short = name.rsplit(".", 1)[-1]
+        if name == "builtins.sum" and len(expr.args) == 1:
+            match expr.args[0]:
+                case (
+                    ast.GeneratorExp(elt=added, generators=[_])
+                    | ast.ListComp(elt=added, generators=[_])
+                ):
+                    return self.shape(added, run)
+        if name.startswith("torch.") and name.count(".") == 1:
+            if short in RANDOM:
+                return Kind.ROWS
+            if short in CONSTANT:
+                return Kind.NUMBER
+        return super()._function(name, expr, run)
 
+    def _on_rows(
+        self, name: str, kind: Kind, args: list[ast.expr], expr: ast.Call, run: Activation
+    ) -> Shape:
+        try:
+            return super()._on_rows(name, kind, args, expr, run)
+        except Refusal as why:
+            if (found := self._looser(name, kind, args, expr, run)) is None:
+                raise why from None
+            return found
 
-def _index(target: ast.AST, store: ast.Name) -> int | None:
-    """The place of a name in ``loss, hits = ...``."""
-    if not isinstance(target, (ast.Tuple, ast.List)) or any(
-        isinstance(e, ast.Starred) for e in target.elts
-    ):
+    def _unlisted(
+        self, name: str, kind: Shape, args: list[ast.expr], expr: ast.Call, run: Activation
+    ) -> Shape:
+        if (found := self._looser(name, kind, args, expr, run)) is None:
+            raise unknown(expr)
+        return found
+
+    def _looser(
+        self, name: str, kind: Shape, args: list[ast.expr], expr: ast.Call, run: Activation
+    ) -> Kind | None:
+        """An operation that keeps the samples apart, wherever it puts their dimension: as much is needed for a mean or a sum over all of it."""
+        others = [self.shape(a, run) for a in args if tensors_in(self.script.values(a))]
+        flat = [
+            k
+            for found in (kind, *others)
+            for k in (found if isinstance(found, tuple) else (found,))
+        ]
+        kinds = [k for k in flat if isinstance(k, Kind)]
+        if len(kinds) < len(flat):
+            return None
+        if name in SHAPES | TURNS | JOINING and kinds and kinds[0] in EACH:
+            return Kind.TURNED
+        if name in ELEMENTWISE:
+            return each(kinds, expr)
+        if name in REDUCTIONS and kind is Kind.ROWS and first_dim(self.script, expr, args) is False:
+            return Kind.ROWS
         return None
-    return next((n for n, e in enumerate(target.elts) if e is store), None)
+
+
+def _is_plain(found: Values) -> bool:
+    """Constants, numbers and options: no gradient flows through them."""
+    return bool(found) and all(isinstance(t, (Const, Num, Arg)) for t in found)
+
+
+def _is_target(node: ast.AST) -> bool:
+    """The target of a loop, or a part of it."""
+    while isinstance(outer := parent_of(node), (ast.Tuple, ast.List, ast.Starred)):
+        node = outer
+    return isinstance(outer, (ast.For, ast.AsyncFor, ast.comprehension))
+
+
+def _has_no_layers(module: Inst) -> bool:
+    """A module without parameters: a loss of the project's."""
+    return not any(
+        (is_module(t) and not is_loss(t)) or (isinstance(t, Tensor) and t.param)
+        for found in module.attrs.values()
+        for t in found
+    )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import After, Before, Edit, Helper, Rewrite, Wrap
 from autofast.flow.scopes import is_local, owner
-from autofast.model.calls import call_of, is_method, short_name
+from autofast.model.calls import arguments_of, call_of, is_method, short_name
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, parent_of, source_of, statement_of
@@ -134,7 +134,7 @@ def _check_followed(script: Script, host: Host, walk: Walk) -> None:
             raise Refusal(f"what is read on {at(sync.node)} is not followed")
     for effect in host.all:
         if effect.kind == "guard" and id(statement_of(effect.node)) not in walk.seen:
-            given = [*effect.node.args, *(k.value for k in effect.node.keywords)]
+            given = arguments_of(effect.node)
             if any(not isinstance(g, ast.Constant) for g in given):
                 raise Refusal(
                     f"what is shown or written on {at(effect.node)} is made where batches are worked on, by parts in each process"

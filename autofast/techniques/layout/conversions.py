@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edit, Keyword, Wrap
+from autofast.edit.edits import After, Edit, Keyword, Wrap
 from autofast.facts.cost.step import Cost
 from autofast.facts.layout import against, draws, is_convolutional, takes_image
 from autofast.facts.precision.code import Code
@@ -15,7 +15,7 @@ from autofast.model.calls import is_method
 from autofast.model.events import CallFrame, Site, inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script, Transfer
-from autofast.model.source import function_of, parent_of, source_of
+from autofast.model.source import function_of, parent_of, source_of, statement_of
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Cls, Ext, Inst, Ref, Thing, Unknown
 from autofast.read.recover.build import unwrapped
@@ -31,6 +31,7 @@ IMAGES = (
 )
 
 
+WIDE = 100  # columns, from which on a statement of its own converts
 PLACES = 2  # where networks are made, each of which is converted there; more are no hunk to merge
 SAVED = "torch.load"  # the same network, from a file
 PARALLEL = "torch.nn.DataParallel"
@@ -95,6 +96,21 @@ def part_of(models: list[Model], others: list[Model]) -> str:
     owners = (owner for m in models for owner in _networks_around(m) if owner in whole)
     owner = next(owners, None)
     return f"it is a part of {owner.node.name}, the rest of which is not converted" if owner else ""
+
+
+def scattered(models: list[Model], converted: list[list[Model]]) -> str:
+    """In words, which network makes ``models``, and elsewhere others that would each be converted by themselves; empty where none does."""
+    whole = {m.thing.cls for group in converted for m in group if isinstance(m.thing, Inst)}
+    mine = {owner for m in models for owner in _networks_around(m)} - whole
+    here = _statements(models)
+    for group in (g for g in converted if g is not models and not here & _statements(g)):
+        for owner in (o for m in group for o in _networks_around(m) if o in mine):
+            return f"{owner.node.name} makes several networks, each of which would have to be converted"
+    return ""
+
+
+def _statements(models: list[Model]) -> set[ast.stmt]:
+    return {statement_of(m.node) for m in models if m.node is not None}
 
 
 def whole_of(model: Model, others: list[Model]) -> Model | None:
@@ -221,8 +237,20 @@ def _convert(script: Script, place: ast.expr, models: list[Model]) -> Finding:
     ):
         first: Edit = Keyword(call, "memory_format", layout)
     else:
-        first = Wrap(place, f"{{}}.to(memory_format={layout})")
+        first = _below(place, layout) or Wrap(place, f"{{}}.to(memory_format={layout})")
     return Finding(place, MODEL, edits=(first, *needed, *edits), effect=effect)
+
+
+def _below(place: ast.expr, layout: str) -> Edit | None:
+    """``model = model.to(...)`` below the line that makes the model, where this would grow too long."""
+    match statement_of(place):
+        case ast.Assign(targets=[ast.Name() | ast.Attribute() as target], value=value) as statement:
+            last = source_of(place).lines[(statement.end_lineno or 1) - 1]
+            is_long = len(last) + len(f".to(memory_format={layout})") > WIDE
+            if value is place and (is_long or statement.lineno != statement.end_lineno):
+                name = ast.unparse(target)
+                return After(statement, f"{name} = {name}.to(memory_format={layout})")
+    return None
 
 
 def images(

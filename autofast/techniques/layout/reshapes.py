@@ -16,7 +16,7 @@ from autofast.model.calls import call_of, is_method
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Ext, Ref, Tensor, Thing, Unknown, Values, const
+from autofast.model.values import Ext, Ref, Tensor, Thing, Unknown, Values, const, library_names
 
 
 def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str:
@@ -93,7 +93,7 @@ def _unbound(script: Script) -> str:
         elif isinstance(node, ast.Call) and any(
             isinstance(a, ast.Constant) and a.value in ("view", "view_as") for a in node.args
         ):
-            names = {t.name for t in script.values(node.func) if isinstance(t, Ref)}
+            names = library_names(script.values(node.func))
             if names & {"builtins.getattr", "operator.methodcaller", "operator.attrgetter"}:
                 return f"{at(node)} uses `view` as a function, which raises in this layout"
     return ""

@@ -10,7 +10,7 @@ from autofast.edit.edits import Decorator, Edit, Replace, Rewrite
 from autofast.model.calls import call_of
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, parent_of
-from autofast.model.values import Ref
+from autofast.model.values import library_names
 from autofast.write.spelling import torch_in
 
 OLD = {"torch.cuda.amp": "cuda", "torch.cpu.amp": "cpu"}
@@ -92,7 +92,7 @@ def _named(
     script: Script, node: ast.expr, bound: dict[str, tuple[str, ast.Import | ast.ImportFrom]]
 ) -> str:
     """The canonical name of what an expression means: as the reader found it, else by the file's imports."""
-    found = {t.name for t in script.values(node) if isinstance(t, Ref)}
+    found = library_names(script.values(node))
     if found:
         return next(iter(sorted(found)))
     parts: list[str] = []

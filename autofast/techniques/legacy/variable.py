@@ -16,7 +16,7 @@ from autofast.model.calls import call_of, pairs_of
 from autofast.model.names import FUNCTIONAL_LOSSES, is_loss
 from autofast.model.script import Script
 from autofast.model.source import Source, function_of, parent_of, source_of, statement_of
-from autofast.model.values import Ref, const
+from autofast.model.values import Ref, Tensor, const
 from autofast.rule import Finding
 from autofast.write.spelling import torch_name
 
@@ -34,7 +34,7 @@ class Use:
     Attributes:
         bound: it is reached by a name that an import binds to it.
         reached: the script comes to it.
-        detached: all that can be written is ``x.detach()``, which says no more than ``Variable(x)`` did.
+        detached: all that can be written is ``x.detach()`` of what has no graph, which says no more than ``Variable(x)`` did.
     """
 
     node: ast.expr
@@ -163,7 +163,10 @@ def _use(
             advice = (
                 "put the evaluation under `with torch.no_grad():`, which is what volatile meant"
             )
-    detached = any(isinstance(e, Rewrite) and e.template.endswith(".detach()") for e in edits)
+    graph = any(isinstance(t, Tensor) and t.grad for t in script.values(data))
+    detached = not graph and any(
+        isinstance(e, Rewrite) and e.template.endswith(".detach()") for e in edits
+    )
     return Use(call, by_import, reached, message, edits, advice=advice, detached=detached)
 
 

@@ -206,7 +206,9 @@ class Calls(Operations):
         ):
             if not (dtype := dtype_named(self.script, typed)):
                 raise Refusal(f"{at(call)} has no form for batches")
-            return self.cast(items, dtype, call, numpy=True)
+            made = self.cast(items, dtype, call, numpy=True)
+            copied = short == "array" or items.dtype not in ("", dtype)
+            return replace(made, fresh=items.fresh or copied)
         if short == "pad":
             return self.pads(items, rest, call, package)
         return self.changed(items, short, rest, call)
@@ -297,7 +299,7 @@ class Calls(Operations):
         if attr in ("astype", "to", "type") and len(args) == 1:
             named = {k.arg for k in call.keywords}
             dtype = dtype_named(self.script, args[0])
-            if dtype and not named - {"copy"}:
+            if dtype and not named:
                 if dtype == "float64" and not items.numpy:
                     raise Refusal(f"{at(call)} computes in double precision")
                 return self.cast(items, dtype, call, numpy=attr == "astype")

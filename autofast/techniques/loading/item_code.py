@@ -8,6 +8,7 @@ size: an item that differs from the others in its shape could not be collated.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,11 +16,12 @@ from autofast.facts.arrays import Array, array_of, constant
 from autofast.flow.scopes import loaded_in, stored_in
 from autofast.model.calls import is_method, pairs_of
 from autofast.model.script import Script
-from autofast.model.source import at, is_switched, live_block, source_of
+from autofast.model.source import at, is_switched, live, live_block, parent_of, source_of
 from autofast.model.values import Arg, Bound, Const, Func, Inst, Thing, const, library_name
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_calls import Calls
 from autofast.techniques.loading.item_values import Draw, Fixed, Items, Same, Several, Value
+from autofast.techniques.loading.windows import Sum
 
 SPREAD = "per_item"
 SPREAD_CODE = '''\
@@ -43,6 +45,7 @@ class Form:
     """The method: ``code``, with the parameters that it gets for ``stored`` rows and for ``fixed`` arrays.
 
     ``draws``: it draws random numbers; ``computes``: it rounds otherwise than the host may; ``spread``: it uses that function.
+    ``by_index``: it is given all that is stored and the items' indices, in place of rows.
     """
 
     code: str
@@ -51,6 +54,7 @@ class Form:
     draws: bool
     computes: bool
     spread: bool
+    by_index: bool
 
 
 def form_of(script: Script, getitem: ast.FunctionDef, torch: str, name: str, spread: str) -> Form:
@@ -86,7 +90,9 @@ class Code(Calls):
         if len(parameters) != 2 or not plain:
             raise Refusal("its __getitem__ is not a plain one")
         self.this, self.index = parameters
-        self.root = self.this
+        self.root, self.root_index = parameters
+        uses = [n for n in live(getitem) if getattr(n, "id", "") == self.index]
+        self.by_index = not all(_only_indexes(n) for n in uses)
         self.within_this = self.this  # as the method calls the object that the code belongs to
         self.own = stored_in(getitem)
         self.called: dict[str, str] = {}  # variables of a function that has its code written here
@@ -100,25 +106,33 @@ class Code(Calls):
         first = next(iter(self.stored.values()), None)
         if first is None:
             raise Refusal("its items are not rows of arrays in memory")
+        held = self.index if self.by_index else first.name
         rest = []
         if self.uses_each:
             rest.append(f"{self.each} = {self.torch}.arange({self.n}, device={self.device})")
-        used = ((self.uses_n, "_n", f"len({first.name})"), (self.uses_device, "_device", f"{first.name}.device"))  # fmt: skip
+        used = ((self.uses_n, "_n", f"len({held})"), (self.uses_device, "_device", f"{held}.device"))  # fmt: skip
         pairs = [(getattr(self, kept), code) for is_used, kept, code in used if is_used]
         named, given = ", ".join(n for n, _ in pairs), ", ".join(c for _, c in pairs)
         head = [f"{named} = {given}", *rest] if pairs else rest
         parameters = [
             self.this,
+            *[self.index] * self.by_index,
             *(s.name for s in self.stored.values()),
             *(p for _, p in self.fixed),
         ]
         draws = ", each with draws of its own" * self.draws
         said = f'"""What __getitem__ makes of one item, for a whole batch{draws}."""'
-        body = [said, *head, *self.lines]
+        body = [said, *head, *_needed(self.lines)]
         text = f"def {name}({', '.join(parameters)}):\n" + "".join(f"    {x}\n" for x in body)
         fixed = tuple(code for code, _ in self.fixed)
         return Form(
-            text, tuple(self.stored.values()), fixed, self.draws, self.computes, self.spreads
+            text,
+            tuple(self.stored.values()),
+            fixed,
+            self.draws,
+            self.computes,
+            self.spreads,
+            self.by_index,
         )
 
     # -------------------------------------------------------------------------------------------- statements
@@ -240,12 +254,28 @@ class Code(Calls):
         """A variable: what is stored under it becomes a parameter of that name."""
         attr = self.attribute(value)
         new = attr not in self.stored and name not in self.env and not self.depth and not self.mask
-        new = new and len(self.inside) == 1
+        new = new and len(self.inside) == 1 and not self.by_index
         match value:
             case ast.Subscript() if attr and new:
                 self.env[name] = self.row(value, attr, name)
             case _:
-                self.emit(name, self.value(value))
+                self.emit(name, made := self.value(value))
+                if (
+                    isinstance(made, Draw)
+                    and made.kind == "int"
+                    and not self.mask
+                    and not self.depth
+                ):
+                    self.noted(name, value)
+
+    def noted(self, name: str, value: ast.expr) -> None:
+        """``end = begin + self.length``, for the length of what lies between."""
+        try:
+            total = self.expanded(Sum.of(value))
+        except Refusal:
+            return
+        if name not in total.terms:
+            self.sums[name] = total
 
     def unpacked(self, targets: list[ast.expr], value: ast.expr) -> None:
         """``h, w = image.shape[:2]``."""
@@ -278,6 +308,7 @@ class Code(Calls):
             value = self.chosen(self.mask, value, old, name)
         assert not isinstance(value, Several)
         said = self.called.get(name, name)
+        self.sums = {n: s for n, s in self.sums.items() if n != name and name not in s.terms}
         if value.code != said:
             self.lines.append("    " * self.depth + f"{said} = {self.plain(value.code)}")
         self.env[name] = _called(value, said)
@@ -396,6 +427,8 @@ class Code(Calls):
                 return self.turned(self.value(inner), expr)
             case ast.Attribute(value=inner, attr="shape"):
                 return Several(tuple(self.sides(expr, None)))
+            case ast.Name(id=name) if name == self.index and self.by_index:
+                return Draw(self.root_index, "int", 0, index=True)
             case ast.Name(id=name) if name == self.index:
                 raise Refusal(f"{at(expr)} uses `{name}` for something else than to index arrays")
             case ast.Name(id=name) if name == self.this:
@@ -443,6 +476,21 @@ class Code(Calls):
 
     def row(self, expr: ast.Subscript, attr: str, name: str = "") -> Items:
         """Rows of what is stored under an attribute."""
+        known = self.held(expr, attr, name)
+        array = known.array
+        code = f"{known.name}[{self.root_index}]" if self.by_index else known.name
+        return Items(
+            code,
+            attr,
+            dtype=array.dtype,
+            made=array.dtype,
+            numpy=not array.tensor,
+            shape=attr,
+            taken=array.tensor,
+        )
+
+    def held(self, expr: ast.Subscript, attr: str, name: str = "") -> Stored:
+        """What is stored under an attribute, and the parameter for it."""
         known = self.stored.get(attr)
         if known is None:
             array = array_of(self.script, expr.value)
@@ -455,21 +503,64 @@ class Code(Calls):
             name = name or (self.fresh(attr) if attr in self.taken else attr)
             self.taken.add(name)
             known = self.stored[attr] = Stored(attr, name, array)
+        return known
+
+    def of_stored(self, expr: ast.Subscript) -> Items | None:
+        """``self.data[index + 1]``, ``self.data[index : index + self.length]``."""
+        match expr.value:
+            case ast.Attribute(value=ast.Name(id=this), attr=attr) if (
+                self.by_index and this == self.this and self.within_this == self.root
+            ):
+                pass
+            case _:
+                return None
+        first, *rest = getattr(expr.slice, "elts", [expr.slice])
+        match first:
+            case ast.Slice(lower=ast.expr() as lower, upper=ast.expr() as upper, step=None):
+                start = self.value(lower)
+                if not isinstance(start, Draw):
+                    return None
+                known = self.held(expr, attr)
+                if known.array.is_list:
+                    raise Refusal(f"{at(expr)} takes parts of a list")
+                length = self.length(lower, upper, expr)
+                self.within(start, length, expr)
+                steps = f"{self.torch}.arange({length.code}, device={self.device})"
+                code, more = f"{known.name}[({start.code})[:, None] + {steps}]", 1
+            case ast.Slice():
+                return None
+            case _:
+                start = self.value(first)
+                if not isinstance(start, Draw) or start.kind != "int" or not start.index:
+                    return None
+                known = self.held(expr, attr)
+                code, more = f"{known.name}[{start.code}]", 0
         array = known.array
-        return Items(
-            known.name,
-            attr,
-            0,
-            array.dtype,
-            array.dtype,
-            not array.tensor,
-            shape=attr,
-            taken=array.tensor,
-        )
+        items = Items(code, attr, more, array.dtype, array.dtype, not array.tensor, shape=self.new_shape(), taken=array.tensor)  # fmt: skip
+        return self.columns(items, rest, expr) if rest else items
+
+    def columns(self, items: Items, rest: list[ast.expr], node: ast.AST) -> Items:
+        """``[..., :, 0]``: of the dimensions behind the first, which a window has."""
+        plain, fewer = [":"] * items.more, 0
+        for part in rest:
+            match part:
+                case ast.Slice(lower=lower, upper=upper, step=None):
+                    plain.append(self.plain_slice(lower, upper, node))
+                case _ if type(place := const(self.script.values(part))) is int:
+                    plain.append(str(place))
+                    fewer += 1
+                case _:
+                    raise Refusal(f"{at(node)} has no form for batches")
+        if all(p == ":" for p in plain):
+            return items
+        code = f"({items.code})[:, {', '.join(plain)}]"
+        return replace(items, code=code, more=items.more - fewer, laid_out=False)
 
     def subscript(self, expr: ast.Subscript) -> Value:
         if attr := self.attribute(expr):
             return self.row(expr, attr)
+        if (items := self.of_stored(expr)) is not None:
+            return items
         match expr:
             case ast.Subscript(value=ast.Attribute(value=inner, attr="shape"), slice=index):
                 place = const(self.script.values(index))
@@ -560,12 +651,23 @@ class Code(Calls):
         self, function: ast.FunctionDef, this: str, index: str, env: dict[str, Value]
     ) -> Value:
         """The code of a function, with variables of its own."""
-        kept = ("this", "index", "within_this", "own", "env", "called", "mask", "given", "base")
+        kept = (
+            "sums",
+            "this",
+            "index",
+            "within_this",
+            "own",
+            "env",
+            "called",
+            "mask",
+            "given",
+            "base",
+        )
         before = {name: getattr(self, name) for name in kept}
         parameters = [a.arg for a in function.args.args]
         self.own = stored_in(function)
         self.called = {n: self.fresh(n) for n in sorted(self.own)}
-        self.env, self.mask, self.base = {}, "", self.depth
+        self.env, self.mask, self.base, self.sums = {}, "", self.depth, {}
         self.this = parameters[0] if this else ""
         self.within_this, self.index = this, index
         self.inside.append(function)
@@ -612,6 +714,18 @@ def _functions(thing: Thing) -> list[Func]:
     return []
 
 
+def _only_indexes(name: ast.AST) -> bool:
+    """The index of an item picks a row, or is handed on to a method that may do no more."""
+    match parent_of(name):
+        case ast.Subscript(value=ast.Attribute(), slice=index):
+            return index is name
+        case ast.Call(args=args):
+            return name in args
+        case ast.Attribute(attr="tolist") | ast.Assign():
+            return True  # where it is a tensor
+    return False
+
+
 def _is_of(expr: ast.expr, name: str) -> bool:
     """``self.transform.p``."""
     match expr:
@@ -636,6 +750,16 @@ def _called(value: Value, name: str) -> Value:
         case Items() | Same() | Draw() | Fixed():
             return replace(value, code=name)
     return value
+
+
+def _needed(lines: list[str]) -> list[str]:
+    """The lines without those that set a variable for nobody: the end of a window whose length is known."""
+    for line in reversed(lines):
+        name, sign, _ = line.partition(" = ")
+        others = [x for x in lines if x is not line]
+        if sign and name.isidentifier() and not any(re.search(rf"\b{name}\b", x) for x in others):
+            return _needed(others)
+    return lines
 
 
 def _constants(thing: Thing) -> list[object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from dataclasses import replace
 from itertools import count
 
@@ -21,6 +22,7 @@ from autofast.techniques.loading.item_values import (
     by_numpy,
     by_torch,
 )
+from autofast.techniques.loading.windows import Sum
 
 SIGNS: dict[type[ast.AST], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 COMPARED: dict[type[ast.AST], str] = {
@@ -42,6 +44,7 @@ class Operations:
         self.draws = self.computes = self.spreads = False
         self.uses_n = self.uses_device = self.uses_each = False
         self.numbers = count()
+        self.sums: dict[str, Sum] = {}  # of variables
         self.places: dict[tuple[str, str], str] = {}  # of crops: the variable that holds them
         self.lines: list[str] = []
         self.depth = 0
@@ -145,6 +148,11 @@ class Operations:
                 sign = {ast.FloorDiv: "//", ast.Mod: "%"}.get(type(op))
                 if sign:
                     return Same(f"({one.code}) {sign} ({other.code})")
+            match one, op, other:
+                case Draw(kind="int", code=code), ast.FloorDiv(), Same(code=by):
+                    return Draw(f"({code}) // ({by})", "int", index=one.index)
+                case Draw(kind="int", code=code), ast.Mod(), Same(code=by):
+                    return Draw(f"({code}) % ({by})", "int", index=one.index)
             raise Refusal(f"{at(node)} has no form for batches")
         sign = SIGNS[type(op)]
         if isinstance(one, Items) or isinstance(other, Items):
@@ -172,7 +180,8 @@ class Operations:
                 step = -step if sign == "-" else step
                 low = None if one.low is None else one.low + step
                 high = None if one.high is None else one.high + step
-        return Draw(code, "int", low, high)
+        indexed = any(isinstance(v, Draw) and v.index for v in (one, other))
+        return Draw(code, "int", low, high, index=indexed)
 
     def on_items(self, one: Value, sign: str, other: Value, node: ast.AST) -> Items:
         items, rest = (one, other) if isinstance(one, Items) else (other, one)
@@ -427,7 +436,10 @@ class Operations:
         if method is None:
             raise Refusal(f"{at(node)} has no form for batches")
         code = f"({items.code}).{method}()"
-        return replace(items, code=code, dtype=dtype, made=made, fresh=True, taken=True)
+        copied = numpy or items.dtype not in ("", dtype)  # else it may be of this type already
+        return replace(
+            items, code=code, dtype=dtype, made=made, fresh=items.fresh or copied, taken=True
+        )
 
     # -------------------------------------------------------------------------------------------- parts
     def cut(self, items: Items, parts: list[ast.expr], node: ast.expr) -> Items:
@@ -500,18 +512,34 @@ class Operations:
         first = self.value(lower) if lower is not None else Same("0", 0)
         if not isinstance(first, Draw):
             return None
-        match upper:
-            case ast.BinOp(left=left, op=ast.Add(), right=right) if lower is not None:
-                for one, length in ((left, right), (right, left)):
-                    size = self.value(length) if ast.dump(one) == ast.dump(lower) else None
-                    if isinstance(size, Same):
-                        self.within(first, size, node)
-                        return first.code, size.code
-        raise Refusal(f"{at(node)} takes parts of different lengths")
+        length = self.length(lower, upper, node)
+        self.within(first, length, node)
+        return first.code, length.code
+
+    def expanded(self, total: Sum) -> Sum:
+        """The sum, with what variables in it are the sums of."""
+        for name, times in dict(total.terms).items():
+            if name in self.sums and times == 1:
+                total = total - Sum(Counter({name: 1})) + self.sums[name]
+        return total
+
+    def length(self, lower: ast.expr | None, upper: ast.expr | None, node: ast.AST) -> Same:
+        """From ``lower`` up to ``upper``, where that is as much for all items."""
+        if lower is None or upper is None:
+            raise Refusal(f"{at(node)} takes parts of different lengths")
+        span = self.expanded(Sum.of(upper)) - self.expanded(Sum.of(lower))
+        sides = [self.value(span.nodes[k]) for k, n in span.terms.items() if n == 1]
+        codes = [f"({side.code})" for side in sides if isinstance(side, Same)]
+        if len(codes) < len(span.terms) or not (codes or span.number > 0):
+            raise Refusal(f"{at(node)} takes parts of different lengths")
+        codes += [str(span.number)] * bool(span.number)
+        return Same(" + ".join(codes), span.number if not sides else ...)
 
     def within(self, first: Draw, size: Same, node: ast.AST) -> None:
         """A crop ends inside of the image. A slice would be shorter where it does not, and items of different lengths could not be collated:
         so it is certain if more than one place may be drawn, or if they are drawn up to the last one."""
+        if first.index:
+            return
         if first.kind != "int" or first.low is None or first.low < 0:
             raise Refusal(f"{at(node)}: where a part begins is not known to be in the image")
         several = first.high is not None and first.low < first.high
@@ -554,7 +582,7 @@ class Operations:
         code = f"({items.code})[{inside}]"
         if inner:
             code += f".movedim({len(names) + 1}, 1)"
-        return replace(items, code=code, laid_out=not inner, shape=self.new_shape(), fresh=True)
+        return replace(items, code=code, laid_out=not inner, shape=self.new_shape())
 
 
 def _kind(value: Value) -> str:

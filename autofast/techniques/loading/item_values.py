@@ -38,7 +38,7 @@ class Draw:
     """A random number for each item: ``code`` has one dimension.
 
     ``kind`` is float, int or bool; ``low`` to ``high``: the whole numbers that it may be; ``below``: what it is below, as code, made of
-    the length of a side.
+    the length of a side. ``index``: it is not drawn but made of the item's index.
     """
 
     code: str
@@ -46,6 +46,7 @@ class Draw:
     low: int | None = None
     high: int | None = None
     below: str = ""
+    index: bool = False
 
 
 @dataclass(frozen=True)

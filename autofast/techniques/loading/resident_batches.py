@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from autofast.edit.edits import After, Edit, Helper, literal
 from autofast.facts.aliases import learned, written_after
 from autofast.flow.provenance import assigned
-from autofast.model.device_loader import BATCH_CLASS, GIVEN, METHOD
+from autofast.model.device_loader import BATCH_CLASS, FIXED, METHOD, OF_PART, OF_ROWS, OF_WHOLE
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import source_of
 from autofast.model.values import Ext, Inst, Thing
@@ -19,11 +19,17 @@ from autofast.techniques.loading.resident_items import SUBSETS
 from autofast.write.imports import module_in
 from autofast.write.spelling import torch_in
 
+# Classes that a dataset may derive from, which make no batches.
+PLAIN = ("torch.utils.data.", "builtins.object", "abc.", "typing.")
 ROWS = "[rows]"
+EVERY = (
+    "slice(None)",
+    "range(len(self.dataset))",
+)  # of arrays that are cut to the rows; of indices
 DIRECT = "        self.data = self.dataset"
 PART = "        self.data, rows = self.dataset.dataset, self.dataset.indices"
 EITHER = """\
-        self.data, rows = self.dataset, slice(None)
+        self.data, rows = self.dataset, {every}
         if isinstance(self.data, {torch}.utils.data.Subset):
             self.data, rows = self.data.dataset, self.data.indices"""
 
@@ -51,6 +57,11 @@ def batches_of(script: Script, loader: Loader) -> Batches:
             raise Refusal("its dataset may be one of several classes")
         if dataset.thing.cls.find("__getitems__") is not None:
             raise Refusal(f"{dataset.name}: it has a __getitems__ of its own")
+        others = [n for n in dataset.thing.cls.external if not n.startswith(PLAIN)]
+        if others:
+            raise Refusal(
+                f"{dataset.name} derives from {others[0]}, which may have a method of its own for batches"
+            )
         if dataset.thing.cls.find(METHOD) or METHOD in dataset.thing.attrs:
             raise Refusal(f"{dataset.name}: it has a `{METHOD}` of its own")
     assert getitem is not None
@@ -98,10 +109,12 @@ def loader_class(
     call, source = loader.node, source_of(loader.node)
     torch, imports = torch_in(source)
     arrays = batches.form.stored
-    numpy, more = "", imports
+    numpy = ""
+    more: tuple[Edit, ...] = ()
     if not all(s.array.tensor for s in arrays):
         numpy, more = module_in(source, "numpy")
-    rows = ROWS if True in part else ""
+    whole = batches.form.by_index
+    rows = ROWS if True in part and not whole else ""
     where = EITHER if len(part) > 1 else PART if True in part else DIRECT
     kept = [
         f"x{rows}" if s.array.tensor else f"{torch}.as_tensor({numpy}.ascontiguousarray(x){rows})"
@@ -125,13 +138,16 @@ def loader_class(
         several = len(batches.form.fixed) > 1
         each = f"{torch}.as_tensor({'x' if several else fixed}, dtype={torch}.float32).to(device)"
         fixed = f"        self.fixed = [{each}{f' for x in ({fixed})' * several}]\n"
+    if whole and True in part:
+        fixed = f"        self.rows = {torch}.as_tensor(rows).to(device)\n{fixed}"
     text = BATCH_CLASS.format(
         name=name,
         base=source.segment(call.func),
         torch=torch,
-        items=f"{where.format(torch=torch)}\n{tensors}",
+        items=f"{where.format(torch=torch, every=EVERY[whole])}\n{tensors}",
         fixed=fixed,
-        given=GIVEN if fixed else "",
+        given=(OF_ROWS if not whole else OF_PART if True in part else OF_WHOLE)
+        + FIXED * bool(batches.form.fixed),
     )
     return text, (*imports, *more)
 

@@ -20,10 +20,11 @@ from autofast.flow.loops import loop_of
 from autofast.flow.program import Flow
 from autofast.flow.provenance import assigned, only_value
 from autofast.flow.scopes import is_parameter, mentions, owner
+from autofast.model.calls import arguments_of
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, source_of, statement_of
-from autofast.model.values import Arg, Const, Num, Ref, Seq, Tensor, const
+from autofast.model.values import Arg, Const, Num, Ref, Seq, Tensor, const, library_names
 from autofast.ops import reshapes
 from autofast.rule import Refusal
 from autofast.write.imports import module_in
@@ -130,9 +131,7 @@ def _window(script: Script, expr: ast.expr, index: str) -> ast.Subscript | None:
                 method in NUMPY_CASTS and len(expr.args) > (method == "astype")
             ):
                 return None  # all windows together would lie in memory in another order
-            arguments = [
-                n for a in (*expr.args, *(k.value for k in expr.keywords)) for n in ast.walk(a)
-            ]
+            arguments = [n for a in arguments_of(expr) for n in ast.walk(a)]
             return (
                 None
                 if any(isinstance(n, ast.Name) and n.id == index for n in arguments)
@@ -260,11 +259,7 @@ def _inside(script: Script, windows: Windows) -> str:
         f"whether the windows that begin at `{starts.id}` lie inside `{row}` is not known"
     )
     call = only_value(starts)
-    names = (
-        {t.name for t in script.values(call.func) if isinstance(t, Ref)}
-        if isinstance(call, ast.Call)
-        else set()
-    )
+    names = library_names(script.values(call.func)) if isinstance(call, ast.Call) else set()
     if (
         not isinstance(call, ast.Call)
         or len(names) != 1
@@ -362,7 +357,7 @@ def _row(script: Script, expr: ast.expr, stack: Stack, depth: int) -> str:
         case ast.Subscript(value=inner, slice=ast.Slice()):
             return _row(script, inner, stack, depth + 1)
         case ast.Call(func=func, args=args, keywords=keywords):
-            names = {t.name for t in script.values(func) if isinstance(t, Ref)}
+            names = library_names(script.values(func))
             if len(names) == 1 and (name := next(iter(names))) in ROWS:
                 shaped = name == "numpy.memmap" and (
                     len(args) > 4 or any(k.arg in ("shape", None) for k in keywords)

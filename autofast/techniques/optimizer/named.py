@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from autofast.facts.optimizers import FUSED, SINCE, sparse
 from autofast.facts.settings import beside, place
+from autofast.model.calls import arguments_of
 from autofast.model.events import CallFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.values import Ref, Setting
@@ -52,7 +53,7 @@ def _asked(script: Script, occurrence: Occurrence, node: ast.AST) -> ast.AST:
     """The outermost call on the way that hands on ``torch.optim``: where the script asks for the optimizer."""
     for frame in occurrence.stack:
         if isinstance(frame, CallFrame) and isinstance(frame.node, ast.Call):
-            given = [*frame.node.args, *(k.value for k in frame.node.keywords)]
+            given = arguments_of(frame.node)
             if any(script.values(part) == {TORCH} for part in given):
                 return frame.node
     return node

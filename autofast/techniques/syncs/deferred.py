@@ -25,6 +25,7 @@ from autofast.model.source import parent_of
 from autofast.rule import Refusal
 from autofast.techniques.syncs.filled import filled
 from autofast.techniques.syncs.freshness import kept
+from autofast.techniques.syncs.iterations import comes_first, runs_at_all
 from autofast.techniques.syncs.kept_lists import Kept
 from autofast.techniques.syncs.list_names import ListNames, name_of_list
 from autofast.techniques.syncs.liveness import Needs
@@ -32,14 +33,18 @@ from autofast.techniques.syncs.reads import gives_the_same
 from autofast.techniques.syncs.running import summed
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.steps import first_in
-from autofast.techniques.syncs.turns import comes_first, runs_at_all
 
 OUTERMOST = Rank.GRAD_MODE  # lists are made, and read, outside the block of an evaluation
 
 
 @dataclass(frozen=True)
 class Off:
-    """What puts statements off. ``repeats`` is how often a loop over a list does what they did; ``rounds``: a sum of floats differs in its last bits."""
+    """What puts statements off.
+
+    Attributes:
+        repeats: at how many places a list is read one by one, or several statements read one sum.
+        rounds: a sum of floats differs in its last bits.
+    """
 
     edits: list[Edit]
     repeats: int = 0
@@ -59,7 +64,8 @@ def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: boo
         made = summed(script, sinks[0], loop, needs, around=around, filled=has_any)
         made = made or filled(script, sinks[0], loop, needs, around=around)
         if made:
-            return Off(made)
+            places = sum(isinstance(e, (Before, After)) for e in made)
+            return Off(made, places if places > 1 else 0)
     payload, tensors = _payload(script, sinks)
     values = _value_names(sinks, payload, tensors)
     main = next((s for s in sinks if s.kind != "passed"), sinks[0])
@@ -84,7 +90,7 @@ def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: boo
     edits += [e for move in needs.moves.values() for e in move.edits]
     if needs.after:
         edits.append(After(around, lists.replay(), rank=OUTERMOST))
-    is_loop = lists.replay().startswith("for ")
+    is_loop = lists.replay().startswith("for ") or ".item() for " in lists.replay()
     return Off(edits, is_loop * (len(needs.gates) + bool(needs.after)), lists.is_total)
 
 

@@ -16,11 +16,11 @@ from autofast.model.source import within
 from autofast.model.values import Seq, Tensor
 from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.floats import kind_of
+from autofast.techniques.syncs.iterations import begins_whole
 from autofast.techniques.syncs.reads import Read
 from autofast.techniques.syncs.scalars import is_scalar
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.swapping import swapped
-from autofast.techniques.syncs.turns import begins_whole
 from autofast.write.spelling import is_taken, torch_in
 
 

@@ -228,9 +228,13 @@ def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Fo
             loop,
             [(s, mine) for s, mine, _ in fixed if not any(id(s) == id(f.node) for f, _ in shared)],
         )
-    for parts in joined(script, sinks):
+    groups = list(joined(script, sinks))
+    for parts in groups:
         assert loop is not None
-        yield from later(script, loop, parts)
+        others = {
+            r.key for group in groups if group is not parts for s, _ in group for r in s.reads
+        }
+        yield from later(script, loop, parts, others)
     yield from used_late(script, late, fixed)
 
 
@@ -369,8 +373,10 @@ def may_join(one: tuple[Sink, Needs], other: tuple[Sink, Needs]) -> bool:
     return below and readers and one[1].places == other[1].places
 
 
-def later(script: Script, loop: Loop, parts: list[tuple[Sink, Needs]]) -> Iterator[Found]:
-    """A sink, with what is put off together with it, is put off."""
+def later(
+    script: Script, loop: Loop, parts: list[tuple[Sink, Needs]], others: set[str]
+) -> Iterator[Found]:
+    """A sink, with what is put off together with it, is put off; ``others`` are the tensors that the loop reads for other sinks."""
     used = [r for s, _ in parts for r in s.reads]
     places: list[tuple[ast.AST, str]] = [(s.statement, said(s.reads)) for s, _ in parts if s.reads]
     try:
@@ -379,7 +385,9 @@ def later(script: Script, loop: Loop, parts: list[tuple[Sink, Needs]]) -> Iterat
         read = {id(r.node) for r in used}
         yield from ((Finding(place, what, refusal=str(why)), read) for place, what in places)
         return
-    asks = gains.read_twice if done.repeats > 1 else gains.read_again if done.repeats else None
+    asks = gains.read_again if done.repeats else None
+    if done.repeats > 1 or (done.repeats and others & {r.key for r in used}):
+        asks = gains.read_twice
     effect = Effect.ROUNDING if done.rounds else None
     yield from group(places, done.edits, used, asks, effect)
 
@@ -458,6 +466,7 @@ def used_after_arms(script: Script, arms: list[tuple[Variable, list[Read]]]) -> 
                 [(r.statement, said([r])) for r in mine],
                 [*(keep(script, r) for r in mine), *edits],
                 mine,
+                gains.read_late if variable.each else None,
             )
         elif variable.each:
             why = f"`{variable.name}` is used in every step ({at(variable.each[0])}); {WHERE_SHOWN}"

@@ -44,7 +44,8 @@ def _copied(statement: ast.stmt, swaps: dict[int, str]) -> ast.stmt:
     memo: dict[int, object] = {id(source_of(statement)): None, id(parent_of(statement)): None}
     copy = deepcopy(statement, memo)
     for node in ast.walk(copy):
-        vars(node).pop("_af_children", None)  # which change
+        for kept in ("_af_children", "_af_below"):  # which change
+            vars(node).pop(kept, None)
     for node in ast.walk(statement):
         if hasattr(node, "_af_swap"):
             del node._af_swap

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from autofast.flow.scopes import COMPREHENSIONS
 from autofast.model.script import Script
 from autofast.model.source import block_of, parent_of
-from autofast.model.values import Const, Num, Ref, Values
+from autofast.model.values import Const, Num, Ref, Values, library_names
 
 Factory = Callable[[Script, ast.expr], "ast.Call | None"]
 
@@ -76,7 +76,7 @@ def parts(script: Script, expr: ast.expr, factory: Factory, name: str = "") -> P
 
 def _call(script: Script, call: ast.Call, factory: Factory, name: str) -> Parts | None:
     found = script.values(call.func)
-    names = {t.name for t in found if isinstance(t, Ref)}
+    names = library_names(found)
     of_torch = len(names) == len(found) == 1
     rest = [*call.args[1:], *(k.value for k in call.keywords)]
     if not all(_is_number(script, r) for r in rest):

@@ -7,12 +7,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
+from autofast.model.calls import arguments_of
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack, inside
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Script, Transfer
 from autofast.model.source import at, block_of, parent_of, source_of, statement_of
 from autofast.model.tensors import device_kinds, is_dtype
-from autofast.model.values import Arg, Const, Num, Ref, Seq, Tensor, Unknown, Values, const
+from autofast.model.values import (
+    Arg,
+    Const,
+    Num,
+    Ref,
+    Seq,
+    Tensor,
+    Unknown,
+    Values,
+    const,
+    library_names,
+)
 from autofast.rule import Effect
 from autofast.techniques.transfers.composed import chain, hides, parts
 from autofast.techniques.transfers.filled import constructor, made_there
@@ -147,7 +159,8 @@ def _all_made_there(
         beside = _device_asked(script, gate.test) if where == '"cuda"' else ""
         where = beside or f"{where} if {source_of(gate).segment(gate.test)} else None"
     made = [created(script, call, where) for call in calls]
-    if not calls or None in made or any(hides(call, needed) for call in calls):
+    there = any(_is_there(script, transfer, call) for call in calls)
+    if not calls or there or None in made or any(hides(call, needed) for call in calls):
         return
     first, *others = (m for m in made if m is not None)
     if any(against(script, other, hot) for other in others):
@@ -167,15 +180,15 @@ def _all_made_there(
 def _is_there(script: Script, transfer: Transfer, call: ast.Call) -> bool:
     """Whether it is made where it goes, as ``torch.zeros_like(x).cuda()`` is of a batch that is there: nothing is copied.
 
-    What is not known to be on the host is taken to be there: else the copy stays as it was.
+    What is not certainly on the host is taken to be there: else the copy stays as it was.
     """
-    names = {t.name for t in script.values(call.func) if isinstance(t, Ref)}
+    names = library_names(script.values(call.func))
     if not call.args or not names or not all(name.endswith("_like") for name in names):
         return False
     devices = {t.device if isinstance(t, Tensor) else "?" for t in script.values(call.args[0])}
     if "cpu" in transfer.kinds and not transfer.to_device:
         return False
-    return "cpu" not in devices
+    return devices != {"cpu"}
 
 
 def _is_switch(script: Script, test: ast.expr) -> bool:
@@ -229,7 +242,7 @@ def _cast_behind(
     script: Script, node: ast.Call, call: ast.Call
 ) -> tuple[ast.Call, ast.expr] | None:
     """``.to(y.dtype)`` right behind the copy of zeros or ones, and the dtype: they are as good made in it."""
-    names = {t.name for t in script.values(call.func) if isinstance(t, Ref)}
+    names = library_names(script.values(call.func))
     if not names or not names <= set(ALIKE) or call.keywords:
         return None
     attribute = parent_of(node)
@@ -258,7 +271,7 @@ def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | No
     """``y.new_zeros(n)`` for ``torch.zeros(n).to(y)`` and ``torch.zeros(n).type_as(y)``; None where it is another copy."""
     func, names = (
         transfer.node.func,
-        {t.name for t in script.values(call.func) if isinstance(t, Ref)},
+        library_names(script.values(call.func)),
     )
     if not isinstance(func, ast.Attribute) or func.value is not call or call.keywords:
         return None
@@ -277,7 +290,7 @@ def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | No
 
 def _idle(script: Script, call: ast.Call) -> Iterator[Edit]:
     """``.float()`` and ``.contiguous()`` right behind a factory that gives just that."""
-    names = {t.name for t in script.values(call.func) if isinstance(t, Ref)}
+    names = library_names(script.values(call.func))
     if not names or not names <= FLOATS or any(k.arg == "dtype" for k in call.keywords):
         return
     if script.calls("torch.set_default_dtype", "torch.set_default_tensor_type"):
@@ -387,7 +400,7 @@ def factory(script: Script, expr: ast.expr) -> ast.Call | None:
     """
     while isinstance(expr, ast.Call):
         found = script.values(expr.func)
-        names = {t.name for t in found if isinstance(t, Ref)}
+        names = library_names(found)
         if listed(script, expr, "") is not None:
             return expr
         if len(names) == len(found) == 1:
@@ -449,10 +462,7 @@ def _bound(
     if not isinstance(expr, ast.Name) or not _is_bound_to(stmt, transfer.node, expr.id):
         return None
     needed = {
-        n.id
-        for a in (*transfer.node.args, *(k.value for k in transfer.node.keywords))
-        for n in ast.walk(a)
-        if isinstance(n, ast.Name)
+        n.id for a in arguments_of(transfer.node) for n in ast.walk(a) if isinstance(n, ast.Name)
     }
     made = _earlier(script, stmt, expr.id, needed)
     gate = parent_of(stmt)

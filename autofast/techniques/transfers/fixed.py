@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Rewrite
 from autofast.flow.program import Flow
+from autofast.model.calls import arguments_of
 from autofast.model.events import Stack
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Script
@@ -98,7 +99,7 @@ def is_fixed(script: Script, expr: ast.expr) -> bool:
         case ast.Call():
             name = _library(script, expr.func)
             known = name in PLAIN or (name.startswith("numpy.") and not name.startswith(DRAWN))
-            parts = [*expr.args, *(k.value for k in expr.keywords)]
+            parts = arguments_of(expr)
             if not known and isinstance(expr.func, ast.Attribute) and expr.func.attr in KEPT | {"reshape"}:  # fmt: skip
                 known, parts = True, [*parts, expr.func.value]
             return known and all(is_fixed(script, part) for part in parts)

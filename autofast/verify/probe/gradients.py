@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
@@ -46,6 +47,19 @@ def parameters(optimizer: Any) -> list[Any]:
 class Watch:
     def __init__(self) -> None:
         self.values: list[Any] = []
+        self.known: weakref.WeakSet[Any] = weakref.WeakSet()  # optimizers
+        self.left: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+    def made(self, optimizer: Any) -> None:
+        self.known.add(optimizer)
+
+    def after_backward(self, scale: Any) -> None:
+        """Gradients as this backward left them. ``scale``: of the losses, or None."""
+        with torch.no_grad():
+            for optimizer in self.known:
+                held = [parameter.grad for parameter in parameters(optimizer)]
+                left = norm([grad.detach() for grad in held if grad is not None])
+                self.left[optimizer] = left if scale is None else left / scale.detach().clone()
 
     def before(self, optimizer: Any, extras: dict[str, Any]) -> None:
         """Gradients as the step will use them. A fused optimizer gets them scaled from GradScaler, and unscales in its kernel."""
@@ -58,6 +72,7 @@ class Watch:
                 parts = [part / scale.detach().clone() for part in parts]
             extras["norm"] = together([part for part in parts if torch.is_tensor(part)])
             extras["norms"] = parts
+            extras["left"] = self.left.pop(optimizer, None)
             self.values = [parameter.detach().clone() for parameter in parameters(optimizer)]
 
     def after(self, optimizer: Any, extras: dict[str, Any]) -> None:

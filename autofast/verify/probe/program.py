@@ -133,6 +133,7 @@ def torch_arrived(
         from .gradients import Watch
 
         steps.watch = Watch()
+        steps.constructed.append(steps.watch.made)
     if steps is not None and wanted.state:
         from . import inputs, masks, precision
 

@@ -172,6 +172,7 @@ class Training:
             for callback in self.first_backward:
                 callback()
             self.first_backward.clear()
+            scale = self.scale if self.scaled else None
             loss = self.loss(tensors)
             self.in_backward = True
             start = clock()
@@ -180,6 +181,8 @@ class Training:
             finally:
                 self.in_backward = False
             now = clock()
+            if self.watch is not None:
+                self.watch.after_backward(scale)
             probe.events.append(("b", start, now, loss))
             probe.backwards += 1
             if not probe.steps or not probe.optimizers:

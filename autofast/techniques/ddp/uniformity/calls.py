@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.host_io import ASKS, READS, name_of
-from autofast.model.calls import keyword_of
+from autofast.model.calls import arguments_of, keyword_of
 from autofast.model.kinds import is_module
 from autofast.model.values import Dict, Ext, Inst, Method, Seq, Tensor, Thing, Unknown, const
 from autofast.techniques.ddp.uniformity.kinds import (
@@ -142,7 +142,7 @@ class LibraryCalls(Tensors):
 
     def _scaled_call(self, node: ast.Call, wholes: list[Kind]) -> Kind:
         """A function of numbers: those of all processes are meant."""
-        parts = [*node.args, *(k.value for k in node.keywords)]
+        parts = arguments_of(node)
         found = EQUAL
         for part, kind in zip(parts, wholes, strict=True):
             read = self._read_whole(part, kind)
@@ -320,7 +320,7 @@ class LibraryCalls(Tensors):
         if ASKS.fullmatch(name_of(Method(this, name))):
             return NEAR
         if name_of(Method(this, name)).startswith("tqdm"):
-            for part in (*node.args, *(k.value for k in node.keywords)):
+            for part in arguments_of(node):
                 self.settle_if_number(part)
             return EQUAL
         if whole.same and all(k.whole.same for k in kinds):
@@ -332,7 +332,7 @@ class LibraryCalls(Tensors):
             else None,
             str,
         ):
-            return self._text([*node.args, *(k.value for k in node.keywords)])
+            return self._text(arguments_of(node))
         return self._opaque([receiver, *kinds], f"what .{name}() makes of a batch")
 
     def settle_if_number(self, expr: ast.expr) -> None:

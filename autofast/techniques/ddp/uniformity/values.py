@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from autofast.facts.host_io import IMAGES, effect_of
 from autofast.flow.callgraph import Callee, code_of
+from autofast.model.calls import arguments_of
 from autofast.model.kinds import is_module
 from autofast.model.source import at
 from autofast.model.values import (
@@ -143,7 +144,7 @@ class Values(Parts):
             return out
         found = self.things(node.func)
         if (loader := self._loader(node)) is not None and any(isinstance(t, Ref) for t in found):
-            for part in (*node.args, *(k.value for k in node.keywords)):
+            for part in arguments_of(node):
                 self.ev(part)
             return loader
         effect = effect_of(self.script, node)
@@ -161,7 +162,7 @@ class Values(Parts):
                 str,
             )
         ):
-            return self._text([*node.args, *(k.value for k in node.keywords)])
+            return self._text(arguments_of(node))
         args = [self.ev(a) for a in node.args]
         named = {k.arg or f"**{n}": self.ev(k.value) for n, k in enumerate(node.keywords)}
         if effect is not None and effect.kind in ("read", "ask", "file", "download"):
@@ -178,7 +179,7 @@ class Values(Parts):
         if name.endswith(".summary") and name.startswith("torch"):
             self.draws(node)
         text = name.startswith(("builtins.print", "logging.", "tqdm", "sys.", "pprint."))
-        for part in (*node.args, *(k.value for k in node.keywords)):
+        for part in arguments_of(node):
             kind = self._formatted(part) if text else self.ev(part)
             if not text or not kind.same:
                 self.settle(part, images)
@@ -303,7 +304,7 @@ class Values(Parts):
 
 
 def _given(node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Given:
-    given = (*node.args, *(k.value for k in node.keywords))
+    given = arguments_of(node)
     return {id(expr): kind for expr, kind in zip(given, (*args, *named.values()), strict=True)}
 
 

@@ -23,7 +23,7 @@ from autofast.write.spelling import spelled, torch_in
 AVAILABLE = Ref("torch.cuda.is_available")
 
 
-def handed(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
+def for_helpers(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     """Factories whose result is given to a function that moves what it is given before it does anything else with it."""
     graph = script.analysis(CallGraph)
     for transfer in script.transfers:

@@ -1,4 +1,4 @@
-"""Tensors that the host makes in every step, and a later place copies to the device: told where no fix is certain."""
+"""Tensors that the host makes in every step, and a later place copies to the device: advice where no fix is certain."""
 
 from __future__ import annotations
 
@@ -8,11 +8,23 @@ from collections.abc import Collection, Iterator
 from autofast.facts.switches import batch_loops
 from autofast.flow.frequency import is_mostly_left_out, is_rare
 from autofast.flow.program import Flow
+from autofast.model.calls import arguments_of
 from autofast.model.events import BranchFrame, CallFrame, below, inside
 from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
-from autofast.model.values import Bound, Dict, Ext, Func, Inst, Method, Ref, Seq, Tensor
+from autofast.model.values import (
+    Bound,
+    Dict,
+    Ext,
+    Func,
+    Inst,
+    Method,
+    Ref,
+    Seq,
+    Tensor,
+    library_names,
+)
 from autofast.techniques.transfers.creations import KEEPS
 from autofast.techniques.transfers.fixed import DATA
 
@@ -24,7 +36,7 @@ READ = ("numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt", "nu
 MADE = frozenset(f"torch.{name}" for name in FACTORIES)
 
 
-def told(script: Script, known: Collection[int]) -> Iterator[tuple[ast.expr, str]]:
+def made_each_step(script: Script, known: Collection[int]) -> Iterator[tuple[ast.expr, str]]:
     """Each place, with what to write there; those whose nodes are ``known`` have an answer."""
     said: set[int] = set()
     for transfer in script.transfers:
@@ -71,7 +83,7 @@ def _made(script: Script, expr: ast.expr, loop: ast.AST) -> Iterator[tuple[ast.e
     for tensor in every:  # one of several things that come here: the items of a dict
         match tensor.made:
             case ast.Call() as made if made is not root and _is_new(script, tensor):
-                names = {t.name for t in script.values(made.func) if isinstance(t, Ref)}
+                names = library_names(script.values(made.func))
                 sites = [s for name in names if (s := script.log.at(name, made)) is not None]
                 if names <= MADE and any(inside(o.stack, loop) for s in sites for o in s):
                     yield made, THERE
@@ -115,7 +127,7 @@ def _is_put_together(script: Script, call: ast.Call) -> bool:
         case [ast.List() | ast.Tuple(), *_]:
             return True
         case [ast.Call(func=func), *_]:
-            names = {t.name for t in script.values(func) if isinstance(t, Ref)}
+            names = library_names(script.values(func))
             known = all(n.startswith("numpy.") and not n.startswith(READ) for n in names)
             return bool(names) and known
     return False
@@ -124,7 +136,7 @@ def _is_put_together(script: Script, call: ast.Call) -> bool:
 def _makes(script: Script, call: ast.Call) -> bool:
     """A function of the project, a distribution that is drawn from, or a factory."""
     found = script.values(call.func)
-    given = [t for a in (*call.args, *(k.value for k in call.keywords)) for t in script.values(a)]
+    given = [t for a in arguments_of(call) for t in script.values(a)]
     of_sizes = not any(isinstance(t, (Tensor, Seq, Dict, Inst, Ext)) for t in given)
     return bool(found) and all(
         isinstance(t, (Func, Bound))

@@ -1,0 +1,99 @@
+"""Work on parameters that a training step does to one of them after the other, where it is none that has a form for whole lists."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.facts.switches import in_every_iteration
+from autofast.flow.scopes import stored_in
+from autofast.model.calls import is_method
+from autofast.model.contents import opened
+from autofast.model.events import Site
+from autofast.model.script import Script
+from autofast.model.values import Ref, Tensor, Unknown
+
+LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp)
+CHANGES = frozenset(
+    "copy_ mul_ add_ sub_ div_ lerp_ clamp_ clamp_min_ clamp_max_ addcmul_ addcdiv_".split()
+)
+NORMS = frozenset({"torch.norm", "torch.linalg.norm", "torch.linalg.vector_norm"})
+UPDATE = "updates one tensor of a model after the other in every step, each with kernels of its own"
+NORM = "takes the norm of one parameter after the other in every step"
+LISTS = (
+    "put them into lists once, and update the lists by torch._foreach_mul_(), _foreach_add_() or "
+    "_foreach_lerp_(); averages of weights: torch.optim.swa_utils.AveragedModel with "
+    "multi_avg_fn=get_ema_multi_avg_fn(decay)"
+)
+NORMS_OF_ALL = (
+    "torch._foreach_norm() takes those of a list at once; the norm of all is what clip_grad_norm_() "
+    "returns, or torch.nn.utils.get_total_norm()"
+)
+
+
+def one_by_one(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
+    """Loops over parameters, or over a ``state_dict()``, in every training step: what they do, and what could be done."""
+    training = {id(step.loop) for step in script.steps}
+    for node in script.nodes:
+        if not isinstance(node, LOOPS):
+            continue
+        names = _tensors(script, node)
+        kind, place = _work(script, node, names) if names else ("", node)
+        site = _site(script, node, place) if kind else None
+        found = in_every_iteration(script, site, or_none=True) if site is not None else None
+        if found is not None and id(found[0]) in training:
+            yield node, kind, LISTS if kind == UPDATE else NORMS_OF_ALL
+
+
+def _site(script: Script, loop: ast.AST, work: ast.AST) -> Site | None:
+    """Where a loop begins, or where the work is done of one that is an expression."""
+    if isinstance(loop, ast.For):
+        return script.log.at("iterate", loop)
+    return next((s for s in script.log.of(*NORMS, ".norm") if s.node is work), None)
+
+
+def _over(loop: ast.AST) -> ast.AST:
+    return loop if isinstance(loop, ast.For) else loop.generators[0]  # type: ignore[attr-defined]
+
+
+def _tensors(script: Script, loop: ast.AST) -> set[str]:
+    """The variables of a loop, if it goes over parameters or the tensors of a ``state_dict()``."""
+    head = _over(loop)
+    names = {n.id for n in ast.walk(head.target) if isinstance(n, ast.Name)}  # type: ignore[attr-defined]
+    loads = [n for n in ast.walk(loop) if isinstance(n, ast.Name) and n.id in names]
+    found = opened(t for n in loads for t in script.values(n))
+    of_parameters = any(isinstance(t, Tensor) and t.param for t in found)
+    over = head.iter  # type: ignore[attr-defined]
+    of_states = any(is_method(n, "state_dict") for n in ast.walk(over)) or any(
+        isinstance(t, Unknown) and t.why == "a state dict" for t in script.values(over)
+    )
+    return names if of_parameters or of_states else set()
+
+
+def _work(script: Script, loop: ast.AST, names: set[str]) -> tuple[str, ast.AST]:
+    """What is done to the tensors, in words, and where; no words where it is nothing that has a form for lists."""
+    mine = names | (stored_in(loop) if isinstance(loop, ast.For) else set())
+    for node in ast.walk(loop):
+        match node:
+            case ast.Call(func=ast.Attribute(value=to, attr=attr)) if attr in CHANGES:
+                if _mentions(node, names) and _mentions(to, mine):
+                    return UPDATE, node
+            case ast.Assign(targets=[ast.Attribute(attr="data") | ast.Subscript()], value=value):
+                if _mentions(value, mine) and _computes(script, value):
+                    return UPDATE, node
+            case ast.Call(func=ast.Attribute(value=of, attr="norm")) if _mentions(of, names):
+                return NORM, node
+            case ast.Call(func=func, args=[of, *_]) if _mentions(of, names):
+                if any(isinstance(t, Ref) and t.name in NORMS for t in script.values(func)):
+                    return NORM, node
+    return "", loop
+
+
+def _computes(script: Script, value: ast.expr) -> bool:
+    """A sum, a product, or what a function makes of tensors."""
+    sums = isinstance(value, ast.BinOp) or (isinstance(value, ast.Call) and len(value.args) > 1)
+    return sums and any(isinstance(t, (Tensor, Unknown)) for t in script.values(value))
+
+
+def _mentions(expr: ast.AST, names: set[str]) -> bool:
+    return any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(expr))

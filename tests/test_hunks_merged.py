@@ -1,0 +1,189 @@
+"""Lines that a reviewer merges: each kind that was rejected, as a pair of source and expected text, in several styles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autofast.edit.aligned import hangs
+from autofast.edit.edits import Import, Keyword
+from autofast.edit.toplevel import additions
+from autofast.facts.cost.step import Cost
+from autofast.model.source import Source
+from autofast.read import read_script
+from autofast.rule import Effect
+from tests.engine import call, edited
+from tests.onerule import apply, run
+
+# ------------------------------------------------------------------------------------------------ arguments
+CALLS = {
+    "one a line, two in the first": (
+        "loader = make(data, sampler=s,\n    batch=8,\n    drop=True,\n)\n",
+        "    drop=True,\n    pin=True,\n)",
+    ),
+    "bracket alone, no comma": (
+        "loader = make(\n    data, s,\n    drop=True\n)\n",
+        "    drop=True,\n    pin=True\n)",
+    ),
+    "most of them aligned": (
+        "loader = make(data, shuffle=False,\n              sampler=s,\n              drop=True)\n",
+        "              drop=True,\n              pin=True)",
+    ),
+    "all in one line": ("loader = make(data, drop=True)\n", "make(data, drop=True, pin=True)"),
+    "two lines of several": (
+        "loader = make(data, a=1, b=2,\n              c=3, d=4)\n",
+        "              c=3, d=4, pin=True)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), CALLS.values(), ids=CALLS)
+def test_an_argument_stands_where_its_neighbours_stand(text: str, expected: str) -> None:
+    def one(s: Source) -> list[Keyword]:
+        return [Keyword(call(s, "make"), "pin", "True", rule="a")]
+
+    assert expected in edited(text, one, 100)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("f(\n    a,\n    b,\n)\n", True),
+        ("f(\n    a, b\n)\n", True),
+        ("f(\n    a, b)\n", False),
+        ("f(a % (\n    b, c\n))\n", False),
+        ("f(a,\n  b)\n", False),
+    ],
+)
+def test_what_black_does(text: str, expected: bool) -> None:
+    assert hangs(text) is expected
+
+
+# ------------------------------------------------------------------------------------------------ imports
+IMPORTS = {
+    "no import of the standard library": (
+        "import numpy\n",
+        "import os",
+        "import os\nimport numpy\n",
+    ),
+    "below a comment that begins the file": (
+        "# A licence.\n\nimport numpy\n",
+        "import os",
+        "# A licence.\n\nimport os\nimport numpy\n",
+    ),
+    "among those of the standard library": (
+        "import json\nimport sys\nimport numpy\n",
+        "import os",
+        "import json\nimport os\nimport sys\nimport numpy\n",
+    ),
+    "a comment directly above": (
+        "# for arrays\nimport numpy\n",
+        "import os",
+        "# for arrays\nimport numpy\nimport os\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "code", "expected"), IMPORTS.values(), ids=IMPORTS)
+def test_an_import_goes_where_its_like_are(text: str, code: str, expected: str) -> None:
+    assert edited(text, lambda s: [Import(s, code, rule="a")], 100) == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "place"),
+    [
+        ("def load(): ...\n", 0),
+        ("import torch\nimport os\nos.environ['A'] = '1'\n", 0),
+        ("import os\nos.environ['OMP_NUM_THREADS'] = '1'\nimport torch\n", 1),
+    ],
+)
+def test_a_package_is_imported_above_the_files_of_the_project(
+    tmp_path: Path, own: str, place: int
+) -> None:
+    """Not where one of these may set what the package reads."""
+    (tmp_path / "tools.py").write_text(own, "utf-8")
+    text = "import argparse\nfrom tools import load\n"
+    mine = Source(tmp_path / "train.py", "train.py", text.encode())
+    assert [a.after for a in additions(mine, [Import(mine, "import torch", rule="a")], [])] == [
+        place
+    ]
+
+
+# ------------------------------------------------------------------------------------------------ sums
+SUM = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("mps" if torch.backends.mps.is_available() else "cuda" if torch.cuda.is_available() else "cpu")
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.randn(12, 4), torch.randint(0, 2, (12,))), batch_size=4)
+totals = []
+for epoch in range(2):
+    total = 0.0
+    for x, y in loader:
+        loss = torch.nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    totals.append(total / len(loader))
+"""
+
+
+def test_a_sum_on_a_device_without_float64_is_one_line() -> None:
+    done = apply("loss-item-sync", SUM)
+    assert (
+        "total += sum(torch.stack(losses).tolist())" in done.lines and "for value" not in done.text
+    )
+    assert {f.effect for f in done.fixes} == {Effect.ROUNDING}
+    assert run(done.text)["totals"] == pytest.approx(run(SUM)["totals"], rel=1e-12)
+
+
+def test_the_same_tensor_in_two_sums_is_not_kept_twice() -> None:
+    text = SUM.replace(
+        "total += loss.item()", "total += loss.item() / 3\n        more.append(loss.item())"
+    )
+    text = text.replace("total = 0.0\n", "total = 0.0\n    more = []\n")
+    assert apply("loss-item-sync", text).fixes
+    assert not apply("loss-item-sync", text, min_gain=0.01).fixes
+
+
+# ------------------------------------------------------------------------------------------------ what stays in the step
+def test_a_read_beside_one_that_stays_gains_nothing() -> None:
+    other = "total += loss.item()\n        print(unknown(x).item())"
+    text = SUM.replace('"mps" if torch.backends.mps.is_available() else ', "")
+    text = text.replace("import torch\n", "import torch\nfrom elsewhere import unknown\n", 1)
+    assert apply("loss-item-sync", text, min_gain=0.01).fixes
+    assert not apply(
+        "loss-item-sync", text.replace("total += loss.item()", other), min_gain=0.01
+    ).fixes
+
+
+# ------------------------------------------------------------------------------------------------ variables
+def test_a_detach_for_a_variable_is_not_worth_its_lines() -> None:
+    text = SUM.replace("import torch\n", "import torch\nfrom torch.autograd import Variable\n", 1)
+    text = text.replace(
+        "    total = 0.0\n",
+        "    total = 0.0\n    mask = torch.ones(2)\n    kept = Variable(mask)\n    mask.resize_(1)\n",
+    )
+    assert "kept = mask.detach()" in apply("variable-api", text).text
+    assert not apply("variable-api", text, min_gain=0.01).fixes
+    with_graph = text.replace("Variable(mask)", "Variable(model.weight * 2)")
+    assert "detach()" in apply("variable-api", with_graph, min_gain=0.01).text
+
+
+# ------------------------------------------------------------------------------------------------ layout
+def test_what_only_attacks_does_not_train(tmp_path: Path) -> None:
+    """A step without an update, of an evaluation, is none of the training."""
+    attack = """
+for x, y in loader:
+    x = x.to(device).requires_grad_()
+    torch.nn.functional.cross_entropy(model(x), y.to(device)).backward()
+"""
+    path = tmp_path / "train.py"
+    path.write_text(SUM + attack, "utf-8")
+    script = read_script(path, tmp_path)
+    assert len(script.steps) == 2 and len(script.analysis(Cost).training) == 1
