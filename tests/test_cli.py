@@ -174,6 +174,16 @@ def test_no_training_loop(project: Path, text: str) -> None:
     )
 
 
+def test_modules_by_relative_names_that_are_computed(project: Path) -> None:
+    (project / "lazy.py").write_text(
+        "import importlib\n\nfor name in open('names'):\n"
+        "    importlib.import_module(f'.commands.{name}', __package__)\n"
+        "    importlib.import_module('.commands.' + name)\n"
+    )
+    (project / "train.py").write_text("import lazy\n" + SCRIPT)
+    assert autofast("check", "train.py").code == 1
+
+
 @pytest.mark.parametrize("command", ["rewrite", "check"])
 def test_a_marimo_notebook_is_called_one(project: Path, command: str) -> None:
     head = "import marimo\n\napp = marimo.App()\n\n\n@app.cell\ndef _():\n"

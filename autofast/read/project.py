@@ -139,8 +139,8 @@ class Project:
 
     def matching(self, pattern: str) -> list[Source]:
         """The project's modules whose dotted name fits ``models.*_model``; none where nothing is known of the name."""
-        if len(pattern.replace("*", "").strip(".")) < 3 or pattern.startswith("*"):
-            return []
+        if len(pattern.replace("*", "").strip(".")) < 3 or pattern.startswith(("*", ".")):
+            return []  # a relative one is of a package that is not known here
         found: dict[Path, Source] = {}
         for base in (*self.search, *self.added):
             for path in disk.matching(base, pattern.replace(".", "/") + ".py")[:16]:
