@@ -1506,3 +1506,24 @@ class Net(nn.Module):
 
 torch.set_default""").replace("nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))", "Net()")  # fmt: skip
     done(LOOP.replace("criterion(model(x), y)", "model(x).square().mean()"), head=head, steps=(2,))
+
+
+def test_a_loop_that_a_test_calls_with_batches_of_its_own() -> None:
+    """A list of batches has no sampler to ask for the size of a window, and a test may count on a step for each batch."""
+    loop = """
+def train(batches):
+    for x, y in batches:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    train(loader)
+"""
+    files = {"test_train.py": "from train import train\n\n\ndef test():\n    train([])\n"}
+    assert apply(HEAD + loop).fixes
+    made = apply(HEAD + loop, files=files)
+    assert not made.fixes
+    assert "test_train.py:5 calls train()" in made.refusals, made.refusals

@@ -358,6 +358,7 @@ def test_images_that_stay(setup: str, reason: str) -> None:
         (f"{PLAIN}\nmake = loader._get_iterator", "uses its `_get_iterator`"),
         (f"{PLAIN}\nbatches = list(loader)", "hands it to code that is not known"),
         (f"torch.set_default_dtype(torch.float64)\n{PLAIN}", "changes where new tensors are"),
+        (f"{PLAIN}\nif torch.cuda.is_available():\n    torch.cuda.set_device(0)", "chooses the GPUs, perhaps after"),
         (f"for k in range(3):\n    {PLAIN}", "made anew in a loop"),
         (f"{PLAIN}\nn = len(iter(loader))", "the length of its iterator"),
         (f"{PART}\nrest.append(3)", "changes `rest`, of which"),

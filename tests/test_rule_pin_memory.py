@@ -361,3 +361,42 @@ def test_keywords_of_others_that_come_through_a_parameter() -> None:
     both = {"trainer.py": TRAINER, "other.py": FIT.format(", pin_memory=True")}
     found = apply("pin-memory persistent-workers", FIT.format(""), files=both)
     assert not found.fixes and found.refusals.count("calls fit() too") == 2
+
+
+def test_batches_whose_crops_the_loop_moves_in_place() -> None:
+    """``images[0] = images[0].cuda()`` writes into the list that the loader made, as contrastive training does."""
+    found = apply(
+        RULE,
+        """
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, Dataset
+
+
+        class Crops(Dataset):
+            def __init__(self):
+                self.base = torch.rand(16, 4)
+
+            def __getitem__(self, i):
+                return [self.base[i] + 1, self.base[i] - 1], i
+
+            def __len__(self):
+                return 16
+
+
+        model = nn.Linear(4, 1)
+        if torch.cuda.is_available():
+            model.cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loader = DataLoader(Crops(), batch_size=4)
+        for images, _ in loader:
+            if torch.cuda.is_available():
+                images[0] = images[0].cuda(non_blocking=True)
+                images[1] = images[1].cuda(non_blocking=True)
+            loss = (model(images[0]) - model(images[1])).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+    )
+    assert found.fixes, found.refusals

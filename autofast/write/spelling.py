@@ -199,14 +199,21 @@ def chooses_devices_late(script: Script, place: ast.stmt) -> str:
             if node.value == VISIBLE and isinstance(
                 getattr(parent_of(node), "ctx", None), ast.Store
             ):
-                same = function_of(node) is function_of(place)
-                if (
-                    script.analysis(Flow).graph(place).may_follow(node, place)
-                    if same
-                    else not isinstance(function_of(node), ast.Module)
-                ):
+                if _perhaps_after(script, node, place):
                     return at(node)
     return ""
+
+
+def chooses_gpu_late(script: Script, place: ast.stmt) -> str:
+    """The line of ``torch.cuda.set_device()``, where that is not certainly before ``place``: until then, ``"cuda"`` is another GPU."""
+    nodes = (site.node for site in script.calls("torch.cuda.set_device"))
+    return next((at(node) for node in nodes if _perhaps_after(script, node, place)), "")
+
+
+def _perhaps_after(script: Script, node: ast.AST, place: ast.stmt) -> bool:
+    if function_of(node) is function_of(place):
+        return script.analysis(Flow).graph(place).may_follow(node, place)
+    return not isinstance(function_of(node), ast.Module)
 
 
 def device_before(script: Script, place: ast.AST) -> str | None:

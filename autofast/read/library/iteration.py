@@ -242,10 +242,10 @@ def batch_of(interp: Core, loader: Thing) -> Values:
         interp.limits.pop()
         interp.stack = stack
     cache[id(loader)] = found or values(Tensor(batch=frozenset({loader}), device="cpu"))
-    # The script may put other things into the dict that it gets.
+    # The script may put other things into the dict or list that it gets.
     as_made: dict[int, Values] = interp.__dict__.setdefault("_batches_as_made", {})
     as_made[id(loader)] = frozenset(
-        _collated(interp, t, loader) if isinstance(t, Dict) else t for t in cache[id(loader)]
+        _collated(interp, t, loader) if isinstance(t, (Dict, Seq)) else t for t in cache[id(loader)]
     )
     return cache[id(loader)]
 

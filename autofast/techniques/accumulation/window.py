@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Helper, Wrap
 from autofast.facts.updates.cadence import Counter, check_loader, ends_of, inside_bar
-from autofast.flow.scopes import binds, stored_in, variables_of
+from autofast.flow.importers import Importers
+from autofast.flow.scopes import binds, is_parameter, stored_in, variables_of
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
 from autofast.model.source import Source, ancestors, at, function_of, parent_of, source_of
@@ -162,6 +163,7 @@ def loader_of(script: Script, step: Step, loop: ast.For) -> tuple[ast.expr, list
         raise Refusal(
             f"the loader of the loop on {at(loop)} has no name there: put it into a variable first"
         )
+    _check_users(script, loop, expr)
     for thing in found:
         loader = next((x for x in script.loaders if any(t is thing for t in x.things)), None)
         if loader is None:
@@ -171,6 +173,17 @@ def loader_of(script: Script, step: Step, loop: ast.For) -> tuple[ast.expr, list
     if not step.loaders:
         raise Refusal(f"how many batches the loop on {at(loop)} has is not known")
     return expr, list(found)
+
+
+def _check_users(script: Script, loop: ast.For, expr: ast.expr) -> None:
+    """A test may call the function with a list of batches: windows need a DataLoader, and a test may count on a step for each batch."""
+    function = function_of(loop)
+    given = any(isinstance(n, ast.Name) and is_parameter(function, n.id) for n in ast.walk(expr))
+    user = script.analysis(Importers).user(function) if given else None
+    if user is not None:
+        raise Refusal(
+            f"{user} calls {getattr(function, 'name', 'the function')}() of the loop on {at(loop)}, too, perhaps without a DataLoader"
+        )
 
 
 def _check_batches(loader: Loader) -> None:

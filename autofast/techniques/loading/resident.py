@@ -15,7 +15,7 @@ from autofast.facts.several_processes import several_processes
 from autofast.model.device_loader import CLASS, IMAGES_CLASS, NAME
 from autofast.model.events import LoopFrame
 from autofast.model.script import Loader, Script
-from autofast.model.source import Source, at, source_of
+from autofast.model.source import Source, at, source_of, statement_of
 from autofast.model.values import Const, Ext, Ref, Thing, const
 from autofast.rule import Effect, Options, Refusal
 from autofast.techniques.loading.batched import is_batched
@@ -34,7 +34,7 @@ from autofast.techniques.loading.resident_items import (
     may_vary,
 )
 from autofast.write.device_at import device_at
-from autofast.write.spelling import chooses_devices_late, torch_in, uses_gpu
+from autofast.write.spelling import chooses_devices_late, chooses_gpu_late, torch_in, uses_gpu
 
 OWN = ("collate_fn", "batch_sampler", "generator")
 # What the class keeps of a DataLoader.
@@ -263,10 +263,11 @@ def _of_script(script: Script, loader: Loader) -> str:
     if script.processes or ranks:
         return "several processes train, and each would keep all the data"
     changed = script.calls(*DEVICE_DEFAULTS, "torch.set_default_dtype", "torch.cuda.device")
-    if sites := [*changed, *script.calls("torch.cuda.set_device")]:
-        return f"{at(sites[0].node)} changes where new tensors are, or of which type"
-    if place := chooses_devices_late(script, loader.node):  # type: ignore[arg-type]
-        return f"{place} chooses the GPUs, perhaps after the data are on one"
+    if changed:
+        return f"{at(changed[0].node)} changes where new tensors are, or of which type"
+    place = statement_of(loader.node)
+    if late := chooses_devices_late(script, place) or chooses_gpu_late(script, place):
+        return f"{late} chooses the GPUs, perhaps after the data are on one"
     if source_of(loader.node).path.suffix == ".ipynb":
         return "cells that are run again would keep the data on the device twice"
     return ""
