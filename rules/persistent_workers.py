@@ -78,4 +78,4 @@ def _beside(script: Script, homes: Iterable[tuple[Home, list[Loader]]]) -> Itera
         elif why := others_may_give(script, home.node):
             yield Finding(home.node, MESSAGE, refusal=why)
         elif home.expr is not None:
-            yield Finding(home.node, MESSAGE, edits=(home.set(NAME, positive(home.expr)),))
+            yield Finding(home.node, MESSAGE, edits=(home.set(NAME, positive(script, home.expr)),))

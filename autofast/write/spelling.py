@@ -223,15 +223,20 @@ def device_before(script: Script, place: ast.AST) -> str | None:
 
 def device_named_before(script: Script, place: ast.AST) -> str | None:
     """The same, also one that holds the name of a device (``"cuda" if torch.cuda.is_available() else "cpu"``)."""
-    return _before(script, place, lambda found: is_device_object(found) or _is_device_name(found))
+    return _before(script, place, _is_device, above=True)
 
 
-def _is_device_name(found: Values) -> bool:
+def _is_device(found: Values) -> bool:
+    """Certainly a ``torch.device``, or the name of one."""
     names = [t.value for t in found if isinstance(t, Const) and isinstance(t.value, str)]
-    return len(names) == len(found) > 0 and all(n.split(":")[0] in DEVICES for n in names)
+    named = len(names) == len(found) > 0 and all(n.split(":")[0] in DEVICES for n in names)
+    return named or is_device_object(found)
 
 
-def _before(script: Script, place: ast.AST, fits: Callable[[Values], bool]) -> str | None:
+def _before(
+    script: Script, place: ast.AST, fits: Callable[[Values], bool], above: bool = False
+) -> str | None:
+    """``above``: also a global of which nothing but the order of the module says that it has a value."""
     scope = function_of(place)
     definitions = script.analysis(Flow).definitions(place)
     for name in _device_names(script, scope, fits):
@@ -244,7 +249,7 @@ def _before(script: Script, place: ast.AST, fits: Callable[[Values], bool]) -> s
     for name in _device_names(script, module, fits):
         if name in local or is_parameter(scope, name):
             continue
-        if name in loaded or fits is not is_device_object and _is_bound_above(script, scope, name):
+        if name in loaded or (above and _is_bound_above(script, scope, name)):
             return name  # a global that the function uses already, or may use
     return None
 

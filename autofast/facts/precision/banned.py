@@ -21,4 +21,4 @@ def error_of(name: str, site: Site) -> str:
     """What is wrong with a banned loss, in words."""
     short = name.rsplit(".", 1)[-1]
     better = "BCEWithLogitsLoss" if short == "BCELoss" else f"{short}_with_logits"
-    return f"{short} ({at(site.node)}) is an error under autocast: use {better} and leave out the sigmoid before it"
+    return f"{short} ({at(site.node)}) is an error under autocast: use {better} and leave out the sigmoid before it (--extend-select bce-with-logits)"

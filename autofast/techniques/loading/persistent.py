@@ -267,9 +267,12 @@ def _while_made(stack: Stack, thing: Thing | None) -> bool:
     )
 
 
-def positive(expr: ast.expr) -> str:
-    """``expr > 0``, or True where that is certain: without workers the argument is an error."""
-    if _is_positive(expr):
+def positive(script: Script, expr: ast.expr) -> str:
+    """``expr > 0``, or True where that is certain: without workers the argument is an error.
+
+    A constant of the script is asked, since whoever sets it to 0 would meet that error; what counts the cores is not.
+    """
+    if _is_positive(expr) or _counts_cores(script, expr):
         return "True"
     code = source_of(expr).segment(expr)
     return (
@@ -277,6 +280,16 @@ def positive(expr: ast.expr) -> str:
         if isinstance(expr, (ast.BoolOp, ast.IfExp, ast.Compare)) or "\n" in code
         else f"{code} > 0"
     )
+
+
+def _counts_cores(script: Script, expr: ast.expr) -> bool:
+    """Whether it is a variable that is ``min(8, os.cpu_count())`` all along."""
+    match expr:
+        case ast.Name():
+            made = script.analysis(Flow).reaching(expr)
+            values = [d.value for d in made if isinstance(d.value, ast.Call)]
+            return len(values) == len(made) == 1 and _is_positive(values[0])
+    return False
 
 
 def _is_positive(expr: ast.expr) -> bool:
