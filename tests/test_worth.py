@@ -604,3 +604,35 @@ def test_a_sum_is_not_put_off_beside_a_copy_to_the_host(copy: str, worth: bool) 
     text = ROWS.replace("total += loss.item()", "total += 1") + COPIED.format(copy=copy)
     done = apply("loss-item-sync", text, min_gain=0.01)
     assert ("cost += " in "".join(done.lines)) is worth
+
+
+def test_a_copy_that_goes_in_the_same_rewrite_is_none_that_stays(tmp_path: Path) -> None:
+    text = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = TensorDataset(torch.randn(64, 600), torch.randn(64, 600))
+loader = DataLoader(data, batch_size=32, shuffle=True)
+model = nn.Sequential(nn.Linear(600, 600), nn.ReLU(), nn.Linear(600, 600)).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+rows = iter(loader)
+for i in range(20):
+    try:
+        x, y = next(rows)
+    except StopIteration:
+        rows = iter(loader)
+        x, y = next(rows)
+    z = y.clone()
+    x, z = x.to(device), z.to(device)
+    noise = torch.rand(x.size(0), 1).to(device)
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(x * noise), z)
+    loss.backward()
+    optimizer.step()
+"""
+    first = rewritten(tmp_path, text)
+    (done,) = first.plan.texts().values()
+    assert "device=device)" in done and "x.size(0), 1).to(" not in done
+    assert not rewritten(tmp_path, done).plan.applied

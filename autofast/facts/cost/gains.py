@@ -38,6 +38,8 @@ EPOCHS = 10  # where their number is not known
 MOST_RESHAPES = (
     4  # statements that channels_last may touch, beside the one that converts the network
 )
+# Where a tensor on the host comes from that stays there: others that are made for the device can be made on it.
+ARRAYS = ("", "from_numpy", "as_tensor")
 READ = 0.03  # of a step, by a read that the host waits for
 HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the host
 NARROW = Gain(0.0, "bound by launches and memory: all layers that multiply are narrow")
@@ -398,7 +400,9 @@ def _copied_beside(
     others = [
         t.node
         for t in script.transfers
-        if t.to_device and all(x.device == "cpu" for x in t.tensors) and id(t.node) not in changed
+        if t.to_device
+        and all(x.device == "cpu" and x.fresh in ARRAYS for x in t.tensors)
+        and id(t.node) not in changed
     ]
     if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
         return same
