@@ -112,3 +112,10 @@ def test_what_cannot_be_followed_is_said(tmp_path: Path) -> None:
     text = "def use():\n    open_()\n    if flag:\n        use()\n    yield 1\n\nfor _ in use():\n    pass"
     _, wrong = followed(tmp_path, HEAD + text)
     assert ("generator", 4) in wrong
+
+
+def test_conditions_in_which_nothing_happens_are_no_ways_of_their_own(tmp_path: Path) -> None:
+    flags = [f"f{n} = random.random() < 0.5" for n in range(12)]
+    idle = [f"if f{n}:\n    print({n})" for n in range(12)]
+    text = "\n".join(["import random", *flags, *idle, "open_()", "close()"])
+    assert followed(tmp_path, text) == ({"closed"}, [])

@@ -237,6 +237,8 @@ class _Walk(Generic[S, E]):
         known = const(self.script.values(node.ast.test))
         if known is not ... and bool(known) is not arm:
             return frozenset()
+        if id(node.ast) not in self.hot:  # nothing happens in either arm: each would only double the ways
+            return states
         return self._suppose(node.ast, arm, states)
 
     def _suppose(self, node: ast.If, arm: bool, states: States[S]) -> States[S]:
