@@ -8,85 +8,80 @@ from functools import cache
 NAME = "DeviceLoader"
 MARK = "__on_device__"  # attribute of a loader (Ext) that is made by the class
 
-CLASS = '''\
+# What all classes do: SHARE times the data have to fit, for the batches and the network beside them.
+_KEPT = """\
+        device = {torch}.device(device)
+        size = SHARE * sum(t.numel() * t.element_size() for t in tensors)
+        if device.type == "cuda" and size > {torch}.cuda.mem_get_info(device.index)[0]:
+            tensors = []  # too large: batches come as from any DataLoader
+        self.tensors = [t.to(device).contiguous() for t in tensors]
+"""
+_IN_BATCHES = """\
+    def __iter__(self):
+        if not self.tensors:
+            return super().__iter__()
+        {torch}.empty((), dtype={torch}.int64).random_()  # which a DataLoader draws, too
+        return self.batches()
+
+    def batches(self):
+        order = {torch}.tensor(list(self.sampler), device=self.tensors[0].device)
+        for rows in order.split(self.batch_size)[: len(self)]:
+"""
+CLASS = (
+    '''\
 class {name}({base}):
     """Keeps all items on the device, if they fit, and takes whole batches there."""
 
     def __init__(self, *args, device, **options):
         super().__init__(*args, **options)
 {items}
-        device = {torch}.device(device)
-        size = 10 * sum(t.numel() * t.element_size() for t in tensors)
-        if device.type == "cuda" and size > {torch}.cuda.mem_get_info(device.index)[0]:
-            tensors = []  # too large: batches come as from any DataLoader
-        self.tensors = [t.to(device).contiguous() for t in tensors]
-
-    def __iter__(self):
-        if not self.tensors:
-            return super().__iter__()
-        {torch}.empty((), dtype={torch}.int64).random_()  # which a DataLoader draws, too
-        return self.batches()
-
-    def batches(self):
-        order = {torch}.tensor(list(self.sampler), device=self.tensors[0].device)
-        for rows in order.split(self.batch_size)[: len(self)]:
-            yield [t[rows] for t in self.tensors]
 '''
+    + _KEPT.replace("SHARE", "10")
+    + """
+"""
+    + _IN_BATCHES
+    + """            yield [t[rows] for t in self.tensors]
+"""
+)
 
 # The same for images that are cropped and flipped: with black borders, which are normalized like the rest.
-IMAGES_CLASS = '''\
+IMAGES_CLASS = (
+    '''\
 class {name}({base}):
     """Keeps all images on the device, if they fit, and takes whole batches there."""
 
     def __init__(self, *args, device, {padding}augment=None, **options):
         super().__init__(*args, **options)
 {items}
-        device = {torch}.device(device)
-        size = 5 * sum(t.numel() * t.element_size() for t in tensors)
-        if device.type == "cuda" and size > {torch}.cuda.mem_get_info(device.index)[0]:
-            tensors = []  # too large: batches come as from any DataLoader
-        self.tensors = [t.to(device).contiguous() for t in tensors]
-        self.augment = augment
-
-    def __iter__(self):
-        if not self.tensors:
-            return super().__iter__()
-        {torch}.empty((), dtype={torch}.int64).random_()  # which a DataLoader draws, too
-        return self.batches()
-
-    def batches(self):
-        order = {torch}.tensor(list(self.sampler), device=self.tensors[0].device)
-        for rows in order.split(self.batch_size)[: len(self)]:
-            images, targets = [t[rows] for t in self.tensors]
-            yield [self.augment(images) if self.augment else images, targets]
 '''
+    + _KEPT.replace("SHARE", "5")
+    + """        self.augment = augment
+
+"""
+    + _IN_BATCHES
+    + """            images, targets = [t[rows] for t in self.tensors]
+            yield [self.augment(images) if self.augment else images, targets]
+"""
+)
 
 # The same for data whose batches a method of the dataset makes on the device, as ``__getitem__`` makes items.
 METHOD = "batch"
-BATCH_CLASS = '''\
+BATCH_CLASS = (
+    '''\
 class {name}({base}):
     """Keeps the data on the device, if they fit, and makes whole batches there."""
 
     def __init__(self, *args, device, **options):
         super().__init__(*args, **options)
 {items}
-        device = {torch}.device(device)
-        size = 5 * sum(t.numel() * t.element_size() for t in tensors)
-        if device.type == "cuda" and size > {torch}.cuda.mem_get_info(device.index)[0]:
-            tensors = []  # too large: batches come as from any DataLoader
-        self.tensors = [t.to(device).contiguous() for t in tensors]
-{fixed}
-    def __iter__(self):
-        if not self.tensors:
-            return super().__iter__()
-        {torch}.empty((), dtype={torch}.int64).random_()  # which a DataLoader draws, too
-        return self.batches()
-
-    def batches(self):
-        order = {torch}.tensor(list(self.sampler), device=self.tensors[0].device)
-        for rows in order.split(self.batch_size)[: len(self)]:
-            yield self.data.batch({given})
 '''
+    + _KEPT.replace("SHARE", "5")
+    + """{fixed}
+"""
+    + _IN_BATCHES
+    + """            yield self.data.batch({given})
+"""
+)
 OF_ROWS = "*[t[rows] for t in self.tensors]"
 OF_WHOLE = "rows, *self.tensors"
 OF_PART = "self.rows[rows], *self.tensors"
