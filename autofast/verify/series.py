@@ -137,7 +137,8 @@ class Series:
                 raise NoRun(late.run, self.wanted.budget) from None
             self.interrupted = (
                 f"the time budget of {self.wanted.budget:.0f} s is used up, within a run of the "
-                f"{late.run.arm} script that had taken {late.run.seconds:.0f} s (the original alone: {self.pilot.seconds:.0f} s){self._enough(late.run, self.pilot)}"
+                f"{late.run.arm} script that had taken {late.run.seconds:.0f} s (the original alone: {self.pilot.seconds:.0f} s)"
+                f"{self._enough(late.run, self.pilot)}"
             )
             self._judge()
 
