@@ -509,6 +509,11 @@ def test_items_that_change_their_size() -> None:
         ("print(torch.cdist(torch.ones(2, 2), torch.ones(2, 2)))", "cdist"),
         ("print(torch.cdist(torch.ones(2, 2), torch.ones(2, 2), p=2.0))", "cdist"),
         (
+            "x = torch.ones(2, 2)\nsquares = torch.sum(x**2, dim=1, keepdim=True)\n"
+            "print((2 * torch.mm(x, x.t()) - squares - squares.t()).topk(1)[1])",
+            "computes distances by way of a matrix product",
+        ),
+        (
             "grid = torch.nn.functional.affine_grid(torch.ones(1, 2, 3), (1, 3, 8, 8))\n"
             "print(torch.nn.functional.grid_sample(torch.ones(1, 3, 8, 8), grid))",
             "grid_sample",

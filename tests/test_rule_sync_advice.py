@@ -103,6 +103,7 @@ def test_waiting_that_is_reported(body: str, advice: str) -> None:
         ("found.append(out[y].detach().mean())", "pass"),
         ("found.append(data.tensors[0][data.tensors[1] > 0].mean())", "pass"),
         ("print(f'{i}: {x.size(0)}')", "pass"),
+        ("if torch.is_tensor(out):\n    found.append(i)", "pass"),
     ],
 )
 def test_what_costs_little(body: str, end: str) -> None:

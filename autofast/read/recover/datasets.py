@@ -172,7 +172,7 @@ def _of_library(interp: Core, thing: Ext) -> Dataset:
         thing.name,
         iterable=iterable,
         random=frozenset({"unknown"}),
-        unknown=f"what an item of {thing.name} costs and draws",
+        unknown="its code is not in this project",
     )
 
 
