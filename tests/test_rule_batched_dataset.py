@@ -690,10 +690,6 @@ class Rows(Dataset):
     def __getitem__(self, index):
         return self.x[index], self.y[index]
 
-class Other(nn.Module):
-    def load(self, weight):
-        self.weight.data = weight
-
 """
 
 
