@@ -255,9 +255,9 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
 
 def _values_of(script: Script, definition: Definition) -> list[ast.expr | None]:
     """What a variable is given at a definition; of a parameter, in each call (of a constructor: which the reader has seen)."""
-    if not definition.is_parameter:
-        return [definition.value]
     function, calls = function_around(definition.node), script.analysis(CallGraph)
+    if not definition.is_parameter or isinstance(function, ast.Module):
+        return [definition.value]
     if getattr(function, "name", "") != "__init__" and calls.complete(function):
         return [None]
     return [given for _, given in calls.arguments(function, definition.name)] or [None]
