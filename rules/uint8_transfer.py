@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import After, Edit, Wrap
 from autofast.facts.cost import gains
 from autofast.model.script import Script
-from autofast.model.source import statement_of
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.loading.resident import left
-from autofast.techniques.transfers.byte_batches import transfers_of
+from autofast.techniques.transfers.byte_batches import Items, copies_of
+from autofast.techniques.transfers.byte_edits import on_device
 from autofast.techniques.transfers.byte_items import floats_of
+from autofast.techniques.transfers.byte_transforms import edits, pictures_of
 
 MESSAGE = "images are read as bytes, made into floats one by one on the host, and copied as four times as many bytes"
 
@@ -29,11 +29,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Copy images to the device as bytes, and make them floats there."""
     if options.target == "cpu":
         return
+    loaders = [x for x in left(script, options) if x.moved]
     seen: dict[int, ast.FunctionDef] = {}
-    for loader in left(script, options):
-        for dataset in loader.datasets if loader.moved else ():
-            if dataset.kind == "project" and isinstance(dataset.getitem, ast.FunctionDef):
-                seen[id(dataset.getitem)] = dataset.getitem
+    for dataset in (d for x in loaders for d in x.datasets):
+        if dataset.kind == "project" and dataset.getitem is not None:
+            seen[id(dataset.getitem)] = dataset.getitem
     for getitem in seen.values():
         try:
             floats = floats_of(script, getitem)
@@ -43,24 +43,22 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if floats is None:
             continue
         try:
-            transfers = transfers_of(script, getitem, floats.key)
+            copies = copies_of(script, Items(floats.key, (getitem,)))
         except Refusal as why:
             yield Finding(floats.node, MESSAGE, refusal=str(why))
             continue
-        if transfers:
-            made = [_made(t.node, floats.template) for t in transfers]
+        if copies:
+            made = on_device(copies, floats.template)
             yield Finding(floats.node, MESSAGE, edits=(*floats.edits, *made))
-
-
-def _made(copy: ast.Call, template: str) -> Edit:
-    """The operations behind a copy: more than two in a statement of their own, where the copy is put into a variable."""
-    statement = statement_of(copy)
-    if template.startswith("(") and isinstance(statement, ast.Assign):
-        (target, *others), value = statement.targets, statement.value
-        pairs = [(target, value)]
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-            pairs = list(zip(target.elts, value.elts, strict=False))
-        name = next((t.id for t, v in pairs if v is copy and isinstance(t, ast.Name)), "")
-        if name and not others:
-            return After(statement, f"{name} = {template.format(name)}")
-    return Wrap(copy, template)
+    for turn, (pictures, why_not) in enumerate(pictures_of(script, loaders)):
+        try:
+            if why_not:
+                raise Refusal(why_not)
+            copies = copies_of(script, pictures.items)
+            if copies:
+                made = on_device(copies, pictures.template, pictures.constants, turn)
+                yield Finding(
+                    pictures.node, MESSAGE, edits=(*edits(script, pictures), *made), torch=(1, 6)
+                )
+        except Refusal as why:
+            yield Finding(pictures.node, MESSAGE, refusal=str(why))

@@ -102,12 +102,10 @@ def _edit(run: list[Operation]) -> Iterator[Edit]:
 
 def floats_of(script: Script, getitem: ast.FunctionDef) -> Floats | None:
     """The part of the items that is made of bytes at their end; None where there is none. Raises :class:`Refusal` where it may be other than bytes."""
-    returns = [n for n in live(getitem) if isinstance(n, ast.Return)]
-    if len(returns) != 1 or returns[0] is not getitem.body[-1] or returns[0].value is None:
+    value = returned(getitem)
+    if value is None:
         return None
-    if getitem.decorator_list or shows_names(getitem):
-        return None
-    parts = [Floats(key, part) for key, part in _parts(returns[0].value)]
+    parts = [Floats(key, part) for key, part in parts_of(value)]
     ends = [(floats, _down(script, floats, getitem)) for floats in parts]
     made = [
         (floats, base)
@@ -122,7 +120,16 @@ def floats_of(script: Script, getitem: ast.FunctionDef) -> Floats | None:
     return sure[0] if len(sure) == 1 else None
 
 
-def _parts(value: ast.expr) -> list[tuple[Key, ast.expr]]:
+def returned(getitem: ast.FunctionDef) -> ast.expr | None:
+    """What a plain ``__getitem__`` gives, where that stands in one place."""
+    returns = [n for n in live(getitem) if isinstance(n, ast.Return)]
+    if len(returns) != 1 or returns[0] is not getitem.body[-1]:
+        return None
+    return None if getitem.decorator_list or shows_names(getitem) else returns[0].value
+
+
+def parts_of(value: ast.expr) -> list[tuple[Key, ast.expr]]:
+    """What an item is made of, by their keys."""
     if isinstance(value, ast.Tuple):
         return list(enumerate(value.elts))
     if isinstance(value, ast.Dict):
