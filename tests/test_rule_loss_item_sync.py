@@ -2137,7 +2137,9 @@ def test_what_may_differ_is_kept_by_each_statement_for_itself() -> None:
 
 
 # ------------------------------------------------------------------------------------------------ one name, several values
-SEVERAL = HEAD + """\
+SEVERAL = (
+    HEAD
+    + """\
 def step(x, y):
     optimizer.zero_grad()
     loss = F.cross_entropy(model(x), y)
@@ -2157,12 +2159,18 @@ for i, (x, y) in enumerate(loader):
         print(loss)
 print(repr(total))
 """
+)
 
 
 @pytest.mark.parametrize("end", ["return loss.item()", "loss = loss.item()\n    return loss"])
 def test_a_name_that_also_holds_something_else(end: str) -> None:
     """Only where the number that is read arrives is the tensor read instead."""
-    same(SEVERAL.format(end=end), "loss.detach()", "print(repr(loss.item()))", "total += loss.double()")
+    same(
+        SEVERAL.format(end=end),
+        "loss.detach()",
+        "print(repr(loss.item()))",
+        "total += loss.double()",
+    )
 
 
 @pytest.mark.parametrize(

@@ -146,10 +146,31 @@ def test_files_and_formats_draw_nothing(module: str) -> None:
 def test_functions_that_draw_in_libraries_that_mostly_do_not(draw: str) -> None:
     module = draw.partition("(")[0].rpartition(".")[0] if "norm" not in draw else "scipy.stats"
     dataset = FILES.replace("return x, x.sum()", f"{draw}\n        return x, x.sum()")
-    assert (
-        "what an item of Files draws is not known"
-        in apply(RULE, script(PLAIN, dataset=f"import {module}\n" + dataset)).refusals
+    found = apply(RULE, script(PLAIN, dataset=f"import {module}\n" + dataset))
+    assert "what an item of Files draws is not known: line " in found.refusals
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        ("self.size = x.numel()", "pass", True),
+        ("self.size, self.rank = x.numel(), x.dim()", "x = x * self.size", True),
+        ("x = x + self.size; self.size = 3", "pass", False),
+        ("self.size = self.size + 1", "pass", False),
+        ("self.size += 1", "pass", False),
+        ("if index == 3:\n            self.size = 1", "x = x * self.size", False),
+        ("self.size = index", "x = x + getattr(self, 'size')", False),
+        ("self.paths = list(self.paths)", "pass", False),
+    ],
+)
+def test_what_an_item_only_writes_down_on_its_way(before: str, after: str, kept: bool) -> None:
+    """An attribute that nobody reads, or only the call that has just set it, is no state that workers would have copies of."""
+    dataset = FILES.replace(
+        "        return x, x.sum()", f"        {before}\n        {after}\n        return x, x.sum()"
     )
+    found = apply(RULE, script(PLAIN, dataset=dataset))
+    assert bool(found.fixes) is kept
+    assert ("of Files" in found.refusals) is not kept
 
 
 @pytest.mark.parametrize(
@@ -635,7 +656,7 @@ def test_what_items_change_is_not_copied(text: str) -> None:
     found = apply(RULE, text)
     assert not found.fixes
     assert re.search(
-        r"fetching an item (changes|writes) .*\bline \d+|self\.\w+. of Files|items are read through .*line \d+",
+        r"fetching an item (changes|writes) .*\bline \d+|self\.\w+. of (Files|Meter)|items are read through .*line \d+",
         found.refusals,
     )
 

@@ -98,13 +98,17 @@ SCALER = frozenset(
     {"torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.cpu.amp.GradScaler"}
 )
 
-# functions that change how a module gets its parameters, and return it
-ON_A_MODULE = tuple(
-    f"torch.nn.utils.{name}"
-    for name in (
-        "weight_norm spectral_norm remove_weight_norm remove_spectral_norm parametrizations. "
-        "parametrize.register_parametrization prune."
-    ).split()
+# functions that change how a module gets its parameters, or exchange layers inside, and return it
+ON_A_MODULE = (
+    *(
+        f"torch.nn.utils.{name}"
+        for name in (
+            "weight_norm spectral_norm remove_weight_norm remove_spectral_norm parametrizations. "
+            "parametrize.register_parametrization prune."
+        ).split()
+    ),
+    "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
+    "apex.parallel.convert_syncbn_model",
 )
 # torch functions that make a tensor of their own; True where they draw random numbers
 FACTORIES = {

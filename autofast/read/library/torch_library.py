@@ -304,7 +304,7 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
             )
         )
     if name.startswith(names.ON_A_MODULE):
-        return args.get(0, "module")  # the module itself, with other parameters
+        return args.get(0, "module")  # the module itself, with other parameters or layers
     if name == "torch.autograd.backward":
         roots: list[Tensor | None] = [*tensors_in(args.get(0, "tensors"))] or [None]
         for t in roots:
