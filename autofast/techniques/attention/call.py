@@ -114,11 +114,9 @@ def _in_place(product: ast.expr, call: str, holes: dict[str, ast.expr]) -> tuple
 
 def _is_chain(value: ast.expr, product: ast.expr) -> bool:
     """Whether ``value`` is methods of the product: ``(weights @ v).transpose(1, 2).reshape(b, t, c)``."""
-    inner = value
-    while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-        inner = inner.func.value
-        if inner is product:
-            return True
+    match value:
+        case ast.Call(func=ast.Attribute(value=inner)):
+            return inner is product or _is_chain(inner, product)
     return False
 
 
