@@ -64,8 +64,9 @@ def parts(script: Script, expr: ast.expr, factory: Factory, name: str = "") -> P
             return all_of([left, right])
         case ast.Compare(left=left, ops=[_], comparators=[right]):
             return all_of([left, right])
-        case ast.UnaryOp(op=ast.USub() | ast.Invert(), operand=inner) | ast.Attribute(
-            value=inner, attr="T" | "mT"
+        case (
+            ast.UnaryOp(op=ast.USub() | ast.Invert(), operand=inner)
+            | ast.Attribute(value=inner, attr="T" | "mT")
         ):
             return parts(script, inner, factory, name)
         case ast.Call():
