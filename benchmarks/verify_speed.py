@@ -16,6 +16,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -143,7 +144,8 @@ CASES: dict[str, tuple[Plan, Plan]] = {
 }
 
 
-def measured(before: Plan, after: Plan, budget: float) -> tuple[Speed, Series]:
+def measured(before: Plan, after: Plan, budget: float) -> tuple[Speed, Series, tuple[float, float]]:
+    """With the seconds after which a first estimate was told, and after which the last."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "scripts"
         folder.mkdir()
@@ -153,11 +155,19 @@ def measured(before: Plan, after: Plan, budget: float) -> tuple[Speed, Series]:
             programs.append(Program(arm, folder / f"{arm}.py"))
         made = scratch.make([folder], parent=Path(name))
         runner = ForkRunner(Setup(cwd=folder, threads=1, limit=120), made)
-        series = Series(runner, programs[0], programs[1], Wanted("exact", steps=0, budget=budget))
+        told: list[float] = []
+
+        def tell(line: str) -> None:
+            if "so far" in line:
+                told.append(time.monotonic() - series.began)
+
+        wanted = Wanted("exact", steps=0, budget=budget)
+        series = Series(runner, programs[0], programs[1], wanted, tell)
         series.measure()
+        told.append(time.monotonic() - series.began)
         made.close()
     assert series.speed is not None
-    return series.speed, series
+    return series.speed, series, (told[0], told[-1])
 
 
 def false_claim(verdict: SpeedVerdict, truth: float) -> bool:
@@ -227,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     loads = []
     cases = {name: pair for name, pair in CASES.items() if args.only in name}
     for name, (before, after) in cases.items():
-        speed, series = measured(before, after, args.budget)
+        speed, series, (first, last) = measured(before, after, args.budget)
         loads.append(os.getloadavg()[0])
         whole_times, times = clocked(before, after)
         truth, all_of_it = times[0] / times[1], whole_truth(series, whole_times)
@@ -236,7 +246,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         false += false_claim(speed.verdict, truth)
         rows.append(
             f"| {name} | {truth:.2f} | {speed.verdict.name} {shown(speed.ratio)} | {'yes' if holds(speed.ratio, truth) else '**no**'} "
-            f"| {all_of_it:.2f} | {shown(speed.whole)} | {'yes' if holds(speed.whole, all_of_it) else '**no**'} | {speed.ratio.pairs} |"
+            f"| {all_of_it:.2f} | {shown(speed.whole)} | {'yes' if holds(speed.whole, all_of_it) else '**no**'} | {speed.ratio.pairs} "
+            f"| {first:.0f} s | {last:.0f} s |"
         )
         print(rows[-1], flush=True)
     table = [
@@ -244,8 +255,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{max(loads):.1f} on {os.cpu_count()} cores: of {len(rows)} intervals {good} hold the truth, of those of whole runs {whole}; "
         f"{false} false verdicts.",
         "",
-        "| case | truth | verify says | holds it | truth of whole runs | verify says | holds it | pairs |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| case | truth | verify says | holds it | truth of whole runs | verify says | holds it | pairs | first estimate | last |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
         *rows,
     ]
     if args.write:

@@ -49,7 +49,10 @@ def test_words_that_a_generator_draws(name: str, draw: Any, words: int) -> None:
 def drawing(
     arm: str = "original", outside: int = 50, losses: tuple[float, ...] = LOSSES, **words: int
 ) -> Run:
-    drawn = {"0": {"calls": 4, "python": 80, "torch": 1000, **words}, "outside": {"torch": outside}}
+    drawn = {
+        "0": {"calls": 4, "samples": 64, "python": 80, "torch": 1600, **words},
+        "outside": {"torch": outside},
+    }
     return made(arm, losses, drawn=drawn)
 
 
@@ -58,12 +61,14 @@ def drawing(
     [
         ({"python": 0}, False, "Python's generator draws 0 %"),
         ({"python": 8}, False, "Python's generator draws 10 %"),
+        ({"python": 5}, False, "one draw for all 16 samples"),
         ({"python": 44}, True, ""),
-        ({"python": 0, "torch": 1040}, True, ""),  # by torch's in its place
+        ({"python": 0, "torch": 1640}, True, ""),  # by torch's in its place
         ({"python": 0, "outside": 90}, True, ""),  # before the call
-        ({"python": 0, "torch": 900}, None, "would tell"),
+        ({"python": 0, "torch": 1500}, None, "would tell"),
         ({"torch": 0}, False, "torch's generator draws 0 %"),
-        ({"torch": 100}, None, "would tell"),
+        ({"torch": 400}, None, "would tell"),
+        ({"torch": 100}, False, "one draw for all 16 samples"),
         ({"python": 0, "calls": 8}, True, ""),  # halves of the batches
     ],
 )

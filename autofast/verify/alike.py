@@ -139,7 +139,7 @@ def _draws_nothing(record: Record) -> bool:
         n
         for model, drawn in record.drawn.items()
         for name, n in drawn.items()
-        if model.isdigit() and name != "calls"
+        if model.isdigit() and name not in ("calls", "samples")
     ]
     return record.masks == () and bool(words) and not any(words)
 

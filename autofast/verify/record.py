@@ -248,7 +248,8 @@ class Record:
             of each dimension that they were given. masks: sizes of the masks of dropout, of modules and functions, that were drawn with
             gradients in the first steps (None: not recorded); idle_masks: how many were drawn without. fed: passes again,
             with the items as a model was given them, where that is something else than the loader gave. evaluations: see ``Evaluation``. drawn: by
-            model, "calls" in training and, of the first ones, the words that each generator drew within them ("python", "numpy", "torch", "cuda"); under
+            model, "calls" in training and, of the first ones, "samples" and the words that each generator drew within them ("python", "numpy",
+            "torch" without masks of dropout, "cuda"); under
             "outside" those drawn between them.
             scalars: what TensorBoard was given: name, step (None: none was given), value. All of these only with ``Detail.state``.
         watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.

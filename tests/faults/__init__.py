@@ -252,6 +252,7 @@ CASES = [
     # ------------------------------------------------------------------------------------------------------------- random numbers
     fault("noise in evaluation, too", "noisy", "unknown", ("        if self.training:\n            x = x", "        if True:\n            x = x")),
     fault("noise on the rows of the evaluation", "noisy", "unknown", ("model(part) for part", "model(part + 0.02 * torch.randn_like(part)) for part")),
+    fault("one noise for the whole batch", "noisy", "unknown", ("x = x + 0.1 * torch.randn_like(x)", "x = x + 0.1 * torch.randn_like(x[:1])")),
     fault("one draw for all layers", "noisy", "unknown", ("        for layer in self.layers:\n", "        out = self.training and random.random() < 0.2\n        for layer in self.layers:\n"),
           ("random.random() < 0.2:", "out:")),
     fault("no layer is let out", "noisy", "unknown", ("self.training and random.random() < 0.2:", "False:")),

@@ -7,13 +7,14 @@ validation is one, whatever its batches are. Generators that a script makes for 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils import checkpoint
 
 from .core import Probe
-from .generators import State, states, words
+from .generators import State, of_torch, states, words
 from .inputs import look, named
 from .loaders import readable
 
@@ -46,6 +47,10 @@ class Checkpointing:
         return not torch.is_grad_enabled() and not self.depth
 
 
+def samples(given: list[tuple[str, Any]]) -> int:
+    return next((int(tensor.shape[0]) for _, tensor in given if tensor.dim()), 1)
+
+
 def add(found: dict[str, int], before: dict[str, State], after: dict[str, State]) -> None:
     """To what each generator drew, what it did between two states."""
     for name in after:
@@ -55,7 +60,8 @@ def add(found: dict[str, int], before: dict[str, State], after: dict[str, State]
 
 class Draws:
     """Attributes:
-    trained: by model, words drawn in its first calls in training by each generator, and the number of ``calls``.
+    trained: by model, words drawn in its first calls in training by each generator, beside masks of dropout, the ``samples`` of these, and the number
+        of all ``calls``.
     outside: what was drawn between such calls.
     stretches: by model and optimizer steps made before, [calls, samples, sums of the tensors given, calls that drew, times that something was drawn
         since the call before, sum of what came out, and of its squares].
@@ -71,6 +77,9 @@ class Draws:
         # The random states after the last call that was counted, and what was drawn between such calls.
         self.counted: dict[str, State] = {}
         self.outside: dict[str, int] = {}
+        self.dropped = (
+            0  # words of torch's that masks of dropout took within the call that is counted
+        )
         # Of the last call that evaluated: optimizer steps made before it, the random states after it.
         self.last: tuple[int, dict[str, State]] = (-1, {})
 
@@ -82,14 +91,24 @@ class Draws:
         if self.checkpointing.depth:
             return
         if gradients and module.training:
-            drawn = self.trained.setdefault(number, {"calls": 0})
+            drawn = self.trained.setdefault(number, {"calls": 0, "samples": 0})
             drawn["calls"] += 1
             if drawn["calls"] <= FIRST:
-                now = states()
+                now, self.dropped = states(), 0
+                drawn["samples"] += samples([*named(arguments), *named(keywords or {})])
                 add(self.outside, self.counted, now)
                 self.open[id(module)] = drawn, now
         elif self.evaluated <= MOST_CALLS:
             self.evaluates(number, module, [*named(arguments), *named(keywords or {})])
+
+    def dropping(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """A function of dropout: its masks are compared by themselves (masks.Masks), and may take any number of words."""
+        if not any(isinstance(found, dict) for found, _ in self.open.values()):
+            return function(*args, **kwargs)
+        before = of_torch()
+        result = function(*args, **kwargs)
+        self.dropped += words(before, of_torch())
+        return result
 
     def evaluates(self, number: int, module: Any, given: list[tuple[str, Any]]) -> None:
         """From MOST_CALLS on nothing is looked at, and the stretch that is cut there is left out."""
@@ -100,7 +119,7 @@ class Draws:
             return
         stretch = self.stretches.setdefault((number, steps), [0, 0, {}, 0, 0, 0.0, 0.0])
         stretch[0] += 1
-        stretch[1] += next((int(t.shape[0]) for _, t in given if t.dim()), 1)
+        stretch[1] += samples(given)
         for name, tensor in given:
             value = readable(tensor, self.probe)
             stretch[2][name] = stretch[2].get(name, 0.0) + (value or 0.0)
@@ -115,6 +134,7 @@ class Draws:
         after = states()
         if isinstance(found, dict):
             add(found, before, after)
+            found["torch"] -= self.dropped
             self.counted = after
         else:
             found[3] += before != after

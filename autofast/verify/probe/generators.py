@@ -27,14 +27,19 @@ def states() -> dict[str, State]:
         kind, key, place = numpy.random.get_state()[:3]
         if kind == "MT19937":
             found["numpy"] = (tuple(key.tolist()), int(place))
-    raw = bytes(torch.get_rng_state().tolist())
-    # seed, words left, whether seeded, next word, words (ATen/CPUGeneratorImpl.cpp)
-    _, left, _, _, *key = struct.unpack_from(f"=QiiQ{SIZE}Q", raw)
-    found["torch"] = (tuple(key), SIZE + 1 - left)
+    found["torch"] = of_torch()
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # Philox: a seed and an offset
         seed, offset = struct.unpack_from("=Qq", bytes(torch.cuda.get_rng_state().tolist()))
         found["cuda"] = ((seed,), offset)
     return found
+
+
+def of_torch() -> State:
+    """On the CPU."""
+    raw = bytes(torch.get_rng_state().tolist())
+    # seed, words left, whether seeded, next word, words (ATen/CPUGeneratorImpl.cpp)
+    _, left, _, _, *key = struct.unpack_from(f"=QiiQ{SIZE}Q", raw)
+    return tuple(key), SIZE + 1 - left
 
 
 def words(before: State, after: State) -> int:

@@ -142,13 +142,13 @@ def torch_arrived(
             steps.kinds = kinds.gradients
             writer.parts.append(lambda: {"precision": kinds.found()})
         again = draws.Checkpointing()
-        drawn = attempt("masks of dropout", lambda: masks.Masks(probe, again.idle))
-        if drawn is not None:
-            writer.parts.append(lambda: {"masks": drawn.sizes, "idle_masks": drawn.idle})
         steps.random = surroundings.random_digest
         given = inputs.Inputs(probe, fetches)
         given.draws = random = draws.Draws(probe, again)
         writer.parts.append(random.found)
+        drawn = attempt("masks of dropout", lambda: masks.Masks(probe, again.idle, random.dropping))
+        if drawn is not None:
+            writer.parts.append(lambda: {"masks": drawn.sizes, "idle_masks": drawn.idle})
         writer.parts.append(
             lambda: {
                 "inputs": given.calls,
