@@ -667,9 +667,7 @@ for step in range(20):
 
 
 @pytest.mark.parametrize(("width", "gains"), [(64, False), (1024, True)])
-def test_a_narrow_recurrent_layer_gets_no_16_bits(
-    tmp_path: Path, width: int, gains: bool
-) -> None:
+def test_a_narrow_recurrent_layer_gets_no_16_bits(tmp_path: Path, width: int, gains: bool) -> None:
     result = rewritten(tmp_path, RECURRENT.format(width=width), Config())
     assert ("autocast" in result.plan.applied) is gains
 
