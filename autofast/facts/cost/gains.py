@@ -160,7 +160,7 @@ def together(share: float, reason: str, copied: bool = False) -> Question:
             if (
                 copied
                 and loaders
-                and not any(_trains(script, f) for f in (finding, *beside) if f.edits)
+                and not any(_trains(script, f) for f in _alike(finding, beside) if f.edits)
             ):
                 return Gain(NOISE, "new code for the batches of an evaluation alone")
             return estimate(script, options, finding, beside)
@@ -252,7 +252,7 @@ def reads(
     """Of a read of the device that is put off: nothing where another one stays in the same step, which waits as long."""
     loop = next(loops_around(finding.node), None)
     kept = (read_once, read_at_once, read_twice, read_again, read_late)
-    stays = [f.node for f in beside if not f.edits or f.asks in kept]
+    stays = [f.node for f in _alike(finding, beside) if not f.edits or f.asks in kept]
     changed = _changed(beside)
     stays += [t.node for t in script.transfers if _waits(t) and id(t.node) not in changed]
     if loop is not None:
@@ -266,6 +266,11 @@ def reads(
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(READ, f"one read a step{often}", known=False)
+
+
+def _alike(finding: Finding, findings: Sequence[Finding]) -> list[Finding]:
+    """What the rule of the finding has found besides."""
+    return [f for f in findings if f.rule == finding.rule]
 
 
 def _changed(findings: Sequence[Finding]) -> set[int]:
@@ -406,8 +411,9 @@ def _copied_beside(
     ]
     if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
         return same
-    stays = [f.node for f in beside if f.edits and f.asks is not None and f.asks is not copies]
-    known = (f.asks(script, options, f, ()) for f in beside if f.node in stays and f.asks)
+    alike = _alike(finding, beside)
+    stays = [f.node for f in alike if f.asks is not None and f.asks is not copies]
+    known = (f.asks(script, options, f, ()) for f in alike if f.node in stays and f.asks)
     if not all(gain is not None and gain.known and not gain.share for gain in known):
         stays = []
     return _in_every_turn(script, loop, [*others, *stays])
