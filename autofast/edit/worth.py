@@ -27,7 +27,9 @@ def judged(
     failed = dict[str, LeftOut]()
     found = list(findings)
     while True:
-        done = _followed([_asked(script, f, found, by_name[f.rule], options, failed) for f in found])
+        done = _followed(
+            [_asked(script, f, found, by_name[f.rule], options, failed) for f in found]
+        )
         if sum(bool(f.edits) for f in done) == sum(bool(f.edits) for f in found):
             return done, list(failed.values())
         found = done  # what is left as it is decides what the others gain

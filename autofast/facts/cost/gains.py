@@ -14,6 +14,7 @@ from dataclasses import fields
 from autofast.facts.cost import machine, measured
 from autofast.facts.cost.cells import Cells
 from autofast.facts.cost.heads import (
+    holds_weights,
     is_narrow,
     is_small_head,
     only_convolves,
@@ -40,6 +41,7 @@ MOST_RESHAPES = (
 )
 # Where a tensor on the host comes from that stays there: others that are made for the device can be made on it.
 ARRAYS = ("", "from_numpy", "as_tensor")
+HEAD = "convolutions use TF32 without it, and only a small head multiplies matrices"
 READ = 0.03  # of a step, by a read that the host waits for
 HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the host
 NARROW = Gain(0.0, "bound by launches and memory: all layers that multiply are narrow")
@@ -112,6 +114,8 @@ def tensor_cores(
     cost = script.analysis(Cost)
     if not cost.multiplies_elsewhere and only_convolves(script):
         return Gain(0.0, "convolutions use TF32 without it, and nothing else multiplies matrices")
+    if not cost.multiplies_elsewhere and cost.convolves_by_function and holds_weights(script):
+        return Gain(0.0, HEAD)
     if place := script.analysis(Cells).place:
         return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
     gain = _of_arithmetic(script, options, 0.1, products=machine.TENSOR_CORES)
@@ -119,7 +123,7 @@ def tensor_cores(
         return NARROW
     if gain.known or cost.multiplies_elsewhere or not is_small_head(script):
         return gain
-    return Gain(0.0, "convolutions use TF32 without it, and only a small head multiplies matrices")
+    return Gain(0.0, HEAD)
 
 
 def layout(
@@ -295,8 +299,9 @@ def _waits(transfer: Transfer) -> bool:
     there = any(t.device == "dev" or t.models for t in transfer.tensors)
     given = transfer.args.get(0, "dtype")
     of_host = bool(given) and all(isinstance(t, Ref) and HOST.fullmatch(t.name) for t in given)
-    back = transfer.kinds == {"cpu"} or (transfer.how == "type" and of_host)
-    return back and there and not spelled
+    if transfer.how == "type" and of_host:
+        return there or not transfer.tensors or any(t.device != "cpu" for t in transfer.tensors)
+    return transfer.kinds == {"cpu"} and there and not spelled
 
 
 def _touched(finding: Finding) -> list[ast.AST]:
