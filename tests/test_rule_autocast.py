@@ -1464,6 +1464,20 @@ def test_a_flag_that_may_be_true_without_cuda_or_no_bool(flag: str) -> None:
     )
 
 
+def test_an_option_without_which_nothing_goes_to_the_gpu() -> None:
+    """Where it is given, the batches were moved above: there is CUDA."""
+    option = FLAGGED.replace("--no-cuda", "--cuda").replace("args.cuda = {flag}\n", "")
+    done = amp(option)
+    assert 'with torch.autocast("cuda", dtype=amp_dtype, enabled=args.cuda):' in done.lines
+    assert trained(done.text)["losses"] == trained(done.before)["losses"]
+    text = option.replace(
+        "if args.cuda:\n    model.cuda()", "if torch.cuda.is_available():\n    model.cuda()"
+    )
+    assert "enabled=args.cuda" not in amp(text).text
+    value = option.replace('action="store_true"', "type=int, default=0")
+    assert "enabled=args.cuda" not in amp(value).text
+
+
 TRAINER = """
 
 class Trainer:
