@@ -61,13 +61,12 @@ def _has_moved(script: Script, gate: ast.stmt, flag: ast.AST) -> bool:
     option = script.values(gate.test)
     if len(option) != 1 or not all(isinstance(t, Arg) and t.kind == "flag" for t in option):
         return False
-    moved = {id(t.node) for t in script.transfers if t.kinds == {"cuda"}}
     models = [site.node for site in script.log.of("move_model")]
-    moved |= {id(n) for n in models if is_method(n, "cuda")}
-    with_models = (g for n in models for g in ancestors(n) if isinstance(g, ast.If))
-    simple = (s for s in gate.body if isinstance(s, (ast.Assign, ast.Expr)))
-    return any(id(n) in moved for s in simple for n in ast.walk(s)) and any(
-        script.values(g.test) == option for g in with_models
+    moved = [t.node for t in script.transfers if t.kinds == {"cuda"}]
+    moved += [n for n in models if is_method(n, "cuda")]
+    tests = [g.test for n in models for g in ancestors(n) if isinstance(g, ast.If)]
+    return any(statement_of(n) in gate.body for n in moved) and any(
+        script.values(test) == option for test in tests
     )
 
 
