@@ -78,6 +78,7 @@ def apply(
             target,
             frozenset(names),
             asked=frozenset(names if asked else ()),
+            named=frozenset(names if asked else ()),
             accumulate=accumulate,
             min_gain=min_gain,
         )

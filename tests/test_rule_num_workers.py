@@ -467,6 +467,23 @@ def test_what_is_left_alone(text: str, reason: str) -> None:
     )
 
 
+@pytest.mark.parametrize("place", ["0)", "WORKERS)"])
+def test_a_number_that_is_written_out_gives_way_where_the_rule_is_named(place: str) -> None:
+    """But never the reasons against workers."""
+    constant = "WORKERS = 0\n" if "W" in place else ""
+    text = script(
+        f"DataLoader(Files(), batch_size=4, num_workers={place}", dataset=constant + FILES
+    )
+    assert not apply(RULE, text).fixes
+    found = apply(RULE, text, asked=True)
+    assert len(found.fixes) == 1 and "os.cpu_count()" in found.text
+    assert "WORKERS = 0" not in found.text and "num_workers=0" not in found.text
+    counting = constant + files("self.count += 1\nreturn x, x.sum()", "self.count = 0")
+    text = script(f"DataLoader(Files(), batch_size=4, num_workers={place}", dataset=counting)
+    found = apply(RULE, text, asked=True)
+    assert not found.fixes and "changes" in found.refusals
+
+
 def test_a_sampler_that_training_steers() -> None:
     sampler = """
 from torch.utils.data import Sampler

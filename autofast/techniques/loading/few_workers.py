@@ -26,6 +26,7 @@ from autofast.write.worker_helper import (
     several_ranks,
 )
 
+RULE = "num-workers"
 NONE = "batches are made in the main process, and training waits for them"
 
 
@@ -75,7 +76,7 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
         assert isinstance(value, int)
         message = _few(value)
         home = _home(script, number)
-        if why := home if isinstance(home, str) else _too_few(script, number, trail):
+        if why := home if isinstance(home, str) else _too_few(script, number, trail, options):
             yield Finding(number.origin.node, message, refusal=why)
             continue
         assert isinstance(home, Home)
@@ -147,9 +148,9 @@ def _home(script: Script, number: Number) -> Home | str:
     return "it is given in a way that is not followed"
 
 
-def _too_few(script: Script, number: Number, trail: Trail) -> str:
-    if number.value == 0 and not number.is_default:
-        return f"{NAME}=0 is written out"
+def _too_few(script: Script, number: Number, trail: Trail, options: Options) -> str:
+    if number.value == 0 and not number.is_default and RULE not in options.named:
+        return f"{NAME}=0 is written out: `--select {RULE}` writes over it"
     if (other := trail.read_elsewhere(number.origin)) is not None:
         return f"{at(other)} reads it for something else"
     for loader in number.loaders:
