@@ -67,7 +67,7 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
         number
         for number in numbers.values()
         if type(number.value) is int
-        and (number.value == 0 or number.value < MOST[options.target])
+        and (number.value == 0 or number.value < (options.workers or MOST[options.target]))
         and number.value <= FEW
         and any(counts(script, x) for x in number.loaders if x in loaders)
     ]
@@ -89,7 +89,9 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
             message,
             edits=(Rewrite(number.origin.expr, helped.code), *helped.edits),
             effect=effect,
-            asks=gains.more_workers(enough, number.loaders) if value else None,
+            asks=gains.more_workers(enough, number.loaders)
+            if value and not options.workers
+            else None,
         )
 
 
@@ -149,7 +151,8 @@ def _home(script: Script, number: Number) -> Home | str:
 
 
 def _too_few(script: Script, number: Number, trail: Trail, options: Options) -> str:
-    if number.value == 0 and not number.is_default and RULE not in options.named:
+    asked = options.workers or RULE in options.named
+    if number.value == 0 and not number.is_default and not asked:
         return f"{NAME}=0 is written out: `--select {RULE}` writes over it"
     if (other := trail.read_elsewhere(number.origin)) is not None:
         return f"{at(other)} reads it for something else"
