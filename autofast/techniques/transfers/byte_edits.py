@@ -6,15 +6,17 @@ import ast
 from collections.abc import Callable, Sequence
 
 from autofast.edit.edits import After, Before, Edit, Wrap, literal
+from autofast.facts.arrays import Channels
 from autofast.flow import scopes
+from autofast.flow.program import Flow
 from autofast.model.calls import pairs_of
-from autofast.model.script import Transfer
+from autofast.model.script import Script, Transfer
 from autofast.model.source import ancestors, at, function_of, source_of, statement_of
 from autofast.rule import Refusal
 from autofast.techniques.transfers.byte_batches import Copy
+from autofast.techniques.transfers.byte_items import Constants
 from autofast.write.spelling import spelled, torch_in
 
-Constants = tuple[tuple[float, ...], tuple[float, ...]]
 SET_UP = """\
 {mean} = {torch}.tensor({means}, device={device}).view({n}, 1, 1)
 {std} = {torch}.tensor({stds}, device={device}).view({n}, 1, 1)
@@ -22,10 +24,11 @@ SET_UP = """\
 
 
 def on_device(
+    script: Script,
     copies: Sequence[Copy],
-    template: str | Callable[[str, str], str],
-    constants: Constants | None = None,
-    turn: int = 0,
+    template: Callable[[str, str], str],
+    constants: Constants | None,
+    turn: int,
 ) -> tuple[Edit, ...]:
     """The operations behind each copy; ``constants``: mean and deviation of channels, made once above the loops, under names of the ``turn``."""
     made: list[Edit] = []
@@ -34,8 +37,7 @@ def on_device(
         node, source = copy.transfer.node, source_of(copy.transfer.node)
         end = f"_{turn + 1}" if turn else ""
         names = source.fresh(f"mean{end}"), source.fresh(f"std{end}")
-        text = template if isinstance(template, str) else template(*names)
-        made.append(_behind(node, text))
+        made.append(_behind(node, template(*names)))
         if constants is not None:
             device = _device(copy)
             text = "" if device is None else source.segment(device)
@@ -47,10 +49,30 @@ def on_device(
             above[id(place), text] = place
             torch, imports = torch_in(source)
             given = dict(zip(("mean", "std"), names, strict=True))
-            means, stds = map(list, constants)
-            code = SET_UP.format(**given, torch=torch, means=means, stds=stds, n=len(means), device=text or '"cuda"')  # fmt: skip
+            means, stds = (_text(script, c, place) for c in constants)
+            code = SET_UP.format(
+                **given,
+                torch=torch,
+                means=means,
+                stds=stds,
+                n=len(constants[0].numbers),
+                device=text or '"cuda"',
+            )
             made += [*imports, Before(place, literal(code))]
     return tuple(made)
+
+
+def _text(script: Script, channels: Channels, place: ast.stmt) -> str:
+    """The numbers, by the constant of the file that has them where there is one."""
+    match channels.expr:
+        case ast.Name(id=name) as expr if source_of(expr) is source_of(place):
+            flow, function = script.analysis(Flow), function_of(place)
+            made = list(flow.reaching(expr))
+            inside = function is not source_of(place).tree
+            if len(made) == 1 and scopes.owner(expr) is source_of(place).tree:
+                if not scopes.binds(function, name) if inside else flow.graph(place).dominates(statement_of(made[0].node), place):  # fmt: skip
+                    return name
+    return str(list(channels.numbers))
 
 
 def _behind(copy: ast.Call, template: str) -> Edit:

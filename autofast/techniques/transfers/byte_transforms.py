@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from autofast.edit.edits import DropElement, Edit, Remove, Rewrite
+from autofast.facts.arrays import Channels
 from autofast.facts.byte_values import is_picture
 from autofast.flow.program import Flow
 from autofast.model.calls import spreads
@@ -14,11 +15,19 @@ from autofast.model.script import Loader, Script
 from autofast.model.source import at, source_of, statement_of
 from autofast.model.values import Const, Ext, Ref, Seq, Thing, Unknown, Values, const, one
 from autofast.rule import Refusal
-from autofast.techniques.transfers.byte_batches import Items
-from autofast.techniques.transfers.byte_items import CAST, SINGLE, Key, parts_of, returned
+from autofast.techniques.transfers.byte_items import (
+    CAST,
+    SINGLE,
+    Constants,
+    Items,
+    Key,
+    parts_of,
+    returned,
+)
 from autofast.write.imports import imported
 from autofast.write.spelling import spelled
 
+SINCE = (1, 6)  # with torchvision 0.7, the first that has PILToTensor
 MODULES = ("torchvision.transforms.v2.", "torchvision.transforms.")
 # The sets of torchvision whose items are a picture of eight bits a channel and a label, and where their transform stands.
 SETS = {
@@ -56,7 +65,7 @@ class Ending:
 
 @dataclass
 class Pictures:
-    """All items whose transforms end alike, in their part ``key``."""
+    """All items whose transforms end alike, in their part ``key``; ``why``: the reason for which they have to, if there is one."""
 
     key: Key
     node: ast.AST
@@ -64,6 +73,7 @@ class Pictures:
     getitems: list[ast.FunctionDef] = field(default_factory=list)
     sets: list[Ext] = field(default_factory=list)
     calls: list[ast.Call] = field(default_factory=list)  # of the transforms, in the project's code
+    why: str = ""
 
     @property
     def items(self) -> Items:
@@ -71,10 +81,14 @@ class Pictures:
         return Items(self.key, tuple(self.getitems), tuple(self.sets), transforms, tuple(self.calls))  # fmt: skip
 
     @property
-    def constants(self) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    def constants(self) -> Constants | None:
         """Mean and deviation of the channels, where they are not those of all."""
         first = self.endings[0]
-        return None if len({*first.mean}) < 2 and len({*first.std}) < 2 else (first.mean, first.std)
+        if first.normalize is None or (len({*first.mean}) < 2 and len({*first.std}) < 2):
+            return None
+        given = [first.normalize.args.given(n, k) for n, k in ((0, "mean"), (1, "std"))]
+        mean, std = (g.expr if g is not None else None for g in given)
+        return Channels(first.mean, mean), Channels(first.std, std)
 
     def template(self, mean: str, std: str) -> str:
         """The operations on a batch, ``{}``."""
@@ -85,11 +99,26 @@ class Pictures:
             mean, std = repr(first.mean[0]), repr(first.std[0])
         return f"({scaled} - {mean}) / {std}"
 
+    def edits(self, script: Script) -> tuple[Edit, ...]:
+        """Leave the floats out of the transforms; raises :class:`Refusal` where these are not written out."""
+        made: list[Edit] = []
+        dropped: list[ast.expr] = []
+        for ending in self.endings:
+            casting = _written(script, ending, ending.cast)
+            if _short(ending.cast) == "ToTensor":
+                made += _spelled(script, casting)
+            else:
+                made.append(DropElement(_list(ending), casting))
+            if ending.normalize is not None:
+                dropped.append(_written(script, ending, ending.normalize))
+                made.append(DropElement(_list(ending), dropped[-1]))
+        return (*made, *_without_use(script, dropped))
 
-def pictures_of(script: Script, loaders: Sequence[Loader]) -> list[tuple[Pictures, str]]:
-    """The pictures that ``loaders`` give as floats, by how they become floats; each with a reason why they have to, if there is one."""
+
+def pictures_of(script: Script, loaders: Sequence[Loader]) -> list[Pictures]:
+    """The pictures that ``loaders`` give as floats, by how they become floats."""
     found: dict[object, Pictures] = {}
-    refused: list[tuple[Pictures, str]] = []
+    refused: list[Pictures] = []
     for dataset in {id(d): d for x in loaders for d in x.datasets}.values():
         thing, getitem = dataset.thing, dataset.getitem
         pictures = Pictures(0, dataset.node or getitem or ast.Pass())
@@ -121,7 +150,7 @@ def pictures_of(script: Script, loaders: Sequence[Loader]) -> list[tuple[Picture
         if len(pictures.endings) < len(floats) or len(same) > 1:
             why = why or "its transforms may be one of several that end in different ways"
         if why:
-            refused.append((pictures, why))
+            refused.append(replace(pictures, why=why))
             continue
         joined = found.setdefault(
             (*same.pop(), pictures.key), Pictures(pictures.key, pictures.node)
@@ -129,23 +158,7 @@ def pictures_of(script: Script, loaders: Sequence[Loader]) -> list[tuple[Picture
         for name in ("endings", "getitems", "sets", "calls"):
             here = getattr(joined, name)
             here += [x for x in getattr(pictures, name) if not any(x is y or _same(x, y) for y in here)]  # fmt: skip
-    return [*((p, "") for p in found.values()), *refused]
-
-
-def edits(script: Script, pictures: Pictures) -> tuple[Edit, ...]:
-    """Leave the floats out of the transforms; raises :class:`Refusal` where these are not written out."""
-    made: list[Edit] = []
-    dropped: list[ast.expr] = []
-    for ending in pictures.endings:
-        casting = _written(script, ending, ending.cast)
-        if _short(ending.cast) == "ToTensor":
-            made += _spelled(script, casting)
-        else:
-            made.append(DropElement(_list(ending), casting))
-        if ending.normalize is not None:
-            dropped.append(_written(script, ending, ending.normalize))
-            made.append(DropElement(_list(ending), dropped[-1]))
-    return (*made, *_without_use(script, dropped))
+    return [*found.values(), *refused]
 
 
 # ------------------------------------------------------------------------------------------------ which
