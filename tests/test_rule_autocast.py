@@ -1283,7 +1283,8 @@ def test_networks_bound_by_launches_stay_in_fp32(target: str, layers: str, small
         ("nn.Linear(8, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.Linear(4096, 4)", False),
         ("nn.Unflatten(1, (1, 8)), nn.Conv1d(1, 4, 3), nn.Flatten(), nn.Linear(24, 4)", False),
         ("nn.Linear(len(X[0, 0]), 128), nn.Linear(128, 4)", True),
-        ("nn.Linear(len(X[0, 0]), 512), nn.Linear(512, 4)", False),
+        ("nn.Linear(len(X[0, 0]), 512), nn.Linear(512, 4)", True),
+        ("nn.Linear(len(X[0, 0]), 2048), nn.Linear(2048, 2048), nn.Linear(2048, 4)", False),
     ],
 )
 def test_networks_bound_by_launches_stay_in_fp32_unless_asked_for(layers: str, small: bool):

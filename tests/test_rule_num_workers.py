@@ -354,6 +354,37 @@ def test_a_setting_that_is_given_anew() -> None:
     assert not apply(RULE, script(call, dataset=FILES + settings)).fixes
 
 
+DATACLASS = "from dataclasses import asdict, dataclass\n@dataclass\nclass Config:\n    workers: int = 0\n    lr: float = 0.1\n"
+OPTIONS = """parser = argparse.ArgumentParser()
+for name, value in asdict(Config()).items():
+    parser.add_argument(f"--{name}", type=type(value), default=value)
+cfg = Config(**vars(parser.parse_args()))
+"""
+
+
+@pytest.mark.parametrize("made", ["cfg = Config()\n", "cfg = Config(lr=0.2)\n", OPTIONS])
+def test_the_default_of_a_dataclass(made: str) -> None:
+    call = "DataLoader(Files(), batch_size=4, num_workers=cfg.workers)"
+    found = apply(RULE, script(call, dataset=FILES + "import argparse\n" + DATACLASS + made))
+    assert "workers: int = min(8, os.cpu_count())" in found.text
+
+
+def test_a_dataclass_that_is_given_its_number() -> None:
+    call = "DataLoader(Files(), batch_size=4, num_workers=cfg.workers)"
+    found = apply(RULE, script(call, dataset=FILES + DATACLASS + "cfg = Config(workers=2)\n"))
+    assert "Config(workers=min(8, os.cpu_count()))" in found.text
+    set_later = DATACLASS + "cfg = Config()\ncfg.workers = 0\n"
+    found = apply(RULE, script(call, dataset=FILES + set_later))
+    assert not found.fixes and "num_workers=0 is written out" in found.refusals
+
+
+def test_a_number_that_is_not_followed_is_said() -> None:
+    call = "DataLoader(Files(), batch_size=4, num_workers=cfg.workers)"
+    set_twice = DATACLASS + "cfg = Config()\ncfg.workers = 0\ncfg.workers = 0\n"
+    found = apply(RULE, script(call, dataset=FILES + set_twice))
+    assert not found.fixes and "`.workers` is set in 2 places" in found.refusals
+
+
 def test_an_option_that_is_also_compared_and_printed() -> None:
     more = 'if args.workers > 0:\n    print(f"{args.workers} workers")'
     text = script(

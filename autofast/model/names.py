@@ -225,6 +225,14 @@ def is_model_class(name: str) -> bool:
     )
 
 
+def is_tokenizer(name: str) -> bool:
+    """``AutoTokenizer.from_pretrained``, ``BertTokenizerFast``: what it is called with says all of what it gives."""
+    root, _, rest = name.partition(".")
+    return root in ("transformers", "pytorch_transformers", "tokenizers") and (
+        re.search(r"(^|\.)\w*Tokenizer(Fast)?(\.from_\w+)?$", rest) is not None
+    )
+
+
 def gives_one_tensor(name: str) -> bool:
     """Whether calling a module of this library class gives a tensor, and no tuple or dict of them."""
     last = name.rsplit(".", 1)[-1]

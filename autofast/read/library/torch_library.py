@@ -336,7 +336,11 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     if name == "torch.nn.utils.rnn.pack_padded_sequence" or name.startswith("torch.nn.utils.rnn."):
         tensors = tensors_in(*(g.values for g in args.positional))
         return values(mixed(tensors)) if tensors else values(Unknown(f"what {name} returns"))
-    if name.startswith("torchvision.models.") or names.makes_module(name):
+    if (
+        name.startswith("torchvision.models.")
+        or names.makes_module(name)
+        or names.is_tokenizer(name)
+    ):
         return make(interp, name, args, node)
     if name == "peft.get_peft_model":
         return make(interp, name, args, node)

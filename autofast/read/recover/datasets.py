@@ -230,7 +230,9 @@ def transform_randomness(interp: Core, transforms: Values) -> tuple[frozenset[st
                 "ElasticTransform",
             ):
                 draws.add("transform")
-            elif not thing.name.startswith(("torchvision.transforms", "torch.nn")):
+            elif not thing.name.startswith(
+                ("torchvision.transforms", "torch.nn")
+            ) and not names.is_tokenizer(thing.name):
                 draws.add("unknown")
                 unknown = f"what {thing.name} does"
         elif isinstance(thing, Func):

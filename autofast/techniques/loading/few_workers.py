@@ -14,6 +14,7 @@ from autofast.facts.workers.legality import against, cheap, effect_of
 from autofast.flow.provenance import Origin, Trail
 from autofast.model.script import Loader, Script
 from autofast.model.source import at, parent_of, source_of
+from autofast.model.values import Given, const
 from autofast.rule import Finding, Options
 from autofast.techniques.loading.workers import NAME
 from autofast.write.arguments import Home, written
@@ -43,10 +44,13 @@ class Number:
 
     @property
     def is_default(self) -> bool:
-        """The default of an option or parameter, which says less than a number that is chosen for this loader."""
-        return self.origin.kind == "option" or isinstance(
-            parent_of(self.origin.expr), ast.arguments
-        )
+        """The default of an option, a parameter or a dataclass, which says less than a number that is chosen for this loader."""
+        match parent_of(self.origin.expr):
+            case ast.arguments():
+                return True
+            case ast.AnnAssign() as field:
+                return isinstance(parent_of(field), ast.ClassDef)
+        return self.origin.kind == "option"
 
 
 def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[Finding]:
@@ -61,6 +65,8 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
             if argument is not None
             else []
         )
+        if isinstance(origins, str) and _is_none(argument) and counts(script, loader):
+            yield Finding(loader.node, NONE, refusal=f"{NAME} is 0, and {origins}")
         for origin in origins if isinstance(origins, list) else ():
             numbers.setdefault(id(origin.expr), Number(origin)).loaders.append(loader)
     few = [
@@ -128,6 +134,12 @@ def _in_settings(script: Script, loaders: list[Loader]) -> Iterator[Finding]:
                 _few(said.value),
                 advice=f"set it to about the number of cores in {place(said)}",
             )
+
+
+def _is_none(argument: Given | None) -> bool:
+    """``num_workers`` that is certainly 0, wherever that is said."""
+    value = const(argument.values) if argument is not None else None
+    return type(value) is int and value == 0
 
 
 def _few(number: int) -> str:
