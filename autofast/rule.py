@@ -31,7 +31,7 @@ class Options:
         precision: of autocast: auto, bf16 or fp16. target: cuda or cpu.
         selected: the names of the rules that take part in this plan.
         asked: those that are off by default and were asked for by name; they may do what they do, whatever the level of effect.
-        decisions: what is decided by the rule that is given these options, and by those that it uses; ``requested``: it is in ``asked``.
+        decisions: what is decided by the rule that is given these options, and by those that it uses; ``requested``: the user named it.
         accumulate: micro-batches for each optimizer step; 0 where the user named no number.
         workers: of each loader that gets workers; 0: what the machine has cores for.
         keep_batch: accumulation divides the loader's batch size instead of enlarging the effective batch.

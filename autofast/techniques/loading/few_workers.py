@@ -27,7 +27,6 @@ from autofast.write.worker_helper import (
     several_ranks,
 )
 
-RULE = "num-workers"
 NONE = "batches are made in the main process, and training waits for them"
 
 
@@ -163,9 +162,9 @@ def _home(script: Script, number: Number) -> Home | str:
 
 
 def _too_few(script: Script, number: Number, trail: Trail, options: Options) -> str:
-    asked = options.workers or RULE in options.named
+    asked = options.workers or options.requested
     if number.value == 0 and not number.is_default and not asked:
-        return f"{NAME}=0 is written out: `--select {RULE}` writes over it"
+        return f"{NAME}=0 is written out, and gives way only where this rule is asked for by name"
     if (other := trail.read_elsewhere(number.origin)) is not None:
         return f"{at(other)} reads it for something else"
     for loader in number.loaders:
