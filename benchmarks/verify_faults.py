@@ -1,12 +1,13 @@
 """Judges every script of tests/faults with the verifier and writes the table of docs/verify-evidence.md.
 
-    python -m benchmarks.verify_faults [--second | --last | --third | ... | --tenth] [--write] [--before FILE] [--printed FILE]
+    python -m benchmarks.verify_faults [--second | --last | --third | ... | --eleventh] [--write] [--before FILE] [--printed FILE]
 
 ``--second``: the set of benchmarks/verify_faults_2, of which nothing is said but the two scripts; ``--last``: its last half, which was
 made when verify was done and run once. ``--third``: the set of benchmarks/verify_faults_3, written blind; ``--fourth``: its last half, run once.
 ``--fifth``, ``--sixth``: the sets of benchmarks/verify_faults_4 and _5, written blind, run once. ``--seventh``: that of
 benchmarks/verify_faults_6, not blind, run once; ``--eighth``: that of benchmarks/verify_faults_7, written blind. ``--ninth``: the set of
-benchmarks/verify_faults_8, written blind; ``--tenth``: its last half, to be run once.
+benchmarks/verify_faults_8, written blind; ``--tenth``: its last half, run once.
+``--eleventh``: the small set of benchmarks/verify_faults_9, not blind, run once.
 
 Takes some minutes on two cores. ``--write`` puts the table into docs/verify-evidence.md, with today's date and the version of torch.
 """
@@ -37,6 +38,8 @@ from benchmarks.verify_faults_7 import EIGHTH
 from benchmarks.verify_faults_7 import HERE as SEVENTH_FOLDER
 from benchmarks.verify_faults_8 import HERE as EIGHTH_FOLDER
 from benchmarks.verify_faults_8 import NINTH, TENTH
+from benchmarks.verify_faults_9 import ELEVENTH
+from benchmarks.verify_faults_9 import HERE as NINTH_FOLDER
 from tests.faults import CASES, HERE, Case
 from tests.test_verify_faults import FINE, Bench
 
@@ -52,6 +55,7 @@ SETS = {
     "eighth": (EIGHTH, SEVENTH_FOLDER),
     "ninth": (NINTH, EIGHTH_FOLDER),
     "tenth": (TENTH, EIGHTH_FOLDER),
+    "eleventh": (ELEVENTH, NINTH_FOLDER),
 }
 
 
@@ -94,6 +98,7 @@ def main() -> int:
     sets.add_argument("--eighth", action="store_true", help="the seventh set")
     sets.add_argument("--ninth", action="store_true", help="the eighth set, first half")
     sets.add_argument("--tenth", action="store_true", help="the eighth set, last half")
+    sets.add_argument("--eleventh", action="store_true", help="the ninth set, small, not blind")
     args = parser.parse_args()
     which = next((name for name in SETS if name and getattr(args, name)), "")
     cases, here = SETS[which]

@@ -3,8 +3,9 @@
     python -m benchmarks.verify_speed [--only WORDS] [--budget 60] [--write]
 
 Two scripts for each case do so many units of work (a loop of integers, no sleep: under load both take longer alike) before the first step, in
-each step, after each pass and in each evaluation. The truth is the ratio of the work from the first step to the end of the script, with what a
-step costs beside; that of whole runs has the start-up with it, whose part outside of the script is taken from the runs themselves.
+each step, after each pass and in each evaluation. The truth is the ratio of the CPU seconds that the two take from the first step to the end of
+the script by the process's own clock, in runs of their own that verify does not see; that of whole runs has the start-up with it,
+whose part outside of the script is taken from verify's runs. Units alone do not tell: a long stretch of work takes less than many short ones.
 ``--write`` puts the table into docs/verify-evidence.md.
 """
 
@@ -15,6 +16,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -22,6 +24,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from autofast.verify import scratch
+from autofast.verify.estimates import median
+from autofast.verify.record import Detail
 from autofast.verify.result import Ratio, Speed, SpeedVerdict
 from autofast.verify.runs import Program, Setup
 from autofast.verify.series import ORIGINAL, REWRITTEN, Series, Wanted
@@ -31,9 +35,10 @@ from tests.forked import ForkRunner
 PASSES, LENGTH = 6, 15
 STEPS = PASSES * LENGTH
 UNIT = 20_000  # turns of the loop: about a millisecond
-BARE = 0.35  # of a unit: forward, backward and optimizer of the model below
+CLOCKED = 9  # runs of each script for the truth
 SCRIPT = '''
 import json
+import time
 
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -47,6 +52,7 @@ def work(units):
         x = x * 3 % 1000003
 
 
+began = time.process_time()
 torch.manual_seed(0)
 work(PLAN["start"])
 net = torch.nn.Linear(4, 1)
@@ -54,6 +60,7 @@ optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
 train = DataLoader(TensorDataset(torch.randn({length} * 4, 4)), batch_size=4, shuffle=True)
 valid = DataLoader(TensorDataset(torch.randn(4, 4)), batch_size=4)
 costs = iter(PLAN["steps"])
+first = time.process_time()
 for epoch in range({passes}):
     net.train()
     for (x,) in train:
@@ -68,6 +75,7 @@ for epoch in range({passes}):
         for (x,) in valid:
             net(x)
             work(PLAN["evaluation"])
+print(time.process_time() - began, time.process_time() - first)
 '''
 
 
@@ -79,11 +87,6 @@ class Plan:
     start: float = 0.0
     after: float = 0.0
     evaluation: float = 2.0
-
-    @property
-    def run(self) -> float:
-        """From the end of the start-up."""
-        return sum(self.steps) + PASSES * (self.after + self.evaluation) + BARE * (STEPS + PASSES)
 
     def text(self) -> str:
         plan = {name: getattr(self, name) for name in ("steps", "start", "after", "evaluation")}
@@ -141,7 +144,8 @@ CASES: dict[str, tuple[Plan, Plan]] = {
 }
 
 
-def measured(before: Plan, after: Plan, budget: float) -> tuple[Speed, Series]:
+def measured(before: Plan, after: Plan, budget: float) -> tuple[Speed, Series, tuple[float, float]]:
+    """With the seconds after which a first estimate was told, and after which the last."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "scripts"
         folder.mkdir()
@@ -151,11 +155,19 @@ def measured(before: Plan, after: Plan, budget: float) -> tuple[Speed, Series]:
             programs.append(Program(arm, folder / f"{arm}.py"))
         made = scratch.make([folder], parent=Path(name))
         runner = ForkRunner(Setup(cwd=folder, threads=1, limit=120), made)
-        series = Series(runner, programs[0], programs[1], Wanted("exact", steps=0, budget=budget))
+        told: list[float] = []
+
+        def tell(line: str) -> None:
+            if "so far" in line:
+                told.append(time.monotonic() - series.began)
+
+        wanted = Wanted("exact", steps=0, budget=budget)
+        series = Series(runner, programs[0], programs[1], wanted, tell)
         series.measure()
+        told.append(time.monotonic() - series.began)
         made.close()
     assert series.speed is not None
-    return series.speed, series
+    return series.speed, series, (told[0], told[-1])
 
 
 def false_claim(verdict: SpeedVerdict, truth: float) -> bool:
@@ -171,23 +183,40 @@ def holds(found: Ratio | None, truth: float) -> bool:
     return found is not None and found.low <= truth <= found.high
 
 
-def unit_seconds(series: Series, plan: Plan) -> float:
-    """What a unit took in the runs of the original: to know what the start costs in units."""
-    records = [r for run in series.runs if run.arm == ORIGINAL for r in run.records]
-    times = sorted(r.moments.ended - r.moments.script_started for r in records)
-    return times[len(times) // 2] / (plan.run + plan.start)
+def clocked(before: Plan, after: Plan) -> tuple[list[float], list[float]]:
+    """CPU seconds of both, whole scripts and from the first step on: medians of runs by turns."""
+    times: list[list[list[float]]] = [[], []]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "scripts"
+        folder.mkdir()
+        made = scratch.make([folder], parent=Path(name))
+        runner = ForkRunner(Setup(cwd=folder, threads=1, limit=120), made)
+        for place, plan in [*enumerate((before, after))] * CLOCKED:
+            script = folder / f"{place}.py"
+            program = Program(ORIGINAL, script, {script: plan.text().encode()})
+            run = runner.run(program, seed=0, shift=0, detail=Detail(), steps=0)
+            times[place].append([float(word) for word in run.stdout.split()])
+        made.close()
+    whole, steps = ([median(column) for column in zip(*some, strict=True)] for some in times)
+    return [whole[0], steps[0]], [whole[1], steps[1]]
 
 
-def whole_truth(series: Series, before: Plan, after: Plan) -> float:
-    unit = unit_seconds(series, before)
+def whole_truth(series: Series, whole: Sequence[float]) -> float:
+    """``whole``: CPU seconds of both scripts. What lies outside of them took as much longer than its CPU time as the original's own part did."""
     runs = [run for run in series.runs if run.ok]
-    outside = sorted(
+    inside = [
+        r.moments.ended - r.moments.script_started
+        for run in runs
+        for r in run.records
+        if run.arm == ORIGINAL
+    ]
+    outside = [
         run.seconds - (r.moments.ended - r.moments.script_started)
         for run in runs
         for r in run.records
-    )
-    start = outside[len(outside) // 2] / unit
-    return (start + before.start + before.run) / (start + after.start + after.run)
+    ]
+    start = median(outside) * whole[0] / median(inside)
+    return (start + whole[0]) / (start + whole[1])
 
 
 def shown(found: Ratio | None) -> str:
@@ -208,15 +237,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     loads = []
     cases = {name: pair for name, pair in CASES.items() if args.only in name}
     for name, (before, after) in cases.items():
-        speed, series = measured(before, after, args.budget)
+        speed, series, (first, last) = measured(before, after, args.budget)
         loads.append(os.getloadavg()[0])
-        truth, all_of_it = before.run / after.run, whole_truth(series, before, after)
+        whole_times, times = clocked(before, after)
+        truth, all_of_it = times[0] / times[1], whole_truth(series, whole_times)
         good += holds(speed.ratio, truth)
         whole += holds(speed.whole, all_of_it)
         false += false_claim(speed.verdict, truth)
         rows.append(
             f"| {name} | {truth:.2f} | {speed.verdict.name} {shown(speed.ratio)} | {'yes' if holds(speed.ratio, truth) else '**no**'} "
-            f"| {all_of_it:.2f} | {shown(speed.whole)} | {'yes' if holds(speed.whole, all_of_it) else '**no**'} | {speed.ratio.pairs} |"
+            f"| {all_of_it:.2f} | {shown(speed.whole)} | {'yes' if holds(speed.whole, all_of_it) else '**no**'} | {speed.ratio.pairs} "
+            f"| {first:.0f} s | {last:.0f} s |"
         )
         print(rows[-1], flush=True)
     table = [
@@ -224,8 +255,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{max(loads):.1f} on {os.cpu_count()} cores: of {len(rows)} intervals {good} hold the truth, of those of whole runs {whole}; "
         f"{false} false verdicts.",
         "",
-        "| case | truth | verify says | holds it | truth of whole runs | verify says | holds it | pairs |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| case | truth | verify says | holds it | truth of whole runs | verify says | holds it | pairs | first estimate | last |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
         *rows,
     ]
     if args.write:

@@ -17,6 +17,8 @@ from autofast.rule import Effect, Finding, Options, rule
 from autofast.write.placement import setup_place
 from autofast.write.spelling import torch_in, uses_gpu
 
+OFF = "torch.backends.cudnn.enabled"
+
 
 @rule(
     "cudnn-benchmark",
@@ -28,6 +30,14 @@ from autofast.write.spelling import torch_in, uses_gpu
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Let cuDNN measure which algorithm is fastest for each convolution."""
     if options.target == "cpu" or not script.steps or not uses_gpu(script):
+        return
+    if off := [s for s in script.flags(OFF) if all(t == Const(False) for o in s for t in o.result)]:
+        yield Finding(
+            off[0].node,
+            "cuDNN is switched off: convolutions and recurrent layers run on slower kernels",
+            advice="take it out, or keep it around the part that needs it: "
+            "`with torch.backends.cudnn.flags(enabled=False):`",
+        )
         return
     message = "cuDNN chooses algorithms for convolutions by a rule of thumb"
     place = setup_place(script)

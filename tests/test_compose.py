@@ -14,6 +14,7 @@ from autofast.edit.edits import (
     Before,
     Decorator,
     DictItem,
+    DropElement,
     DropKeyword,
     Edit,
     EditConflict,
@@ -112,6 +113,15 @@ def test_items_take_the_layout_of_the_dictionary(before: str, after: str) -> Non
 )
 def test_a_dropped_keyword_takes_its_comma_along(before: str, after: str) -> None:
     check(f"x = {before}\n", lambda s: [DropKeyword(call(s, "f"), "n")], f"x = {after}\n")
+
+
+def test_several_elements_of_one_display_go() -> None:
+    def edits(s: Source) -> Iterable[Edit]:
+        display = expr(s, "[a, b, c, d]")
+        assert isinstance(display, ast.List)
+        return [DropElement(display, display.elts[n]) for n in (3, 0, 2)]
+
+    check("x = [a, b, c, d]\n", edits, "x = [b]\n")
 
 
 def test_the_comment_of_a_dropped_keyword_survives() -> None:

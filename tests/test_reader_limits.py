@@ -192,6 +192,23 @@ def test_items_that_hold_themselves(tmp_path: Path) -> None:
     assert any(isinstance(t, Tensor) and t.batch for t in shown(script))
 
 
+def test_devices_that_are_made_of_themselves(tmp_path: Path) -> None:
+    text = """
+import torch
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = torch.nn.Linear(3, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    device = torch.device(device)
+    x = torch.zeros(3).to(device)
+    model(x).sum().backward()
+    optimizer.step()
+"""
+    (tmp_path / "train.py").write_text(text)
+    script = read_script(tmp_path / "train.py", tmp_path)
+    assert [t.kinds for t in script.transfers] == [{"cuda", "cpu"}]
+
+
 def test_what_cannot_be_read_twice_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is left out, and makes no difference, is no reason to begin again for ever."""
 

@@ -134,6 +134,13 @@ FILES: dict[str, Mapping[str, str]] = {
         + DATA
         + "def make(n):\n    return DataLoader(data, 2, num_workers=n)\n",
     },
+    # A folder without __init__.py that is called like a library: that one is not installed where this runs.
+    "namespace like a library": {
+        "train.py": "from datasets.loaders import make\n",
+        "datasets/loaders.py": HEAD
+        + "import datasets.sets\ndef make(n):\n    return DataLoader(datasets.sets.data, 2, num_workers=n)\n",
+        "datasets/sets.py": HEAD + DATA,
+    },
     "cycle": {
         "train.py": "from lib import make\n",
         "lib.py": HEAD + "import other\n" + DATA + "def make(n):\n    return other.build(n)\n",

@@ -318,6 +318,11 @@ MODELS = {
         "nn.Sequential(weight_norm(nn.Linear(4, 2)))",
         {"Sequential", "Linear"},
     ),
+    "synchronised": (
+        "from torch.nn import SyncBatchNorm\n",
+        "SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2)))",
+        {"Sequential", "Linear", "BatchNorm1d"},
+    ),
     "parametrization": (
         "from torch.nn.utils import parametrizations\n",
         "nn.Sequential(parametrizations.spectral_norm(nn.Linear(4, 2)))",

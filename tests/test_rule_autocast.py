@@ -720,6 +720,17 @@ STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
             "computes distances by way of a product",
         ),
         (
+            changed(  # the nearest, as a network of points asks for them: the largest negatives
+                "return self.b(torch.relu(self.a(x)))",
+                "h = self.a(x)\n"
+                "        inner = -2 * torch.matmul(h, h.t())\n"
+                "        squares = torch.sum(h**2, dim=1, keepdim=True)\n"
+                "        near = (-squares - inner - squares.t()).topk(k=2, dim=-1)[1]\n"
+                "        return self.b(torch.relu(h[near].mean(1)))",
+            ),
+            "computes distances by way of a product",
+        ),
+        (
             changed(
                 "self.b(torch.relu(self.a(x)))",
                 "self.b(torch.sparse.mm(x.to_sparse(), self.a.weight.t()))",
@@ -1272,7 +1283,8 @@ def test_networks_bound_by_launches_stay_in_fp32(target: str, layers: str, small
         ("nn.Linear(8, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.Linear(4096, 4)", False),
         ("nn.Unflatten(1, (1, 8)), nn.Conv1d(1, 4, 3), nn.Flatten(), nn.Linear(24, 4)", False),
         ("nn.Linear(len(X[0, 0]), 128), nn.Linear(128, 4)", True),
-        ("nn.Linear(len(X[0, 0]), 512), nn.Linear(512, 4)", False),
+        ("nn.Linear(len(X[0, 0]), 512), nn.Linear(512, 4)", True),
+        ("nn.Linear(len(X[0, 0]), 2048), nn.Linear(2048, 2048), nn.Linear(2048, 4)", False),
     ],
 )
 def test_networks_bound_by_launches_stay_in_fp32_unless_asked_for(layers: str, small: bool):

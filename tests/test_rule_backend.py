@@ -256,6 +256,13 @@ def test_benchmark_and_determinism(lines: list[str], answer: str) -> None:
     assert answer in done.refusals + done.advice
 
 
+@pytest.mark.parametrize(("value", "off"), [("False", True), ("torch.cuda.is_available()", False)])
+def test_cudnn_that_a_file_switches_off_at_import(value: str, off: bool) -> None:
+    files = {"judge.py": f"import torch\n\ntorch.backends.cudnn.enabled = {value}\n"}
+    done = apply("cudnn-benchmark", HEAD + "import judge\n" + BODY, files=files)
+    assert ("take it out" in done.advice) is off and bool(done.fixes) is not off
+
+
 def test_nothing_is_said_without_convolutions() -> None:
     body = BODY.replace(
         "nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 2)", "nn.Flatten(), nn.Linear(64, 2)"
@@ -508,6 +515,11 @@ def test_items_that_change_their_size() -> None:
         ("torch.set_default_dtype(torch.double)", "float64"),
         ("print(torch.cdist(torch.ones(2, 2), torch.ones(2, 2)))", "cdist"),
         ("print(torch.cdist(torch.ones(2, 2), torch.ones(2, 2), p=2.0))", "cdist"),
+        (
+            "x = torch.ones(2, 2)\nsquares = torch.sum(x**2, dim=1, keepdim=True)\n"
+            "print((2 * torch.mm(x, x.t()) - squares - squares.t()).topk(1)[1])",
+            "computes distances by way of a matrix product",
+        ),
         (
             "grid = torch.nn.functional.affine_grid(torch.ones(1, 2, 3), (1, 3, 8, 8))\n"
             "print(torch.nn.functional.grid_sample(torch.ones(1, 3, 8, 8), grid))",

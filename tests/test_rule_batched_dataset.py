@@ -677,3 +677,35 @@ def test_sums_that_are_counted_from_zero_write_to_nothing_else() -> None:
     assert not other.fixes and "may write to it" in other.refusals
     kept = helper.replace("return found", "return torch.from_numpy(found)").format("a.numpy()[:1]")
     assert "may write to it" in checked(tensors + use, head + kept).refusals
+
+
+GIVEN = """
+class Rows(Dataset):
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, index):
+        return self.x[index], self.y[index]
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("x", "copied"),
+    [
+        ("torch.FloatTensor(rows)", False),
+        ("torch.Tensor(rows).float()", False),
+        ("torch.FloatTensor(rows).t().reshape(30, 4)", True),
+        ("torch.FloatTensor([r[::-1] for r in rows]).t().t()", True),
+    ],
+)
+def test_tensors_that_a_constructor_is_given(x: str, copied: bool) -> None:
+    """Tensors of lists are in order; that something else writes in place is then no matter."""
+    setup = "rows = [[float(i + k) for k in range(4)] for i in range(30)]\n"
+    setup += "rows[0][1] = 3.0\n" if not copied else ""
+    setup += f"data = Rows({x}, y=torch.arange(30))" + LOADED
+    found = checked(setup, GIVEN.replace("self.x, self.y = x, y", "self.x = x\n        self.y = y"))
+    assert found.fixes and ("contiguous()" in found.text) is copied

@@ -48,6 +48,7 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.full((3, 4), 2.0).to(device, non_blocking=True)", ["z = torch.full((3, 4), 2.0, device=device)"], Effect.EXACT),
         ("z = torch.eye(3, 4).to(device, torch.float64)", ["z = torch.eye(3, 4, device=device).to(device, torch.float64)"], Effect.EXACT),
         ("z = torch.arange(4).float().unsqueeze(0).to(device)", ["z = torch.arange(4, device=device).float().unsqueeze(0)"], Effect.EXACT),
+        ("z = torch.ones(4, 1).T.repeat(1, 1).flatten().to(device)", ["z = torch.ones(4, 1, device=device).T.repeat(1, 1).flatten()"], Effect.EXACT),
         ("z = torch.zeros_like(torch.ones(3, 4)).to(device)", ["z = torch.zeros_like(torch.ones(3, 4), device=device)"], Effect.EXACT),
         ("z = torch.LongTensor(range(x.size(1))).to(x.device)", ["z = torch.arange(x.size(1), device=x.device)"], Effect.EXACT),
         ("z = torch.tensor(range(len('four'))).to(device)", ["z = torch.arange(len('four'), device=device)"], Effect.EXACT),

@@ -2134,3 +2134,51 @@ def test_what_may_differ_is_kept_by_each_statement_for_itself() -> None:
     assert found.fixes
     before, after = run(text), run(found.text)
     assert all(before[name] == after[name] for name in ("squares", "inverses", "calls"))
+
+
+# ------------------------------------------------------------------------------------------------ one name, several values
+SEVERAL = (
+    HEAD
+    + """\
+def step(x, y):
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    {end}
+
+
+total = 0.0
+for i, (x, y) in enumerate(loader):
+    loss = step(x.to(device), y.to(device))
+    total += loss
+    if i % 4 == 0:
+        print(repr(loss))
+    if i % 5 == 4:
+        loss = {{"best": i}}
+        print(loss)
+print(repr(total))
+"""
+)
+
+
+@pytest.mark.parametrize("end", ["return loss.item()", "loss = loss.item()\n    return loss"])
+def test_a_name_that_also_holds_something_else(end: str) -> None:
+    """Only where the number that is read arrives is the tensor read instead."""
+    same(
+        SEVERAL.format(end=end),
+        "loss.detach()",
+        "print(repr(loss.item()))",
+        "total += loss.double()",
+    )
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "if i == 2:\n    value = 3.0\nif i % 4 == 1:\n    print(value)",
+        "value += 1\nif i % 4 == 1:\n    print(value)",
+    ],
+)
+def test_a_place_that_either_value_may_come_to(rest: str) -> None:
+    refused(HEAD + training("value = loss.item()\n" + rest), "gets other values too")

@@ -1608,3 +1608,33 @@ def test_what_comes_to_torch_gets_no_decorator() -> None:
     text = "import numpy as np\n" + HEAD + PREPARED.format(more=more) + TRAIN + measured
     done = check(text, "with torch.inference_mode():")
     assert "@torch" not in done.text
+
+
+# ------------------------------------------------------------------------------------------------ tables
+TABLE = """
+import pandas as pd
+
+
+class Ranks:
+    def keep(self, scores):
+        table = pd.merge(pd.DataFrame({"score": scores}), pd.DataFrame({"n": [1]}), how="cross")
+        table["rank"] = table["score"].rank()
+        self.table = table
+
+    def best(self):
+        return self.table["rank"].sum()
+
+
+ranks = Ranks()
+"""
+
+
+@pytest.mark.parametrize(("given", "kept"), [("out.tolist()", False), ("[o for o in out]", True)])
+def test_tables_hold_no_tensors_unless_they_are_given_some(given: str, kept: bool) -> None:
+    evaluate = EVALUATE.replace(
+        "            total +=", f"            ranks.keep({given})\n            total +="
+    )
+    text = HEAD + TABLE + evaluate + TRAIN + CALL + "    print(ranks.best())\n"
+    done = apply("no-grad-eval", text)
+    assert bool(done.fixes) is not kept
+    assert ("gives tensors to pandas" in done.refusals) is kept

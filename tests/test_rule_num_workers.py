@@ -146,10 +146,31 @@ def test_files_and_formats_draw_nothing(module: str) -> None:
 def test_functions_that_draw_in_libraries_that_mostly_do_not(draw: str) -> None:
     module = draw.partition("(")[0].rpartition(".")[0] if "norm" not in draw else "scipy.stats"
     dataset = FILES.replace("return x, x.sum()", f"{draw}\n        return x, x.sum()")
-    assert (
-        "what an item of Files draws is not known"
-        in apply(RULE, script(PLAIN, dataset=f"import {module}\n" + dataset)).refusals
+    found = apply(RULE, script(PLAIN, dataset=f"import {module}\n" + dataset))
+    assert "what an item of Files draws is not known: line " in found.refusals
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        ("self.size = x.numel()", "pass", True),
+        ("self.size, self.rank = x.numel(), x.dim()", "x = x * self.size", True),
+        ("x = x + self.size; self.size = 3", "pass", False),
+        ("self.size = self.size + 1", "pass", False),
+        ("self.size += 1", "pass", False),
+        ("if index == 3:\n            self.size = 1", "x = x * self.size", False),
+        ("self.size = index", "x = x + getattr(self, 'size')", False),
+        ("self.paths = list(self.paths)", "pass", False),
+    ],
+)
+def test_what_an_item_only_writes_down_on_its_way(before: str, after: str, kept: bool) -> None:
+    """An attribute that nobody reads, or only the call that has just set it, is no state that workers would have copies of."""
+    dataset = FILES.replace(
+        "        return x, x.sum()", f"        {before}\n        {after}\n        return x, x.sum()"
     )
+    found = apply(RULE, script(PLAIN, dataset=dataset))
+    assert bool(found.fixes) is kept
+    assert ("of Files" in found.refusals) is not kept
 
 
 @pytest.mark.parametrize(
@@ -333,6 +354,37 @@ def test_a_setting_that_is_given_anew() -> None:
     assert not apply(RULE, script(call, dataset=FILES + settings)).fixes
 
 
+DATACLASS = "from dataclasses import asdict, dataclass\n@dataclass\nclass Config:\n    workers: int = 0\n    lr: float = 0.1\n"
+OPTIONS = """parser = argparse.ArgumentParser()
+for name, value in asdict(Config()).items():
+    parser.add_argument(f"--{name}", type=type(value), default=value)
+cfg = Config(**vars(parser.parse_args()))
+"""
+
+
+@pytest.mark.parametrize("made", ["cfg = Config()\n", "cfg = Config(lr=0.2)\n", OPTIONS])
+def test_the_default_of_a_dataclass(made: str) -> None:
+    call = "DataLoader(Files(), batch_size=4, num_workers=cfg.workers)"
+    found = apply(RULE, script(call, dataset=FILES + "import argparse\n" + DATACLASS + made))
+    assert "workers: int = min(8, os.cpu_count())" in found.text
+
+
+def test_a_dataclass_that_is_given_its_number() -> None:
+    call = "DataLoader(Files(), batch_size=4, num_workers=cfg.workers)"
+    found = apply(RULE, script(call, dataset=FILES + DATACLASS + "cfg = Config(workers=2)\n"))
+    assert "Config(workers=min(8, os.cpu_count()))" in found.text
+    set_later = DATACLASS + "cfg = Config()\ncfg.workers = 0\n"
+    found = apply(RULE, script(call, dataset=FILES + set_later))
+    assert not found.fixes and "num_workers=0 is written out" in found.refusals
+
+
+def test_a_number_that_is_not_followed_is_said() -> None:
+    call = "DataLoader(Files(), batch_size=4, num_workers=cfg.workers)"
+    set_twice = DATACLASS + "cfg = Config()\ncfg.workers = 0\ncfg.workers = 0\n"
+    found = apply(RULE, script(call, dataset=FILES + set_twice))
+    assert not found.fixes and "`.workers` is set in 2 places" in found.refusals
+
+
 def test_an_option_that_is_also_compared_and_printed() -> None:
     more = 'if args.workers > 0:\n    print(f"{args.workers} workers")'
     text = script(
@@ -444,6 +496,36 @@ def test_what_is_left_alone(text: str, reason: str) -> None:
         for f in found.fixes
         if isinstance(f.node, ast.Call)
     )
+
+
+@pytest.mark.parametrize("place", ["0)", "WORKERS)"])
+def test_a_number_that_is_written_out_gives_way_where_the_rule_is_named(place: str) -> None:
+    """But never the reasons against workers."""
+    constant = "WORKERS = 0\n" if "W" in place else ""
+    text = script(
+        f"DataLoader(Files(), batch_size=4, num_workers={place}", dataset=constant + FILES
+    )
+    assert not apply(RULE, text).fixes
+    found = apply(RULE, text, asked=True)
+    assert len(found.fixes) == 1 and "os.cpu_count()" in found.text
+    assert "WORKERS = 0" not in found.text and "num_workers=0" not in found.text
+    counting = constant + files("self.count += 1\nreturn x, x.sum()", "self.count = 0")
+    text = script(f"DataLoader(Files(), batch_size=4, num_workers={place}", dataset=counting)
+    found = apply(RULE, text, asked=True)
+    assert not found.fixes and "changes" in found.refusals
+
+
+@pytest.mark.parametrize("given", ["", ", num_workers=0", ", num_workers=1", ", num_workers=2"])
+def test_so_many_as_the_user_says(given: str) -> None:
+    loader = f"DataLoader(Files(), batch_size=4{given})"
+    found = apply(RULE, script(loader), workers=6)
+    assert len(found.fixes) == 1 and "os.cpu_count()" not in found.text
+    assert "num_workers=6" in found.text or "workers = 6 if multiprocessing" in found.text
+
+
+def test_more_workers_than_the_user_says_stay() -> None:
+    text = script("DataLoader(Files(), batch_size=4, num_workers=2)")
+    assert not apply(RULE, text, workers=2).fixes
 
 
 def test_a_sampler_that_training_steers() -> None:
@@ -635,7 +717,7 @@ def test_what_items_change_is_not_copied(text: str) -> None:
     found = apply(RULE, text)
     assert not found.fixes
     assert re.search(
-        r"fetching an item (changes|writes) .*\bline \d+|self\.\w+. of Files|items are read through .*line \d+",
+        r"fetching an item (changes|writes) .*\bline \d+|self\.\w+. of (Files|Meter)|items are read through .*line \d+",
         found.refusals,
     )
 

@@ -235,7 +235,7 @@ STAGED = FILES + "    def set_epoch(self, epoch):\n        self.epoch = epoch\n"
         (script("DataLoader(data, num_workers=4)", more="data = Files()", epoch="data.stage = epoch"), "would not see it"),
         (script("DataLoader(data, num_workers=4)", more="data = Files()", epoch="data.paths.append(f'{epoch}.pt')"), "would not see it"),
         (script("DataLoader(data, num_workers=4)", dataset=STAGED, more="data = Files()", epoch="data.set_epoch(epoch)"), "would not see it"),
-        (script(PLAIN, dataset=FILES.replace("x = torch.load", "self.n = index\n        x = torch.load")), "keep what they have changed"),
+        (script(PLAIN, dataset=FILES.replace("x = torch.load", "self.paths = list(self.paths)\n        x = torch.load")), "keep what they have changed"),
         (script("DataLoader(load(), num_workers=4)", dataset="from secret import load\n"), "not known"),
         (script(PLAIN, epoch="sample = next(iter(loader))"), "takes one batch"),
         (script("DataLoader(Files(), num_workers=pick())", dataset="def pick():\n    print('!')\n    return 3\n" + FILES), "written twice"),

@@ -584,3 +584,15 @@ def test_a_single_head_whose_length_is_not_certain(unpacked: str, given: str) ->
     found = one_head(unpacked, given)
     assert found.fixes and "is_causal" not in found.text
     same(found)
+
+
+def test_a_chain_behind_it_that_makes_a_long_line() -> None:
+    found = made(
+        "att = F.softmax(q @ k.transpose(-2, -1) / math.sqrt(k.size(-1)), dim=-1)\n"
+        "y = (att @ v).transpose(1, 2).contiguous().transpose(1, 2).contiguous().clone()"
+    )
+    same(found)
+    assert "y = F.scaled_dot_product_attention(q, k, v)" in found.lines
+    assert "y = y.transpose(1, 2).contiguous().transpose(1, 2).contiguous().clone()" in found.lines
+    short = made("y = (F.softmax(q @ k.mT, dim=-1) @ v).clone()")
+    assert "v, scale=1.0).clone()" in short.text

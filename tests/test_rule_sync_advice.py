@@ -67,6 +67,8 @@ def made(rule: str, body: str = "pass", end: str = "pass") -> Applied:
         ("found.extend(out.argmax(1).tolist())", "copy them once after the loop"),
         ("found.append((out > 0).cpu().numpy().sum())", "copy them once after the loop"),
         ("found.append(out.detach().cpu())", "copy them once after the loop"),
+        ("found.append(data.tensors[0][y.cpu()])", "put the table that they choose from"),
+        ("found.append(data.tensors[1].gather(0, y.cpu()))", "put the table that they choose"),
         ("found.append(out.detach().to('cpu'))", "copy them once after the loop"),
         ("found.append(loss.detach().cpu())", "keep the tensor, detached"),
         (
@@ -103,6 +105,7 @@ def test_waiting_that_is_reported(body: str, advice: str) -> None:
         ("found.append(out[y].detach().mean())", "pass"),
         ("found.append(data.tensors[0][data.tensors[1] > 0].mean())", "pass"),
         ("print(f'{i}: {x.size(0)}')", "pass"),
+        ("if torch.is_tensor(out):\n    found.append(i)", "pass"),
     ],
 )
 def test_what_costs_little(body: str, end: str) -> None:

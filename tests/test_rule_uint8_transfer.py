@@ -255,3 +255,39 @@ def test_verify_takes_the_floats_for_the_data(tmp_path: Path) -> None:
         assert q.checksums == pytest.approx(p.checksums, rel=1e-12)
         assert (p.leaves, p.items, p.sketches) == (q.leaves, q.items, q.sketches)
     assert len(before[0].items) == 2 and records[0].losses == records[1].losses
+
+
+CHANNELS = {
+    "MEAN": "MEAN, STD = np.array([0.4, 0.5, 0.6], dtype=np.float32), np.array([0.2, 0.3, 0.25], dtype=np.float32)\n",
+    "FIRST": "FIRST = torch.tensor([0.4, 0.5, 0.6]).view(3, 1, 1)\nWIDE = torch.tensor([0.2, 0.3, 0.25]).view(-1, 1, 1)\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "lines"),
+    [
+        ("image = (np.asarray(image, dtype=np.float32) / 255 - MEAN) / STD\nx = torch.from_numpy(image.transpose(2, 0, 1).copy())",
+         ["mean = torch.tensor(MEAN, device=device).view(3, 1, 1)", "x = (x.float() / 255 - mean) / std"]),
+        ("image = (image.astype(np.float32) / 255 - MEAN) / STD\nx = torch.from_numpy(np.transpose(image, (2, 0, 1)))",
+         ["x = (x.float() / 255 - mean) / std"]),
+        ("x = torch.from_numpy(image).permute(2, 0, 1).float() / 255\nx = (x - FIRST) / WIDE",
+         ["mean = torch.tensor([0.4, 0.5, 0.6], device=device).view(3, 1, 1)"]),
+        # channels that are not where the numbers are meant for when a batch is made of them
+        ("x = torch.from_numpy((image.astype(np.float32) / 255 - MEAN) / STD)[:, :3].contiguous().permute(1, 2, 0)", []),
+        ("image = (image.astype(np.float32) / 255 - MEAN) / STD\nx = torch.from_numpy(image.transpose(1, 0, 2).transpose(2, 1, 0).copy())", []),
+        ("x = torch.from_numpy(image).permute(2, 0, 1).float() / 255\nx = ((x - FIRST) / WIDE).flip(0)", []),
+        # one of the two alone
+        ("x = torch.from_numpy(image).permute(2, 0, 1).float() / 255\nx = x - FIRST", []),
+    ],
+)  # fmt: skip
+def test_numbers_of_channels(body: str, lines: list[str]) -> None:
+    made = "".join(code for name, code in CHANNELS.items() if name in body)
+    made = made.replace("MEAN, STD = ", "MEAN = ").replace(
+        ", np.array([0.2", "\nSTD = np.array([0.2"
+    )
+    text = script(body).replace("\n\nclass Photos", f"\n{made}\n\nclass Photos", 1)
+    done = apply(RULE, text)
+    assert bool(done.fixes) is bool(lines)
+    assert set(lines) <= set(done.lines)
+    if lines:
+        same_runs(text, done.text)

@@ -276,6 +276,7 @@ def test_the_time_budget_ends_whatever_is_running(folder: Path, monkeypatch: pyt
     )
     done = verify("train.py", "wrong.py", "--steps", "0", "--time-budget", "60")
     assert done.exit_code == 1 and "within a run of the rewritten script" in words(done.stdout)
+    assert "would do for a first answer" in words(done.stdout)
     # Lines of progress, where there is no terminal.
     assert "pilot: the original alone" in done.stderr and "sameness: run 1" in done.stderr
 

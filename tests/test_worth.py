@@ -636,3 +636,64 @@ for i in range(20):
     (done,) = first.plan.texts().values()
     assert "device=device)" in done and "x.size(0), 1).to(" not in done
     assert not rewritten(tmp_path, done).plan.applied
+
+
+RECURRENT = """
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Net(nn.Module):
+    def __init__(self, width={width}):
+        super().__init__()
+        self.lstm = nn.LSTM(4, width, num_layers=2, batch_first=True)
+        self.out = nn.Linear(width, 1)
+
+    def forward(self, x):
+        return self.out(self.lstm(x)[0][:, -1])
+
+
+model = Net().to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(20):
+    x = torch.randn(32, 50, 4, device=device)
+    loss = model(x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("width", "gains"), [(64, False), (1024, True)])
+def test_a_narrow_recurrent_layer_gets_no_16_bits(
+    tmp_path: Path, width: int, gains: bool
+) -> None:
+    result = rewritten(tmp_path, RECURRENT.format(width=width), Config())
+    assert ("autocast" in result.plan.applied) is gains
+
+
+POLICY = """
+import gymnasium as gym
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+env = gym.make("CartPole-v1")
+size = env.observation_space.shape[0]
+model = nn.Sequential(nn.Linear(size, {width}), nn.ReLU(), nn.Linear({width}, {width}), nn.ReLU(), nn.Linear({width}, 2)).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(20):
+    x = torch.randn(128, size, device=device)
+    loss = model(x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("width", "gains"), [(512, False), (4096, True)])
+def test_a_small_policy_gets_no_16_bits(tmp_path: Path, width: int, gains: bool) -> None:
+    result = rewritten(tmp_path, POLICY.format(width=width), Config())
+    assert ("autocast" in result.plan.applied) is gains

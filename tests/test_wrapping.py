@@ -264,3 +264,16 @@ def test_a_remark_that_made_a_line_too_long_stays_at_its_end() -> None:
 def test_an_import_goes_where_the_file_would_have_it(before: str, code: str, after: str) -> None:
     text = source(before + "\n\nf()\n")
     assert edited(text.text, lambda s: [Import(s, code, rule="a")], None) == after + "\n\nf()\n"
+
+
+def test_calls_of_one_function_stay_long_together() -> None:
+    """A line may outgrow one that was too long before by so much; one beside it that outgrows more is not broken alone."""
+    before = (
+        "first = Loader(the_data_of_training, batch_size=128, shuffle=True, workers=4)\n"
+        "other = Loader(the_data_of_evaluation, batch_size=256, workers=4)\n"
+    )
+    edits = lambda s: [  # noqa: E731
+        Keyword(call(s, "Loader", 0), "pin", "True", rule="a"),
+        Keyword(call(s, "Loader", 1), "persistent_workers", "count_of_workers > 0", rule="a"),
+    ]
+    assert len(edited(before, edits, 60).splitlines()) == 2

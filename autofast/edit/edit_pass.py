@@ -269,6 +269,7 @@ class EditPass(cst.CSTTransformer):
         return updated_node
 
     def _edited(self, old: cst.CSTNode, node: cst.CSTNode, edits: Sequence[Edit]) -> cst.CSTNode:
+        gone: list[int] = []  # the places of elements that stood in the display
         for edit in sorted(edits, key=_innermost_first):
             match edit, node:
                 case Keyword(), cst.Call():
@@ -289,10 +290,14 @@ class EditPass(cst.CSTTransformer):
                     )
                 case DropKeyword(), cst.Call():
                     node = drop_keyword(node, edit.name)
-                case DropElement(outer=ast.Call(args=args)), cst.Call():
-                    node = drop_argument(node, args.index(edit.element))
+                case DropElement(outer=ast.Call(args=elements)), cst.Call():
+                    place = elements.index(edit.element)
+                    node = drop_argument(node, place - sum(n < place for n in gone))
+                    gone.append(place)
                 case DropElement(outer=ast.List(elts=elements)), cst.List():
-                    node = drop_element(node, elements.index(edit.element))
+                    place = elements.index(edit.element)
+                    node = drop_element(node, place - sum(n < place for n in gone))
+                    gone.append(place)
                 case ((Wrap() | Rewrite()), cst.BaseExpression()):
                     node = self._templated(edit, old, node)
                 case Decorator(), cst.FunctionDef():

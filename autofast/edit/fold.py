@@ -51,11 +51,13 @@ def _folded_lines(text: str, original: str, limit: int, unit: str, formatted: bo
     if not long:
         return lines
     spans = sorted(set(_spans(text, long)), reverse=True)
-    spans = [
+    grown = {
         (first, last)
         for first, last in spans
-        if not any(_grown_from(line.strip(), wide) for line in lines[first - 1 : last])
-    ]
+        if any(_grown_from(line.strip(), wide) for line in lines[first - 1 : last])
+    }
+    left = {_call(lines[first - 1].strip()) for first, _ in grown} - {""}
+    spans = [s for s in spans if s not in grown and _call(lines[s[0] - 1].strip()) not in left]
     # Calls of one function are broken in one way.
     large = {
         _call(lines[first - 1].strip())

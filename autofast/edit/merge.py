@@ -228,7 +228,7 @@ def _slots(edit: Edit) -> Iterator[tuple[Slot, object]]:
         case DropKeyword():
             yield ("argument", id(edit.call), edit.name), None
         case DropElement():
-            yield ("elements", id(edit.outer)), id(edit.element)
+            yield ("element", id(edit.element)), None
         case DictItem():
             yield ("argument", id(edit.display), edit.name), edit.value.strip()
         case Rewrite() if not keeps_anchor(edit):

@@ -7,7 +7,10 @@ import tokenize
 from collections.abc import Sequence
 from io import StringIO
 
-MOVES = frozenset({"to", "cuda", "float", "double", "half", "long", "int", "type", "contiguous"})
+MOVES = frozenset(
+    "to cuda float double half long int type contiguous div sub mul add div_ sub_ mul_ add_ "
+    "view reshape flatten squeeze unsqueeze permute transpose".split()
+)
 
 
 def apart(code: Sequence[str]) -> list[str]:
@@ -42,11 +45,12 @@ def apart(code: Sequence[str]) -> list[str]:
 
 
 def _only_moves(value: ast.expr) -> bool:
-    """Whether an expression calls nothing but methods that copy or cast a tensor."""
+    """Whether an expression does nothing but copy, cast, scale and shape tensors."""
     calls = [n for n in ast.walk(value) if isinstance(n, ast.Call)]
     plain = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Constant, ast.keyword)
+    more = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.operator, ast.unaryop, ast.cmpop)
     return all(isinstance(c.func, ast.Attribute) and c.func.attr in MOVES for c in calls) and all(
-        isinstance(n, (*plain, ast.Compare, ast.cmpop, ast.expr_context)) for n in ast.walk(value)
+        isinstance(n, (*plain, *more, ast.expr_context)) for n in ast.walk(value)
     )
 
 

@@ -359,16 +359,48 @@ def _only(found: Values) -> Thing | None:
 
 def constant(script: Script, expr: ast.expr) -> Array | None:
     """A small array or tensor of the module that is written out in numbers and has this one value all along: ``MEAN = np.array([0.5, 0.4])``."""
+    found = {_written_out(script, e) if e is not None else None for e in _held(script, expr)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _held(script: Script, expr: ast.expr) -> list[ast.expr | None]:
+    """What makes a value, under the names that it goes by."""
     match expr:
         case ast.Name():
             reaching = list(script.analysis(Flow).reaching(expr))
-            made = _value(reaching[0].node) if len(reaching) == 1 else None
-            return _written_out(script, made) if made is not None else None
+            return [_value(reaching[0].node) if len(reaching) == 1 else None]
         case ast.Attribute(value=owner, attr=attr):
-            held = [e for t in script.values(owner) for e in held_under(script, t, attr)]
-            found = {_written_out(script, e) if e is not None else None for e in held}
-            return found.pop() if len(found) == 1 else None
-    return _written_out(script, expr)
+            return [e for t in script.values(owner) for e in held_under(script, t, attr)]
+    return [expr]
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Numbers, one for each channel. ``expr`` gives them as a list, a tuple or an array, where something does; ``first``: of three dimensions."""
+
+    numbers: tuple[float, ...]
+    expr: ast.expr | None = None
+    first: bool = False
+
+
+def by_channel(script: Script, expr: ast.expr) -> Channels | None:
+    """The numbers of a :func:`constant` that has one for each channel."""
+    array, made = constant(script, expr), {ast.dump(e): e for e in _held(script, expr) if e}
+    if array is None or array.rank not in (1, 3) or len(made) != 1:
+        return None
+    (text,) = made.values()
+    calls = [n for n in ast.walk(text) if isinstance(n, ast.Call)]
+    sides = [n.args for n in calls if short_name(n.func) in ("view", "reshape")]
+    lists = [n for n in ast.walk(text) if isinstance(n, (ast.List, ast.Tuple))]
+    numbers = [tuple(const(script.values(e)) for e in n.elts) for n in lists]
+    numbers = [n for n in numbers if len(n) > 1 and all(type(x) in (int, float) for x in n)]
+    if array.rank == 3:
+        flat = [const(script.values(s)) for s in sides[0]] if len(sides) == 1 else []
+        if len(flat) != 3 or flat[0] not in (-1, len(numbers[0]) if numbers else 0) or flat[1:] != [1, 1]:  # fmt: skip
+            return None
+    if len(numbers) != 1:
+        return None
+    return Channels(numbers[0], None if array.tensor else expr, array.rank == 3)
 
 
 def _written_out(script: Script, expr: ast.expr) -> Array | None:

@@ -13,11 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.facts.loaders import DEVICE_DEFAULTS, again, given
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.defuse import Definition
 from autofast.flow.imports import bindings
 from autofast.flow.memory import FACTORIES
-from autofast.flow.program import Flow
+from autofast.flow.program import Flow, function_around
 from autofast.flow.provenance import assigned
 from autofast.model.events import Occurrence, Site
+from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import (
     Source,
@@ -58,6 +61,7 @@ OF_ROW = frozenset(
     {"unsqueeze", "squeeze", "view", "reshape", "flatten", "permute", "transpose", "flip", "item"}
 )
 IN_ORDER = FACTORIES  # new tensors lie in memory row by row
+OF_LISTS = frozenset(f"torch.{name}" for name in LEGACY_TENSORS)  # so do those of lists
 JOINS = frozenset({"torch.stack", "torch.cat"})
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 KEEP_ORDER = EXACT_METHODS | frozenset(
@@ -194,6 +198,9 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
                 return in_order(script, args[0], depth)
             if name == "torch.tensor" and args and isinstance(args[0], (ast.List, ast.ListComp)):
                 return True  # made from numbers
+            if name in OF_LISTS and args:
+                given = script.values(args[0])
+                return bool(given) and all(isinstance(t, Seq) for t in given)
             if is_pointwise(name):
                 return bool(args) and all(_keeps_order(script, a, depth) for a in args)
             parts = (
@@ -221,11 +228,12 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
                 for d in script.analysis(Flow).definitions(expr).origins(expr)
                 if not d.is_augmented
             ]
+            values = [v for d in made for v in _values_of(script, d)]
             return (
-                bool(made)
+                bool(values)
                 and depth < 8
                 and not _is_laid_out_anew(script)
-                and all(d.value is not None and in_order(script, d.value, depth + 1) for d in made)
+                and all(v is not None and in_order(script, v, depth + 1) for v in values)
             )
         case ast.Attribute(value=owner, attr=attr) if attr not in ("T", "mT", "H", "mH"):
             sites = [
@@ -245,6 +253,16 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
     return False
 
 
+def _values_of(script: Script, definition: Definition) -> list[ast.expr | None]:
+    """What a variable is given at a definition; of a parameter, in each call (of a constructor: which the reader has seen)."""
+    function, calls = function_around(definition.node), script.analysis(CallGraph)
+    if not definition.is_parameter or isinstance(function, ast.Module):
+        return [definition.value]
+    if getattr(function, "name", "") != "__init__" and calls.complete(function):
+        return [None]
+    return [given for _, given in calls.arguments(function, definition.name)] or [None]
+
+
 def _keeps_order(script: Script, expr: ast.expr, depth: int) -> bool:
     """An operand that leaves the result of a pointwise operation in order."""
     return _is_number(script, expr) or in_order(script, expr, depth)
@@ -256,6 +274,7 @@ def _is_laid_out_anew(script: Script) -> bool:
     nodes = script.nodes
     return any(
         isinstance(n, ast.Attribute)
+        and script.reached(n)
         and (
             reshapes(n.attr)
             or (

@@ -149,13 +149,25 @@ class Trail:
                 found = named[key].expr
             case Cls() as owner:
                 found = _in_body(owner, key)
-            case Inst(cls=cls) as owner if key not in owner.attrs:
-                found = _in_body(cls, key)
+            case Inst(cls=cls) as owner if not self._is_set(owner, key):
+                given = owner.args
+                if given is not None and key in given.named:
+                    found = given.named[key].expr
+                else:
+                    found = None if given and given.positional else _in_body(cls, key)
             case _:
                 return None
         if found is None or self.script.values(found) != self.script.values(expr):
             return None
         return key, found
+
+    def _is_set(self, owner: Inst, key: str) -> bool:
+        """Whether code of the project sets the attribute; the ``__init__`` of a dataclass is none."""
+        sites = self.script.log.of("set_attribute")
+        return key in owner.attrs and any(
+            isinstance(s.node, ast.Attribute) and s.node.attr == key and any(o.this is owner for o in s)
+            for s in sites
+        )  # fmt: skip
 
     def read_elsewhere(self, origin: Origin) -> ast.expr | None:
         """A place that reads an option or setting and is not on any trail that was followed, comparisons left out."""

@@ -237,7 +237,9 @@ class _Walk(Generic[S, E]):
         known = const(self.script.values(node.ast.test))
         if known is not ... and bool(known) is not arm:
             return frozenset()
-        if id(node.ast) not in self.hot:  # nothing happens in either arm: each would only double the ways
+        if (
+            id(node.ast) not in self.hot
+        ):  # nothing happens in either arm: each would only double the ways
             return states
         return self._suppose(node.ast, arm, states)
 

@@ -98,13 +98,17 @@ SCALER = frozenset(
     {"torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.cpu.amp.GradScaler"}
 )
 
-# functions that change how a module gets its parameters, and return it
-ON_A_MODULE = tuple(
-    f"torch.nn.utils.{name}"
-    for name in (
-        "weight_norm spectral_norm remove_weight_norm remove_spectral_norm parametrizations. "
-        "parametrize.register_parametrization prune."
-    ).split()
+# functions that change how a module gets its parameters, or exchange layers inside, and return it
+ON_A_MODULE = (
+    *(
+        f"torch.nn.utils.{name}"
+        for name in (
+            "weight_norm spectral_norm remove_weight_norm remove_spectral_norm parametrizations. "
+            "parametrize.register_parametrization prune."
+        ).split()
+    ),
+    "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
+    "apex.parallel.convert_syncbn_model",
 )
 # torch functions that make a tensor of their own; True where they draw random numbers
 FACTORIES = {
@@ -218,6 +222,14 @@ def is_model_class(name: str) -> bool:
         or re.match(r"[A-Z][A-Za-z0-9]*For[A-Z][A-Za-z]+$", name) is not None
         and not name.startswith("DataCollator")
         and not name.endswith(("Config", "Output", "Pipeline", "Processor", "Tokenizer"))
+    )
+
+
+def is_tokenizer(name: str) -> bool:
+    """``AutoTokenizer.from_pretrained``, ``BertTokenizerFast``: what it is called with says all of what it gives."""
+    root, _, rest = name.partition(".")
+    return root in ("transformers", "pytorch_transformers", "tokenizers") and (
+        re.search(r"(^|\.)\w*Tokenizer(Fast)?(\.from_\w+)?$", rest) is not None
     )
 
 

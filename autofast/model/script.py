@@ -51,9 +51,10 @@ class Dataset:
         in_memory: the data are tensors or arrays in memory.
         handles: open files, databases or sockets it holds (they do not survive a fork), in words.
         on_device: items live on the device already, in words.
-        writes: attributes that fetching an item changes (a cache, a counter): workers would change copies.
+        writes: attributes that fetching an item changes (a cache, a counter), in words: workers would change copies.
         set_outside: places outside the class that set an attribute of the dataset, or call a ``set_...`` method.
         unknown: why it is not known; empty where it is.
+        unclear: where what its items draw is not known, in words.
     """
 
     thing: Thing
@@ -71,6 +72,7 @@ class Dataset:
     set_outside: tuple[ast.AST, ...] = ()
     unknown: str = ""
     getitem: ast.FunctionDef | None = None
+    unclear: str = ""
 
 
 @dataclass(eq=False)

@@ -103,7 +103,7 @@ def _is_number(thing: Thing) -> bool:
 def device_kinds(found: Values) -> set[str]:
     """The kinds of device these values may name: cpu, cuda, mps, accel (whatever there is), option, ?."""
     kinds: set[str] = set()
-    for thing in found:
+    for thing in opened(found, _made_of):  # ``device = torch.device(device)`` in a loop
         if isinstance(thing, Const):
             if isinstance(thing.value, bool) or thing.value is None:
                 kinds.add("cuda" if thing.value is None else "?")
@@ -112,14 +112,8 @@ def device_kinds(found: Values) -> set[str]:
             elif isinstance(thing.value, str):
                 kinds.add(thing.value.split(":")[0])
         elif isinstance(thing, Ext) and thing.name == "torch.device":
-            inner = thing.args.get(0, "type") or thing.args.get(0, "device")
-            kinds |= (
-                device_kinds(inner)
-                if inner
-                else {str(const(thing.attrs["kind"]))}
-                if "kind" in thing.attrs
-                else {"?"}
-            )
+            if not _made_of(thing):
+                kinds.add(str(const(thing.attrs["kind"])) if "kind" in thing.attrs else "?")
         elif isinstance(thing, Arg) or (
             isinstance(thing, Setting) and isinstance(thing.value, str)
         ):
@@ -129,6 +123,13 @@ def device_kinds(found: Values) -> set[str]:
         else:
             kinds.add("?")
     return kinds
+
+
+def _made_of(thing: Thing) -> Values:
+    """What a ``torch.device`` is made of."""
+    if not isinstance(thing, Ext) or thing.name != "torch.device":
+        return frozenset()
+    return thing.args.get(0, "type") or thing.args.get(0, "device")
 
 
 def is_device(thing: Thing) -> bool:

@@ -92,7 +92,7 @@ class Project:
             and parts[0] in LIBRARIES
             and not any(self._at(base, parts[:1]) for base in beside)
         ):
-            return None
+            return next((x for base in beside if (x := self._in_folder(base, parts))), None)
         standard = bool(parts) and parts[0] in sys.stdlib_module_names
         for base in self.search[:1] if standard else (*self.search, *self.added):
             if (found := self._at(base, parts)) is not None:
@@ -124,14 +124,26 @@ class Project:
                     return None
         return None
 
+    def _in_folder(self, base: Path, parts: list[str]) -> Source | None:
+        """A module of a folder of the script that is called like a library, ``datasets/ours.py``, and has no ``__init__.py``.
+
+        torch is installed, and would be taken before such a folder; that another library is not, the script counts on.
+        """
+        if parts[0] == "torch" or len(parts) == 1 or disk.is_file(base / parts[0] / "__init__.py"):
+            return None
+        return self._at(base, parts)
+
     def in_namespace(self, name: str) -> Source | None:
         """The module ``folder.module`` of a folder of the project without ``__init__.py``."""
         top, _, rest = name.partition(".")
-        if not rest or top in LIBRARIES or top == "builtins" or top in sys.stdlib_module_names:
+        if not rest or top == "builtins" or top in sys.stdlib_module_names:
             return None
+        parts = name.split(".")
+        if top in LIBRARIES:
+            beside = (self.search[0], *self.added)
+            return next((x for base in beside if (x := self._in_folder(base, parts))), None)
         if name not in self.namespaces:
             folders = [base for base in (*self.search, *self.added) if disk.is_folder(base / top)]
-            parts = name.split(".")
             self.namespaces[name] = next(
                 (found for base in folders if (found := self._at(base, parts)) is not None), None
             )

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from autofast.report.verify_words import sentence
-from autofast.verify.record import Call, Lines, Pass, Record, Run, Saved, Step
+from autofast.verify.record import Call, Evaluation, Lines, Pass, Record, Run, Saved, Step
 from autofast.verify.result import Verification
 
 VERSION = 1  # of the format below; additions do not change it
@@ -40,7 +40,12 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
             "fed",
             "idle_masks",
             "watched",
+            "evaluations",
+            "drawn",
         }
+    ),
+    Evaluation: frozenset(
+        {"model", "step", "calls", "samples", "sums", "drew", "between", "result", "squares"}
     ),
     Pass: frozenset({"items", "sketches", "begun", "ended", "bytes"}),
     Saved: frozenset({"path", "step", "tensors", "plain"}),

@@ -8,13 +8,14 @@ differs between them has to be rounding.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from autofast.verify.estimates import gap
 from autofast.verify.evidence import Evidence
-from autofast.verify.record import Call, Run
+from autofast.verify.record import Call, Record, Run
 
 SAME = 1e-6  # checksums of the same data, brought to the device in another way
+MOST_CALLS = 4000  # that the probe keeps
 LOW = ("bfloat16", "float16", "TF32", "float8")
 
 
@@ -36,18 +37,48 @@ def _close(x: float, y: float, share: float) -> bool:
 
 
 def _data(ev: Evidence) -> Iterator[tuple[Call, Call, list[str]]]:
-    """Calls of both in order, with the names of those tensors that are data: rounding does not touch them."""
+    """Calls of both in order, with the names of those tensors that are data: rounding does not touch them. Where a step calls a model more often
+    in one of the two (real and fake samples at once), what its calls are given is added up."""
     others = [r.record.calls for r in (*ev.originals[1:], ev.perturbed) if r is not None and r.ok]
-    for i, (x, y) in enumerate(zip(ev.a.record.calls, ev.b.record.calls, strict=False)):
-        names = [
-            name
-            for name, value in x.sums.items()
-            if all(
-                i < len(o) and _close(value, o[i].sums.get(name, float("nan")), 1e-12)
-                for o in others
-            )
-        ]
-        yield x, y, names
+    known = [_known(i, x, others) for i, x in enumerate(ev.a.record.calls)]
+    after = _by_step(ev.b.record.calls)
+    for step, places in _by_step(ev.a.record.calls).items():
+        before = [ev.a.record.calls[i] for i in places]
+        now = [ev.b.record.calls[i] for i in after.get(step, ())]
+        if [x.model for x in before] == [y.model for y in now] or not now:
+            yield from zip(before, now, (known[i] for i in places), strict=False)
+            continue
+        for model in dict.fromkeys(x.model for x in before):
+            mine = [i for i in places if ev.a.record.calls[i].model == model]
+            names = set.intersection(*(set(known[i]) for i in mine))
+            rows = ([ev.a.record.calls[i] for i in mine], [y for y in now if y.model == model])
+            one, two = (_added(some, names, model, step) for some in rows)
+            yield one, two, sorted(names)
+
+
+def _known(i: int, x: Call, others: Sequence[Sequence[Call]]) -> list[str]:
+    nothing = float("nan")
+    return [
+        name
+        for name, value in x.sums.items()
+        if all(i < len(o) and _close(value, o[i].sums.get(name, nothing), 1e-12) for o in others)
+    ]
+
+
+def _by_step(calls: Sequence[Call]) -> dict[int, list[int]]:
+    """Places of the calls; without those of a step in which no more were kept."""
+    found: dict[int, list[int]] = {}
+    for i, call in enumerate(calls):
+        found.setdefault(call.step, []).append(i)
+    if len(calls) >= MOST_CALLS:
+        found.popitem()
+    return found
+
+
+def _added(some: Sequence[Call], names: Iterable[str], model: int, step: int) -> Call:
+    nothing = float("nan")
+    sums = {name: sum(one.sums.get(name, nothing) for one in some) for name in names}
+    return Call(model, sum(one.samples for one in some), sums, step)
 
 
 def _same_rates(x: Sequence[float], y: Sequence[float]) -> bool:
@@ -80,11 +111,13 @@ def other_data(ev: Evidence) -> int | None:
 def redrawn(ev: Evidence) -> bool:
     """The same random numbers to the end, in the main process alone, and yet the models are given other data."""
     workers = any(p.workers for run in (ev.a, ev.b) for r in run.records for p in r.passes)
-    states = [
-        (x.random, y.random) for x, y in zip(ev.a.record.steps, ev.b.record.steps, strict=False)
-    ]
-    equal = bool(states) and all(x == y and x for x, y in states)
-    return equal and not workers and not throughout(ev)
+    return drawn_alike(ev.a, ev.b) and not workers and not throughout(ev)
+
+
+def drawn_alike(a: Run, b: Run) -> bool:
+    """The same random numbers to the end."""
+    states = [(x.random, y.random) for x, y in zip(a.record.steps, b.record.steps, strict=False)]
+    return bool(states) and all(x == y and x for x, y in states)
 
 
 def throughout(ev: Evidence) -> bool:
@@ -96,7 +129,19 @@ def masks(ev: Evidence) -> bool:
     calls: Sequence[Call] = [call for call in ev.a.record.calls if call.random]
     first = ev.a.record.steps[0].random if ev.a.record.steps else ""
     quiet = bool(calls) and all(call.random == first for call in calls)
+    quiet = quiet or all(_draws_nothing(run.record) for run in (ev.a, ev.b))
     return quiet or set(ev.a.record.precision) == set(ev.b.record.precision) and in_order(ev)
+
+
+def _draws_nothing(record: Record) -> bool:
+    """Within calls of models in training: what is drawn beside them goes by its place in the whole."""
+    words = [
+        n
+        for model, drawn in record.drawn.items()
+        for name, n in drawn.items()
+        if model.isdigit() and name not in ("calls", "samples")
+    ]
+    return record.masks == () and bool(words) and not any(words)
 
 
 def in_order(ev: Evidence) -> bool:

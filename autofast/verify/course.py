@@ -18,6 +18,7 @@ from autofast.verify.record import Run, Step
 from autofast.verify.result import Check, Sameness
 
 LEAST = 4  # runs of the original before it is said that something never changes in it
+NAME = "optimizer steps and backwards"
 ENOUGH = 6  # pairs before numbers of steps are compared: fewer may differ equally by chance
 ONE_WAY = 12  # pairs that all differ in one direction: 1 in 2048 by chance
 
@@ -55,6 +56,11 @@ def together(a: Run, b: Run) -> int:
     return next((i for i, (x, y) in enumerate(both) if _told(x) != _told(y)), shorter)
 
 
+def more_seeds(ev: Evidence) -> str:
+    """What would tell where ``ev.seeds`` did not, or were not all run."""
+    return f"more seeds would tell (--seeds {2 * max(ENOUGH, ev.seeds)}, and the --time-budget for them)"
+
+
 def numbers_decide(ev: Evidence, a: Run, b: Run, place: int) -> bool:
     """What differs at step ``place`` of two runs may follow from their numbers: these differ before."""
     return ev.effect != "exact" and place > together(a, b)
@@ -67,7 +73,7 @@ def unequal(ev: Evidence) -> bool:
 
 def steps(ev: Evidence) -> Check | None:
     """Numbers of steps, where they differ in some pair; None where they do in none."""
-    name = "optimizer steps and backwards"
+    name = NAME
     if not unequal(ev):
         return None
     for a, b in pairs(ev):
@@ -83,7 +89,7 @@ def steps(ev: Evidence) -> Check | None:
             if known(ev):
                 often = f"under {len(ev.others)} seeds and however it rounds"
                 return Check(name, False, f"{text} {often}", verdict=Sameness.BROKEN)
-            text += ": not yet known whether seeds or rounding change that number in the original"
+            text += f": not yet known whether seeds or rounding change that number in the original; {more_seeds(ev)}"
             return Check(name, None, text, verdict=Sameness.UNCLEAR)
     return _over_seeds(ev, name)
 
@@ -102,4 +108,4 @@ def _over_seeds(ev: Evidence, name: str) -> Check:
             return Check(name, False, f"{text}: more than chance", verdict=Sameness.BROKEN)
         if abs(found.value) + found.half(0.95) <= 2 * wide:
             return Check(name, True, text)
-    return Check(name, None, f"{text}: not yet clear", verdict=Sameness.UNCLEAR)
+    return Check(name, None, f"{text}: not yet clear; {more_seeds(ev)}", verdict=Sameness.UNCLEAR)

@@ -19,6 +19,7 @@ from autofast.verify.record import Record, Run, Step, TensorPrint
 from autofast.verify.result import Check, Sameness
 
 BROKEN, DIFFERENT = Sameness.BROKEN, Sameness.DIFFERENT
+RATES = "learning rates"
 MOVED = 1e-6  # a tensor has moved when it changed by this share of its norm
 
 
@@ -57,7 +58,7 @@ def enough(ev: Evidence) -> Check | None:
     return Check(
         "steps compared",
         None,
-        "only the first step: what it leaves behind shows in later ones (--steps)",
+        "only the first step: what it leaves behind shows in later ones; --steps 20 would tell",
         verdict=Sameness.UNCLEAR,
     )
 
@@ -224,12 +225,13 @@ def _without_loader(ev: Evidence, name: str) -> Check:
         counts.append([found[i] for i in range(course.made(run))])
     text = "from a DataLoader in one of the two, from memory in the other"
     if not all(map(any, counts)):
-        text += "; what the models are given was not seen"
+        text += "; what the models are given was not seen: with a DataLoader in both, or a model of torch that is called, it would be"
         return Check(name, None, text, verdict=Sameness.UNCLEAR)
     place = _first(*counts)
     if place is None:
         return Check(name, True, f"{sum(counts[1])} for training, {text}, equal at every step")
     words = f"the models are given {counts[1][place]} samples in step {place + 1}, {counts[0][place]} in the original"
+    text += ": with a DataLoader in both, or with this change alone left out, it would be clear"
     return Check(name, None, f"{words}, {text}", verdict=Sameness.UNCLEAR)
 
 
@@ -256,7 +258,7 @@ def _first_rate(a: Run, b: Run, skipped: bool = True) -> int | None:
 
 def learning_rates(ev: Evidence) -> Check | None:
     """The learning rate of every parameter group at every step, to 1e-6. Where steps were skipped, by steps that were made."""
-    name = "learning rates"
+    name = RATES
     if ev.effect == "recipe" or not any(_rates(ev.a)):
         return None
     if any(_first_rate(ev.a, o) is not None for o in course.runs(ev)):
@@ -273,7 +275,7 @@ def learning_rates(ev: Evidence) -> Check | None:
             before, after = _rates(a)[place], _rates(b)[place]
             decided = len(before) == len(after) and course.numbers_decide(ev, a, b, place)
             if decided and not course.known(ev):
-                text = f"they differ from step {place + 1} on: not yet known whether those of the original depend on its numbers"
+                text = f"they differ from step {place + 1} on: not yet known whether those of the original depend on its numbers; {course.more_seeds(ev)}"
                 return Check(name, None, text, verdict=Sameness.UNCLEAR)
             group = next(
                 (

@@ -82,4 +82,8 @@ def aligned(record: Record, original: Record) -> Record:
         calls=tuple(
             replace(call, model=numbers.get(call.model, call.model)) for call in record.calls
         ),
+        drawn=entries(record.drawn),
+        evaluations=tuple(
+            replace(one, model=numbers.get(one.model, one.model)) for one in record.evaluations
+        ),
     )

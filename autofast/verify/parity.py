@@ -24,9 +24,11 @@ from dataclasses import replace
 
 from autofast.verify import (
     alike,
+    course,
     coverage,
     invariants,
     parity_data,
+    parity_draws,
     parity_exact,
     parity_inputs,
     parity_items,
@@ -63,6 +65,14 @@ WORST = (
 )
 BATCH = 4  # seeds are added by so many
 OTHERWISE = 3  # seeds of a script from elsewhere that is the same to the bit: one run need not reach what the change acts in
+# Checks that are left open for want of seeds.
+BY_SEEDS = (
+    parity_seeds.EQUIVALENCE,
+    parity_seeds.LEARNS,
+    parity_seeds.BAND,
+    course.NAME,
+    invariants.RATES,
+)
 MANY = 50  # more seeds than these nobody is told to run
 REPEATS = 4  # runs of an original that does not repeat itself, so that its own scatter is known
 
@@ -94,6 +104,7 @@ _STRUCTURE = (
     parity_inputs.modules,
     parity_inputs.given,
     parity_inputs.called,
+    parity_draws.check,
     parity_items.drawn,
     parity_saves.values,
     coverage.changes,
@@ -248,7 +259,10 @@ def _numeric(ev: Evidence) -> tuple[list[Check], int]:
         checks = close
         over, more = _over_seeds(ev)
         if alike.redrawn(ev) and not all(c.passed for c in close):
-            text = "the same random numbers were drawn, and other data made of them: no rewrite needs that, and seeds do not tell"
+            text = (
+                "the same random numbers were drawn, and other data made of them: no rewrite needs that, and seeds do not tell; "
+                "used in the original's order they would compare"
+            )
             over.append(Check("data", None, text, verdict=Sameness.UNCLEAR))
         # What rounding alone would have to keep is not asked of a script that may draw other numbers: shown, not held against it.
         return [*(replace(c, passed=c.passed or None) for c in checks[:2]), *over], more
@@ -295,20 +309,28 @@ def _summary(verdict: Sameness, ev: Evidence, checks: Sequence[Check], more: int
             else f"{worst.name}: {worst.text}"
         )
     if verdict is Sameness.UNCLEAR:
-        open_ = next(
-            (c for c in checks if c.passed is None and c.verdict is Sameness.UNCLEAR), None
-        )
+        open_ = next(iter(_undecided(checks)), None)
         ask = _asked(ev, more) if more else ""
-        words = f"{open_.name}: {open_.text}" if open_ else "not enough was seen to compare the two"
+        words = (
+            f"{open_.name}: {open_.text}"
+            if open_
+            else "not enough was seen to compare the two; more steps (--steps N), or time for them (--time-budget), would tell"
+        )
         return f"{ask} ({words})" if ask and open_ else ask or words
     if _bit_for_bit(checks):
         return f"losses and final weights equal bit for bit, printed or saved numbers up to rounding ({seen})"
     if ev.effect == "exact":
         return f"as close to the original as the original to itself ({seen})"
     pairs = f"{len(ev.pairs)} seed{'s' * (len(ev.pairs) != 1)}"
-    if any(c.name == "loss curve within seed noise" for c in checks):
+    if any(c.name == parity_seeds.BAND for c in checks):
         return f"equal up to rounding, loss within seed noise ({pairs}; {seen})"
     return f"loss within {parity_seeds.margin_words(ev)} ({pairs}; {seen})"
+
+
+def _undecided(checks: Sequence[Check]) -> list[Check]:
+    """What keeps the verdict open, first what no seeds decide."""
+    found = [c for c in checks if c.passed is None and c.verdict is Sameness.UNCLEAR]
+    return sorted(found, key=lambda check: check.name in BY_SEEDS)
 
 
 def _asked(ev: Evidence, more: int) -> str:
@@ -344,6 +366,7 @@ def judge(
         numeric = [c for c in numeric if c.passed is not None]
     checks += numeric
     verdict = _verdict(checks, any(c.passed for c in numeric))
-    more = more if verdict is Sameness.UNCLEAR else 0
+    seeds_tell = all(check.name in BY_SEEDS for check in _undecided(checks))
+    more = more if verdict is Sameness.UNCLEAR and seeds_tell else 0
     lead = parting.lead(ev) if verdict in (Sameness.DIFFERENT, Sameness.BROKEN) else ""
     return Parity(verdict, effect, tuple(checks), _summary(verdict, ev, checks, more), more, lead)

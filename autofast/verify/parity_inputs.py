@@ -12,13 +12,13 @@ import math
 from collections.abc import Sequence
 
 from autofast.verify import parity_rounding
+from autofast.verify.alike import MOST_CALLS
 from autofast.verify.estimates import fmean, spread
 from autofast.verify.evidence import Evidence
 from autofast.verify.numbered import plain
 from autofast.verify.record import Record, Run
 from autofast.verify.result import Check, Sameness
 
-MOST_CALLS = 4000  # that the probe keeps
 MOST = 600  # calls that are looked at
 CRITICAL = 6.0
 AGAIN = 8  # calls, within which the same input is looked for
@@ -238,7 +238,10 @@ def called(ev: Evidence) -> Check | None:
         return None
     if max(one, two) >= MOST_CALLS or all(c.passed for c in parity_rounding.judge(ev)):
         return None
-    text = f"{two} in training, {one} in the original, and other numbers: more steps do not tell whether that is the same"
+    text = (
+        f"{two} in training, {one} in the original, and other numbers: neither steps nor seeds tell whether that is the same; "
+        "as many calls as in the original would, or this change alone, without others beside it"
+    )
     return Check(name, None, text, verdict=Sameness.UNCLEAR)
 
 

@@ -45,6 +45,7 @@ TAME = 1000.0  # roundings; beyond, the distance of two runs does not grow in pr
 SEEN = (
     1e-4  # relative distance below which nothing is held against a script, whatever the yardstick
 )
+TINY = 1e-5  # a rounding, of norms and losses
 FIRST = 5  # steps over which the median update is compared
 
 
@@ -281,7 +282,7 @@ def tame(ev: Evidence, eps: float) -> tuple[int, bool]:
 def departs(ev: Evidence) -> Check | None:
     """The other run leaves the original's as rounding cannot: see the head of this file. None: it does not, or nothing can be said."""
     rulers = yardsticks(ev)
-    if ev.perturbed is None or not equal_start(ev.a, ev.b) or drawn_otherwise(ev):
+    if ev.perturbed is None or not equal_start(ev.a, ev.b) or drawn_otherwise(ev) or unruly(ev):
         return None
     eps = SINGLE_STEP if single(ev) else HALF_STEP
     until, whole = tame(ev, eps)
@@ -332,6 +333,23 @@ def departs(ev: Evidence) -> Check | None:
             f"loss {place + 1} is {other[place]:.2g} away from the original's, where rounding makes {own:.2g}",
         )
     return None
+
+
+def unruly(ev: Evidence) -> bool:
+    """From gradients that differ by a rounding come other updates, in the other run alone, before the losses part: where gradients of single
+    parameters cancel to 0, an adaptive optimizer turns the rounding that is left into full steps, and no yardstick knows of it."""
+    runs = [run.record.steps for run in (ev.a, ev.b, *yardsticks(ev))]
+    for x, y, *rulers in zip(*runs, strict=False):
+        if any(_share(p, q, x.losses) > TINY for p, q in zip(x.losses, y.losses, strict=False)):
+            return False
+        for place in range(min(len(step.update_norms) for step in (x, y, *rulers))):
+            one, two = (step.grad_norms[place : place + 1] for step in (x, y))
+            before, after, *others = (step.update_norms[place] or 0.0 for step in (x, y, *rulers))
+            alike_ = one and two and one != two and _relative(one[0] or 0.0, two[0] or 0.0) <= TINY
+            near = max((_relative(before, u) for u in others), default=0.0)
+            if alike_ and _relative(before, after) > max(FAR * TINY, FAR * near):
+                return True
+    return False
 
 
 def steadily(ev: Evidence) -> bool:

@@ -26,6 +26,8 @@ from autofast.verify.evidence import Evidence, curve, norms, taken
 from autofast.verify.record import Run
 from autofast.verify.result import Check, Sameness
 
+EQUIVALENCE, LEARNS, BAND = "loss over seeds", "it learns", "loss curve within seed noise"
+UNSEEN = "no loss was seen (that of torch's own backward is)"
 LEAST = 4  # pairs of seeds before anything is judged
 WINDOWS = 10
 CRITICAL = 4.0  # standard errors by which a window of the loss curve may be off; no sound pair of tests/test_verify_parity.py is
@@ -133,13 +135,13 @@ def _two_digits(x: float, sign: str = "-") -> str:
 
 def equivalence(ev: Evidence) -> tuple[Check, int]:
     """The check, and how many more pairs it needs."""
-    name = "loss over seeds"
+    name = EQUIVALENCE
     result = tost(ev)
     if result.outcome == "none":
         return Check(
             name,
             None,
-            "no loss was seen, so that the two cannot be compared over seeds",
+            f"{UNSEEN}, so that the two cannot be compared over seeds",
             verdict=Sameness.UNCLEAR,
         ), 0
     if not result.pairs:
@@ -170,7 +172,7 @@ def equivalence(ev: Evidence) -> tuple[Check, int]:
 def learns(ev: Evidence) -> tuple[Check | None, int]:
     """The loss falls at least half as far as in the original; and how many more pairs would tell. Where it is not certain that the
     original's falls, nothing is known: a script that learns nothing would look the same."""
-    name = "it learns"
+    name = LEARNS
     both = [(drop(a), drop(b)) for a, b in ev.pairs]
     both = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
     if len(both) < 3:
@@ -209,7 +211,7 @@ def band(ev: Evidence) -> Check:
     stays far below until it has grown to that. Allowed: CRITICAL times that, or the user's margin, or 3 times what one rounding of the
     parameters did. s is that of the window and of all windows, averaged as variances, because four seeds know it badly.
     """
-    name = "loss curve within seed noise"
+    name = BAND
     if len(ev.pairs) < LEAST:
         return Check(
             name,
@@ -243,7 +245,7 @@ def band(ev: Evidence) -> Check:
                 )
             )
     if not rows:
-        return Check(name, None, "no loss was seen", verdict=Sameness.UNCLEAR)
+        return Check(name, None, UNSEEN, verdict=Sameness.UNCLEAR)
     pooled = fmean(s * s for _, s, _, _ in rows)
     allowed = [
         max(

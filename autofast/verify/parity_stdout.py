@@ -17,6 +17,7 @@ from autofast.verify.estimates import fmean, gap, rounded_alike, spread
 from autofast.verify.evidence import Evidence
 from autofast.verify.outputs import said, written
 from autofast.verify.parity_exact import equal, reproducible
+from autofast.verify.parity_seeds import LEAST
 from autofast.verify.record import Run
 from autofast.verify.result import Check, Sameness
 
@@ -32,6 +33,7 @@ _UNIT = re.compile(
 )
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?(?:[.,]\d+)?|\d{4}-\d\d-\d\d|0x[0-9a-fA-F]+")
 MOST_LINES = 5000
+RARE = 4
 NAME = "printed numbers"
 
 Quantity = tuple[str, int]
@@ -142,7 +144,7 @@ def numbers(ev: Evidence) -> Check | None:
     name = NAME
     known = [printed(said(o)) for o in ev.originals]
     b = printed(said(ev.b))
-    equal, near = 0, 0
+    same, near = 0, 0
     for quantity, values in known[0].items():
         for i, value in enumerate(values):
             if len(known) < 2 or any(
@@ -150,11 +152,13 @@ def numbers(ev: Evidence) -> Check | None:
             ):
                 continue
             other = b.get(quantity, [])
-            if i < len(other) and ev.effect != "exact" and other[i] != value and rounded_alike(value, other[i]):  # fmt: skip
+            if i < len(other) and other[i] != value:
+                close = ev.effect != "exact" and _near(value, other[i])
+                if not close or not _rarely(ev, quantity):
+                    text = f"{other[i]} instead of {value} in {quantity[0][:70]!r}"
+                    return Check(name, False, text)
                 near += 1
-            elif i < len(other) and other[i] != value:
-                return Check(name, False, f"{other[i]} instead of {value} in {quantity[0][:70]!r}")
-            equal += i < len(other)
+            same += i < len(other)
     for one, two in ev.pairs:
         if one.seed and (text := _otherwise(ev, one, two)):
             return Check(name, False, f"{text} (seed {one.seed})")
@@ -163,11 +167,11 @@ def numbers(ev: Evidence) -> Check | None:
         return Check(
             name,
             None,
-            f"{count(near, 'number')} equal up to rounding, {equal} of all digit by digit",
+            f"{count(near, 'number')} equal up to rounding, {same} of all digit by digit",
         )
     return (
-        Check(name, True, f"{count(equal, 'number')} equal digit by digit", identical=True)
-        if equal
+        Check(name, True, f"{count(same, 'number')} equal digit by digit", identical=True)
+        if same
         else None
     )
 
@@ -179,10 +183,34 @@ def _otherwise(ev: Evidence, a: Run, b: Run) -> str:
     measured, after = _measured(ev), printed(said(b))
     for quantity, values in printed(said(a)).items():
         pairs = zip(values, after.get(quantity, ()), strict=False)
-        wrong = next(((x, y) for x, y in pairs if x != y and not rounded_alike(x, y)), None)
+        wrong = next(
+            ((x, y) for x, y in pairs if x != y and not (_near(x, y) and _rarely(ev, quantity))),
+            None,
+        )
         if wrong is not None and quantity not in measured:
             return f"{wrong[1]} instead of {wrong[0]} in {quantity[0][:70]!r}"
     return ""
+
+
+def _near(x: str, y: str) -> bool:
+    """By a rounding of the sum, or of the last of many digits that are printed: a sum seldom lies at the edge of two digits."""
+    if rounded_alike(x, y):
+        return True
+    size = unit(x)
+    return 0 < size == unit(y) <= 1e-3 * abs(float(x)) and gap(float(x), float(y)) < 1.5 * size
+
+
+def _rarely(ev: Evidence, quantity: Quantity) -> bool:
+    """What lies at the edge of two roundings is seldom met: where more than a third of a quantity's values are near and not alike, over all
+    seeds, they are other numbers."""
+    off = total = 0
+    for a, b in ev.pairs:
+        both = (printed(said(run)).get(quantity, ()) for run in (a, b))
+        if equal(a, b):
+            pairs = list(zip(*both, strict=False))
+            total += len(pairs)
+            off += sum(x != y and not rounded_alike(x, y) for x, y in pairs)
+    return 3 * off <= total or total < 3
 
 
 def _lines(run: Run) -> str:
@@ -198,30 +226,68 @@ def _measured(ev: Evidence) -> set[Quantity]:
 
 
 def rounded(ev: Evidence) -> Check | None:
-    """In float32, from the same random numbers and data: most values of a quantity lie as near as those of runs that rounding has moved."""
+    """In float32, from the same random numbers and data: most values of a quantity lie as near as those of runs that rounding has moved.
+
+    What is printed fewer than RARE times may be a choice among a few (a threshold from a grid) that jumps by a rounding, though it did in none of
+    those runs: it has to be far under more than three quarters of the seeds.
+    """
     name = "printed numbers up to rounding"
     rulers = [r for r in (ev.perturbed, ev.double) if r is not None]
     if alike.known_low(ev) or ev.perturbed is None or not alike.determined(ev):
         return None
     a, b = printed(said(ev.a)), printed(said(ev.b))
-    others, measured, looked = [printed(said(r)) for r in rulers], _measured(ev), 0
+    others, measured, looked, waits = [printed(said(r)) for r in rulers], _measured(ev), 0, ""
     for quantity, texts in a.items():
         after = b.get(quantity, [])
         known = [o[quantity] for o in others if len(o.get(quantity, ())) == len(texts)]
         if quantity in measured or len(after) != len(texts) or len(known) < len(rulers):
             continue
         looked += 1
-        far, lost = [], []  # lost: no number any more, or no number before
-        for x, y, *moved in zip(_values(texts), _values(after), *map(_values, known), strict=True):
-            own = max(gap(m, x) for m in moved)
-            size = 0.02 * abs(x) if math.isfinite(x) else 0.0
-            far.append(gap(y, x) > max(100 * own, 2.5 * unit(texts[0]), size))
-            lost.append(far[-1] and gap(y, x) == math.inf)
-        if sum(far) > len(far) / 2 or any(lost):
-            place = (lost if any(lost) else far).index(True)
-            text = f"{after[place]} instead of {texts[place]} in {quantity[0][:70]!r}"
-            return Check(name, False, text)
+        moved = list(zip(*map(_values, known), strict=True))
+        own = [max(gap(m, x) for m in row) for x, row in zip(_values(texts), moved, strict=True)]
+        far, lost = _far(texts, after, own)
+        if not _most(far) and not any(lost):
+            continue
+        place = (lost if any(lost) else far).index(True)
+        text = f"{after[place]} instead of {texts[place]} in {quantity[0][:70]!r}"
+        if len(texts) < RARE and not any(lost):
+            again = [True, *_again(ev, quantity, max(own))]
+            if len(again) < LEAST:
+                waits = waits or f"{text}, printed {count(len(texts), 'time')}: seeds decide"
+                continue
+            if 4 * sum(again) <= 3 * len(again):
+                continue
+            text += f", and as far under {sum(again)} of {len(again)} seeds"
+        return Check(name, False, text)
+    if waits:
+        return Check(name, None, waits)
     return Check(name, True, f"{looked} quantities") if looked else None
+
+
+def _far(
+    texts: Sequence[str], after: Sequence[str], own: Sequence[float]
+) -> tuple[list[bool], list[bool]]:
+    """Which values lie further than rounding carries, ``own`` being how far it carried each; which of them are no number any more, or were none before."""
+    far, lost = [], []
+    for x, y, moved in zip(_values(texts), _values(after), own, strict=True):
+        size = 0.02 * abs(x) if math.isfinite(x) else 0.0
+        far.append(gap(y, x) > max(100 * moved, 2.5 * unit(texts[0]), size))
+        lost.append(far[-1] and gap(y, x) == math.inf)
+    return far, lost
+
+
+def _most(far: Sequence[bool]) -> bool:
+    return sum(far) > len(far) / 2
+
+
+def _again(ev: Evidence, quantity: Quantity, own: float) -> list[bool]:
+    """Under every other seed under which the same is drawn: whether most values of a quantity are far."""
+    found = []
+    for a, b in ev.pairs:
+        texts, after = (printed(said(run)).get(quantity, []) for run in (a, b))
+        if a.seed and len(texts) == len(after) > 0 and alike.drawn_alike(a, b):
+            found.append(_most(_far(texts, after, [own] * len(texts))[0]))
+    return found
 
 
 def _values(texts: Sequence[str]) -> list[float]:

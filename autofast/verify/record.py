@@ -169,6 +169,27 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Evaluation:
+    """The calls of one model without gradients, or in evaluation mode, between two optimizer steps.
+
+    Attributes:
+        step: optimizer steps made before. samples: in all calls. sums: over all calls, a checksum of every tensor it was given, by name.
+        drew: calls in which random numbers were drawn. between: how often that happened between two calls (of this model and the one before).
+        result: a checksum of what came out. squares: the sum of its squares.
+    """
+
+    model: int
+    step: int
+    calls: int
+    samples: int
+    sums: Mapping[str, float]
+    drew: int
+    between: int
+    result: float = 0.0
+    squares: float = 0.0
+
+
+@dataclass(frozen=True)
 class Lines:
     """Of one file of the project: lines that hold code, and those of them that ran."""
 
@@ -226,8 +247,11 @@ class Record:
             folder. dropouts: modules of dropout that were called in training mode, by name; masked: the smallest size
             of each dimension that they were given. masks: sizes of the masks of dropout, of modules and functions, that were drawn with
             gradients in the first steps (None: not recorded); idle_masks: how many were drawn without. fed: passes again,
-            with the items as a model was given them, where that is something else than the loader gave. scalars: what TensorBoard was given: name, step
-            (None: none was given), value. All of these only with ``Detail.state``.
+            with the items as a model was given them, where that is something else than the loader gave. evaluations: see ``Evaluation``. drawn: by
+            model, "calls" in training and, of the first ones, "samples" and the words that each generator drew within them ("python", "numpy",
+            "torch" without masks of dropout, "cuda"); under
+            "outside" those drawn between them.
+            scalars: what TensorBoard was given: name, step (None: none was given), value. All of these only with ``Detail.state``.
         watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.
         resumed: None where the run was not to go on from a checkpoint.
     """
@@ -273,6 +297,8 @@ class Record:
     fed: tuple[Pass, ...] = ()
     watched: Mapping[str, Any] = field(default_factory=dict)
     resumed: Resumed | None = None
+    evaluations: tuple[Evaluation, ...] = ()
+    drawn: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from autofast.verify import blame, parity, speed
+from autofast.verify import blame, parity, parity_seeds, speed
 from autofast.verify.estimates import median
 from autofast.verify.evidence import Wish
 from autofast.verify.record import FACTS, Detail, Run
@@ -138,6 +138,7 @@ class Series:
             self.interrupted = (
                 f"the time budget of {self.wanted.budget:.0f} s is used up, within a run of the "
                 f"{late.run.arm} script that had taken {late.run.seconds:.0f} s (the original alone: {self.pilot.seconds:.0f} s)"
+                f"{self._enough(late.run, self.pilot)}"
             )
             self._judge()
 
@@ -204,6 +205,16 @@ class Series:
                 return math.inf
             allowed = max(allowed, 2 * (LEAST_RUNS + 1) * self.pilot.seconds)
         return self.began + allowed
+
+    def _enough(self, late: Run, pilot: Run) -> str:
+        """With which budget a first answer can be had; for a rewritten script that hangs there is none."""
+        longest = max([late.seconds, *(run.seconds for run in self.runs if run.ok)])
+        if late.arm != ORIGINAL and longest > LIMIT_FACTOR * pilot.seconds:
+            return ""
+        runs = LEAST_RUNS + parity_seeds.LEAST + 3 * speed.FIRST
+        fewer = f"--steps {max(2, self.steps // 4)}" if self.steps > 2 else "a shorter script"
+        budget = math.ceil(runs * longest / 10) * 10
+        return f"; --time-budget {budget} would do for a first answer, or {fewer}"
 
     def _left(self, sameness: int) -> str:
         """How long it will take from here on, at the least: ``sameness`` more runs, and the first pairs for speed."""

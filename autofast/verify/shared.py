@@ -88,6 +88,7 @@ def _records(group: Sequence[Record], until: int) -> list[Record]:
                 fed=tuple(p for p in record.fed if p.ended <= until),
                 saves=tuple(saved),
                 calls=tuple(call for call in record.calls if call.step < until),
+                evaluations=tuple(one for one in record.evaluations if one.step < until),
                 model={k: replace(p, sketch=()) for k, p in record.model.items() if not _counts(p)},
                 settings={k: v for k, v in record.settings.items() if k.split("/")[1] == "first"},
                 random_state={},

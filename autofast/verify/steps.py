@@ -25,6 +25,7 @@ from autofast.verify.record import (
     Checkpoint,
     Device,
     Ending,
+    Evaluation,
     Lines,
     Moments,
     Pass,
@@ -134,6 +135,8 @@ def record(raw: Mapping[str, Any]) -> Record:
             for one in raw.get("saves", ())
         ),
         calls=tuple(Call(*one) for one in raw.get("inputs", ())),
+        evaluations=tuple(Evaluation(*one) for one in raw.get("evaluations", ())),
+        drawn=raw.get("drawn", {}),
         modules=raw.get("modules", {}),
         precision=tuple(raw.get("precision", ())),
         lines={

@@ -54,6 +54,7 @@ _RULES = {
     "sampling": ("fused-optimizer", "num-workers"),
     "half and sampling": ("autocast", "num-workers"),
     "recipe": ("stepwise-scheduler",),
+    "unknown": (),
 }
 
 
@@ -248,4 +249,19 @@ CASES = [
     fault("the same flip for the whole batch", "pictures", "sampling",
           (_ITEM, "    def __getitems__(self, indices):\n        self.flip = torch.rand(()) < 0.5\n        return [self[i] for i in indices]\n\n" + _ITEM),
           ("if torch.rand(()) < 0.5:", "if self.flip:")),
+    # ------------------------------------------------------------------------------------------------------------- random numbers
+    fault("noise in evaluation, too", "noisy", "unknown", ("        if self.training:\n            x = x", "        if True:\n            x = x")),
+    fault("noise on the rows of the evaluation", "noisy", "unknown", ("model(part) for part", "model(part + 0.02 * torch.randn_like(part)) for part")),
+    fault("one noise for the whole batch", "noisy", "unknown", ("x = x + 0.1 * torch.randn_like(x)", "x = x + 0.1 * torch.randn_like(x[:1])")),
+    fault("one draw for all layers", "noisy", "unknown", ("        for layer in self.layers:\n", "        out = self.training and random.random() < 0.2\n        for layer in self.layers:\n"),
+          ("random.random() < 0.2:", "out:")),
+    fault("no layer is let out", "noisy", "unknown", ("self.training and random.random() < 0.2:", "False:")),
+    fault("a wrong figure, printed once", "noisy", "unknown", ("recall {max(right)", "recall {min(right)"), ("lr=3e-3)", "lr=3e-3, fused=True)")),
+    sound("fused AdamW beside a threshold from a grid", "noisy", "unknown", ("lr=3e-3)", "lr=3e-3, fused=True)")),
+    sound("layers are let out as torch's generator says in training", "noisy", "unknown",
+          ("        for layer in self.layers:\n", "        kept = torch.rand(len(self.layers)) >= 0.2 if self.training else [True] * 6\n        for layer, keep in zip(self.layers, kept):\n"), ("random.random() < 0.2:", "not keep:")),
+    sound("noise drawn before the call", "noisy", "unknown", ("        if self.training:\n            x = x + 0.1 * torch.randn_like(x)\n", ""),
+          ("model(train_x[rows])", "model(train_x[rows] + 0.1 * torch.randn_like(train_x[rows]))")),
+    sound("reentrant checkpointing", "noisy", "unknown", ("self.head(h).squeeze", "(checkpoint(self.head, h, use_reentrant=True) if self.training else self.head(h)).squeeze")),
+    sound("a larger batch in the evaluation", "noisy", "unknown", ("x.split(32)", "x.split(96)")),
 ]  # fmt: skip

@@ -9,6 +9,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+import numpy
 import torch
 
 
@@ -22,9 +23,29 @@ class Compose:
         return image
 
 
-class ToTensor:
+class PILToTensor:
     def __call__(self, image: Any) -> Any:
-        return image.permute(2, 0, 1).contiguous().to(torch.float32).div(255)
+        return torch.as_tensor(
+            image if isinstance(image, torch.Tensor) else numpy.array(image)
+        ).permute(2, 0, 1)
+
+
+class ToTensor(PILToTensor):
+    def __call__(self, image: Any) -> Any:
+        return super().__call__(image).contiguous().to(torch.float32).div(255)
+
+
+class ToDtype:
+    def __init__(self, dtype: torch.dtype, scale: bool = False) -> None:
+        self.dtype, self.scale = dtype, scale
+
+    def __call__(self, image: Any) -> Any:
+        return image.to(self.dtype).div(255) if self.scale else image.to(self.dtype)
+
+
+class RandomErasing:
+    def __call__(self, image: Any) -> Any:
+        return image
 
 
 class Normalize:
@@ -101,14 +122,17 @@ class CIFAR10(Images):
 
 def modules() -> dict[str, ModuleType]:
     """The modules, by their names."""
-    whole, datasets, transforms = (
-        ModuleType(f"torchvision{n}") for n in ("", ".datasets", ".transforms")
+    whole, datasets, transforms, v2 = (
+        ModuleType(f"torchvision{n}") for n in ("", ".datasets", ".transforms", ".transforms.v2")
     )
     vars(datasets).update(MNIST=MNIST, CIFAR10=CIFAR10)
-    parts = (Compose, ToTensor, Normalize, Pad, RandomCrop, RandomHorizontalFlip)
-    vars(transforms).update({c.__name__: c for c in (*parts, RandomVerticalFlip)})
+    parts = (Compose, ToTensor, PILToTensor, Normalize, Pad, RandomCrop, RandomHorizontalFlip)
+    vars(transforms).update({c.__name__: c for c in (*parts, RandomVerticalFlip, RandomErasing)})
+    named = {n: c for n, c in vars(transforms).items() if not n.startswith("_")}
+    vars(v2).update(named | {"ToImage": PILToTensor, "ToDtype": ToDtype})
+    vars(transforms).update(v2=v2)
     vars(whole).update(datasets=datasets, transforms=transforms)
-    return {module.__name__: module for module in (whole, datasets, transforms)}
+    return {module.__name__: module for module in (whole, datasets, transforms, v2)}
 
 
 if __name__ != "tests.pretend.torchvision":  # run before a script

@@ -42,7 +42,7 @@ MOST_RESHAPES = (
 ARRAYS = ("", "from_numpy", "as_tensor")
 READ = 0.03  # of a step, by a read that the host waits for
 HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the host
-NARROW = Gain(0.0, "bound by launches and memory: all layers that multiply are narrow")
+NARROW = Gain(0.0, "bound by launches and memory: the layers that multiply are narrow, or few and small")
 NOISE = 0.005  # of an evaluation that is made faster by a class of its own
 
 

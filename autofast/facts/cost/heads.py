@@ -24,9 +24,12 @@ DEEP = re.compile(
 )
 LARGE = 16_000_000  # weights of a layer that makes a head slow: VGG's first has 103 million
 DENSE = frozenset({"torch.nn.Linear", "torch.nn.MultiheadAttention"})
+RECURRENT = frozenset({"torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU"})
 EMBEDDING = 2  # convolutions of an embedding, at most
 # A product with a side of so many numbers is bound by memory: 32 floating-point operations for each byte of what comes in and goes out.
 NARROW = 128
+# So few layers with such sides are bound by launches: 512 rows through one of them are 0.27 GFLOP, 5 to 15 µs of a GPU.
+SMALL, FEW = 512, 6
 MANY = 2  # convolutions for each layer of the head, at least
 
 
@@ -85,7 +88,7 @@ def _has_small_head(model: Model) -> bool:
 
 
 def is_narrow(script: Script) -> bool:
-    """Whether the models that are trained multiply matrices in narrow layers alone: hidden layers of a policy, of a few columns."""
+    """Whether the models that are trained multiply matrices in narrow layers alone, or in few small ones: of a policy, of a few columns."""
     models = trained_models(script)
     return bool(models) and all(map(_is_narrow, models))
 
@@ -93,12 +96,14 @@ def is_narrow(script: Script) -> bool:
 def _is_narrow(model: Model) -> bool:
     parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
     dense = [t for t in parts if t.name == "torch.nn.Linear"]
-    others = [t.name for t in parts if t not in dense and t.name not in WRAPPERS]
+    recurrent = [t for t in parts if t.name in RECURRENT]
+    others = [t.name for t in parts if t not in (*dense, *recurrent) and t.name not in WRAPPERS]
     return (
         _is_known(model)
-        and bool(dense)
+        and bool(dense or recurrent)
         and all(PLAIN.match(n.rsplit(".", 1)[-1]) and ".Conv" not in n for n in others)
-        and all(min(_sizes(t), default=LARGE) <= NARROW for t in dense)
+        and (all(map(_is_slim, dense)) or len(dense) <= FEW and all(map(_is_small, dense)))
+        and all(_hidden(t) <= NARROW for t in recurrent)
     )
 
 
@@ -107,6 +112,15 @@ def _is_known(model: Model) -> bool:
     containers = [t for t in parts_of(model.thing).values() if getattr(t, "name", "") in CONTAINERS]
     held = [t for container in containers for t in opened(members(container), elements)]
     return not model.unknown and all(is_module(t) for t in held if isinstance(t, Ext))
+
+
+def _is_slim(layer: Ext) -> bool:
+    return min(_sizes(layer), default=LARGE) <= NARROW
+
+
+def _is_small(layer: Ext) -> bool:
+    """A layer of which no side is known to be large; the other may be what an environment or a table gives."""
+    return max(_sizes(layer), default=LARGE) <= SMALL
 
 
 def _is_large(layer: Ext) -> bool:
@@ -118,3 +132,9 @@ def _sizes(layer: Ext) -> list[int]:
     """How many numbers go into a dense layer and come out of it, as far as that is known."""
     sizes = const(layer.args.get(0, "in_features")), const(layer.args.get(1, "out_features"))
     return [n for n in sizes if isinstance(n, int)]
+
+
+def _hidden(layer: Ext) -> int:
+    """A side of the product that a recurrent layer makes of its state in every step; a large number where it is not known."""
+    hidden = const(layer.args.get(1, "hidden_size"))
+    return hidden if isinstance(hidden, int) else LARGE

@@ -10,9 +10,10 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.cost import inputs, machine
+from autofast.model import names
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import live
-from autofast.model.values import Bound, Func, Inst, Method, Ref, Seq, Thing, Unknown
+from autofast.model.values import Bound, Ext, Func, Inst, Method, Ref, Seq, Thing, Unknown
 from autofast.model.values import Dict as DictValue
 
 SECONDS = {
@@ -22,6 +23,7 @@ SECONDS = {
 SLOW = {"numpy.pad": 30e-6, "numpy.rot90": 6e-6, "numpy.clip": 5e-6}
 CHEAP = frozenset({"numpy.random.rand", "numpy.random.random", "torch.is_tensor"})
 METHOD = 1.5e-6  # of an array
+TEXT = 20e-6  # of a fast tokenizer of transformers 5, for eight words
 DEEP = 6
 
 
@@ -47,6 +49,10 @@ def _of(script: Script, callee: Thing, depth: int) -> float:
     match callee:
         case Ref(name=name) if name not in CHEAP:
             return SLOW.get(name, SECONDS.get(name.partition(".")[0], 0.0))
+        case Ext(name=name) if names.is_tokenizer(name):
+            return TEXT
+        case Method(this=Ext(name=name)) if names.is_tokenizer(name):
+            return TEXT
         case Method(this=this) if not isinstance(this, (Seq, DictValue)):
             library = this.name.partition(".")[0] if isinstance(this, Unknown) else ""
             return SECONDS.get(library, METHOD)

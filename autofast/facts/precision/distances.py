@@ -1,12 +1,13 @@
 """Distances by way of a product, ``|a|² + |b|² - 2ab``: where a and b are near, what is left is the rounding of the product.
 
 Autocast keeps ``torch.cdist`` in fp32; written out, the product is 16-bit: off by up to 1/256 of ``|a||b|`` in bf16, however small the distance.
+Their negatives, of which the largest are the nearest (``topk``), are the same.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from autofast.facts.precision.code import Code
 from autofast.flow.defuse import bound_to
@@ -27,12 +28,20 @@ DEEP = 6
 
 def distances(code: Code) -> str:
     """Why the distances in it need fp32, in words; empty where there are none."""
-    for node in (n for part in code.parts for n in walk(part)):
-        if not isinstance(node, (ast.BinOp, ast.Call)) or not code.script.reached(node):
+    found = written_out(code.script, (n for part in code.parts for n in walk(part)))
+    if found is None:
+        return ""
+    return f"{at(found)} computes distances by way of a product, which in 16 bits is off by more than a small distance"
+
+
+def written_out(script: Script, nodes: Iterable[ast.AST]) -> ast.expr | None:
+    """The first of the nodes that computes distances by way of a product, if one does."""
+    for node in nodes:
+        if not isinstance(node, (ast.BinOp, ast.Call)) or not script.reached(node):
             continue
-        if _is_whole(node) and _cancels(code.script, node):
-            return f"{at(node)} computes distances by way of a product, which in 16 bits is off by more than a small distance"
-    return ""
+        if _is_whole(node) and _cancels(script, node):
+            return node
+    return None
 
 
 def _is_whole(node: ast.expr) -> bool:
@@ -42,12 +51,12 @@ def _is_whole(node: ast.expr) -> bool:
 
 
 def _cancels(script: Script, expr: ast.expr) -> bool:
-    """Whether a sum of squares has a product of matrices taken away."""
+    """Whether a sum of squares has a product of matrices taken away, or the reverse."""
     if isinstance(expr, ast.Call) and _called(script, expr) not in ADDING:
         return False
     terms = list(_terms(script, expr))
-    squares = any(sign > 0 and _is_sum_of_squares(script, term, 0) for term, sign in terms)
-    return squares and any(sign < 0 and _is_product(script, term) for term, sign in terms)
+    squares = {sign for term, sign in terms if _is_sum_of_squares(script, term, 0)}
+    return any(-sign in squares and _is_product(script, term) for term, sign in terms)
 
 
 def _terms(

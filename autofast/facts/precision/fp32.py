@@ -6,6 +6,7 @@ import re
 
 from autofast.facts.parts import trained_models
 from autofast.facts.precision.algebra import FACTORING, LINALG, SAMPLING
+from autofast.facts.precision.distances import written_out
 from autofast.facts.precision.quantised import quantised
 from autofast.facts.switches import branches
 from autofast.model.script import Script
@@ -45,6 +46,8 @@ def needs_digits(script: Script) -> str:
             for o in site
         ):
             return f"{at(site.node)} computes distances by way of a matrix product (torch.cdist)"
+    if (distance := written_out(script, script.nodes)) is not None:
+        return f"{at(distance)} computes distances by way of a matrix product"
     for model in trained_models(script) or script.models:
         if model.dtype in ("f64", "complex"):
             return f"{model.name} computes in float64, which TF32 has no part in"

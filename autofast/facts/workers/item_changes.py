@@ -9,6 +9,7 @@ from autofast.facts.workers.lifetime import Lifetime
 from autofast.facts.workers.loader_code import Side
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import holder_of
+from autofast.flow.scratch import is_scratch
 from autofast.model.calls import is_method, keyword_of
 from autofast.model.source import function_of, live, source_of
 from autofast.model.values import Const, Ext, Num, Ref, Seq, Values, library_names
@@ -56,6 +57,10 @@ class Changes:
                             yield node, f"`{write.bound}`"
                     elif write.base is not None and self.keeps(write.base):
                         if isinstance(node, ast.Call) and self.is_module_function(write.base):
+                            continue
+                        if isinstance(node, ast.expr) and is_scratch(
+                            node, self.script.sources, self.script.values
+                        ):
                             continue
                         yield node, f"`{shown(write.base if isinstance(node, ast.Call) else node)}`"
                 if isinstance(node, ast.Call):

@@ -96,11 +96,12 @@ def _of_dataset(dataset: Dataset) -> str:
     if dataset.handles:
         return f"{dataset.name}: {dataset.handles[0]}, which workers would share"
     if dataset.writes:
-        return f"fetching an item changes `self.{dataset.writes[0]}` of {dataset.name}: workers would change copies of it"
+        return f"fetching an item changes {dataset.writes[0]}: workers would change copies of it"
     if "own" in dataset.random:
         return f"{dataset.name} has a random generator of its own: each worker would get a copy and draw the same numbers"
     if "unknown" in dataset.random:
-        return f"what an item of {dataset.name} draws is not known{': ' if dataset.unknown else ''}{dataset.unknown}"
+        why = dataset.unknown or dataset.unclear
+        return f"what an item of {dataset.name} draws is not known{': ' if why else ''}{why}"
     return ""
 
 

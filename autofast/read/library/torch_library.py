@@ -304,7 +304,7 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
             )
         )
     if name.startswith(names.ON_A_MODULE):
-        return args.get(0, "module")  # the module itself, with other parameters
+        return args.get(0, "module")  # the module itself, with other parameters or layers
     if name == "torch.autograd.backward":
         roots: list[Tensor | None] = [*tensors_in(args.get(0, "tensors"))] or [None]
         for t in roots:
@@ -336,7 +336,11 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     if name == "torch.nn.utils.rnn.pack_padded_sequence" or name.startswith("torch.nn.utils.rnn."):
         tensors = tensors_in(*(g.values for g in args.positional))
         return values(mixed(tensors)) if tensors else values(Unknown(f"what {name} returns"))
-    if name.startswith("torchvision.models.") or names.makes_module(name):
+    if (
+        name.startswith("torchvision.models.")
+        or names.makes_module(name)
+        or names.is_tokenizer(name)
+    ):
         return make(interp, name, args, node)
     if name == "peft.get_peft_model":
         return make(interp, name, args, node)

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TypeGuard
 
+from autofast.flow.scratch import is_scratch
 from autofast.model import names
 from autofast.model.contents import opened
 from autofast.model.kinds import library_dataset
 from autofast.model.script import Dataset
-from autofast.model.source import function_of, live, source_of
+from autofast.model.source import ancestors, at, function_of, live, source_of
 from autofast.model.tensors import device_kinds, is_device
 from autofast.model.values import (
     Arg,
@@ -172,7 +173,7 @@ def _of_library(interp: Core, thing: Ext) -> Dataset:
         thing.name,
         iterable=iterable,
         random=frozenset({"unknown"}),
-        unknown=f"what an item of {thing.name} costs and draws",
+        unknown="its code is not in this project",
     )
 
 
@@ -229,7 +230,9 @@ def transform_randomness(interp: Core, transforms: Values) -> tuple[frozenset[st
                 "ElasticTransform",
             ):
                 draws.add("transform")
-            elif not thing.name.startswith(("torchvision.transforms", "torch.nn")):
+            elif not thing.name.startswith(
+                ("torchvision.transforms", "torch.nn")
+            ) and not names.is_tokenizer(thing.name):
                 draws.add("unknown")
                 unknown = f"what {thing.name} does"
         elif isinstance(thing, Func):
@@ -320,7 +323,7 @@ def _of_project(interp: Core, thing: Inst) -> Dataset:
     return Dataset(
         thing, "project", thing.node, cls.node.name, iterable, walk.sharded, frozenset(random), frozenset(walk.reads),
         in_memory=bool(tensors) or not walk.reads & {"file", "decode"}, handles=tuple(handles), on_device=on_device, writes=tuple(sorted(walk.writes)),
-        set_outside=tuple(_set_outside(interp, thing)), unknown=unknown, getitem=item,
+        set_outside=tuple(_set_outside(interp, thing)), unknown=unknown, getitem=item, unclear=walk.unclear,
     )  # fmt: skip
 
 
@@ -378,6 +381,7 @@ class Walk:
         self.random: set[str] = set()
         self.reads: set[str] = set()
         self.writes: set[str] = set()
+        self.unclear = ""
         self.sharded = self.device = False
         self.seen: set[int] = set()
         for func in funcs:
@@ -397,18 +401,21 @@ class Walk:
                 self.reads.add("compute")
 
     def target(self, target: ast.expr) -> None:
-        while isinstance(target, ast.Subscript):
-            target = target.value
+        part = target
+        while isinstance(part, ast.Subscript):
+            part = part.value
         if (
-            isinstance(target, ast.Attribute)
-            and isinstance(target.value, ast.Name)
-            and target.value.id == "self"
+            isinstance(part, ast.Attribute)
+            and isinstance(part.value, ast.Name)
+            and part.value.id == "self"
+            and not is_scratch(target, self.interp.project.sources.values(), self.values)
         ):
-            self.writes.add(target.attr)
+            owner = next((a.name for a in ancestors(part) if isinstance(a, ast.ClassDef)), "")
+            self.writes.add(f"`self.{part.attr}`" + (f" of {owner}" if owner else ""))
 
     def call(self, node: ast.Call) -> None:
         if self.interp.cut and id(node.func) not in self.interp.at:
-            self.random.add("unknown")
+            self.is_unclear(f"{at(node)} is not read")
         self.device = self.device or self.moves(node)
         for thing in self.interp.at.get(id(node.func), frozenset()):
             if isinstance(thing, Func):
@@ -423,7 +430,7 @@ class Walk:
                         self.function(func)
                 self.reads.add("compute")
             elif isinstance(thing, Ref):
-                self.library(thing.name)
+                self.library(thing.name, node)
             elif isinstance(thing, Ext):
                 draws, _ = transform_randomness(self.interp, frozenset({thing}))
                 self.random |= draws
@@ -431,7 +438,7 @@ class Walk:
             elif isinstance(thing, Method):
                 self.method(thing)
             elif isinstance(thing, Unknown):
-                self.random.add("unknown")
+                self.is_unclear(f"{at(node)} calls something that is not known: {thing.why}")
                 self.reads.add("compute")
 
     def moves(self, node: ast.Call) -> bool:
@@ -451,7 +458,15 @@ class Walk:
                     return True
         return False
 
-    def library(self, name: str) -> None:
+    def values(self, expr: ast.expr) -> Values:
+        return self.interp.at.get(id(expr), frozenset())
+
+    def is_unclear(self, why: str) -> None:
+        """Random numbers may be drawn."""
+        self.random.add("unknown")
+        self.unclear = self.unclear or why
+
+    def library(self, name: str, node: ast.Call) -> None:
         if name.startswith(SHOWN):
             return
         if name == "torch.utils.data.get_worker_info":
@@ -467,7 +482,7 @@ class Walk:
         ):
             self.random.add("torch")
         elif name.split(".")[0] not in WITHOUT_DICE or SOME_DICE.search(name):
-            self.random.add("unknown")
+            self.is_unclear(f"{at(node)} calls {name}()")
         elif (
             name.startswith(("torchvision.transforms", "albumentations", "imgaug"))
             and "functional" not in name

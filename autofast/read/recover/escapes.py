@@ -49,6 +49,7 @@ from autofast.model.values import (
     Method,
     Num,
     Partial,
+    Reason,
     Ref,
     Seq,
     Tensor,
@@ -108,7 +109,16 @@ YIELDS = "it yields in between: what the caller does then would run in the same 
 
 def carries(values: Values) -> bool:
     """Whether these values may be, or hold, a tensor."""
-    return any(isinstance(t, (Tensor, Unknown)) for t in opened(values, _in_data))
+    return any(
+        isinstance(t, Tensor) or (isinstance(t, Unknown) and not _is_of_arrays(t))
+        for t in opened(values, _in_data)
+    )
+
+
+def _is_of_arrays(thing: Unknown) -> bool:
+    """What a library returned that computes with arrays of its own (pandas keeps tensors as objects where it is given some: see ``_Leaks``)."""
+    returned = thing.reason in (Reason.RESULT, Reason.METHOD)
+    return returned and thing.name.startswith(("numpy.", "scipy.", "sklearn.", "pandas."))
 
 
 def _in_data(thing: Thing) -> Iterable[Thing]:
@@ -138,6 +148,11 @@ class _Leaks:
             "register_forward_hook", "register_module_forward_hook", "register_forward_pre_hook"
         ):
             yield f"the hook of {at(site.node)} may keep it"
+        for (kind, _), site in self.script.log.each():
+            if kind.startswith("pandas."):
+                given = [v for o in site if o.args is not None for v in o.args.all()]
+                if any(isinstance(t, Tensor) for v in given for t in opened(v, _in_data)):
+                    yield f"{at(site.node)} gives tensors to pandas, which may keep them"
         yield from self.kept()
         yield from (self.read(name) for name in self.tainted())
         for statement in region.statements:

@@ -428,7 +428,7 @@ def _caches(script: Script, region: Region) -> str:
         if any(t in read for t in loader.things):
             for dataset in loader.datasets:
                 if dataset.writes:
-                    return f"the dataset {dataset.name} keeps what it makes here (`{dataset.writes[0]}`), also for training"
+                    return f"the dataset {dataset.name} keeps what it makes here ({dataset.writes[0]}), also for training"
     return ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from autofast.edit.edits import Edit, Remove, Rewrite
+from autofast.edit.edits import Before, Edit, Remove, Rewrite
 from autofast.facts.dimensions import may_be_vector
 from autofast.facts.double_backward import functional_derivative, gradients_of_gradients
 from autofast.flow.changes import may_change
@@ -21,6 +21,7 @@ from autofast.techniques.attention.written_out import Attention, Scale
 from autofast.write.imports import functional_in
 from autofast.write.spelling import torch_in
 
+LONG = 88  # characters; more do not go into one line
 ROOTS = frozenset({"math.sqrt", "numpy.sqrt"})
 HOOKS = (
     "register_forward_hook",
@@ -94,7 +95,29 @@ def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect
     ):
         no_hooks(script)
     call = f"{name}.scaled_dot_product_attention({', '.join(words)})"
-    return (*imports, Rewrite(found.product, call, holes), *(Remove(s) for s in gone)), effect
+    edits = _in_place(found.product, call, holes)
+    return (*imports, *edits, *(Remove(s) for s in gone)), effect
+
+
+def _in_place(product: ast.expr, call: str, holes: dict[str, ast.expr]) -> tuple[Edit, ...]:
+    """The call where the product stands, or, with methods behind it that make a long line of both, in a statement before them."""
+    statement = statement_of(product)
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) if _is_chain(value, product):
+            filled = call.format(**{hole: ast.unparse(e) for hole, e in holes.items()})
+            longer = len(filled) - len(ast.unparse(product))
+            read = any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(value))
+            if statement.col_offset + len(ast.unparse(statement)) + longer > LONG and not read:
+                return Before(statement, f"{name} = {call}", holes), Rewrite(product, name)
+    return (Rewrite(product, call, holes),)
+
+
+def _is_chain(value: ast.expr, product: ast.expr) -> bool:
+    """Whether ``value`` is methods of the product: ``(weights @ v).transpose(1, 2).reshape(b, t, c)``."""
+    match value:
+        case ast.Call(func=ast.Attribute(value=inner)):
+            return inner is product or _is_chain(inner, product)
+    return False
 
 
 # ------------------------------------------------------------------------------------------------ arguments

@@ -122,11 +122,20 @@ def _lies_in_order(script: Script, base: ast.expr, around: tuple[ast.expr, ...] 
 
 def _comes_flat(script: Script, value: ast.expr | None, around: tuple[ast.expr, ...]) -> bool:
     match value:
+        case ast.Subscript(value=of, slice=ast.Slice(step=None)) if _is_in_a_row(of):
+            return True
         case ast.Subscript(value=of, slice=mask):
             return _is_picked(script, of, mask)
         case ast.Call():
             return _is_contiguous(script, value, around) or _is_averaged(value)
     return False
+
+
+def _is_in_a_row(expr: ast.expr) -> bool:
+    """``x.flatten()``, ``x.reshape(-1)``: one dimension, every part of which is contiguous."""
+    if is_method(expr, "flatten", "ravel"):
+        return not expr.args and not expr.keywords
+    return is_method(expr, "view", "reshape") and [ast.unparse(a) for a in expr.args] == ["-1"]
 
 
 def _is_picked(script: Script, base: ast.expr, mask: ast.expr, depth: int = 0) -> bool:

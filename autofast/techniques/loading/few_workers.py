@@ -14,6 +14,7 @@ from autofast.facts.workers.legality import against, cheap, effect_of
 from autofast.flow.provenance import Origin, Trail
 from autofast.model.script import Loader, Script
 from autofast.model.source import at, parent_of, source_of
+from autofast.model.values import Given, const
 from autofast.rule import Finding, Options
 from autofast.techniques.loading.workers import NAME
 from autofast.write.arguments import Home, written
@@ -42,10 +43,13 @@ class Number:
 
     @property
     def is_default(self) -> bool:
-        """The default of an option or parameter, which says less than a number that is chosen for this loader."""
-        return self.origin.kind == "option" or isinstance(
-            parent_of(self.origin.expr), ast.arguments
-        )
+        """The default of an option, a parameter or a dataclass, which says less than a number that is chosen for this loader."""
+        match parent_of(self.origin.expr):
+            case ast.arguments():
+                return True
+            case ast.AnnAssign() as field:
+                return isinstance(parent_of(field), ast.ClassDef)
+        return self.origin.kind == "option"
 
 
 def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[Finding]:
@@ -60,13 +64,15 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
             if argument is not None
             else []
         )
+        if isinstance(origins, str) and _is_none(argument) and counts(script, loader):
+            yield Finding(loader.node, NONE, refusal=f"{NAME} is 0, and {origins}")
         for origin in origins if isinstance(origins, list) else ():
             numbers.setdefault(id(origin.expr), Number(origin)).loaders.append(loader)
     few = [
         number
         for number in numbers.values()
         if type(number.value) is int
-        and (number.value == 0 or number.value < MOST[options.target])
+        and (number.value == 0 or number.value < (options.workers or MOST[options.target]))
         and number.value <= FEW
         and any(counts(script, x) for x in number.loaders if x in loaders)
     ]
@@ -75,7 +81,7 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
         assert isinstance(value, int)
         message = _few(value)
         home = _home(script, number)
-        if why := home if isinstance(home, str) else _too_few(script, number, trail):
+        if why := home if isinstance(home, str) else _too_few(script, number, trail, options):
             yield Finding(number.origin.node, message, refusal=why)
             continue
         assert isinstance(home, Home)
@@ -88,7 +94,9 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
             message,
             edits=(Rewrite(number.origin.expr, helped.code), *helped.edits),
             effect=effect,
-            asks=gains.more_workers(enough, number.loaders) if value else None,
+            asks=gains.more_workers(enough, number.loaders)
+            if value and not options.workers
+            else None,
         )
 
 
@@ -127,6 +135,12 @@ def _in_settings(script: Script, loaders: list[Loader]) -> Iterator[Finding]:
             )
 
 
+def _is_none(argument: Given | None) -> bool:
+    """``num_workers`` that is certainly 0, wherever that is said."""
+    value = const(argument.values) if argument is not None else None
+    return type(value) is int and value == 0
+
+
 def _few(number: int) -> str:
     if number == 0:
         return NONE
@@ -147,9 +161,10 @@ def _home(script: Script, number: Number) -> Home | str:
     return "it is given in a way that is not followed"
 
 
-def _too_few(script: Script, number: Number, trail: Trail) -> str:
-    if number.value == 0 and not number.is_default:
-        return f"{NAME}=0 is written out"
+def _too_few(script: Script, number: Number, trail: Trail, options: Options) -> str:
+    asked = options.workers or options.requested
+    if number.value == 0 and not number.is_default and not asked:
+        return f"{NAME}=0 is written out, and gives way only where this rule is asked for by name"
     if (other := trail.read_elsewhere(number.origin)) is not None:
         return f"{at(other)} reads it for something else"
     for loader in number.loaders:

@@ -177,7 +177,7 @@ def against(script: Script, loader: Loader) -> str:
         if dataset.kind == "unknown" or (dataset.unknown and dataset.kind == "project"):
             return f"whether its dataset is changed between epochs is not known: {dataset.unknown}"
         if dataset.writes:
-            return f"fetching an item changes `self.{dataset.writes[0]}` of {dataset.name}: workers that stay keep what they have changed"
+            return f"fetching an item changes {dataset.writes[0]}: workers that stay keep what they have changed"
         if "own" in dataset.random:
             return f"{dataset.name} has a random generator of its own, which would go on where each epoch begins with a copy of it"
         if place := _changed_later(script, loader, dataset.thing):

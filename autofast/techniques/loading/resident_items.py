@@ -60,7 +60,7 @@ def _of_dataset(script: Script, dataset: Dataset, drawn: bool) -> str:
     if dataset.random and dataset.kind != "project" and not (drawn and dataset.kind == "library"):
         return f"{dataset.name} draws random numbers for each item: a batch would need its own for each sample"
     if dataset.writes:
-        return f"fetching an item changes `{dataset.writes[0]}` of {dataset.name}"
+        return f"fetching an item changes {dataset.writes[0]}"
     if dataset.kind == "library":
         return ""
     if why := dataset.random or indexed(dataset, singly=True):

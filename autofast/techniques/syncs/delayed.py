@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Before, Edit, Rewrite, Wrap
+from autofast.flow.defuse import Definition
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, follows, index, position
 from autofast.flow.program import Flow
@@ -76,28 +77,31 @@ def variable_of(
         raise Refusal(f"`{target.id}` is a global")
     if shows_names(scope):
         raise Refusal(f"`{target.id}` may be shown by locals() or the like")
-    elsewhere: list[ast.Name] = []
+    flow = script.analysis(Flow)
+    mine = frozenset(Definition(target.id, n) for n in (target, *others))
     for node in sorted(mentions(scope, target.id), key=position):
-        inside = within(node, loop) if loop is not None else True
-        if node is target or any(node is n for n in others):
+        if any(node is d.node for d in mine):
             continue
         if function_of(node) is not scope:
             raise Refusal(f"`{target.id}` is used in a function of its own ({at(node)})")
-        if not isinstance(node.ctx, ast.Load):
-            if inside:
-                raise Refusal(f"`{target.id}` gets other values too ({at(node)})")
-            elsewhere.append(node)
-        elif not inside:
-            found.outside.append(node)
-        elif not follows(node, statement):
+        reads_too = isinstance(node.ctx, ast.Load) or isinstance(parent_of(node), ast.AugAssign)
+        reaching = flow.reaching(node) if reads_too else frozenset()
+        if not reaching & mine:
+            continue  # it holds another value there
+        inside = loop is None or within(node, loop)
+        rest = sorted((d.node for d in reaching - mine), key=position)
+        begun = [n for n in rest if loop is not None and not within(n, loop)]
+        if inside and rest == begun and not follows(node, statement):
             raise Refusal(f"`{target.id}` is used in the next step ({at(node)})")
+        if rest or not isinstance(node.ctx, ast.Load):
+            raise Refusal(f"`{target.id}` gets other values too ({at((*rest, node)[0])})")
+        if not inside:
+            found.outside.append(node)
         else:
             gate = rare_branch(node, loop)
             (found.each if gate is None or within(statement, gate) else found.seldom).append(node)
-        if isinstance(node.ctx, ast.Load) and is_spelled(node):
+        if is_spelled(node):
             raise Refusal(f"{at(node)} prints the expression itself")
-    if found.outside and elsewhere:
-        raise Refusal(f"`{target.id}` gets other values too ({at(elsewhere[0])})")
     return found
 
 

@@ -48,7 +48,7 @@ def in_functions(script: Script, every: list[Read]) -> Iterator[Found]:
         if isinstance(home, ast.FunctionDef) and loop_of(read.node) is None:
             by_function.setdefault(id(home), (home, []))[1].append(read)
     for function, found in by_function.values():
-        made = results_of(function, found)
+        made = results_of(script, function, found)
         if made is None:
             continue
         statement, results = made

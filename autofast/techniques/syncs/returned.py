@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from autofast.edit.edits import Edit, Wrap
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import block
-from autofast.flow.scopes import mentions
+from autofast.flow.program import Flow
 from autofast.model.events import CallFrame, Occurrence
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
@@ -32,7 +32,7 @@ class Result:
 
 
 def results_of(
-    function: ast.FunctionDef, reads: list[Read]
+    script: Script, function: ast.FunctionDef, reads: list[Read]
 ) -> tuple[ast.Return, list[Result]] | None:
     """What ``function`` reads only to return it."""
     returns = [
@@ -47,16 +47,13 @@ def results_of(
         if id(part) in numbers:
             found.append(Result(n, numbers[id(part)]))
         elif isinstance(part, ast.Name):
-            every = mentions(function, part.id)
-            made = [parent_of(m) for m in every if isinstance(m.ctx, ast.Store)]
-            if (
-                len(every) == 2
-                and len(made) == 1
-                and isinstance(made[0], ast.Assign)
-                and id(made[0].value) in numbers
-            ):
-                if len(made[0].targets) == 1 and isinstance(made[0].targets[0], ast.Name):
-                    found.append(Result(n, numbers[id(made[0].value)]))
+            flow = script.analysis(Flow)
+            made = flow.reaching(part)
+            for one in made if len(made) == 1 else ():
+                whole = isinstance(one.statement, ast.Assign) and one.value is not None
+                if whole and id(one.value) in numbers:
+                    if flow.definitions(part).uses(one) == [part]:
+                        found.append(Result(n, numbers[id(one.value)]))
     return (returns[0], found) if found else None
 
 

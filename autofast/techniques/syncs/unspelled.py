@@ -18,7 +18,7 @@ from autofast.model.calls import is_method
 from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Script
-from autofast.model.source import function_of, live, statement_of
+from autofast.model.source import function_of, live, parent_of, statement_of
 from autofast.model.values import Const, Num, Tensor, Thing, Values, const
 from autofast.rule import Finding
 from autofast.techniques.syncs.code_motion import moves
@@ -33,6 +33,7 @@ COPIES = frozenset({"tolist", "numpy"})
 PICKS = frozenset(
     ".nonzero torch.nonzero .masked_select torch.masked_select .unique torch.unique torch.argwhere .argwhere".split()
 )
+CHOOSES = frozenset({"gather", "index_select", "take_along_dim"})  # with the indices behind the dimension
 TESTS = (ast.If, ast.While, ast.Assert, ast.IfExp)
 LOOKED_AT = (*TESTS, ast.Subscript, ast.BinOp)
 SHAPED = frozenset("flatten view reshape squeeze unsqueeze detach".split())
@@ -62,6 +63,10 @@ COPIED = Wait(
     "copies results to the host in every step, and waits for them",
     "keep them on the device in a list, detached, and copy them once after the loop with torch.cat, if memory allows; or count there; "
     "what the host needs at once, lengths say, had better stay on the host",
+)
+LOOKED_UP = Wait(
+    "copies indices to the host in every step, and waits for them",
+    "put the table that they choose from on the device, once, and choose from it there",
 )
 PICKED = Wait(
     "picks elements by a mask in every step: how many there are is asked of the device",
@@ -157,7 +162,17 @@ def _of_copy(script: Script, site: Site, node: ast.Call) -> Wait | None:
     if not to_host or any(k.arg == "non_blocking" for k in node.keywords):
         return None
     core = node.func.value if isinstance(node.func, ast.Attribute) else node
-    return READ if is_scalar(script, core) else COPIED
+    return READ if is_scalar(script, core) else LOOKED_UP if _is_index(node) else COPIED
+
+
+def _is_index(copy: ast.expr) -> bool:
+    """``table.gather(-1, t.cpu())``, ``table[t.cpu()]``"""
+    match parent_of(copy):
+        case ast.Subscript(slice=part):
+            return part is copy
+        case ast.Call(func=ast.Attribute(attr=name), args=args):
+            return name in CHOOSES and copy in args[1:]
+    return False
 
 
 def _waits(values: Values) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 
 from autofast.facts.copies import against_copy
 from autofast.facts.loaders import given, managed
@@ -15,47 +16,74 @@ from autofast.flow.reflection import shows_names
 from autofast.model.calls import call_of
 from autofast.model.contents import elements, opened
 from autofast.model.script import Loader, Script, Transfer
-from autofast.model.source import at, function_of, parent_of
-from autofast.model.values import Bound, Cls, Const, Ext, Func, Inst, Ref, Seq, Thing, Values, const
+from autofast.model.source import at, function_of, parent_of, source_of
+from autofast.model.values import (
+    Bound,
+    Cls,
+    Const,
+    Ext,
+    Func,
+    Inst,
+    Module,
+    Ref,
+    Seq,
+    Thing,
+    Values,
+    const,
+)
 from autofast.rule import Refusal
-from autofast.techniques.transfers.byte_items import Key
+from autofast.techniques.transfers.byte_items import Items, Key
 
 WRAPPERS = frozenset(f"torch.utils.data.{n}" for n in ("Subset", "random_split", "ConcatDataset"))
-HANDED = WRAPPERS | {"torch.utils.data.DataLoader", "builtins.len", "builtins.isinstance"}
+HANDED = (
+    WRAPPERS
+    | {"torch.utils.data.DataLoader"}
+    | {f"builtins.{n}" for n in ("len", "isinstance", "print")}
+)
+HANDED |= {
+    f"torch.utils.data.{n}" for n in ("RandomSampler", "SequentialSampler", "DistributedSampler")
+}
 LOOPED = frozenset({"builtins.enumerate", "tqdm.tqdm", "tqdm.auto.tqdm"})
 ASKED = frozenset({"dataset", "batch_size", "sampler", "num_workers", "drop_last"})
 SHAPE = frozenset({"shape", "size", "dim", "ndim"})
 VIEWS = frozenset("view reshape flatten unsqueeze squeeze permute transpose contiguous".split())
 
 
-def transfers_of(script: Script, getitem: ast.FunctionDef, key: Key) -> list[Transfer]:
-    """Where the part ``key`` of all batches of the items is copied to the device. Raises :class:`Refusal` where anybody else has a use for it."""
+@dataclass(frozen=True, eq=False)
+class Copy:
+    """Where such a part of a batch is copied to the device, in a loop over batches."""
+
+    transfer: Transfer
+    loop: ast.For
+
+
+def copies_of(script: Script, items: Items) -> list[Copy]:
+    """Where the part of all batches of the items is copied to the device. Raises :class:`Refusal` where anybody else has a use for it."""
     if script.unread:
         raise Refusal(script.unread)  # who uses the items may be missing
-    mine = {
-        id(d.thing): d.thing for x in script.loaders for d in x.datasets if d.getitem is getitem
-    }
-    owner = parent_of(getitem)
-    if (user := script.analysis(Importers).user(owner if owner else getitem)) is not None:
-        raise Refusal(f"{user} uses {getattr(owner, 'name', 'the dataset')}, too")
-    if sites := script.analysis(CallGraph).sites(getitem):
-        raise Refusal(f"{at(sites[0])} makes items as well")
-    _others(script, getitem)
-    loaders = [x for x in script.loaders if any(id(d.thing) in mine for d in x.datasets)]
+    for getitem in items.getitems:
+        owner = parent_of(getitem)
+        if (user := script.analysis(Importers).user(owner if owner else getitem)) is not None:
+            raise Refusal(f"{user} uses {getattr(owner, 'name', 'the dataset')}, too")
+        if sites := script.analysis(CallGraph).sites(getitem):
+            raise Refusal(f"{at(sites[0])} makes items as well")
+    _others(script, items)
+    _of_library(script, items)
+    loaders = [x for x in script.loaders if any(items.come_from(d.thing) for d in x.datasets)]
     things = {id(t) for x in loaders for t in x.things}
-    found: dict[int, Transfer] = {}
+    found: dict[int, Copy] = {}
     for loader in loaders:
-        _against(script, loader, getitem)
-        for part in _loaded(script, loader, things, key):
+        _against(script, loader, items)
+        for part, loop in _loaded(script, loader, things, items.key):
             transfer = _copied(script, part)
             if transfer is not None:
-                found[id(transfer.node)] = transfer
+                found[id(transfer.node)] = Copy(transfer, loop)
     return list(found.values())
 
 
-def _against(script: Script, loader: Loader, getitem: ast.FunctionDef) -> None:
+def _against(script: Script, loader: Loader, items: Items) -> None:
     where = f"the loader of {at(loader.node)}"
-    if any(d.getitem is not getitem for d in loader.datasets):
+    if not all(items.come_from(d.thing) for d in loader.datasets):
         raise Refusal(f"{where} has other items as well")
     if (
         loader.args.open
@@ -72,6 +100,45 @@ def _against(script: Script, loader: Loader, getitem: ast.FunctionDef) -> None:
                 raise Refusal(f"{at(node)} {why} of {at(loader.node)}")
 
 
+def _of_library(script: Script, items: Items) -> None:
+    """Raises :class:`Refusal` for another use of what makes items of a library's set: of its transforms, and of the code that makes it."""
+    if not items.transforms:
+        return
+    if changed := script.calls("torch.set_default_dtype", "torch.set_default_tensor_type"):
+        raise Refusal(
+            f"{at(changed[0].node)} changes of which type the floats of its transforms are"
+        )
+    makers = {t.name for t in items.sets if isinstance(t, Ext)} | {"builtins.print"}
+    calls = {id(c.func) for c in items.calls}
+    for node, found in _expressions(script):
+        inside = list(opened(found, elements))
+        if any(t is x for t in inside for x in items.transforms) and id(node) not in calls:
+            if why := _use(script, node, makers, ("",)):
+                raise Refusal(f"{at(node)} {why}, a transform")
+        for t in inside:
+            if isinstance(t, Ext) and t.name.startswith("torchvision.datasets."):
+                given = {id(v) for g in t.args.every for v in g.values}
+                if any(id(x) in given for x in items.transforms) and not items.come_from(t):
+                    raise Refusal(f"{at(node)} has another set with the same transform")
+    for read in script.each(ast.Attribute):
+        if read.attr in ("transform", "transforms") and not _is_own(script.values(read.value)):
+            raise Refusal(f"{at(read)} uses `{ast.unparse(read)}`, perhaps a transform of the set")
+    for made in (*items.transforms, *items.sets):
+        place = getattr(made, "node", None)
+        function = function_of(place) if place is not None else None
+        name = getattr(function, "name", "")
+        if function is not None and name:
+            if (user := script.analysis(Importers).user(function)) is not None:
+                raise Refusal(f"{user} uses {name}, too")
+        elif place is None or source_of(place) is not script.entry:
+            raise Refusal("its set or transform is made where other files may import it")
+
+
+def _is_own(found: Values) -> bool:
+    """Certainly an object of the project, or a module."""
+    return bool(found) and all(isinstance(t, (Inst, Ref, Module)) for t in found)
+
+
 def _expressions(script: Script) -> Iterator[tuple[ast.expr, Values]]:
     for node in script.nodes:
         if isinstance(node, ast.expr) and (found := script.values(node)):
@@ -79,20 +146,15 @@ def _expressions(script: Script) -> Iterator[tuple[ast.expr, Values]]:
 
 
 # ------------------------------------------------------------------------------------------------ the dataset
-def _others(script: Script, getitem: ast.FunctionDef) -> None:
+def _others(script: Script, items: Items) -> None:
     """Raises :class:`Refusal` for a place that may take items out of the dataset itself."""
     for node, found in _expressions(script):
-        if _holds(found, getitem) and (why := _use(script, node, HANDED)):
+        if _holds(found, items) and (why := _use(script, node, HANDED)):
             raise Refusal(f"{at(node)} {why}, a dataset")
 
 
-def _holds(found: Values, getitem: ast.FunctionDef) -> bool:
-    return any(
-        isinstance(f, Func) and f.node is getitem
-        for t in opened(found, _given)
-        if isinstance(t, Inst)
-        for f in t.cls.find("__getitem__") or ()
-    )
+def _holds(found: Values, items: Items) -> bool:
+    return any(items.come_from(t) for t in opened(found, _given))
 
 
 def _given(thing: Thing) -> Iterable[Thing]:
@@ -135,7 +197,13 @@ def _use(
             return "" if several else f"takes something out of `{text}`"
         case ast.Assign() | ast.AnnAssign() | ast.Tuple() | ast.List() | ast.Return() | ast.Expr():
             return ""
-        case ast.Dict() | ast.IfExp() | ast.Compare(ops=[ast.Is() | ast.IsNot()]):
+        case (
+            ast.Dict()
+            | ast.IfExp()
+            | ast.If()
+            | ast.Assert()
+            | ast.Compare(ops=[ast.Is() | ast.IsNot()])
+        ):
             return ""
     return f"has a use for `{text}` that is not followed"
 
@@ -143,8 +211,8 @@ def _use(
 # ------------------------------------------------------------------------------------------------ its batches
 def _loaded(
     script: Script, loader: Loader, things: Collection[int], key: Key
-) -> Iterator[ast.expr]:
-    """All reads of the part ``key`` of the loader's batches; ``things`` are all loaders of such items."""
+) -> Iterator[tuple[ast.expr, ast.For]]:
+    """All reads of the part ``key`` of the loader's batches, each with its loop; ``things`` are all loaders of such items."""
     for use in loader.uses:
         loop = use.node
         if use.is_next or not isinstance(loop, ast.For):
@@ -161,7 +229,7 @@ def _loaded(
             expr = expr.args[0] if expr.args else ast.Constant(None)
         if not all(id(t) in things for t in script.values(expr)):
             raise Refusal(f"{at(loop)} goes through other loaders as well")
-        yield from _reads(script, target, key)
+        yield from ((read, loop) for read in _reads(script, target, key))
 
 
 def _element(target: ast.expr, index: int) -> ast.expr:

@@ -3,29 +3,57 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from autofast.edit.edits import DropKeyword, Edit, Remove, Rewrite
+from autofast.facts.arrays import Channels, by_channel
 from autofast.facts.byte_values import is_bytes, is_picture
 from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
-from autofast.model.script import Script
+from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, live, statement_of
-from autofast.model.values import Ref, Tensor, const, library_name
+from autofast.model.values import Func, Inst, Ref, Tensor, Thing, const, library_name
 from autofast.rule import Refusal
 
+Constants = tuple[Channels, Channels]
 Key = int | str | None  # of a tuple, of a dict; None: an item is nothing else
 
 SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 METHODS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-LAYOUT = frozenset("permute transpose contiguous unsqueeze squeeze view reshape flip".split())
+LAYOUT = frozenset(
+    "permute transpose contiguous unsqueeze squeeze view reshape flip copy clone".split()
+)
+KEPT = frozenset({"contiguous", "copy", "clone"})
 LAID_OUT = frozenset(f"numpy.{n}" for n in ("transpose", "moveaxis", "ascontiguousarray"))
 SINGLE = frozenset({"torch.float32", "torch.float", "numpy.float32"})
 SHARING = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.tensor"})
 TYPED = frozenset({"torch.tensor", "numpy.array", "numpy.asarray"})
 CAST = ".float()"
+MEAN, STD = "<mean>", "<std>"  # of channels, which are constants of the project
+TO_FRONT = (2, 0, 1)  # (height, width, channels) to (channels, height, width)
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """Items whose part ``key`` is to be given as bytes: of datasets of the project with one of ``getitems``, and of ``sets`` of a library.
+
+    ``transforms`` make them; ``calls``: where the project's code calls these.
+    """
+
+    key: Key
+    getitems: tuple[ast.FunctionDef, ...]
+    sets: tuple[Thing, ...] = ()
+    transforms: tuple[Thing, ...] = ()
+    calls: tuple[ast.Call, ...] = ()
+
+    def come_from(self, thing: Thing) -> bool:
+        """Whether it is a dataset that gives them."""
+        if isinstance(thing, Inst):
+            made = thing.cls.find("__getitem__") or ()
+            return any(isinstance(f, Func) and f.node is g for f in made for g in self.getitems)
+        return any(thing is x for x in self.sets)
 
 
 @dataclass(frozen=True)
@@ -38,20 +66,38 @@ class Operation:
     array: bool
     keyword: bool = False  # the cast is a ``dtype=``
     own: bool = False  # the array has just been made, in memory of its own
+    channels: Channels | None = None  # in place of a number in the text
 
 
 @dataclass
 class Floats:
-    """A part of the items of a dataset: its ``key``, the outermost conversion, and all of them, the last one first."""
+    """A part of the items of a dataset: its ``key``, the outermost conversion, and all of them, the last one first.
+
+    ``why``: the reason for which it has to stay, if there is one.
+    """
 
     key: Key
-    node: ast.expr
+    node: ast.AST
+    getitem: ast.FunctionDef
     found: list[Operation] = field(default_factory=list)
+    why: str = ""
 
     @property
-    def template(self) -> str:
+    def items(self) -> Items:
+        return Items(self.key, (self.getitem,))
+
+    @property
+    def constants(self) -> Constants | None:
+        """Mean and deviation of the channels; None where there are none."""
+        means, stds = (
+            [o.channels for o in self.found if o.channels and o.text.endswith(n)]
+            for n in (MEAN, STD)
+        )
+        return (means[0], stds[0]) if len(means) == len(stds) == 1 else None
+
+    def template(self, mean: str, std: str) -> str:
         """The operations on a batch, ``{}``; the cast comes first, whatever the host did in double precision before it."""
-        texts = [o.text for o in reversed(self.found)]
+        texts = [o.text.replace(MEAN, mean).replace(STD, std) for o in reversed(self.found)]
         if texts[0] != CAST and self.found[-1].array:
             texts = [CAST, *(t for t in texts if t != CAST)]
         made, low, plain = "{}", False, True
@@ -63,8 +109,7 @@ class Floats:
                 low, plain = text[0] in "+-", False
         return made
 
-    @property
-    def edits(self) -> Iterator[Edit]:
+    def edits(self, script: Script) -> Iterator[Edit]:
         """Leave the bytes as they are, in memory of their own where an array was cast: it may lie backwards, or be read-only."""
         runs: list[list[Operation]] = []
         for before, operation in pairwise([None, *self.found]):
@@ -100,29 +145,56 @@ def _edit(run: list[Operation]) -> Iterator[Edit]:
         yield Rewrite(node, "{inner}", {"inner": inner})
 
 
+def made_of_bytes(script: Script, loaders: Sequence[Loader]) -> Iterator[Floats]:
+    """What the items of ``loaders`` that the project's code makes of bytes end in."""
+    seen: dict[int, ast.FunctionDef] = {}
+    for dataset in (d for x in loaders for d in x.datasets):
+        if dataset.kind == "project" and dataset.getitem is not None:
+            seen[id(dataset.getitem)] = dataset.getitem
+    for getitem in seen.values():
+        try:
+            if (floats := floats_of(script, getitem)) is not None:
+                yield floats
+        except Refusal as why:
+            yield Floats(None, getitem.body[-1], getitem, why=str(why))
+
+
 def floats_of(script: Script, getitem: ast.FunctionDef) -> Floats | None:
     """The part of the items that is made of bytes at their end; None where there is none. Raises :class:`Refusal` where it may be other than bytes."""
-    returns = [n for n in live(getitem) if isinstance(n, ast.Return)]
-    if len(returns) != 1 or returns[0] is not getitem.body[-1] or returns[0].value is None:
+    value = returned(getitem)
+    if value is None:
         return None
-    if getitem.decorator_list or shows_names(getitem):
-        return None
-    parts = [Floats(key, part) for key, part in _parts(returns[0].value)]
-    ends = [(floats, _down(script, floats, getitem)) for floats in parts]
+    parts = [(Floats(key, part, getitem), part) for key, part in parts_of(value)]
+    ends = [(floats, _down(script, floats, part)) for floats, part in parts]
     made = [
         (floats, base)
         for floats, base in ends
         if floats.found
         and (any(o.text == CAST for o in floats.found) or not floats.found[-1].array)
     ]
+    for floats, _ in made:  # mean and deviation come together, or are arithmetic that is not moved
+        if any(o.channels for o in floats.found) and floats.constants is None:
+            return None
     sure = [f for f, base in made if is_bytes(script, base) or is_picture(script, base)]
     for floats, base in made:
         if not sure and any(o.text.startswith("/ 255") for o in floats.found):
-            raise Refusal(f"it is not certain that `{ast.unparse(base)[:60]}` holds bytes")
+            said = f"`{ast.unparse(base)[:60]}` holds bytes"
+            raise Refusal(
+                f"it is not certain that {said}: a cast to uint8 where it is read would say so"
+            )
     return sure[0] if len(sure) == 1 else None
 
 
-def _parts(value: ast.expr) -> list[tuple[Key, ast.expr]]:
+def returned(getitem: ast.FunctionDef) -> ast.expr | None:
+    """What a plain ``__getitem__`` gives, where that stands in one place."""
+    returns = [n for n in live(getitem) if isinstance(n, ast.Return)]
+    if len(returns) != 1 or returns[0] is not getitem.body[-1]:
+        return None
+    return None if getitem.decorator_list or shows_names(getitem) else returns[0].value
+
+
+def parts_of(value: ast.expr) -> list[tuple[Key, ast.expr]]:
+    """What an item is made of, by their keys."""
     if isinstance(value, ast.Tuple):
         return list(enumerate(value.elts))
     if isinstance(value, ast.Dict):
@@ -136,18 +208,24 @@ def const_of(expr: ast.AST | None) -> object:
     return expr.value if isinstance(expr, ast.Constant) else None
 
 
-def _down(script: Script, floats: Floats, getitem: ast.FunctionDef) -> ast.expr:
+def _down(script: Script, floats: Floats, part: ast.expr) -> ast.expr:
     """Collects the operations from the outside to what they begin with, which it gives."""
-    expr = floats.node
+    expr, layouts = part, list[ast.expr]()
     while not is_bytes(script, expr):
-        operation = _operation(script, expr)
+        operation = _operation(script, expr) or _by_channel(script, expr, layouts)
         if operation is not None and not operation.keyword and is_picture(script, operation.inner):
             break  # ``np.float32(picture)``
-        inner = operation.inner if operation is not None else _same_numbers(script, expr, getitem)
+        inner = (
+            operation.inner
+            if operation is not None
+            else _same_numbers(script, expr, floats.getitem)
+        )
         if operation is not None:
             if not floats.found:
                 floats.node = expr
             floats.found.append(operation)
+        elif inner is not None and isinstance(expr, ast.Call):
+            layouts.append(expr)
         if inner is None:
             break
         expr = inner
@@ -179,6 +257,37 @@ def _operation(script: Script, expr: ast.expr) -> Operation | None:
             if name in TYPED and spelled and _is_single(script, kind):
                 return Operation(expr, given, CAST, name != "torch.tensor", keyword=True)
     return None
+
+
+def _by_channel(script: Script, expr: ast.expr, layouts: Sequence[ast.expr]) -> Operation | None:
+    """``- MEAN`` or ``/ STD``, of which each channel has its own number; ``layouts`` are done to it after that."""
+    match expr:
+        case ast.BinOp(left=inner, op=ast.Sub() | ast.Div() as op, right=other):
+            found = by_channel(script, other)
+            turns = [n for n in layouts if not _keeps_order(script, n)]
+            front = len(turns) == 1 and _turned(script, turns[0]) == TO_FRONT
+            if found is None or not (not turns if found.first else front):
+                return None
+            text = f"- {MEAN}" if isinstance(op, ast.Sub) else f"/ {STD}"
+            array = not any(isinstance(t, Tensor) for t in script.values(inner))
+            return Operation(expr, inner, text, array, channels=found)
+    return None
+
+
+def _keeps_order(script: Script, call: ast.expr) -> bool:
+    name = library_name(script.values(call.func)) if isinstance(call, ast.Call) else ""
+    method = getattr(getattr(call, "func", None), "attr", "")
+    return name in SHARING | {"numpy.ascontiguousarray"} or (not name and method in KEPT)
+
+
+def _turned(script: Script, call: ast.expr) -> tuple[object, ...]:
+    """The order of dimensions in ``image.transpose(2, 0, 1)`` and ``np.transpose(image, (2, 0, 1))``."""
+    match call:
+        case ast.Call(func=ast.Attribute(attr="transpose" | "permute"), args=args, keywords=[]):
+            given = args[1:] if library_name(script.values(call.func)) else args
+            flat = given[0].elts if len(given) == 1 and hasattr(given[0], "elts") else given
+            return tuple(const(script.values(e)) for e in flat)
+    return ()
 
 
 def _is_made(script: Script, expr: ast.expr) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from autofast.flow.scopes import COMPREHENSIONS
 from autofast.model.script import Script
 from autofast.model.source import block_of, parent_of
-from autofast.model.values import Const, Num, Ref, Values, library_names
+from autofast.model.values import Arg, Const, Num, Ref, Values, library_names
 
 Factory = Callable[[Script, ast.expr], "ast.Call | None"]
 
@@ -64,8 +64,11 @@ def parts(script: Script, expr: ast.expr, factory: Factory, name: str = "") -> P
             return all_of([left, right])
         case ast.Compare(left=left, ops=[_], comparators=[right]):
             return all_of([left, right])
-        case ast.UnaryOp(op=ast.USub() | ast.Invert(), operand=operand):
-            return parts(script, operand, factory, name)
+        case (
+            ast.UnaryOp(op=ast.USub() | ast.Invert(), operand=inner)
+            | ast.Attribute(value=inner, attr="T" | "mT")
+        ):
+            return parts(script, inner, factory, name)
         case ast.Call():
             made = factory(script, expr)
             if made is not None:
@@ -142,7 +145,8 @@ def _is_number(script: Script, expr: ast.expr) -> bool:
 
 
 def _are_numbers(found: Values) -> bool:
-    return bool(found) and all(isinstance(t, (Const, Num)) for t in found)
+    # an option (`Arg`) of the command line is never a tensor
+    return bool(found) and all(isinstance(t, (Const, Num, Arg)) for t in found)
 
 
 def _is_range(script: Script, over: ast.expr) -> bool:

@@ -11,7 +11,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of
 from autofast.model.events import BranchFrame, CallFrame, below, inside
 from autofast.model.kinds import is_module
-from autofast.model.names import FACTORIES
+from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Script, Transfer
 from autofast.model.values import (
     Bound,
@@ -33,7 +33,8 @@ KEPT = "it is the same in every step: make it a buffer (`self.register_buffer(..
 STRIPPED = KEEPS | {"type_as", "detach", "type", "to"}
 SAMPLES = frozenset({"sample", "rsample"})
 READ = ("numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt", "numpy.asarray", "numpy.array", "numpy.stack", "numpy.concatenate")  # fmt: skip
-MADE = frozenset(f"torch.{name}" for name in FACTORIES)
+MADE = frozenset(f"torch.{name}" for name in (*FACTORIES, *LEGACY_TENSORS))
+WHOLE = frozenset("normal_ uniform_ bernoulli_ random_ exponential_ fill_ zero_".split())
 
 
 def made_each_step(script: Script, known: Collection[int]) -> Iterator[tuple[ast.expr, str]]:
@@ -95,8 +96,12 @@ def _is_new(script: Script, tensor: Tensor) -> bool:
 
 
 def _is_filled(script: Script, tensor: Tensor) -> bool:
-    """Whether the script writes its numbers itself, part by part."""
-    return any(o.this == tensor for s in script.log.of("tensor_write", "inplace") for o in s)
+    """Whether the script writes its numbers itself, part by part; one that is filled as a whole can be filled there."""
+    return any(
+        o.this == tensor and o.data.get("name") not in WHOLE
+        for s in script.log.of("tensor_write", "inplace")
+        for o in s
+    )
 
 
 def _of_the_host(tensor: Tensor) -> bool:

@@ -61,6 +61,7 @@ class Inputs:
     def __init__(self, probe: Probe, loaders: Any = None) -> None:
         self.probe = probe
         self.loaders = loaders
+        self.draws: Any = None  # draws.Draws
         self.calls: list[tuple[Any, ...]] = []
         self.modules: dict[str, str] = {}
         self.dropouts: dict[int, str] = {}
@@ -74,6 +75,8 @@ class Inputs:
         def after(module: Any, arguments: Any, output: Any) -> None:
             if compiling():  # traced as it stands: it must fold to nothing there
                 return
+            if self.draws is not None:
+                self.draws.returned(module, output)
             name = self.both_ways.get(id(module))
             if name is not None and packed(arguments):
                 del self.both_ways[id(module)]

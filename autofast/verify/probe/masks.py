@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -33,8 +34,12 @@ KINDS = {
 class Masks:
     """``sizes``: of masks drawn with gradients in the first steps; ``idle``: how many were drawn without."""
 
-    def __init__(self, probe: Probe) -> None:
+    def __init__(
+        self, probe: Probe, idle: Callable[[], bool], dropping: Callable[..., Any]
+    ) -> None:
         self.probe = probe
+        self.no_training = idle
+        self.dropping = dropping  # draws.Draws
         self.sizes: list[int] = []
         self.idle = 0
         for name, channels in KINDS.items():
@@ -50,9 +55,10 @@ class Masks:
 
         @functools.wraps(original)
         def watched(*args: Any, **kwargs: Any) -> Any:
-            if not compiling():
-                look(*args, **kwargs)
-            return original(*args, **kwargs)
+            if compiling():
+                return original(*args, **kwargs)
+            look(*args, **kwargs)
+            return self.dropping(original, *args, **kwargs)
 
         # So that torch.jit.script still takes it for the operation that it is.
         from torch.jit import _builtins
@@ -61,7 +67,7 @@ class Masks:
         setattr(owner, name, opaque(watched))
 
     def drawn(self, size: int) -> None:
-        if not torch.is_grad_enabled():
+        if self.no_training():
             self.idle += 1
         elif self.probe.steps < FIRST and len(self.sizes) < MOST:
             self.sizes.append(size)

@@ -135,17 +135,20 @@ def torch_arrived(
         steps.watch = Watch()
         steps.constructed.append(steps.watch.made)
     if steps is not None and wanted.state:
-        from . import inputs, masks, precision
+        from . import draws, inputs, masks, precision
 
         kinds = attempt("precision", precision.Precision)
         if kinds is not None:
             steps.kinds = kinds.gradients
             writer.parts.append(lambda: {"precision": kinds.found()})
-        drawn = attempt("masks of dropout", lambda: masks.Masks(probe))
-        if drawn is not None:
-            writer.parts.append(lambda: {"masks": drawn.sizes, "idle_masks": drawn.idle})
+        again = draws.Checkpointing()
         steps.random = surroundings.random_digest
         given = inputs.Inputs(probe, fetches)
+        given.draws = random = draws.Draws(probe, again)
+        writer.parts.append(random.found)
+        drawn = attempt("masks of dropout", lambda: masks.Masks(probe, again.idle, random.dropping))
+        if drawn is not None:
+            writer.parts.append(lambda: {"masks": drawn.sizes, "idle_masks": drawn.idle})
         writer.parts.append(
             lambda: {
                 "inputs": given.calls,
@@ -169,7 +172,7 @@ def torch_arrived(
         steps.constructed.append(models.constructed)
         if wanted.state:
             steps.modes = models.modes
-            models.inputs = given
+            models.inputs, models.draws = given, random
             steps.options = options.Options()
             steps.first_of_optimizer = models.look
             steps.first_backward.append(models.first_backward)

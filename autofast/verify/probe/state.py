@@ -61,6 +61,7 @@ class State:
         self.printer: Printer | None = None
         self.perturbed: dict[int, Any] = {}
         self.inputs: Any = None  # inputs.Inputs
+        self.draws: Any = None  # draws.Draws
         self.outermost: dict[int, int] = {}
         self.install()
 
@@ -107,13 +108,15 @@ class State:
                     self.perturb(model)
             self.outer.add(id(module))
             self.inner.update(id(inside) for inside in module.modules() if inside is not module)
+        number = self.outermost.get(id(module))
+        if number is None:
+            model = bare(module)
+            number = next(i for i, known in enumerate(self.models) if known is model)
+            self.outermost[id(module)] = number
         if gradients and self.inputs is not None:
-            number = self.outermost.get(id(module))
-            if number is None:
-                model = bare(module)
-                number = next(i for i, known in enumerate(self.models) if known is model)
-                self.outermost[id(module)] = number
             self.inputs.called(number, arguments, keywords)
+        if self.draws is not None:
+            self.draws.called(number, module, gradients, arguments, keywords)
         flags = [inside.training for inside in bare(module).modules()]
         self.shares[gradients][0] += len(flags)
         self.shares[gradients][1] += sum(flags)

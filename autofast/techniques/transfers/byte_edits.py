@@ -1,0 +1,118 @@
+"""What is written behind the copies of batches that have become bytes: the operations that make them floats, and the constants of these."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+
+from autofast.edit.edits import After, Before, Edit, Wrap, literal
+from autofast.facts.arrays import Channels
+from autofast.flow import scopes
+from autofast.flow.program import Flow
+from autofast.model.calls import pairs_of
+from autofast.model.script import Script, Transfer
+from autofast.model.source import ancestors, at, function_of, source_of, statement_of
+from autofast.rule import Refusal
+from autofast.techniques.transfers.byte_batches import Copy
+from autofast.techniques.transfers.byte_items import Constants
+from autofast.write.spelling import spelled, torch_in
+
+SET_UP = """\
+{mean} = {torch}.tensor({means}, device={device}).view({n}, 1, 1)
+{std} = {torch}.tensor({stds}, device={device}).view({n}, 1, 1)
+"""
+
+
+def on_device(
+    script: Script,
+    copies: Sequence[Copy],
+    template: Callable[[str, str], str],
+    constants: Constants | None,
+    turn: int,
+) -> tuple[Edit, ...]:
+    """The operations behind each copy; ``constants``: mean and deviation of channels, made once above the loops, under names of the ``turn``."""
+    made: list[Edit] = []
+    above: dict[tuple[int, str], ast.stmt] = {}
+    for copy in copies:
+        node, source = copy.transfer.node, source_of(copy.transfer.node)
+        end = f"_{turn + 1}" if turn else ""
+        names = source.fresh(f"mean{end}"), source.fresh(f"std{end}")
+        made.append(_behind(node, template(*names)))
+        if constants is not None:
+            device = _device(copy)
+            text = "" if device is None else source.segment(device)
+            place = _outermost(copy.loop, device)
+            if (id(place), text) in above:
+                continue
+            if any(id(place) == one for one, _ in above):
+                raise Refusal("the copies in one loop go to devices that are written differently")
+            above[id(place), text] = place
+            torch, imports = torch_in(source)
+            given = dict(zip(("mean", "std"), names, strict=True))
+            means, stds = (_text(script, c, place) for c in constants)
+            code = SET_UP.format(
+                **given,
+                torch=torch,
+                means=means,
+                stds=stds,
+                n=len(constants[0].numbers),
+                device=text or '"cuda"',
+            )
+            made += [*imports, Before(place, literal(code))]
+    return tuple(made)
+
+
+def _text(script: Script, channels: Channels, place: ast.stmt) -> str:
+    """The numbers, by the constant of the file that has them where there is one."""
+    match channels.expr:
+        case ast.Name(id=name) as expr if source_of(expr) is source_of(place):
+            flow, function = script.analysis(Flow), function_of(place)
+            made = list(flow.reaching(expr))
+            inside = function is not source_of(place).tree
+            if len(made) == 1 and scopes.owner(expr) is source_of(place).tree:
+                if not scopes.binds(function, name) if inside else flow.graph(place).dominates(statement_of(made[0].node), place):  # fmt: skip
+                    return name
+    return str(list(channels.numbers))
+
+
+def _behind(copy: ast.Call, template: str) -> Edit:
+    """The operations behind a copy: more than two in a statement of their own, where the copy is put into a variable."""
+    match statement_of(copy):
+        case ast.Assign(targets=[target], value=value) as statement if template.startswith("("):
+            for one, part in pairs_of(target, value):
+                if part is copy and (name := getattr(one, "id", "")):
+                    return After(statement, f"{name} = {template.format(name)}")
+    return Wrap(copy, template)
+
+
+def _device(copy: Copy) -> ast.expr | None:
+    """The device of a copy, as it means the same above the loop; None: the current GPU."""
+    transfer: Transfer = copy.transfer
+    expr = spelled(transfer.node, transfer.target)
+    if transfer.how == "cuda" and (expr is not None or transfer.target is not None):
+        raise Refusal(f"the device of {at(transfer.node)} may be None, which means the current one")
+    if "tensor" in transfer.kinds:
+        raise Refusal(f"{at(transfer.node)} does not say to which device it copies")
+    match expr:
+        case None if transfer.how == "cuda":
+            return None
+        case ast.Name() | ast.Attribute() | ast.Constant():
+            if scopes.loaded_in(expr) & scopes.stored_in(copy.loop):
+                raise Refusal("the device is set in the loop")
+            return expr
+    raise Refusal("the device is worked out in each step")
+
+
+def _outermost(loop: ast.For, device: ast.expr | None) -> ast.stmt:
+    """The outermost loop around the batches, in their function, above which the device is known."""
+    function, place = function_of(loop), loop
+    used = scopes.loaded_in(device) if device is not None else set()
+    for outer in ancestors(loop):
+        match outer:
+            case ast.For() if not scopes.stored_in(outer) & used:
+                place = outer
+            case ast.For() | ast.While() | ast.Module():
+                break
+        if outer is function:
+            break
+    return place

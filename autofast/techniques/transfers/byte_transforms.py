@@ -1,0 +1,358 @@
+"""Pictures that transforms of torchvision make into floats at their very end: by which, and what is written to leave that out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from autofast.edit.edits import DropElement, Edit, Remove, Rewrite
+from autofast.facts.arrays import Channels
+from autofast.facts.byte_values import is_picture
+from autofast.flow.program import Flow
+from autofast.model.calls import spreads
+from autofast.model.script import Loader, Script
+from autofast.model.source import at, source_of, statement_of
+from autofast.model.values import Const, Ext, Ref, Seq, Thing, Unknown, Values, const, one
+from autofast.rule import Refusal
+from autofast.techniques.transfers.byte_items import (
+    CAST,
+    SINGLE,
+    Constants,
+    Items,
+    Key,
+    parts_of,
+    returned,
+)
+from autofast.write.imports import imported
+from autofast.write.spelling import spelled
+
+SINCE = (1, 6)  # with torchvision 0.7, the first that has PILToTensor
+MODULES = ("torchvision.transforms.v2.", "torchvision.transforms.")
+# The sets of torchvision whose items are a picture of eight bits a channel and a label, and where their transform stands.
+SETS = {
+    f"torchvision.datasets.{name}": place
+    for place, names in (
+        (1, "ImageFolder EuroSAT"),
+        (2, "MNIST FashionMNIST KMNIST CIFAR10 CIFAR100 SVHN Food101 Flowers102 GTSRB StanfordCars"),
+        (3, "STL10 DTD FGVCAircraft FakeData"),
+        (4, "Places365"),
+        (-1, "EMNIST QMNIST ImageNet"),
+    )
+    for name in names.split()
+}  # fmt: skip
+# They make a picture of bytes of one, and a tensor of bytes of one.
+KEEPING = frozenset(
+    """Resize Scale CenterCrop RandomCrop RandomResizedCrop RandomHorizontalFlip RandomVerticalFlip RandomRotation RandomAffine Pad
+    RandomPerspective ColorJitter Grayscale RandomGrayscale GaussianBlur RandomInvert RandomPosterize RandomSolarize AutoAugment
+    RandomAdjustSharpness RandomAutocontrast RandomEqualize RandAugment TrivialAugmentWide AugMix ElasticTransform RGB""".split()
+)
+INSIDE = frozenset({"RandomApply", "RandomChoice", "RandomOrder"})  # of transforms that do
+TAKING = frozenset({"PILToTensor", "ToImage"})
+CASTING = frozenset({"ToTensor", "ToDtype", "ConvertImageDtype"})
+
+
+@dataclass(frozen=True, eq=False)
+class Ending:
+    """The last transforms of ``composed``: ``cast`` makes floats between 0 and 1 of bytes, ``normalize`` takes the mean and divides by the deviation."""
+
+    composed: Ext
+    cast: Ext
+    normalize: Ext | None
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+
+@dataclass
+class Pictures:
+    """All items whose transforms end alike, in their part ``key``; ``why``: the reason for which they have to, if there is one."""
+
+    key: Key
+    node: ast.AST
+    endings: list[Ending] = field(default_factory=list)
+    getitems: list[ast.FunctionDef] = field(default_factory=list)
+    sets: list[Ext] = field(default_factory=list)
+    calls: list[ast.Call] = field(default_factory=list)  # of the transforms, in the project's code
+    why: str = ""
+
+    @property
+    def items(self) -> Items:
+        transforms = tuple(e.composed for e in self.endings)
+        return Items(self.key, tuple(self.getitems), tuple(self.sets), transforms, tuple(self.calls))  # fmt: skip
+
+    @property
+    def constants(self) -> Constants | None:
+        """Mean and deviation of the channels, where they are not those of all."""
+        first = self.endings[0]
+        if first.normalize is None or (len({*first.mean}) < 2 and len({*first.std}) < 2):
+            return None
+        given = [first.normalize.args.given(n, k) for n, k in ((0, "mean"), (1, "std"))]
+        mean, std = (g.expr if g is not None else None for g in given)
+        return Channels(first.mean, mean), Channels(first.std, std)
+
+    def template(self, mean: str, std: str) -> str:
+        """The operations on a batch, ``{}``."""
+        first, scaled = self.endings[0], f"{{}}{CAST} / 255"
+        if not first.mean:
+            return scaled
+        if self.constants is None:
+            mean, std = repr(first.mean[0]), repr(first.std[0])
+        return f"({scaled} - {mean}) / {std}"
+
+    def edits(self, script: Script) -> tuple[Edit, ...]:
+        """Leave the floats out of the transforms; raises :class:`Refusal` where these are not written out."""
+        made: list[Edit] = []
+        dropped: list[ast.expr] = []
+        for ending in self.endings:
+            casting = _written(script, ending, ending.cast)
+            if _short(ending.cast) == "ToTensor":
+                made += _spelled(script, casting)
+            else:
+                made.append(DropElement(_list(ending), casting))
+            if ending.normalize is not None:
+                dropped.append(_written(script, ending, ending.normalize))
+                made.append(DropElement(_list(ending), dropped[-1]))
+        return (*made, *_without_use(script, dropped))
+
+
+def pictures_of(script: Script, loaders: Sequence[Loader]) -> list[Pictures]:
+    """The pictures that ``loaders`` give as floats, by how they become floats."""
+    found: dict[object, Pictures] = {}
+    refused: list[Pictures] = []
+    for dataset in {id(d): d for x in loaders for d in x.datasets}.values():
+        thing, getitem = dataset.thing, dataset.getitem
+        pictures = Pictures(0, dataset.node or getitem or ast.Pass())
+        if isinstance(thing, Ext) and thing.name in SETS:
+            pictures.sets.append(thing)
+            transforms = thing.args.get(SETS[thing.name], "transform")
+            why = _of_set(thing)
+        elif dataset.kind == "project" and getitem is not None:
+            made = _transformed(script, getitem)
+            if made is None:
+                continue
+            pictures.key, call = made
+            pictures.calls.append(call)
+            pictures.getitems.append(getitem)
+            transforms = script.values(call.func)
+            why = ""
+        else:
+            continue
+        try:
+            pictures.endings = [e for t in transforms if (e := _ending(t)) is not None]
+        except Refusal as unlike:
+            why = why or str(unlike)
+        floats = [t for t in transforms if _short(t) in ("Compose", "ToTensor")]
+        if not pictures.endings and not (why and floats):
+            continue
+        same = {(e.mean, e.std) for e in pictures.endings}
+        for call in pictures.calls:
+            why = why or _of_picture(script, call.args[0], pictures.endings)
+        if len(pictures.endings) < len(floats) or len(same) > 1:
+            why = why or "its transforms may be one of several that end in different ways"
+        if why:
+            refused.append(replace(pictures, why=why))
+            continue
+        joined = found.setdefault(
+            (*same.pop(), pictures.key), Pictures(pictures.key, pictures.node)
+        )
+        for name in ("endings", "getitems", "sets", "calls"):
+            here = getattr(joined, name)
+            here += [x for x in getattr(pictures, name) if not any(x is y or _same(x, y) for y in here)]  # fmt: skip
+    return [*found.values(), *refused]
+
+
+# ------------------------------------------------------------------------------------------------ which
+def _ending(thing: Thing) -> Ending | None:
+    """How a transform ends; None where it makes no floats. Raises :class:`Refusal` where it may make them otherwise than of bytes."""
+    if not isinstance(thing, Ext) or _short(thing) not in ("Compose", "ToTensor"):
+        return None
+    parts = [thing] if _short(thing) == "ToTensor" else _parts(thing)
+    places = [n for n, part in enumerate(parts) if _short(part) in CASTING]
+    if not places:
+        if any(part is None for part in parts) or not parts:
+            raise Refusal(f"the transforms of {at(thing.node)} are not all known")
+        return None
+    (place, *_), cast = places, parts[places[0]]
+    assert isinstance(cast, Ext)
+    if len(places) > 1 or [_short(p) for p in parts[place + 1 :]] not in ([], ["Normalize"]):
+        other = next((_said(p) for p in parts[place + 1 :] if _short(p) != "Normalize"), "another")
+        raise Refusal(f"{other} comes after {_short(cast)}, and is made for floats")
+    taken = False
+    for part in parts[:place]:
+        taken |= _short(part) in TAKING
+        if not _keeps(part):
+            raise Refusal(f"it is not certain that {_said(part)} makes bytes of bytes")
+    if taken is (_short(cast) == "ToTensor") or not _scales(cast):
+        raise Refusal(f"what {_short(cast)} makes of a picture here is not known")
+    if place + 1 == len(parts):
+        return Ending(thing, cast, None)
+    normalize = parts[-1]
+    assert isinstance(normalize, Ext)
+    mean, std = (_numbers(normalize.args.get(n, k)) for n, k in ((0, "mean"), (1, "std")))
+    if not mean or not std or normalize.args.open:
+        raise Refusal("mean and deviation that Normalize is given are no numbers that are written out")  # fmt: skip
+    return Ending(thing, cast, normalize, mean, std)
+
+
+def _parts(composed: Ext) -> list[Thing | None]:
+    parts = one(composed.args.get(0, "transforms"))
+    if composed.args.open or not isinstance(parts, Seq) or not parts.exact:
+        return [None]
+    return [one(item) for item in parts.exact]
+
+
+def _short(part: Thing | None) -> str:
+    """The short name of a transform of torchvision; empty for anything else."""
+    if not isinstance(part, Ext):
+        return ""
+    module = next((m for m in MODULES if part.name.startswith(m)), "")
+    return part.name.removeprefix(module) if module else ""
+
+
+def _said(part: Thing | None) -> str:
+    return _short(part) or "one of the transforms"
+
+
+def _keeps(part: Thing | None) -> bool:
+    short = _short(part)
+    if short in INSIDE:
+        assert isinstance(part, Ext)
+        return all(_keeps(inner) and _short(inner) not in TAKING for inner in _parts(part))
+    return short in KEEPING | TAKING
+
+
+def _scales(cast: Ext) -> bool:
+    """It makes floats between 0 and 1, in single precision."""
+    if _short(cast) == "ToTensor":
+        return True
+    if _short(cast) == "ToDtype" and const(cast.args.get(1, "scale")) is not True:
+        return False
+    given = cast.args.get(0, "dtype")
+    single = given and all(isinstance(t, Ref) and t.name in SINGLE for t in given)
+    return not cast.args.open and (bool(single) or (not given and _short(cast) != "ToDtype"))
+
+
+def _numbers(given: Values) -> tuple[float, ...]:
+    """A list or tuple of numbers; empty where they are not known."""
+    single = one(given)
+    if isinstance(single, Seq):
+        found = tuple(const(item) for item in single.exact or ())
+    elif isinstance(single, Const):
+        found = single.value if isinstance(single.value, tuple) else (single.value,)
+    else:
+        found = ()
+    return found if all(type(x) in (int, float) for x in found) else ()
+
+
+def _of_set(thing: Ext) -> str:
+    """Why items of a set of torchvision may be others than a picture and a label."""
+    if thing.args.open:
+        return f"its arguments are not all known: {thing.args.open}"
+    for name in ("loader", "transforms"):
+        if thing.args.named.get(name) is not None:
+            return f"it is given `{name}=`, which may make something else than bytes"
+    if thing.name.endswith("ImageFolder") and len(thing.args.positional) > 3:
+        return "it is given a loader of its own, which may make something else than bytes"
+    return ""
+
+
+def _of_picture(script: Script, expr: ast.expr, endings: Sequence[Ending]) -> str:
+    """Why what a transform is given may hold more than eight bits a channel.
+
+    Pictures of PIL that Normalize takes three numbers off have three channels, and those have eight bits in all modes.
+    """
+    three = all(len(e.mean) == 3 for e in endings)
+    if is_picture(script, expr) or (three and _is_of_pil(script, expr)):
+        return ""
+    return f"it is not certain that `{ast.unparse(expr)[:60]}` is a picture of eight bits a channel"
+
+
+def _is_of_pil(script: Script, expr: ast.expr) -> bool:
+    found = script.values(expr)
+    return bool(found) and all(isinstance(t, Unknown) and t.name.startswith("PIL.") for t in found)
+
+
+def _transformed(script: Script, getitem: ast.FunctionDef) -> tuple[Key, ast.Call] | None:
+    """The part of an item that is what a transform makes of a picture, and that call."""
+    value = returned(getitem)
+    for key, part in parts_of(value) if value is not None else ():
+        match part:
+            case ast.Call():
+                made: list[ast.expr | None] = [part]
+            case ast.Name():
+                made = _bound(script, part)
+            case _:
+                continue
+        # A picture can be in no batch: there is a transform wherever a loader takes items.
+        calls = [e for e in made if e is None or not _is_of_pil(script, e)]
+        match calls:
+            case [ast.Call() as call] if _is_transform(script, call):
+                return key, call
+    return None
+
+
+def _bound(script: Script, name: ast.Name) -> list[ast.expr | None]:
+    """What a variable may be bound to, where nothing but ``name`` reads what it is in the end."""
+    flow = script.analysis(Flow)
+    found = list(flow.reaching(name))
+    single = [d for d in found if flow.definitions(name).uses(d) == [name]]
+    return [d.value for d in found] if single else []
+
+
+def _is_transform(script: Script, call: ast.Call) -> bool:
+    found = script.values(call.func) - {Const(None)}
+    plain = len(call.args) == 1 and not call.keywords and not spreads(call)
+    return plain and bool(found) and all(_short(t) in ("Compose", "ToTensor") for t in found)
+
+
+# ------------------------------------------------------------------------------------------------ what is written
+def _list(ending: Ending) -> ast.List:
+    given = ending.composed.args.given(0, "transforms")
+    match ending.composed.node:
+        case ast.Call() as call if isinstance(display := spelled(call, given), ast.List):
+            return display
+    raise Refusal("its transforms are no list that is written out")
+
+
+def _written(script: Script, ending: Ending, part: Ext) -> ast.expr:
+    """A transform, where it stands in the list; the one that casts is made there."""
+    elements = [part.node] if ending.composed is part else _list(ending).elts
+    for element in elements:
+        match element:
+            case ast.Call() if ending.composed is part or script.values(element) == {part}:
+                return element
+            case ast.Name() if part is ending.normalize and script.values(element) == {part}:
+                return element
+    raise Refusal(f"its {_short(part)} is not made in the list of transforms")
+
+
+def _spelled(script: Script, casting: ast.expr) -> Iterator[Edit]:
+    """``ToTensor()`` as ``PILToTensor()``."""
+    func = getattr(casting, "func", casting)
+    match func, one(script.values(func)):
+        case ast.Attribute(value=module), _:
+            yield Rewrite(func, "{module}.PILToTensor", {"module": module})
+        case ast.Name(), Ref(name=whole):
+            module_name = whole.rpartition(".")[0]
+            name, imports = imported(source_of(casting), module_name, "PILToTensor")
+            yield from imports
+            yield Rewrite(func, name)
+        case _:
+            raise Refusal("how its ToTensor is spelled is not followed")
+
+
+def _without_use(script: Script, dropped: Sequence[ast.expr]) -> Iterator[Remove]:
+    """The variables that nothing reads once these are gone: ``normalize = Normalize(...)``."""
+    flow, gone = script.analysis(Flow), {id(n) for n in dropped}
+    statements: dict[int, ast.Assign] = {}
+    for name in dropped:
+        for made in flow.reaching(name) if hasattr(name, "id") else ():  # type: ignore[arg-type]
+            match statement_of(made.node):
+                case ast.Assign(targets=[target]) as statement if target is made.node:
+                    if {id(n) for n in flow.definitions(name).uses(made)} <= gone:
+                        statements[id(statement)] = statement
+    yield from (Remove(statement) for statement in statements.values())
+
+
+def _same(one: object, other: object) -> bool:
+    return isinstance(one, Ending) and isinstance(other, Ending) and one.composed is other.composed

@@ -1,0 +1,217 @@
+"""Random numbers that are drawn within calls, evaluations, and printed numbers that seeds or the last digit decide. On made-up runs, and on torch's generators."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+from autofast.verify import alike, parity_draws, parity_rounding, parity_stdout
+from autofast.verify.evidence import gather
+from autofast.verify.parity import judge
+from autofast.verify.probe import generators
+from autofast.verify.record import Call, Evaluation, Run, Step
+from autofast.verify.result import Sameness
+from tests.test_verify_judge import LOSSES, MOVED, made
+from tests.verify_runs import record, run
+
+
+@pytest.mark.parametrize(
+    ("name", "draw", "words"),
+    [
+        ("python", random.random, 2),
+        ("python", lambda: [random.random() for _ in range(1000)], 2000),
+        ("numpy", lambda: numpy.random.rand(400), 800),
+        ("torch", lambda: torch.rand(7), 7),
+        ("torch", lambda: torch.rand(1249), 1249),
+        ("torch", lambda: torch.manual_seed(9), generators.MOST * generators.SIZE),
+    ],
+)
+def test_words_that_a_generator_draws(name: str, draw: Any, words: int) -> None:
+    for start in (0, 3, 623):  # at the beginning of a round, within one, at its end
+        torch.manual_seed(1), random.seed(1), numpy.random.seed(1)
+        (
+            torch.rand(start),
+            [random.getrandbits(32) for _ in range(start)],
+            numpy.random.bytes(4 * start),
+        )
+        before = generators.states()
+        draw()
+        after = generators.states()
+        drawn = {key: generators.words(before[key], after[key]) for key in before}
+        assert drawn == {**dict.fromkeys(before, 0), name: words}
+
+
+def drawing(
+    arm: str = "original", outside: int = 50, losses: tuple[float, ...] = LOSSES, **words: int
+) -> Run:
+    drawn = {
+        "0": {"calls": 4, "samples": 64, "python": 80, "torch": 1600, **words},
+        "outside": {"torch": outside},
+    }
+    return made(arm, losses, drawn=drawn)
+
+
+@pytest.mark.parametrize(
+    ("other", "passed", "words"),
+    [
+        ({"python": 0}, False, "Python's generator draws 0 %"),
+        ({"python": 8}, False, "Python's generator draws 10 %"),
+        ({"python": 5}, False, "one draw for all 16 samples"),
+        ({"python": 44}, True, ""),
+        ({"python": 0, "torch": 1640}, True, ""),  # by torch's in its place
+        ({"python": 0, "outside": 90}, True, ""),  # before the call
+        ({"python": 0, "torch": 1500}, None, "would tell"),
+        ({"torch": 0}, False, "torch's generator draws 0 %"),
+        ({"torch": 400}, None, "would tell"),
+        ({"torch": 100}, False, "one draw for all 16 samples"),
+        ({"python": 0, "calls": 8}, True, ""),  # halves of the batches
+    ],
+)
+def test_draws_that_are_lost_or_shared(
+    other: dict[str, Any], passed: bool | None, words: str
+) -> None:
+    after = drawing("rewritten", losses=(1.01, 0.9, 0.8, 0.7), **other)
+    check = parity_draws.check(gather("unknown", [drawing(), drawing(), after]))
+    assert check is not None and check.passed is passed and words in check.text
+    same = drawing("rewritten", **other)  # what was drawn was of no use
+    check = parity_draws.check(gather("unknown", [drawing(), drawing(), same]))
+    assert check is None
+
+
+def evaluating(
+    arm: str = "original",
+    sums: tuple[float, ...] = (5.0, 5.0, 5.0),
+    drew: int = 0,
+    result: float = 1.0,
+    **more: Any,
+) -> Run:
+    found = tuple(
+        Evaluation(0, 1 + i, 2, 10, {"0": value}, drew, more.get("between", 0), result, 1.0)
+        for i, value in enumerate(sums)
+    )
+    return made(arm, evaluations=found, **{k: v for k, v in more.items() if k != "between"})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "passed", "words"),
+    [
+        ({}, {}, True, ""),
+        ({}, {"drew": 2, "result": 1.1}, False, "random numbers are drawn in evaluation"),
+        ({"drew": 2}, {"result": 1.1}, False, "no random numbers are drawn in evaluation"),
+        ({}, {"drew": 2}, True, ""),  # and nothing comes of it
+        ({}, {"drew": 2, "result": 1.1, "states": tuple("xbcd")}, None, "would tell"),
+        ({"between": 1}, {"drew": 2, "result": 1.1}, True, ""),  # the place alone has changed
+        ({}, {"sums": (5.0, 5.1, 5.2)}, False, "input 0 of model 0 is another every time"),
+        ({"sums": (5.0, 6.0, 7.0)}, {"sums": (5.0, 5.1, 5.2)}, True, ""),
+        ({}, {"sums": (5.0 + 1e-8, 5.0, 5.0)}, True, ""),
+    ],
+)
+def test_what_is_drawn_and_given_in_evaluation(
+    before: dict[str, Any], after: dict[str, Any], passed: bool | None, words: str
+) -> None:
+    plain, other = evaluating(**before), evaluating("rewritten", **after)
+    check = parity_draws.check(gather("unknown", [plain, plain, other]))
+    assert check is not None and check.passed is passed and words in check.text
+
+
+def test_seeds_are_not_asked_for_what_they_do_not_tell() -> None:
+    runs = [evaluating(seed=s) for s in (0, 0, 1)]
+    runs += [
+        evaluating("rewritten", seed=s, drew=2, result=1.1, states=tuple("xbcd")) for s in (0, 1)
+    ]
+    found = judge("unknown", runs)
+    assert (
+        found.verdict is Sameness.UNCLEAR
+        and "more seeds" not in found.summary
+        and not found.more_runs
+    )
+
+
+# ---------------------------------------------------------------------------------------------- what is printed
+def chosen(far: tuple[bool, ...], times: int = 1) -> list[Run]:
+    """Under so many seeds; far ones print another threshold, though training differs by a rounding alone."""
+    moved = tuple(loss + 1e-8 for loss in LOSSES)
+    runs = [made(stdout="cut 0.40\n" * times, detail=MOVED)]
+    for seed, jumps in enumerate(far):
+        runs += [made(stdout="cut 0.40\n" * times, seed=seed)] * (2 if not seed else 1)
+        runs.append(
+            made(
+                "rewritten", moved, stdout=f"cut {0.45 if jumps else 0.40:.2f}\n" * times, seed=seed
+            )
+        )
+    return runs
+
+
+@pytest.mark.parametrize(
+    ("far", "times", "passed"),
+    [
+        ((True,), 1, None),  # not yet known
+        ((True, False, False, False), 1, True),
+        ((True, True, True, False), 1, True),
+        ((True, True, True, True), 1, False),
+        ((False, True, True, True), 1, True),
+        ((True,), 4, False),
+    ],
+)
+def test_a_number_that_is_printed_once_is_judged_over_seeds(
+    far: tuple[bool, ...], times: int, passed: bool | None
+) -> None:
+    check = parity_stdout.rounded(gather("unknown", chosen(far, times)))
+    assert check is not None and check.passed is passed
+
+
+@pytest.mark.parametrize(
+    ("other", "equivalent"),
+    [
+        (("0.8481", "0.7213", "0.6300"), True),  # 0.84805 and what is less
+        (("0.8481", "0.7214", "0.6300"), False),
+        (("0.8482", "0.7213", "0.6300"), False),
+        (("0.848", "0.7213", "0.6300"), True),
+    ],
+)
+def test_the_last_digit_of_a_sum_at_the_edge_of_two(
+    other: tuple[str, ...], equivalent: bool
+) -> None:
+    def printing(arm: str, values: tuple[str, ...]) -> Run:
+        return made(arm, stdout="".join(f"loss {value}\n" for value in values))
+
+    plain = printing("original", ("0.8480", "0.7213", "0.6300"))
+    found = judge("unknown", [plain, plain, printing("rewritten", other)])
+    assert (found.verdict is Sameness.EQUIVALENT) is equivalent, found.summary
+
+
+# ---------------------------------------------------------------------------------------------- calls and rounding
+def test_real_and_fake_in_one_call_are_the_same_data() -> None:
+    def calls(parts: tuple[tuple[int, float], ...], step: int) -> tuple[Call, ...]:
+        return tuple(Call(0, size, {"0": value + step}, step) for size, value in parts)
+
+    apart = sum((calls(((8, 1.0), (8, 2.0)), i) for i in range(4)), ())
+    at_once = sum((calls(((16, 3.0 + i),), i) for i in range(4)), ())
+    plain = made(calls=apart, masks=(), drawn={"0": {"calls": 8, "torch": 0}})
+    other = made("rewritten", calls=at_once, masks=(), drawn={"0": {"calls": 4, "torch": 0}})
+    assert alike.determined(gather("unknown", [plain, plain, other]))
+    more = replace(at_once[2], sums={"0": 9.0})
+    wrong = replace(other, records=(replace(other.record, calls=(*at_once[:2], more, at_once[3])),))
+    assert alike.steps(gather("unknown", [plain, plain, wrong])) == 2
+
+
+@pytest.mark.parametrize(("updates", "of_perturbed", "found"), [((1.0, 0.2), (1.0, 0.1), True), ((1.0, 0.2), (1.0, 0.19), False), ((1.0, 0.1), (1.0, 0.1), False)])  # fmt: skip
+def test_steps_that_adam_makes_of_roundings(
+    updates: tuple[float, ...], of_perturbed: tuple[float, ...], found: bool
+) -> None:
+    def stepped(arm: str, gradient: float, moved: tuple[float, ...], **more: Any) -> Run:
+        steps = [
+            Step(i, 0, 0.0, 1.0, {}, 8, 1, 0, 1, (1.0,), (0.1,), grad_norms=(1.0, gradient), update_norms=moved)
+            for i in range(4)
+        ]  # fmt: skip
+        return run(record(steps), arm, **more)
+
+    plain = stepped("original", 0.5, (1.0, 0.1))
+    other = stepped("rewritten", 0.5000001, updates)
+    perturbed = stepped("original", 0.5000001, of_perturbed, detail=MOVED)
+    assert parity_rounding.unruly(gather("unknown", [plain, plain, other, perturbed])) is found
