@@ -125,7 +125,7 @@ class Refusal(Exception):
 
 
 Find = Callable[["Script", Options], Iterator[Finding]]
-# What a finding is expected to gain, given all that its rule has found; None where that is not asked.
+# What a finding is expected to gain, given all that the rules have found; None where that is not asked.
 Question = Callable[["Script", Options, Finding, Sequence[Finding]], Gain | None]
 
 

@@ -33,7 +33,9 @@ COPIES = frozenset({"tolist", "numpy"})
 PICKS = frozenset(
     ".nonzero torch.nonzero .masked_select torch.masked_select .unique torch.unique torch.argwhere .argwhere".split()
 )
-CHOOSES = frozenset({"gather", "index_select", "take_along_dim"})  # with the indices behind the dimension
+CHOOSES = frozenset(
+    {"gather", "index_select", "take_along_dim"}
+)  # with the indices behind the dimension
 TESTS = (ast.If, ast.While, ast.Assert, ast.IfExp)
 LOOKED_AT = (*TESTS, ast.Subscript, ast.BinOp)
 SHAPED = frozenset("flatten view reshape squeeze unsqueeze detach".split())
