@@ -6,6 +6,7 @@ command that needs it. Standard output carries the product alone, standard error
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -318,11 +319,13 @@ def _watch(paths: tuple[str, ...], given: dict[str, Any]) -> None:
 def _check(request: CheckRequest, given: dict[str, Any]) -> tuple[int, Checked | None]:
     """The exit code of ``check``, and what was found where that was asked."""
     from autofast.commands.checking import check
+    from autofast.report.progress import counted
 
     if given["diff"]:
         return _show_fixes(request, given), None
     fixed = _write_fixes(request, given) if given["fix"] else 0
-    result = check(request)
+    with contextlib.nullcontext() if given["quiet"] else counted() as tell:
+        result = check(request, tell)
     _say(result.errors, [] if fixed else result.warnings, [] if given["quiet"] else result.notes)
     _out(_presented(request, result, given).encode())
     if fixed and not given["quiet"]:
@@ -500,9 +503,9 @@ def verify_command(
 
     Exit code: 0 as fast or faster and the same training, 1 otherwise, 2 no run could be made.
     """
+    from autofast.report.progress import progress
     from autofast.report.verify_output import Wish, deliver
     from autofast.verify.command import Request, explain, verify
-    from autofast.verify.progress import progress
     from autofast.verify.series import NoRun
 
     wish = Wish(
@@ -619,10 +622,10 @@ def tune_command(
     """
     from autofast.commands.output import Destination
     from autofast.report import tune_output
+    from autofast.report.progress import progress
     from autofast.report.verify_output import Wish
     from autofast.tune.command import tune
     from autofast.verify.command import Request, explain
-    from autofast.verify.progress import progress
     from autofast.verify.series import NoRun
 
     mode, path = _chosen(output, output_dir, in_place, diff, patch)

@@ -40,6 +40,7 @@ class Config:
     force_exclude: bool = False
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     compile: bool = False
+    workers: int = 0
     accumulate: int = 0
     keep_batch: bool = False
     ddp: bool = False
@@ -269,6 +270,7 @@ _KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     "target": (_words(TARGETS), _choice(TARGETS)),
     "line-length": ("a whole number of columns", _number),
     "compile": ("true or false", _flag),
+    "workers": ("a whole number of workers", _number),
     "accumulate": ("a whole number of micro-batches", _number),
     "keep-batch": ("true or false", _flag),
     "ddp": ("true or false", _flag),

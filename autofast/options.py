@@ -27,7 +27,7 @@ STDIN = "-"
 ON_REQUEST = {"keep_batch": "accumulate", "sync_batchnorm": "ddp"}
 # Those that are in the configuration as they are given.
 PLAIN = (
-    *("precision", "compile", "accumulate", "ddp", "min_gain", "exhaustive", "facts"),
+    *("precision", "workers", "compile", "accumulate", "ddp", "min_gain", "exhaustive", "facts"),
     *ON_REQUEST,
 )
 # Those that are settings of the project, and no arguments of a command's own.
@@ -200,6 +200,12 @@ def input_options(command: F) -> F:
             "--target",
             type=click.Choice(TARGETS),
             help="Hardware that the rewrite is for.  [default: cuda]",
+        ),
+        click.option(
+            "--workers",
+            type=click.IntRange(1),
+            metavar="N",
+            help="So many for each loader, in place of as many as there are cores, also where 0, 1 or 2 are written.",
         ),
         click.option(
             "--compile",

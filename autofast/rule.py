@@ -31,8 +31,9 @@ class Options:
         precision: of autocast: auto, bf16 or fp16. target: cuda or cpu.
         selected: the names of the rules that take part in this plan.
         asked: those that are off by default and were asked for by name; they may do what they do, whatever the level of effect.
-        decisions: what is decided by the rule that is given these options, and by those that it uses; ``requested``: it is in ``asked``.
+        decisions: what is decided by the rule that is given these options, and by those that it uses; ``requested``: the user named it.
         accumulate: micro-batches for each optimizer step; 0 where the user named no number.
+        workers: of each loader that gets workers; 0: what the machine has cores for.
         keep_batch: accumulation divides the loader's batch size instead of enlarging the effective batch.
         sync_batchnorm: DDP turns BatchNorm into SyncBatchNorm.
         named: the rules that the user named: what they find is written, whatever it is expected to gain.
@@ -44,6 +45,7 @@ class Options:
     selected: frozenset[str] = frozenset()
     asked: frozenset[str] = frozenset()
     accumulate: int = 0
+    workers: int = 0
     keep_batch: bool = False
     sync_batchnorm: bool = False
     named: frozenset[str] = frozenset()
@@ -123,7 +125,7 @@ class Refusal(Exception):
 
 
 Find = Callable[["Script", Options], Iterator[Finding]]
-# What a finding is expected to gain, given all that its rule has found; None where that is not asked.
+# What a finding is expected to gain, given all that the rules have found; None where that is not asked.
 Question = Callable[["Script", Options, Finding, Sequence[Finding]], Gain | None]
 
 

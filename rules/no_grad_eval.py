@@ -30,6 +30,10 @@ OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
 ASKS = gains.usual(0.01, "no versions and views of tensors to count", code=True)
 ONE_PASS = gains.nothing("one pass, outside of all loops")
 
+USUAL = 0.02, "no records for a backward"
+UNLESS_ONCE = gains.usual(*USUAL, code=True)
+LONG = 20  # lines to indent, which is too much for a loop that runs once
+
 NAME = "no-grad-eval"
 
 
@@ -38,7 +42,7 @@ NAME = "no-grad-eval"
     Effect.EXACT,
     groups=("evaluation",),
     relieves={"evaluation": 1},
-    asks=gains.usual(0.02, "no records for a backward"),
+    asks=gains.usual(*USUAL),
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Evaluate under inference_mode, or no_grad where tensors of the evaluation are used later."""
@@ -144,6 +148,8 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
         edit = Decorator(node, mode, rank=Rank.GRAD_MODE)
     else:
         assert isinstance(node, ast.stmt)
+        if (node.end_lineno or node.lineno) - node.lineno >= LONG:
+            asks = asks or UNLESS_ONCE
         edit = Around(node, node, f"with {mode}:", rank=Rank.GRAD_MODE)
     yield Finding(node, message, edits=(*imports, edit), asks=asks, torch=None if only else SINCE)
 

@@ -58,6 +58,7 @@ def apply(
     files: Mapping[str, str] | None = None,
     asked: bool = False,
     accumulate: int = 0,
+    workers: int = 0,
     min_gain: float = 0.0,
 ) -> Applied:
     """What ``rule`` (or several, with spaces between) does to ``text`` (the entry ``train.py``) beside ``files``; ``asked`` for by name.
@@ -78,7 +79,9 @@ def apply(
             target,
             frozenset(names),
             asked=frozenset(names if asked else ()),
+            named=frozenset(names if asked else ()),
             accumulate=accumulate,
+            workers=workers,
             min_gain=min_gain,
         )
         plan = Plan.make(read_script(entry, root), options, rules, Effect.RECIPE)

@@ -108,3 +108,40 @@ def test_missing_path(tmp_path: Path) -> None:
 def test_notebooks_with_cells_that_are_none(cells: str) -> None:
     with pytest.raises(BadInput, match="not a Jupyter notebook"):
         Notebook(Path("a.ipynb"), "a.ipynb", f'{{"nbformat": 4, "cells": {cells}}}'.encode())
+
+
+def test_notebooks_in_folders(tmp_path: Path) -> None:
+    cell = '{"nbformat": 4, "cells": [{"cell_type": "code", "source": ["%s"]}]}'
+    tree(
+        tmp_path,
+        **{
+            "train.ipynb": cell % r"import torch\n\", \"optimizer.step()",
+            "plots.ipynb": cell % "import matplotlib",
+            ".ipynb_checkpoints/train.ipynb": cell % "loss.backward()",
+        },
+    )
+    assert found(tmp_path, root=tmp_path) == ["train.ipynb"]
+
+
+def test_tests_are_read_where_they_are_named(tmp_path: Path) -> None:
+    test = TRAINING + "def test_it():\n    pass\n"
+    tree(
+        tmp_path,
+        **{
+            "train.py": TRAINING,
+            "train_test.py": TRAINING,  # trains, and tests afterwards
+            "test_train.py": test,
+            "tests/helper.py": TRAINING,
+            "tests/deep/test_more.py": test,
+        },
+    )
+    left: list[Path] = []
+    here = [p.name for p in scripts([tmp_path], tmp_path, tests=left)]
+    assert here == ["train.py", "train_test.py"]
+    assert [p.name for p in left] == ["test_train.py", "helper.py", "test_more.py"]
+    assert found(tmp_path / "tests", root=tmp_path) == [
+        "tests/helper.py",
+        "tests/deep/test_more.py",
+    ]
+    assert found(tmp_path / "tests" / "deep", root=tmp_path) == ["tests/deep/test_more.py"]
+    assert found(tmp_path / "test_train.py", root=tmp_path) == ["test_train.py"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -121,3 +122,17 @@ def test_the_version_stands_in_one_place() -> None:
     assert said == [ROOT / "autofast" / "__init__.py"]
     log = (ROOT / "CHANGELOG.md").read_text("utf-8")
     assert re.search(rf"^## (Unreleased|\[?{re.escape(__version__)}\b)", log, re.MULTILINE)
+
+
+def test_no_named_tuple_has_another_base() -> None:
+    """Python 3.10 refuses such a class when its module is imported, and with it every command."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for top in ("autofast", "rules")
+        for path in (ROOT / top).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef)
+        and len(node.bases) > 1
+        and any(ast.unparse(base).endswith("NamedTuple") for base in node.bases)
+    ]
+    assert not found

@@ -1354,15 +1354,15 @@ def test_an_optimizer_that_is_made_under_a_condition() -> None:
         ("from multiprocessing import Pool\n", {"requirements.txt": "torch==2.3.1\n"}),
     ],
 )
-def test_a_function_asks_where_a_constant_would_ask_too_early(
+def test_fp16_asks_nothing_where_a_constant_would_ask_too_early(
     change: str, files: dict[str, str]
 ) -> None:
     head = HEAD.replace(
         "import torch.nn.functional as F\n", f"import torch.nn.functional as F\n{change}"
     )
     done = amp(script(IN_FUNCTIONS, head), files=files)
-    assert "def amp_dtype():" in done.text and "dtype=amp_dtype()," in done.text
-    assert 'GradScaler("cuda", enabled=amp_dtype() == torch.float16)' in done.text
+    assert "amp_dtype" not in done.text and "dtype=torch.float16, enabled=" in done.text
+    assert ".GradScaler(" in done.text and "dtype ==" not in done.text
     assert not trained(done.text)["scaler"].is_enabled()
 
 
@@ -1476,6 +1476,20 @@ def test_a_flag_that_may_be_true_without_cuda_or_no_bool(flag: str) -> None:
     )
 
 
+def test_an_option_without_which_nothing_goes_to_the_gpu() -> None:
+    """Where it is given, the batches were moved above: there is CUDA."""
+    option = FLAGGED.replace("--no-cuda", "--cuda").replace("args.cuda = {flag}\n", "")
+    done = amp(option)
+    assert 'with torch.autocast("cuda", dtype=amp_dtype, enabled=args.cuda):' in done.lines
+    assert trained(done.text)["losses"] == trained(done.before)["losses"]
+    text = option.replace(
+        "if args.cuda:\n    model.cuda()", "if torch.cuda.is_available():\n    model.cuda()"
+    )
+    assert "enabled=args.cuda" not in amp(text).text
+    value = option.replace('action="store_true"', "type=int, default=0")
+    assert "enabled=args.cuda" not in amp(value).text
+
+
 TRAINER = """
 
 class Trainer:
@@ -1545,7 +1559,7 @@ def test_one_constant_for_two_files(tmp_path: Path, name: str, line: str) -> Non
         assert before.ok and not compare(before, after, effect, HALF)
 
 
-def test_two_constants_where_the_files_import_each_other() -> None:
+def test_no_constant_where_the_files_import_each_other() -> None:
     head = HEAD.replace(
         "from torch import nn", "from torch import nn\nfrom engine import train_one"
     )
@@ -1554,7 +1568,8 @@ def test_two_constants_where_the_files_import_each_other() -> None:
     )
     guarded = f'if __name__ == "__main__":\n{indent(BY_ENGINE, "    ")}'
     done = amp(script(guarded, head), files={"engine.py": back})
-    assert CONSTANT in done.texts["engine.py"] and CONSTANT in done.text
+    assert "dtype=torch.float16" in done.texts["engine.py"]
+    assert not any("amp_dtype" in text for text in (done.texts["engine.py"], done.text))
 
 
 @pytest.mark.parametrize(

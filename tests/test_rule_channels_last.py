@@ -775,3 +775,14 @@ def test_what_a_mask_of_its_shape_picks_stays_a_view() -> None:
     assert "out[(pos + neg).gt(0)].view(-1, 1)" in found.text
     assert "out[y > 0].reshape(-1, 1)" in found.text
     assert run(found.text)["losses"] == pytest.approx(run(text)["losses"], rel=1e-4)
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_one_number_for_each_sample_lies_in_order(stays: bool) -> None:
+    flat = "self.d(x).view(n)" if stays else "self.d(x).view(n, -1).sum(1)"
+    text = TEXT.replace(
+        "        return self.c(torch.flatten(x, 1))",
+        f"        n = x.size(0)\n        one = {flat}\n        return self.c(torch.flatten(x, 1)) * one.view(n, 1)",
+    ).replace("self.c = ", "self.d = nn.Conv2d(8, 1, 4)\n        self.c = ")
+    found = apply(RULE, text)
+    assert ("self.d(x).view(n" in found.text) is stays and found.findings

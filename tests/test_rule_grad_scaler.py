@@ -193,11 +193,10 @@ def test_in_another_file():
     loop = "\nfrom lib import step\nfor i in range(6):\n    losses.append(step(model, optimizer, criterion, X[i].to(device), Y[i].to(device)).item())\n"
     done = amp(script(loop), files={"lib.py": lib})
     assert "x, y, scaler=torch.amp.GradScaler(enabled=False)" in done.texts["lib.py"]
-    assert (
-        f"import torch\n\nhas_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)\n{DTYPE}"
-        in done.texts["lib.py"]
-    )
-    assert "scaler=scaler" in done.text and MADE in done.lines
+    # no constant in each of two files: fp16 asks nothing
+    assert "dtype=torch.float16" in done.texts["lib.py"]
+    assert "amp_dtype" not in done.texts["lib.py"] + done.text
+    assert "scaler=scaler" in done.text and ".GradScaler(" in done.text
 
 
 # ------------------------------------------------------------------------------------------------ when it is updated

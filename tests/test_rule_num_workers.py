@@ -498,6 +498,36 @@ def test_what_is_left_alone(text: str, reason: str) -> None:
     )
 
 
+@pytest.mark.parametrize("place", ["0)", "WORKERS)"])
+def test_a_number_that_is_written_out_gives_way_where_the_rule_is_named(place: str) -> None:
+    """But never the reasons against workers."""
+    constant = "WORKERS = 0\n" if "W" in place else ""
+    text = script(
+        f"DataLoader(Files(), batch_size=4, num_workers={place}", dataset=constant + FILES
+    )
+    assert not apply(RULE, text).fixes
+    found = apply(RULE, text, asked=True)
+    assert len(found.fixes) == 1 and "os.cpu_count()" in found.text
+    assert "WORKERS = 0" not in found.text and "num_workers=0" not in found.text
+    counting = constant + files("self.count += 1\nreturn x, x.sum()", "self.count = 0")
+    text = script(f"DataLoader(Files(), batch_size=4, num_workers={place}", dataset=counting)
+    found = apply(RULE, text, asked=True)
+    assert not found.fixes and "changes" in found.refusals
+
+
+@pytest.mark.parametrize("given", ["", ", num_workers=0", ", num_workers=1", ", num_workers=2"])
+def test_so_many_as_the_user_says(given: str) -> None:
+    loader = f"DataLoader(Files(), batch_size=4{given})"
+    found = apply(RULE, script(loader), workers=6)
+    assert len(found.fixes) == 1 and "os.cpu_count()" not in found.text
+    assert "num_workers=6" in found.text or "workers = 6 if multiprocessing" in found.text
+
+
+def test_more_workers_than_the_user_says_stay() -> None:
+    text = script("DataLoader(Files(), batch_size=4, num_workers=2)")
+    assert not apply(RULE, text, workers=2).fixes
+
+
 def test_a_sampler_that_training_steers() -> None:
     sampler = """
 from torch.utils.data import Sampler

@@ -59,7 +59,7 @@ def test_what_does_not_go_together(project: Path) -> None:
 
 
 def test_ctrl_c_during_a_look(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_: object) -> None:
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("autofast.commands.checking.check", interrupted)

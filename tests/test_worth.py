@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import indent
@@ -13,12 +15,17 @@ from autofast.commands.checking import Request, check
 from autofast.commands.output import Delivery, Destination
 from autofast.commands.rewriting import Rewritten, rewrite
 from autofast.config import Config
+from autofast.edit.edits import Remove
+from autofast.edit.worth import judged
+from autofast.facts.cost import gains
 from autofast.facts.cost.step import Cost, Estimate
+from autofast.model.script import Script
 from autofast.read import read_script
 from autofast.report import json as as_json
 from autofast.report import text as as_text
 from autofast.report.style import Style
 from autofast.report.summary import summary
+from autofast.rule import Effect, Finding, Gain, Options, Question, Rule
 from tests.onerule import apply
 
 ROWS = """
@@ -636,6 +643,72 @@ for i in range(20):
     (done,) = first.plan.texts().values()
     assert "device=device)" in done and "x.size(0), 1).to(" not in done
     assert not rewritten(tmp_path, done).plan.applied
+
+
+def test_what_turns_out_not_to_be_worth_it_decides_about_the_others(tmp_path: Path) -> None:
+    """In whichever order the rules come, and also where one hangs on another: else a second rewrite would find something."""
+
+    def beside(name: str) -> Question:
+        def ask(
+            script: Script, options: Options, finding: Finding, others: Sequence[Finding]
+        ) -> Gain:
+            stays = any(f.rule == name and not f.edits for f in others)
+            return Gain(0.0 if stays else 0.5, "beside one that stays")
+
+        return ask
+
+    asks = {"first": beside("second"), "second": beside("third"), "third": gains.nothing("")}
+
+    def find(script: Script, options: Options) -> Iterator[Finding]:
+        yield from ()
+
+    rules = [Rule(n, "", Effect.EXACT, (), find, asks=ask) for n, ask in asks.items()]
+    stmt = ast.parse("x = 1").body[0]
+    found = [Finding(stmt, "", edits=(Remove(stmt),), rule=rule.name) for rule in rules]
+    (tmp_path / "train.py").write_text("x = 1\n")
+    script = read_script(tmp_path / "train.py", tmp_path)
+    for order in (found, found[::-1]):
+        done, failed = judged(script, order, rules, Options(min_gain=0.01))
+        assert not failed and all(f.status == "small" for f in done)
+
+
+def test_tf32_is_not_for_the_head_of_a_network_that_gives_weights_to_functions(
+    tmp_path: Path,
+) -> None:
+    net = """class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kernel = nn.Parameter(torch.randn(8, 1, 3, 3))
+        self.weight = nn.Parameter(torch.randn(10, 5408))
+
+    def forward(self, x):
+        x = F.relu(F.conv2d(x, self.kernel))
+        x = F.linear(torch.flatten(x, 1), self.weight)
+        return F.log_softmax(x, dim=1)
+"""
+    text = f"{DIGITS[: DIGITS.index('class Net')]}{net}\n\n{DIGITS[DIGITS.index('device = ') :]}"
+    without = Config(ignore=("autocast",))
+    assert "tf32" in small(rewritten(tmp_path, text, without))
+    mixed = text.replace(
+        "F.linear(torch.flatten(x, 1), self.weight)",
+        "F.linear(F.linear(torch.flatten(x, 1), self.weight), torch.eye(10))",
+    )
+    assert "tf32" in rewritten(tmp_path, mixed, without).plan.applied
+
+
+def test_many_lines_are_not_indented_for_what_runs_once(tmp_path: Path) -> None:
+    test = FINAL.replace("with torch.no_grad():\n    correct = 0", "correct = 0").replace(
+        "\n    ", "\n"
+    )
+    test = test.replace(
+        "\nfor images, labels in test_loader:\nimages, labels = images.to(device), labels.to(device)\ncorrect",
+        "\nfor images, labels in test_loader:\n    images, labels = images.to(device), labels.to(device)\n    correct",
+    )
+    text = DIGITS + test
+    assert "no-grad-eval" in rewritten(tmp_path, text).plan.applied
+    lines = "".join(f"    shown{n} = len(images)\n" for n in range(20))
+    longer = text.replace("print(correct)", f"{lines}print(correct)")
+    assert "no-grad-eval" in small(rewritten(tmp_path, longer))
 
 
 RECURRENT = """

@@ -71,17 +71,22 @@ def entries(request: Request) -> tuple[list[Entry], list[str]]:
     config, graph = request.config, Entries(request.root)
     found: dict[Path, Path] = {}
     notes: list[str] = []
-    for file in scripts(request.paths, request.root, config.exclude, config.force_exclude):
+    tests: list[Path] = []
+    for file in scripts(request.paths, request.root, config.exclude, config.force_exclude, tests):
         entry = file if request.imported and file in request.paths else graph.of(file)
         found[entry.resolve()] = entry
         if entry != file:
             notes.append(f"{shown_path(file.resolve())}: read as a part of {shown_path(entry)}")
+    if tests:
+        some = shown_path(tests[0].resolve()) + (f" and {len(tests) - 1} more" if tests[1:] else "")
+        notes.append(f"tests are left out unless they are named: {some}")
     return [*((path, None) for path in found.values()), *request.stdin.items()], notes
 
 
 @deeply
-def check(request: Request) -> Checked:
-    """Look at every script that is named or found. One that cannot be read does not hide the others."""
+def check(request: Request, tell: Callable[[int, int, str], None] | None = None) -> Checked:
+    """Look at every script that is named or found. One that cannot be read does not hide the others. ``tell`` is called before each,
+    with how many are done, how many there are, and its name."""
     result = Checked()
     todo, result.notes = entries(request)
     cache = Cache(request.root, request.config, folder() if request.cache else None)
@@ -91,7 +96,9 @@ def check(request: Request) -> Checked:
         known = cache.find(entry) if raw is None else None
         outcomes[shown_path(entry.resolve())] = known or _look(request, cache, entry, raw)
 
-    for entry, raw in todo:
+    for done, (entry, raw) in enumerate(todo):
+        if tell is not None:
+            tell(done, len(todo), shown_path(entry.resolve()))
         guarded(entry, lambda entry=entry, raw=raw: look(entry, raw), result.errors)  # type: ignore[misc]
     found = outcomes.values()
     result.warnings = [warning for outcome in found for warning in outcome.warnings]

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 NOTHING = "no training loop found; give the script that trains"
 _BACKWARD = re.compile(rb"\.backward\(|\bTrainer\b")
 _MARIMO = re.compile(rb"^app = (?:marimo|mo)\.App\(", re.MULTILINE)
-_TORCH = re.compile(rb"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
+_TORCH = re.compile(rb"(?:^\s*|\")(?:import|from)\s+torch\b", re.MULTILINE)  # in notebooks, in quotes
+_TESTS = re.compile(rb"^[ \t]*(?:async[ \t]+)?def[ \t]+test|^class[ \t]+\w*Test", re.MULTILINE)
+_TEST_FOLDERS = frozenset({"test", "tests"})
+ENTRIES = (".py", ".ipynb")  # what may be started
 
 
 def looks_like_training(raw: bytes) -> bool:
@@ -30,6 +33,17 @@ def looks_like_training(raw: bytes) -> bool:
 def is_marimo(raw: bytes) -> bool:
     """Whether a Python file is a notebook of marimo, which calls its cells by itself and writes the file anew."""
     return b"marimo" in raw and _MARIMO.search(raw) is not None
+
+
+def is_test(path: Path, raw: bytes) -> bool:
+    """Whether a file of a project is one of its tests, which train nothing that anyone waits for; ``path`` is relative to what is searched."""
+    named = path.stem.startswith("test_") or path.stem.endswith("_test") or path.stem == "conftest"
+    return in_tests(path) or (named and bool(_TESTS.search(raw)))
+
+
+def in_tests(path: Path) -> bool:
+    """Whether a path leads through a folder of tests."""
+    return bool(_TEST_FOLDERS & set(path.parts[:-1]))
 
 
 def idle(path: Path) -> str:
@@ -50,17 +64,22 @@ def _raw(path: Path) -> bytes:
 
 
 def scripts(
-    paths: Iterable[Path], root: Path, exclude: Iterable[str] = (), force: bool = False
+    paths: Iterable[Path],
+    root: Path,
+    exclude: Iterable[str] = (),
+    force: bool = False,
+    tests: list[Path] | None = None,
 ) -> Iterator[Path]:
-    """The files to read: those given by name, and in folders those that look like training scripts.
+    """The files to read: those given by name, and in folders those that look like training scripts or notebooks.
 
-    A file given by name is read whatever .gitignore says, and whatever ``exclude`` says but with ``force``.
+    A file given by name is read whatever .gitignore says, and whatever ``exclude`` says but with ``force``. Tests are read where they are
+    given by name, or a folder of tests is; others are added to ``tests``.
     """
     seen: set[Path] = set()
     exclude = list(exclude)
     for path in paths:
         if path.is_dir():
-            found: Iterable[Path] = filter(_trains, _walk(path, root, exclude))
+            found: Iterable[Path] = _training(path, root, exclude, [] if tests is None else tests)
         elif path.exists():
             found = [] if force and excluded([path], root, exclude) else [path]
         else:
@@ -75,11 +94,20 @@ def scripts(
 
 def python_files(root: Path) -> list[Path]:
     """The Python files of a project but those that .gitignore names; not all of them where they are too many."""
-    return list(islice(_walk(root, root, []), MOST))
+    return list(islice(_walk(root, root, [], (".py",)), MOST))
 
 
-def _trains(path: Path) -> bool:
-    return looks_like_training(_raw(path))
+def _training(folder: Path, root: Path, exclude: list[str], tests: list[Path]) -> Iterator[Path]:
+    """The files below a folder that look like training, but for tests."""
+    real, top = folder.resolve(), root.resolve()
+    wanted = top in real.parents and in_tests(real.relative_to(top) / "_")
+    for path in _walk(folder, root, exclude, ENTRIES):
+        raw = _raw(path)
+        if looks_like_training(raw):
+            if not wanted and is_test(path.relative_to(folder), raw):
+                tests.append(path)
+            else:
+                yield path
 
 
 def excluded(paths: Iterable[Path], root: Path, exclude: Iterable[str]) -> set[Path]:
@@ -95,8 +123,8 @@ def excluded(paths: Iterable[Path], root: Path, exclude: Iterable[str]) -> set[P
     }
 
 
-def _walk(folder: Path, root: Path, exclude: list[str]) -> Iterator[Path]:
-    """The Python files below a folder."""
+def _walk(folder: Path, root: Path, exclude: list[str], kinds: tuple[str, ...]) -> Iterator[Path]:
+    """The files below a folder whose names end in one of ``kinds``."""
     from pathspec import GitIgnoreSpec
 
     top = root.resolve()
@@ -104,10 +132,12 @@ def _walk(folder: Path, root: Path, exclude: list[str]) -> Iterator[Path]:
     for parent in reversed(folder.resolve().parents):
         if parent == top or top in parent.parents:
             specs += _ignored_by(parent)
-    yield from _below(folder, specs, (top, GitIgnoreSpec.from_lines(exclude)))
+    yield from _below(folder, specs, (top, GitIgnoreSpec.from_lines(exclude)), kinds)
 
 
-def _below(folder: Path, specs: list[Spec], exclude: Spec) -> Iterator[Path]:
+def _below(
+    folder: Path, specs: list[Spec], exclude: Spec, kinds: tuple[str, ...]
+) -> Iterator[Path]:
     specs = specs + _ignored_by(folder)
     try:
         entries = sorted(folder.iterdir())
@@ -126,13 +156,13 @@ def _below(folder: Path, specs: list[Spec], exclude: Spec) -> Iterator[Path]:
             ):
                 folders.append(path)
         elif (
-            path.suffix == ".py"
+            path.suffix in kinds
             and path.is_file()
             and not (_matches([exclude], path) or _matches(specs, path))
         ):
             yield path
     for path in folders:
-        yield from _below(path, specs, exclude)
+        yield from _below(path, specs, exclude, kinds)
 
 
 def _ignored_by(folder: Path) -> list[Spec]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from autofast.commands.discover import looks_like_training, python_files
+from autofast.commands.discover import is_test, looks_like_training, python_files
 
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]+)|import[ \t]+([^\n#]+))",
@@ -61,9 +61,12 @@ class Entries:
         seen, here = {file}, [file]
         while here:
             here = [p for f in here for p in sorted(self._importers.get(f, ())) if p not in seen]
-            here = [p for p in dict.fromkeys(here) if not _is_test(p.relative_to(self.root))]
+            here = [p for p in dict.fromkeys(here) if not self._is_test(p)]
             seen.update(here)
             yield from here
+
+    def _is_test(self, path: Path) -> bool:
+        return is_test(path.relative_to(self.root), self._raw(path))
 
     @cached_property
     def _importers(self) -> dict[Path, set[Path]]:
@@ -118,11 +121,3 @@ def _raw(path: Path) -> bytes:
 
 def _is_started(raw: bytes) -> bool:
     return _GUARD.search(raw) is not None
-
-
-def _is_test(path: Path) -> bool:
-    return (
-        path.stem.startswith("test_")
-        or path.stem.endswith("_test")
-        or bool({"test", "tests"} & set(path.parts[:-1]))
-    )

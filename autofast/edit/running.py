@@ -47,7 +47,8 @@ def seen_by(rule: Rule, rules: Iterable[Rule], options: Options) -> Options:
     decisions = frozenset(
         r.decides for r in rules if r.decides is not None and r.name in (rule.name, *rule.uses)
     )
-    return replace(options, decisions=decisions, requested=rule.name in options.asked)
+    requested = rule.name in (options.named if rule.default else options.asked)
+    return replace(options, decisions=decisions, requested=requested)
 
 
 def run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -25,26 +24,39 @@ def judged(
     Besides, the rules whose question raised: nothing of theirs is done.
     """
     by_name = {rule.name: rule for rule in rules}
-    by_rule: dict[str, list[Finding]] = defaultdict(list)
-    for finding in findings:
-        by_rule[finding.rule].append(finding)
-    done, failed = [], dict[str, LeftOut]()
-    for finding in findings:
-        rule = by_name[finding.rule]
-        ask = finding.asks or rule.asks
-        if finding.status == "fix" and ask is not None and rule.name not in failed:
-            try:
-                gain = ask(script, options, finding, by_rule[rule.name])
-            except BadInput:
-                raise
-            except Exception as error:
-                failed[rule.name] = raised(rule, script, error)
-                continue
-            finding = replace(finding, gain=gain)
-            small = _is_small(gain, options) and rule.name not in options.named
-            finding = _without_edits(finding) if small else finding
-        done.append(finding)
-    return _followed(done), list(failed.values())
+    failed = dict[str, LeftOut]()
+    found = list(findings)
+    while True:
+        done = _followed(
+            [_asked(script, f, found, by_name[f.rule], options, failed) for f in found]
+        )
+        if sum(bool(f.edits) for f in done) == sum(bool(f.edits) for f in found):
+            return done, list(failed.values())
+        found = done  # what is left as it is decides what the others gain
+
+
+def _asked(
+    script: Script,
+    finding: Finding,
+    findings: Sequence[Finding],
+    rule: Rule,
+    options: Options,
+    failed: dict[str, LeftOut],
+) -> Finding:
+    """The finding with what it is expected to gain, beside all others."""
+    ask = finding.asks or rule.asks
+    if finding.status != "fix" or ask is None or rule.name in failed:
+        return finding
+    try:
+        gain = ask(script, options, finding, findings)
+    except BadInput:
+        raise
+    except Exception as error:
+        failed[rule.name] = raised(rule, script, error)
+        return finding
+    finding = replace(finding, gain=gain)
+    small = _is_small(gain, options) and rule.name not in options.named
+    return _without_edits(finding) if small else finding
 
 
 def _is_small(gain: Gain | None, options: Options) -> bool:

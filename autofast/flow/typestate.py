@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from typing import Protocol as Interface
 
 from autofast.flow.accesses import Kind, accesses, evaluated
@@ -90,10 +90,10 @@ def follow(
     return _Walk(script, protocol, events).run(roots)
 
 
-class _State(NamedTuple, Generic[S]):
+class _State(NamedTuple):  # not generic: Python 3.10 cannot have both
     """A state on one way. ``said``: conditions that were met on it (function, words), and how they came out."""
 
-    state: S
+    state: Any
     said: frozenset[tuple[int, str, bool]] = frozenset()
 
 
@@ -109,9 +109,9 @@ class _Walk(Generic[S, E]):
         self.visited: set[int] = set()
         self.active: list[int] = []
         # The states that were met in what is being followed: where an exception may leave it.
-        self.met: list[set[_State[S]]] = []
+        self.met: list[set[_State]] = []
         self._graphs: dict[int, FlowGraph] = {}
-        self._known: dict[tuple[int, States[S]], tuple[States[S], States[S]]] = {}
+        self._known: dict[tuple[int, States], tuple[States, States]] = {}
         self._sets: dict[Node, frozenset[str]] = {}
         self._find_places()
 
@@ -154,7 +154,7 @@ class _Walk(Generic[S, E]):
                 self.hot.add(id(outer))
 
     # ------------------------------------------------------------------------------------------------ functions
-    def function(self, function: Function, states: States[S]) -> States[S]:
+    def function(self, function: Function, states: States) -> States:
         """The states at the return of a function."""
         if not states or id(function) not in self.functions:
             return states
@@ -177,14 +177,14 @@ class _Walk(Generic[S, E]):
         self._meet(met)
         return out
 
-    def _solved(self, function: Function, states: States[S]) -> States[S]:
+    def _solved(self, function: Function, states: States) -> States:
         if id(function) not in self._graphs:
             graph = self._graphs[id(function)] = FlowGraph(function)
             _Marking(graph, self.swallows, self.before.keys(), self.after.keys()).run(function)
         graph = self._graphs[id(function)]
-        raised: dict[Node, States[S]] = {}
+        raised: dict[Node, States] = {}
 
-        def step(node: Node, states: States[S]) -> States[S]:
+        def step(node: Node, states: States) -> States:
             self.met.append(set())
             out = self.step(node, states) if states else states
             raised[node] = frozenset(self.met.pop()) | states | out
@@ -200,12 +200,12 @@ class _Walk(Generic[S, E]):
         )
         return solve(graph, problem).get(graph.exit, frozenset())
 
-    def _meet(self, states: Iterable[_State[S]]) -> None:
+    def _meet(self, states: Iterable[_State]) -> None:
         if self.met:
             self.met[-1].update(states)
 
     # ------------------------------------------------------------------------------------------------ nodes and edges
-    def step(self, node: Node, states: States[S]) -> States[S]:
+    def step(self, node: Node, states: States) -> States:
         tree, part = node.ast, node.part
         if len(states) > MOST:
             self.protocol.wrong("many", tree, "there are too many ways to {}")
@@ -226,7 +226,7 @@ class _Walk(Generic[S, E]):
                 states = self._here(tree, states)
         return self._forget(states, node)
 
-    def edge(self, graph: FlowGraph, node: Node, other: Node, states: States[S]) -> States[S]:
+    def edge(self, graph: FlowGraph, node: Node, other: Node, states: States) -> States:
         """The states that go along an edge: those in which the condition came out like this."""
         if not isinstance(node.ast, ast.If) or node.part or node not in graph.arms:
             return states
@@ -243,7 +243,7 @@ class _Walk(Generic[S, E]):
             return states
         return self._suppose(node.ast, arm, states)
 
-    def _suppose(self, node: ast.If, arm: bool, states: States[S]) -> States[S]:
+    def _suppose(self, node: ast.If, arm: bool, states: States) -> States:
         """The ways on which the condition comes out like this."""
         test: ast.expr = node.test
         while True:
@@ -278,7 +278,7 @@ class _Walk(Generic[S, E]):
                 return False
         return True
 
-    def _forget(self, states: States[S], node: Node) -> States[S]:
+    def _forget(self, states: States, node: Node) -> States:
         """What was said of variables that ``node`` sets is said no longer."""
         if not any(s.said for s in states):
             return states
@@ -299,7 +299,7 @@ class _Walk(Generic[S, E]):
         )
 
     # ------------------------------------------------------------------------------------------------ expressions
-    def expr(self, node: ast.AST, states: States[S]) -> States[S]:
+    def expr(self, node: ast.AST, states: States) -> States:
         """What happens in an expression, in order."""
         if id(node) not in self.hot:
             return states
@@ -318,7 +318,7 @@ class _Walk(Generic[S, E]):
                     states = self.expr(child, states)
         return self._here(node, states)
 
-    def _here(self, node: ast.AST, states: States[S]) -> States[S]:
+    def _here(self, node: ast.AST, states: States) -> States:
         """What happens at a node itself, when its parts have been evaluated: events, and the functions that it calls."""
         for event in self.at.get(id(node), ()):
             self.visited.add(id(node))
@@ -328,7 +328,7 @@ class _Walk(Generic[S, E]):
             return frozenset().union(*(self.function(f, states) for f in functions))
         return states
 
-    def happen(self, event: E, states: States[S]) -> States[S]:
+    def happen(self, event: E, states: States) -> States:
         out = frozenset(
             s._replace(state=new) for s in states for new in self.protocol.happen(event, s.state)
         )
@@ -336,7 +336,7 @@ class _Walk(Generic[S, E]):
         return out
 
 
-States = frozenset[_State[S]]
+States = frozenset[_State]
 COMPOUND = (
     *(ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match),
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
@@ -380,7 +380,7 @@ def _by_node(events: Iterable[E]) -> dict[int, list[E]]:
     return dict(found)
 
 
-def _forget_function(states: Iterable[_State[S]], function: Function) -> States[S]:
+def _forget_function(states: Iterable[_State], function: Function) -> States:
     """What was said in a function is said of one activation of it."""
     mine = id(function)
     return frozenset(

@@ -9,6 +9,7 @@ from autofast.edit.edits import Edit
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, own_nodes
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import (
     ancestors,
@@ -18,6 +19,7 @@ from autofast.model.source import (
     statement_of,
     within,
 )
+from autofast.model.values import Arg
 from autofast.write.spelling import cuda_test, device_before, requires_cuda, torch_in
 
 
@@ -38,17 +40,34 @@ def enabled_where_cuda(script: Script, place: ast.stmt) -> tuple[str, tuple[Edit
 def flag_before(script: Script, place: ast.stmt) -> str:
     """A variable or attribute that certainly holds the flag when ``place`` runs, and that decides where a model goes; else empty."""
     flags = script.analysis(CudaFlags).of(source_of(place).tree)
-    if not flags:
-        return ""
     graph = script.analysis(Flow).graph(place)
     for node in own_nodes(function_of(place)):
-        if (text := _spelled(node)) not in flags:
+        here = statement_of(node) if (text := _spelled(node)) else place
+        if here is place or not graph.dominates(here, place):
             continue
-        here = statement_of(node)
         head = here.test if isinstance(here, (ast.If, ast.While)) else here
-        if here is not place and graph.dominates(here, place) and within(node, head):
+        if (text in flags and within(node, head)) or _has_moved(script, here, node):
             return text
     return ""
+
+
+def _has_moved(script: Script, gate: ast.stmt, flag: ast.AST) -> bool:
+    """``if args.cuda: x = x.cuda()``, by an option that is a bool: where it was given, there is CUDA, else the line would have raised.
+
+    A model must go there by the same option: without it, training runs on the host.
+    """
+    if not isinstance(gate, ast.If) or gate.test is not flag:
+        return False
+    option = script.values(gate.test)
+    if len(option) != 1 or not all(isinstance(t, Arg) and t.kind == "flag" for t in option):
+        return False
+    models = [site.node for site in script.log.of("move_model")]
+    moved = [t.node for t in script.transfers if t.kinds == {"cuda"}]
+    moved += [n for n in models if is_method(n, "cuda")]
+    tests = [g.test for n in models for g in ancestors(n) if isinstance(g, ast.If)]
+    return any(statement_of(n) in gate.body for n in moved) and any(
+        script.values(test) == option for test in tests
+    )
 
 
 class CudaFlags:

@@ -207,6 +207,13 @@ class Shared:
         )
         return SINCE if asks else (1, 0)
 
+    @property
+    def is_one(self) -> bool:
+        """Whether it is written once, as a constant, for all places."""
+        found = [self.value_for(place) for place in self.places]
+        made = {(e.source, e.code) for c in found for e in c.edits if isinstance(e, Helper)}
+        return len(made) <= 1 and all(c.is_constant for c in found)
+
     def value_for(self, place: ast.AST) -> Chosen:
         """The value for a place; without its definition where that is :attr:`local`."""
         if self.local:

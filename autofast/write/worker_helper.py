@@ -21,11 +21,11 @@ from autofast.write.imports import module_in
 
 NAMES, ASKED = ("workers", "loader_workers"), "cores"
 FREE = """\
-{name} = min({most}, {cores})
+{name} = {number}
 """
 FORKED = """\
 # {why}
-{name} = min({most}, {cores}) if {mp}.get_start_method() == "fork" else 0
+{name} = {number} if {mp}.get_start_method() == "fork" else 0
 """
 FOLDED = """\
 # {why}
@@ -66,21 +66,30 @@ def helper(script: Script, source: Source, options: Options, alone: bool = False
     A constant for all loaders of a file, or the number itself where a loader is ``alone``.
     """
     os, imports = module_in(source, "os")
-    ranks, why = several_ranks(script), _fork_only(script)
+    ranks, why = several_ranks(script) and not options.workers, _fork_only(script)
     cores = (SHARED if ranks else CORES).format(os=os)
+    mosts = [options.workers] if options.workers else [MOST[options.target], *MOST.values()]
+    numbers = [str(n) if options.workers else f"min({n}, {cores})" for n in mosts]
+    imports = () if options.workers else imports
     if alone and not ranks and not why:
-        return Helped(f"min({MOST[options.target]}, {cores})", imports, some=True)
+        return Helped(numbers[0], imports, some=True)
     words, forms, some = {"cores": cores}, [FREE], not ranks and not why
     if why:
         mp, more = module_in(source, "multiprocessing")
-        forms, words = [FORKED, FOLDED], {**words, "mp": mp, "why": why}
+        forms = [FORKED] if options.workers else [FORKED, FOLDED]
+        words |= {"mp": mp, "why": why}
         imports += more
-    for most in MOST.values():  # another rule, or an earlier run, may have put it there
+    for most, number in zip(
+        mosts, numbers, strict=True
+    ):  # another rule, or an earlier run, may have put it there
         for form in forms:
-            if _holds(source, form.format(name=NAMES[0], asked=ASKED, most=most, **words)):
+            if _holds(
+                source, form.format(name=NAMES[0], asked=ASKED, most=most, number=number, **words)
+            ):
                 return Helped(NAMES[0], (), some)
     name, asked = source.fresh(*NAMES), source.fresh(ASKED, f"{ASKED}_here")
-    codes = [f.format(name=name, asked=asked, most=MOST[options.target], **words) for f in forms]
+    words |= {"most": str(mosts[0]), "number": numbers[0]}
+    codes = [f.format(name=name, asked=asked, **words) for f in forms]
     code = next((c for c in codes if _is_narrow(source, c)), codes[-1])
     return Helped(name, (*imports, Helper(source, name, code)), some)
 
@@ -123,6 +132,8 @@ def as_cores(source: Source, options: Options) -> Helped:
 
     Its own number says that workers can be started there, on any system: nothing has to be asked but the cores.
     """
+    if options.workers:
+        return Helped(str(options.workers), (), some=True)
     os, imports = module_in(source, "os")
     return Helped(f"min({MOST[options.target]}, {os}.cpu_count())", imports, some=True)
 

@@ -14,6 +14,7 @@ from dataclasses import fields
 from autofast.facts.cost import machine, measured
 from autofast.facts.cost.cells import Cells
 from autofast.facts.cost.heads import (
+    holds_weights,
     is_narrow,
     is_small_head,
     only_convolves,
@@ -40,6 +41,7 @@ MOST_RESHAPES = (
 )
 # Where a tensor on the host comes from that stays there: others that are made for the device can be made on it.
 ARRAYS = ("", "from_numpy", "as_tensor")
+HEAD = "convolutions use TF32 without it, and only a small head multiplies matrices"
 READ = 0.03  # of a step, by a read that the host waits for
 HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the host
 NARROW = Gain(
@@ -114,6 +116,8 @@ def tensor_cores(
     cost = script.analysis(Cost)
     if not cost.multiplies_elsewhere and only_convolves(script):
         return Gain(0.0, "convolutions use TF32 without it, and nothing else multiplies matrices")
+    if not cost.multiplies_elsewhere and cost.convolves_by_function and holds_weights(script):
+        return Gain(0.0, HEAD)
     if place := script.analysis(Cells).place:
         return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
     gain = _of_arithmetic(script, options, 0.1, products=machine.TENSOR_CORES)
@@ -121,7 +125,7 @@ def tensor_cores(
         return NARROW
     if gain.known or cost.multiplies_elsewhere or not is_small_head(script):
         return gain
-    return Gain(0.0, "convolutions use TF32 without it, and only a small head multiplies matrices")
+    return Gain(0.0, HEAD)
 
 
 def layout(
@@ -162,7 +166,7 @@ def together(share: float, reason: str, copied: bool = False) -> Question:
             if (
                 copied
                 and loaders
-                and not any(_trains(script, f) for f in (finding, *beside) if f.edits)
+                and not any(_trains(script, f) for f in _alike(finding, beside) if f.edits)
             ):
                 return Gain(NOISE, "new code for the batches of an evaluation alone")
             return estimate(script, options, finding, beside)
@@ -254,7 +258,7 @@ def reads(
     """Of a read of the device that is put off: nothing where another one stays in the same step, which waits as long."""
     loop = next(loops_around(finding.node), None)
     kept = (read_once, read_at_once, read_twice, read_again, read_late)
-    stays = [f.node for f in beside if not f.edits or f.asks in kept]
+    stays = [f.node for f in _alike(finding, beside) if not f.edits or f.asks in kept]
     changed = _changed(beside)
     stays += [t.node for t in script.transfers if _waits(t) and id(t.node) not in changed]
     if loop is not None:
@@ -268,6 +272,11 @@ def reads(
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(READ, f"one read a step{often}", known=False)
+
+
+def _alike(finding: Finding, findings: Sequence[Finding]) -> list[Finding]:
+    """What the rule of the finding has found besides."""
+    return [f for f in findings if f.rule == finding.rule]
 
 
 def _changed(findings: Sequence[Finding]) -> set[int]:
@@ -292,8 +301,9 @@ def _waits(transfer: Transfer) -> bool:
     there = any(t.device == "dev" or t.models for t in transfer.tensors)
     given = transfer.args.get(0, "dtype")
     of_host = bool(given) and all(isinstance(t, Ref) and HOST.fullmatch(t.name) for t in given)
-    back = transfer.kinds == {"cpu"} or (transfer.how == "type" and of_host)
-    return back and there and not spelled
+    if transfer.how == "type" and of_host:
+        return there or not transfer.tensors or any(t.device != "cpu" for t in transfer.tensors)
+    return transfer.kinds == {"cpu"} and there and not spelled
 
 
 def _touched(finding: Finding) -> list[ast.AST]:
@@ -408,8 +418,9 @@ def _copied_beside(
     ]
     if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
         return same
-    stays = [f.node for f in beside if f.edits and f.asks is not None and f.asks is not copies]
-    known = (f.asks(script, options, f, ()) for f in beside if f.node in stays and f.asks)
+    alike = _alike(finding, beside)
+    stays = [f.node for f in alike if f.asks is not None and f.asks is not copies]
+    known = (f.asks(script, options, f, ()) for f in alike if f.node in stays and f.asks)
     if not all(gain is not None and gain.known and not gain.share for gain in known):
         stays = []
     return _in_every_turn(script, loop, [*others, *stays])

@@ -45,6 +45,15 @@ def only_convolves(script: Script) -> bool:
     )
 
 
+def holds_weights(script: Script) -> bool:
+    """Whether the models that are trained have no layers of torch that compute with weights: they hold weights, and give them to functions."""
+    models = trained_models(script)
+    return bool(models) and all(
+        _is_known(m) and all(PLAIN.match(x) and not x.startswith("Conv") for x in m.layers)
+        for m in models
+    )
+
+
 def only_embeds(script: Script) -> bool:
     """Whether the models that are trained convolve once or twice, in front of many layers that multiply matrices: patches of a transformer."""
     models = trained_models(script)

@@ -31,6 +31,7 @@ HEAVY = frozenset(
 )
 # Of these, what multiplies no matrices in fp32 as TF32 would.
 OTHERWISE = frozenset("conv1d conv2d conv3d unfold interpolate grid_sample fft".split())
+CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
 
@@ -169,7 +170,15 @@ class Cost:
     @cached_property
     def multiplies_elsewhere(self) -> bool:
         """Whether matrices may be multiplied that are not in the layers of the models."""
-        return bool(self._computes(HEAVY - OTHERWISE))
+        head = {"linear"} if self.convolves_by_function else set()
+        return bool(self._computes(HEAVY - OTHERWISE - head))
+
+    @cached_property
+    def convolves_by_function(self) -> bool:
+        """Whether networks hold weights that they give to `F.conv2d`, beside which `F.linear` is for a head: it stands at no more places."""
+        names = [kind.rsplit(".", 1)[-1] for (kind, _), _ in self.script.log.each()]
+        convolutions = sum(name in CONVOLUTIONS for name in names)
+        return convolutions >= max(1, names.count("linear"))
 
     def _computes(self, functions: frozenset[str]) -> str:
         for (kind, _), site in self.script.log.each():

@@ -103,7 +103,7 @@ def _is_fine(script: Script, node: ast.Call, base: ast.expr) -> bool:
     """A view of something that is contiguous, or of a 1x1 image, or one of the dtype, or one that leaves the first two dimensions alone."""
     if any(isinstance(t, Ref) for a in node.args for t in script.values(a)):
         return True
-    if _keeps_channels(script, node, base):
+    if _keeps_channels(script, node, base) or _has_one_number_each(script, node, base):
         return True
     return _lies_in_order(script, base)
 
@@ -165,6 +165,14 @@ def _keeps_channels(script: Script, node: ast.Call, base: ast.expr) -> bool:
     return len(node.args) > 1 and all(
         _is_size_of(script, arg, base, n) for n, arg in enumerate(node.args[:2])
     )
+
+
+def _has_one_number_each(script: Script, node: ast.Call, base: ast.expr) -> bool:
+    """``net(x).view(x.size(0))``: a single number for each sample, as nothing else has that size, in whichever order it lies."""
+    if len(node.args) != 1:
+        return False
+    given = [base, *(a for call in ast.walk(base) if isinstance(call, ast.Call) for a in call.args)]
+    return any(_is_size_of(script, node.args[0], of, 0) for of in given)
 
 
 def _is_size_of(script: Script, arg: ast.expr, base: ast.expr, n: int) -> bool:

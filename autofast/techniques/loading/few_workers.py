@@ -72,7 +72,7 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
         number
         for number in numbers.values()
         if type(number.value) is int
-        and (number.value == 0 or number.value < MOST[options.target])
+        and (number.value == 0 or number.value < (options.workers or MOST[options.target]))
         and number.value <= FEW
         and any(counts(script, x) for x in number.loaders if x in loaders)
     ]
@@ -81,7 +81,7 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
         assert isinstance(value, int)
         message = _few(value)
         home = _home(script, number)
-        if why := home if isinstance(home, str) else _too_few(script, number, trail):
+        if why := home if isinstance(home, str) else _too_few(script, number, trail, options):
             yield Finding(number.origin.node, message, refusal=why)
             continue
         assert isinstance(home, Home)
@@ -94,7 +94,9 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
             message,
             edits=(Rewrite(number.origin.expr, helped.code), *helped.edits),
             effect=effect,
-            asks=gains.more_workers(enough, number.loaders) if value else None,
+            asks=gains.more_workers(enough, number.loaders)
+            if value and not options.workers
+            else None,
         )
 
 
@@ -159,9 +161,10 @@ def _home(script: Script, number: Number) -> Home | str:
     return "it is given in a way that is not followed"
 
 
-def _too_few(script: Script, number: Number, trail: Trail) -> str:
-    if number.value == 0 and not number.is_default:
-        return f"{NAME}=0 is written out"
+def _too_few(script: Script, number: Number, trail: Trail, options: Options) -> str:
+    asked = options.workers or options.requested
+    if number.value == 0 and not number.is_default and not asked:
+        return f"{NAME}=0 is written out, and gives way only where this rule is asked for by name"
     if (other := trail.read_elsewhere(number.origin)) is not None:
         return f"{at(other)} reads it for something else"
     for loader in number.loaders:

@@ -24,7 +24,8 @@ def refusal(script: Script, loader: Loader) -> str:
 
 def wish(script: Script, loader: Loader, options: Options, template: str = "{}") -> Wish:
     def make(home: Home) -> tuple[str, tuple[Edit, ...]]:
-        beside = as_beside(script, loader.node) if home.node is loader.node else None
+        own = home.node is loader.node and not options.workers
+        beside = as_beside(script, loader.node) if own else None
         source = source_of(home.node)
         served = [x for x in _served(script) if source_of(x.node) is source]
         rooms = [room(script, x.args, NAME, [x.node for x in served]) for x in served]

@@ -71,8 +71,7 @@ class Precision:
             chosen, before = self.shared.value_for(place), self.shared.local
             imports = *imports, *chosen.edits
             is_half = f"{chosen.code} == {torch}.float16"
-            # the function says bfloat16 without CUDA, the constant does not
-            enabled = f"{enabled} and {is_half}" if enabled and chosen.is_constant else is_half
+            enabled = f"{enabled} and {is_half}" if enabled else is_half
         enabled = self._unless(script, place, enabled)
         old = of_cuda_amp(script)
         device = "" if old else f'"{self.device}"'
@@ -85,13 +84,12 @@ class Precision:
 def shared(
     script: Script, precision: Precision, regions: list[Region], scaling: Scaling | None
 ) -> Precision:
-    """The precision, with the place of the constant that it asks for."""
+    """The precision, with the place of the constant that it asks for; fp16 where there is no one place for it, as that needs none."""
     firsts = [r.first for r in regions]
     if precision.form == "auto" and scaling is not None:
         beside = scaling.makes[0] if len(scaling.makes) == 1 else None
-        return replace(
-            precision, shared=Shared(script, AMP_DTYPE, [*firsts, *scaling.makes], beside)
-        )
+        dtype = Shared(script, AMP_DTYPE, [*firsts, *scaling.makes], beside)
+        return replace(precision, shared=dtype) if dtype.is_one else replace(precision, form="fp16")
     if precision.form == "native":
         made = [statement_of(o.node) for o in script.optimizers]
         found = [Shared(script, HAS_BF16, firsts, stmt) for stmt in [*made, None]]

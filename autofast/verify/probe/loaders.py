@@ -341,7 +341,8 @@ class Loaders:
 
         def length_of(loader: Any) -> int:
             whole = original(loader)
-            size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1
+            batches = loader.batch_sampler or loader.sampler  # with batch_size=None
+            size = loader.batch_size or getattr(batches, "batch_size", None) or 1
             return min(whole, -(-most // size)) if isinstance(size, int) else whole
 
         dataloader.DataLoader.__len__ = length_of  # type: ignore[method-assign]
