@@ -777,12 +777,27 @@ def test_what_a_mask_of_its_shape_picks_stays_a_view() -> None:
     assert run(found.text)["losses"] == pytest.approx(run(text)["losses"], rel=1e-4)
 
 
-@pytest.mark.parametrize("stays", [True, False])
-def test_one_number_for_each_sample_lies_in_order(stays: bool) -> None:
-    flat = "self.d(x).view(n)" if stays else "self.d(x).view(n, -1).sum(1)"
+ONE = "nn.Conv2d(8, 1, 4)"
+
+
+@pytest.mark.parametrize(
+    ("layer", "flat", "stays"),
+    [
+        (ONE, "self.d(x).view(n)", True),
+        ("nn.Conv2d(8, 2, 4)", "self.d(x).view(n, -1).sum(1)", False),
+        (ONE, "self.d(x).view(n, -1).sum(1)", True),
+        (f"nn.Sequential({ONE}, nn.Sigmoid())", "self.d(x).view(-1)", True),
+        (f"nn.Sequential({ONE}, nn.Conv2d(1, 4, 1))", "self.d(x).view(n, -1).sum(1)", False),
+        ("nn.Conv2d(8, 1, 3, padding=1)", "self.d(x).view(n, -1).sum(1)", True),
+    ],
+)
+def test_one_number_or_channel_for_each_sample_lies_in_order(
+    layer: str, flat: str, stays: bool
+) -> None:
     text = TEXT.replace(
         "        return self.c(torch.flatten(x, 1))",
         f"        n = x.size(0)\n        one = {flat}\n        return self.c(torch.flatten(x, 1)) * one.view(n, 1)",
-    ).replace("self.c = ", "self.d = nn.Conv2d(8, 1, 4)\n        self.c = ")
+    ).replace("self.c = ", f"self.d = {layer}\n        self.c = ")
     found = apply(RULE, text)
-    assert ("self.d(x).view(n" in found.text) is stays and found.findings
+    assert ("self.d(x).view(" in found.text) is stays and found.fixes
+    assert run(found.text)["losses"] == pytest.approx(run(text)["losses"], rel=1e-4)

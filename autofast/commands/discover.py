@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 NOTHING = "no training loop found; give the script that trains"
 _BACKWARD = re.compile(rb"\.backward\(|\bTrainer\b")
 _MARIMO = re.compile(rb"^app = (?:marimo|mo)\.App\(", re.MULTILINE)
-_TORCH = re.compile(rb"(?:^\s*|\")(?:import|from)\s+torch\b", re.MULTILINE)  # in notebooks, in quotes
+_TORCH = re.compile(
+    rb"(?:^\s*|\")(?:import|from)\s+torch\b", re.MULTILINE
+)  # in notebooks, in quotes
 _TESTS = re.compile(rb"^[ \t]*(?:async[ \t]+)?def[ \t]+test|^class[ \t]+\w*Test", re.MULTILINE)
 _TEST_FOLDERS = frozenset({"test", "tests"})
 ENTRIES = (".py", ".ipynb")  # what may be started

@@ -218,6 +218,7 @@ def _is_the_same(script: Script, one: ast.expr, other: ast.expr) -> bool:
 EACH = frozenset(  # number by number: what they give lies in memory as what they are given
     f"torch.{of}{name}" for of in ("", "nn.functional.") for name in ("sigmoid", "relu", "tanh")
 )
+LAYERS = frozenset(f"torch.nn.{name}" for name in ("Sigmoid", "Tanh", "ReLU", "LeakyReLU"))
 DEEP = 6  # steps from a mask back to what it was made of
 PRODUCTS = frozenset({"torch.matmul", "torch.mm", "torch.bmm", "torch.addmm"})
 
@@ -234,7 +235,7 @@ def _is_contiguous(script: Script, call: ast.Call, around: tuple[ast.expr, ...])
     found = script.values(call.func)
     if call.args and found and all(isinstance(t, Ref) and t.name in EACH for t in found):
         return _lies_in_order(script, call.args[0], around)
-    if found and all(_is_pooled(t, call, script) for t in found):
+    if found and all(_is_pooled(t, call, script) or _gives_one_channel(t) for t in found):
         return True
     return _comes_in_order(script, call, around)
 
@@ -270,6 +271,19 @@ def _is_averaged(call: ast.Call) -> bool:
 
 def _may_be_tensor(found: Values) -> bool:
     return any(isinstance(t, (Tensor, Unknown)) for t in found)
+
+
+def _gives_one_channel(callee: Thing) -> bool:
+    """A convolution into one channel, or layers that end in one: rows and columns lie in the same order in both layouts."""
+    match callee:
+        case Ext(name="torch.nn.Conv2d" | "torch.nn.ConvTranspose2d", args=args):
+            return const(args.get(1, "out_channels")) == 1
+        case Ext(name="torch.nn.Sequential", args=args) if args.loose is None and not args.open:
+            layers = [g.values for g in args.positional]
+            while layers and all(isinstance(t, Ext) and t.name in LAYERS for t in layers[-1]):
+                layers.pop()
+            return bool(layers) and bool(layers[-1]) and all(map(_gives_one_channel, layers[-1]))
+    return False
 
 
 def _is_pooled(callee: Thing, call: ast.Call, script: Script) -> bool:
