@@ -521,6 +521,15 @@ def test_items_that_change_their_size() -> None:
             "computes distances by way of a matrix product",
         ),
         (
+            "x = torch.ones(2, 2)\ndist = -2 * torch.matmul(x, x.permute(1, 0))\n"
+            "dist += torch.sum(x**2, -1).view(2, 1)\ndist += torch.sum(x**2, -1).view(1, 2)\nprint(dist)",
+            "computes distances by way of a matrix product",
+        ),
+        (
+            "x = torch.ones(2, 2)\ndist = torch.sum(x**2, -1, keepdim=True)\ndist -= 2 * x.mm(x.t())\nprint(dist)",
+            "computes distances by way of a matrix product",
+        ),
+        (
             "grid = torch.nn.functional.affine_grid(torch.ones(1, 2, 3), (1, 3, 8, 8))\n"
             "print(torch.nn.functional.grid_sample(torch.ones(1, 3, 8, 8), grid))",
             "grid_sample",

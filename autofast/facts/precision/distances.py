@@ -34,12 +34,18 @@ def distances(code: Code) -> str:
     return f"{at(found)} computes distances by way of a product, which in 16 bits is off by more than a small distance"
 
 
-def written_out(script: Script, nodes: Iterable[ast.AST]) -> ast.expr | None:
+def written_out(script: Script, nodes: Iterable[ast.AST]) -> ast.AST | None:
     """The first of the nodes that computes distances by way of a product, if one does."""
     for node in nodes:
-        if not isinstance(node, (ast.BinOp, ast.Call)) or not script.reached(node):
-            continue
-        if _is_whole(node) and _cancels(script, node):
+        match node:
+            case ast.BinOp() | ast.Call() if script.reached(node) and _is_whole(node):
+                is_call = isinstance(node, ast.Call) and _called(script, node) not in ADDING
+                terms = [] if is_call else list(_terms(script, node))
+            case ast.AugAssign(target=ast.Name(), value=value) if script.reached(value):
+                terms = [*_terms(script, node.target), *_added(script, node)]
+            case _:
+                continue
+        if _cancels(script, terms):
             return node
     return None
 
@@ -50,11 +56,8 @@ def _is_whole(node: ast.expr) -> bool:
     return not (isinstance(outer, ast.BinOp) and isinstance(outer.op, (ast.Add, ast.Sub)))
 
 
-def _cancels(script: Script, expr: ast.expr) -> bool:
+def _cancels(script: Script, terms: list[tuple[ast.expr, int]]) -> bool:
     """Whether a sum of squares has a product of matrices taken away, or the reverse."""
-    if isinstance(expr, ast.Call) and _called(script, expr) not in ADDING:
-        return False
-    terms = list(_terms(script, expr))
     squares = {sign for term, sign in terms if _is_sum_of_squares(script, term, 0)}
     return any(-sign in squares and _is_product(script, term) for term, sign in terms)
 
@@ -88,13 +91,25 @@ def _terms(
             yield expr, -sign if _is_taken_away(expr) else sign
         case ast.Name() if depth < DEEP:
             made = script.analysis(Flow).definitions(expr).origins(expr)
-            values = [bound_to(d.node) for d in made]
+            values = [bound_to(d.node) for d in made if not d.is_augmented]
             if len(values) == 1 and values[0][1] and values[0][0] is not None:
                 yield from _terms(script, values[0][0], sign, depth + 1)
+                for d in made:
+                    if isinstance(d.statement, ast.AugAssign):
+                        yield from _added(script, d.statement, sign, depth + 1)
             else:
                 yield expr, sign
         case _:
             yield expr, sign
+
+
+def _added(
+    script: Script, statement: ast.AugAssign, sign: int = 1, depth: int = 0
+) -> Iterator[tuple[ast.expr, int]]:
+    """What ``dist += squares`` adds to a sum, or ``-=`` takes away."""
+    if isinstance(statement.op, (ast.Add, ast.Sub)):
+        less = isinstance(statement.op, ast.Sub)
+        yield from _terms(script, statement.value, -sign if less else sign, depth)
 
 
 def _is_taken_away(call: ast.Call) -> bool:

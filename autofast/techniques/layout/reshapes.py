@@ -277,7 +277,7 @@ def _gives_one_channel(callee: Thing) -> bool:
     """A convolution into one channel, or layers that end in one: rows and columns lie in the same order in both layouts."""
     match callee:
         case Ext(name="torch.nn.Conv2d" | "torch.nn.ConvTranspose2d", args=args):
-            return const(args.get(1, "out_channels")) == 1
+            return const(args.get(1, "out_channels")) in (1,)
         case Ext(name="torch.nn.Sequential", args=args) if args.loose is None and not args.open:
             layers = [g.values for g in args.positional]
             while layers and all(isinstance(t, Ext) and t.name in LAYERS for t in layers[-1]):
