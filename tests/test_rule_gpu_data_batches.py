@@ -551,7 +551,7 @@ def test_items_that_stay(getitem: str, reason: str) -> None:
         ("self.images = numpy.load('images.npy', mmap_mode='r')", "image = self.images[index]\nif random.random() < 0.5:\n    image = image[::-1]\nreturn torch.from_numpy(image.copy()), torch.zeros(2)", "is not known to be one array"),
         ("self.images = numpy.load('images.npy')", "image = self.images[index]\nif random.random() < 0.5:\n    image = image[::-1]\nimage = image.astype(numpy.float32)\nreturn torch.from_numpy(image), 1", "of which type the stored numbers are is not known"),
         ("self.images = numpy.load('images.npy')", "image = torch.from_numpy(self.images[index]).float()\nimage -= 0.5\nreturn image, torch.zeros(2)", "may change the data themselves"),
-        (IMAGES, CIFAR.replace("image = self.images[index]", "image = self.images[index]\nself.seen = index"), "changes `seen`"),
+        (IMAGES + "\nself.seen = 0", CIFAR.replace("image = self.images[index]", "image = self.images[index]\nself.seen += 1"), "changes `self.seen`"),
     ],
 )  # fmt: skip
 def test_data_that_stay(init: str, getitem: str, reason: str) -> None:
