@@ -49,6 +49,11 @@ def age(folder: Path, code: str, files: dict[str, str] | None = None) -> TorchAg
             (1, 4),
             "not static",
         ),
+        (
+            "import torch\ns = torch.stft(torch.zeros(99), n_fft=8, center=False)",
+            (1, 13),
+            "train.py:2 calls torch.stft without return_complex",
+        ),
     ],
 )
 def test_what_is_gone_says_how_old_torch_is(
@@ -63,6 +68,9 @@ def test_what_is_gone_says_how_old_torch_is(
     "code",
     [
         "import scipy.misc\nscipy.misc.derivative(abs, 1.0)",
+        "import torch\ns = torch.stft(torch.zeros(99), 8, return_complex=True)",
+        "import torch\nx = torch.zeros(99)\ntry:\n    s = torch.stft(x, 8, return_complex=True)\nexcept TypeError:\n    s = torch.stft(x, 8)",
+        "import torch\nkwargs = {'return_complex': True}\ns = torch.stft(torch.zeros(99), 8, **kwargs)",
         "import torch\nimport torch.fft\ntorch.fft.rfft(torch.zeros(3))",
         "try:\n    from torch._six import inf\nexcept ImportError:\n    from torch import inf",
         "import tensorflow.compat.v1 as tf\ns = tf.Summary()",
@@ -153,3 +161,29 @@ def test_what_is_called_behind_an_option_alone_says_nothing(tmp_path: Path) -> N
         tf.Summary()
     """
     assert not age(tmp_path, code).rules_out((2, 4))
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "newest"),
+    [
+        ("Dockerfile", "RUN pip install torch==1.4.0 torchvision", (1, 4)),
+        ("Dockerfile.gpu", "FROM pytorch/pytorch:1.4-cuda10.1-cudnn7-runtime", (1, 4)),
+        ("docker/Dockerfile", "RUN pip3 install https://a.b/cu100/torch-1.1.0-cp36-cp36m-linux_x86_64.whl", (1, 1)),
+        ("requirements.txt", "https://a.b/cu110/torch-1.7.1%2Bcu110-cp38-cp38-linux_x86_64.whl", (1, 7)),
+    ],
+)  # fmt: skip
+def test_what_a_project_installs(
+    tmp_path: Path, name: str, line: str, newest: tuple[int, int]
+) -> None:
+    found = age(tmp_path, "import torch", {name: f"# torch==0.4\nFROM ubuntu:18.04\n{line}\n"})
+    assert found.rules_out((newest[0], newest[1] + 1)).startswith(
+        f"{Path(name).name}:3 asks for torch =="
+    )
+    assert not found.rules_out(newest)
+
+
+@pytest.mark.parametrize(
+    "line", ["FROM pytorch/pytorch:latest", "RUN pip install torchvision", "COPY torch-1.1.0.txt ."]
+)
+def test_what_a_project_installs_of_any_version(tmp_path: Path, line: str) -> None:
+    assert age(tmp_path, "import torch", {"Dockerfile": line + "\n"}) == TorchAge()

@@ -12,12 +12,14 @@ from autofast.model.torch_age import Limit
 
 FILES = tuple(
     """requirements*.txt requirements/*.txt pyproject.toml setup.cfg setup.py environment*.y*ml
-    Pipfile""".split()
+    Pipfile Dockerfile* docker/Dockerfile*""".split()
 )
 REQUIREMENT = (
     r"""(?<![\w./-])%s(?:["']?\s*[:=]\s*["'])?\s*(?:\[[\w,\s]*\])?\s*"""  # torch, pytorch =, "torch[x]", torch = "
     r"""((?:(?:[<>=!~^]=?=?)\s*v?\d[\d.]*[\w.*+]*\s*,?\s*)+)"""  # >=2.1,<3
 )
+# Of one version: https://.../torch-1.1.0-cp36-cp36m-linux_x86_64.whl, FROM pytorch/pytorch:1.4-cuda10.1-cudnn7-runtime
+WHEEL, IMAGE = r"/%s-(\d+(?:\.\d+)+)[-+%%]\S*\.whl", r"\bpytorch/pytorch:(\d+(?:\.\d+)+)"
 SPECIFIER = re.compile(r"([<>=!~^]=?=?)\s*v?(\d+(?:\.\d+)*)")
 
 
@@ -61,12 +63,14 @@ class Requirements:
         if package not in self._limits:
             name = re.escape(package).replace("\\-", "[-_]")
             name = "(?:py)?torch" if package == "torch" else name
-            self._limits[package] = tuple(_found(self._folders, re.compile(REQUIREMENT % name)))
+            exact = [WHEEL % name, *([IMAGE] if package == "torch" else [])]
+            patterns = re.compile(REQUIREMENT % name), *map(re.compile, exact)
+            self._limits[package] = tuple(_found(self._folders, *patterns))
         return self._limits[package]
 
 
 def _found(
-    folders: tuple[Path, ...], requirement: re.Pattern[str]
+    folders: tuple[Path, ...], asked: re.Pattern[str], *exact: re.Pattern[str]
 ) -> Iterator[tuple[str, str, Limit | None]]:
     for folder in folders:
         for pattern in FILES:
@@ -76,9 +80,14 @@ def _found(
                 except OSError:
                     continue
                 for number, line in enumerate(text.splitlines(), 1):
-                    if match := requirement.search(line.split("#")[0]):
+                    code = line.split("#")[0]
+                    if match := asked.search(code):
                         spec = match[1].strip().rstrip(",").strip()
-                        yield f"{path.name}:{number}", spec, _limit(spec)
+                    elif match := next((m for e in exact if (m := e.search(code))), None):
+                        spec = f"=={match[1]}"
+                    else:
+                        continue
+                    yield f"{path.name}:{number}", spec, _limit(spec)
 
 
 def _limit(spec: str) -> Limit | None:

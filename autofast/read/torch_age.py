@@ -10,7 +10,7 @@ from autofast.model.events import BranchFrame
 from autofast.model.script import Script
 from autofast.model.source import Source, source_of, statement_of
 from autofast.model.torch_age import Limit, TorchAge, Version
-from autofast.model.values import Ext, Ref
+from autofast.model.values import Arguments, Ext, Ref
 from autofast.read.requirements import limits, lower
 
 # The last torch for a Python (python -> torch), as the wheels on PyPI go.
@@ -73,7 +73,9 @@ MODULES = frozenset({"torch.fft"})  # what is gone as a function only
 
 def torch_age(script: Script) -> TorchAge:
     """What limits the torch of a script's project."""
-    found = chain(_pins(script), _imports(script), _calls(script), _functions(script))
+    found = chain(
+        _pins(script), _imports(script), _calls(script), _stft(script), _functions(script)
+    )
     asked = [lower(spec) for _, spec, _ in limits(script, "torch")]
     return TorchAge(tuple(found), max(asked, default=()))
 
@@ -128,6 +130,20 @@ def _calls(script: Script) -> Iterator[tuple[str, Limit]]:
     for site in script.calls(*GONE):
         if any(not any(isinstance(f, BranchFrame) and not f.known for f in o.stack) for o in site):
             yield _used(source_of(site.node), site.node, site.kind)
+
+
+def _stft(script: Script) -> Iterator[tuple[str, Limit]]:
+    """``torch.stft(x, n)`` of real numbers; not where another call of it says ``return_complex``, for a newer torch."""
+    calls = [(site.node, o) for site in script.calls("torch.stft") for o in site]
+    if all(o.args is not None and _is_bare(o.args) for _, o in calls):
+        for node, o in calls:
+            if not any(isinstance(f, BranchFrame) and not f.known for f in o.stack):
+                words = "calls torch.stft without return_complex, which is an error since torch 2.0"
+                yield f"{source_of(node).rel}:{getattr(node, 'lineno', 1)} {words}", Limit((1, 13))
+
+
+def _is_bare(args: Arguments) -> bool:
+    return not args.open and args.loose is None and args.given(9, "return_complex") is None
 
 
 def _used(source: Source, node: ast.AST, name: str) -> tuple[str, Limit]:
