@@ -544,6 +544,16 @@ def test_tf32_and_what_needs_digits(line: str, reason: str) -> None:
     ).fixes
 
 
+def test_tf32_for_a_network_of_a_module_that_is_named_by_an_option() -> None:
+    made = "model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 2)).to(device)"
+    assert made in BODY
+    chosen = BODY.replace(made, "model = importlib.import_module(sys.argv[1]).Net().to(device)")
+    found = apply("tf32", "import importlib\nimport sys\n" + HEAD + chosen)
+    assert not found.fixes and "imports a module by a name" in found.refusals
+    beside = HEAD + "importlib.import_module(sys.argv[1])\n" + BODY
+    assert apply("tf32", "import importlib\nimport sys\n" + beside).fixes
+
+
 def test_tf32_asks_nothing_of_cuda() -> None:
     """So it may stand before the devices are chosen."""
     choose = 'def choose():\n    os.environ["CUDA_VISIBLE_DEVICES"] = "1"\n'

@@ -12,7 +12,7 @@ from autofast.facts.switches import branches
 from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.model.tensors import dtype_of
-from autofast.model.values import Ref, Tensor, const
+from autofast.model.values import Ref, Tensor, Unknown, const
 
 FLAGS = re.compile(r"allow_tf32|fp32_precision|float32_matmul_precision|NVIDIA_TF32_OVERRIDE")
 
@@ -48,6 +48,10 @@ def needs_digits(script: Script) -> str:
             return f"{at(site.node)} computes distances by way of a matrix product (torch.cdist)"
     if (distance := written_out(script, script.nodes)) is not None:
         return f"{at(distance)} computes distances by way of a matrix product"
+    if not trained_models(script):
+        for site in script.calls("importlib.import_module"):
+            if any(isinstance(t, Unknown) for t in script.values(site.node)):
+                return f"{at(site.node)} imports a module by a name that is not known, and perhaps the network: what it computes may need its digits"
     for model in trained_models(script) or script.models:
         if model.dtype in ("f64", "complex"):
             return f"{model.name} computes in float64, which TF32 has no part in"
