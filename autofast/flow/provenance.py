@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from autofast.flow.scopes import defaults, variables_of
-from autofast.model.events import CallFrame, Stack
+from autofast.model.events import CallFrame, Site, Stack
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of
-from autofast.model.values import Arg, Arguments, Cls, Dict, Ext, Given, Inst, Ref, one
+from autofast.model.values import Arg, Arguments, Cls, Dict, Ext, Given, Inst, Ref, Values, one
 
 CASTS = frozenset({"builtins.int", "builtins.float", "builtins.bool", "builtins.str"})
 
@@ -122,10 +122,7 @@ class Trail:
 
     def _attribute(self, expr: ast.Attribute, depth: int) -> Origin:
         owners = self.script.values(expr.value)
-        sites = [
-            s for s in self.script.log.of("set_attribute")
-            if isinstance(s.node, ast.Attribute) and s.node.attr == expr.attr and any(o.this in owners for o in s)
-        ]  # fmt: skip
+        sites = self._set_at(owners, expr.attr)
         value = assigned(sites[0].node) if len(sites) == 1 else None
         if value is None:
             raise Unresolved(f"`.{expr.attr}` is set in {len(sites) or 'no'} places")
@@ -149,7 +146,7 @@ class Trail:
                 found = named[key].expr
             case Cls() as owner:
                 found = _in_body(owner, key)
-            case Inst(cls=cls) as owner if not self._is_set(owner, key):
+            case Inst(cls=cls) as owner if not self._set_at(frozenset({owner}), key):
                 given = owner.args
                 if given is not None and key in given.named:
                     found = given.named[key].expr
@@ -161,13 +158,12 @@ class Trail:
             return None
         return key, found
 
-    def _is_set(self, owner: Inst, key: str) -> bool:
-        """Whether code of the project sets the attribute; the ``__init__`` of a dataclass is none."""
-        sites = self.script.log.of("set_attribute")
-        return key in owner.attrs and any(
-            isinstance(s.node, ast.Attribute) and s.node.attr == key and any(o.this is owner for o in s)
-            for s in sites
-        )  # fmt: skip
+    def _set_at(self, owners: Values, name: str) -> list[Site]:
+        """Where code of the project sets an attribute of these objects; the ``__init__`` of a dataclass is none."""
+        return [
+            s for s in self.script.log.of("set_attribute")
+            if isinstance(s.node, ast.Attribute) and s.node.attr == name and any(o.this in owners for o in s)
+        ]  # fmt: skip
 
     def read_elsewhere(self, origin: Origin) -> ast.expr | None:
         """A place that reads an option or setting and is not on any trail that was followed, comparisons left out."""

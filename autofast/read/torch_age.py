@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from itertools import chain
 
-from autofast.model.events import BranchFrame
+from autofast.model.events import BranchFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.source import Source, source_of, statement_of
 from autofast.model.torch_age import Limit, TorchAge, Version
@@ -128,8 +128,12 @@ def _imported(node: ast.stmt) -> list[str]:
 def _calls(script: Script) -> Iterator[tuple[str, Limit]]:
     """What is called in every run; behind an option, the rest of a script may run with what is new."""
     for site in script.calls(*GONE):
-        if any(not any(isinstance(f, BranchFrame) and not f.known for f in o.stack) for o in site):
+        if any(map(_is_certain, site)):
             yield _used(source_of(site.node), site.node, site.kind)
+
+
+def _is_certain(occurrence: Occurrence) -> bool:
+    return not any(isinstance(f, BranchFrame) and not f.known for f in occurrence.stack)
 
 
 def _stft(script: Script) -> Iterator[tuple[str, Limit]]:
@@ -137,7 +141,7 @@ def _stft(script: Script) -> Iterator[tuple[str, Limit]]:
     calls = [(site.node, o) for site in script.calls("torch.stft") for o in site]
     if all(o.args is not None and _is_bare(o.args) for _, o in calls):
         for node, o in calls:
-            if not any(isinstance(f, BranchFrame) and not f.known for f in o.stack):
+            if _is_certain(o):
                 words = "calls torch.stft without return_complex, which is an error since torch 2.0"
                 yield f"{source_of(node).rel}:{getattr(node, 'lineno', 1)} {words}", Limit((1, 13))
 

@@ -301,9 +301,8 @@ def _waits(transfer: Transfer) -> bool:
     there = any(t.device == "dev" or t.models for t in transfer.tensors)
     given = transfer.args.get(0, "dtype")
     of_host = bool(given) and all(isinstance(t, Ref) and HOST.fullmatch(t.name) for t in given)
-    if transfer.how == "type" and of_host:
-        return there or not transfer.tensors or any(t.device != "cpu" for t in transfer.tensors)
-    return transfer.kinds == {"cpu"} and there and not spelled
+    back = transfer.kinds == {"cpu"} or (transfer.how == "type" and of_host)
+    return back and there and not spelled
 
 
 def _touched(finding: Finding) -> list[ast.AST]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from autofast.facts.cost.cells import RECURRENT
 from autofast.facts.parts import parts_of, trained_models
 from autofast.model.contents import elements, members, opened
 from autofast.model.events import loops
@@ -24,7 +25,6 @@ DEEP = re.compile(
 )
 LARGE = 16_000_000  # weights of a layer that makes a head slow: VGG's first has 103 million
 DENSE = frozenset({"torch.nn.Linear", "torch.nn.MultiheadAttention"})
-RECURRENT = frozenset({"torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU"})
 EMBEDDING = 2  # convolutions of an embedding, at most
 # A product with a side of so many numbers is bound by memory: 32 floating-point operations for each byte of what comes in and goes out.
 NARROW = 128
@@ -105,7 +105,7 @@ def is_narrow(script: Script) -> bool:
 def _is_narrow(model: Model) -> bool:
     parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
     dense = [t for t in parts if t.name == "torch.nn.Linear"]
-    recurrent = [t for t in parts if t.name in RECURRENT]
+    recurrent = [t for t in parts if t.name.removeprefix("torch.nn.") in RECURRENT]
     others = [t.name for t in parts if t not in (*dense, *recurrent) and t.name not in WRAPPERS]
     return (
         _is_known(model)
