@@ -24,6 +24,28 @@ def sound(name: str, base: str, *edits: tuple[str, str]) -> Case:
     return Case(name, base, "unknown", edits, sound=True, folder=HERE)
 
 
+# From one draw more on, all draws are others: nothing repeats bit for bit, and seeds have to tell.
+OTHERWISE = {
+    "flow": ("    best = math.inf\n", "    best = math.inf\n    torch.rand(1)\n"),
+    "folds": ("    place = stratified(y, FOLDS)\n", "    place = stratified(y, FOLDS)\n    torch.rand(1)\n"),
+    "tasks": ("    for epoch in range(1,", "    torch.rand(1)\n    for epoch in range(1,"),
+    "finetune": ("    thawed = 0\n", "    thawed = 0\n    torch.rand(1)\n"),
+    "pseudo": ("best = 0.0\nsums", "torch.rand(1)\nbest = 0.0\nsums"),
+    "speech": ("        self.criterion =", "        torch.rand(1)\n        self.criterion ="),
+    "codes": ("    step = 0\n", "    step = 0\n    torch.rand(1)\n"),
+    "physics": ("history = []\n", "history = []\ntorch.rand(1)\nnp.random.rand(1)\n"),
+}
+
+
+def hidden(name: str, base: str, *edits: tuple[str, str]) -> Case:
+    """A fault behind other draws."""
+    return fault(f"drawn otherwise, and {name}", base, OTHERWISE[base], *edits)
+
+
+def others(base: str) -> Case:
+    return sound("drawn otherwise, no more", base, OTHERWISE[base])
+
+
 # To mend with.
 TWELFTH = [
     # ---------------------------------------------------------------------------------------------- a flow
@@ -92,6 +114,23 @@ TWELFTH = [
     sound("fused AdamW and SGD", "finetune", ("lr=1e-2, weight_decay=0.01)", "lr=1e-2, weight_decay=0.01, fused=True)"), ("weight_decay=5e-4)", "weight_decay=5e-4, fused=True)")),
     sound("judged in one batch, in inference mode", "finetune", ("    with torch.no_grad():", "    with torch.inference_mode():"), ("waves(240, 4, 4)), batch_size=80)", "waves(240, 4, 4)), batch_size=240)")),
     sound("sums read once an epoch", "finetune", ("            loss = criterion(model(shifted(x)), y)\n            opt.zero_grad()\n            loss.backward()\n            opt.step()\n            sum_ += loss.item()", "            loss = criterion(model(shifted(x)), y)\n            opt.zero_grad(set_to_none=True)\n            loss.backward()\n            opt.step()\n            sum_ += loss.detach()")),
+    # ---------------------------------------------------------------------------------------------- behind other draws
+    others("flow"),
+    hidden("noise of half the width", "flow", ("torch.rand(cells.shape)", "0.25 + 0.5 * torch.rand(cells.shape)")),
+    hidden("scales bounded to 1", "flow", ("scale = 1.5 * torch.tanh(scale / 1.5)\n        return torch.cat([kept, moved * scale", "scale = torch.tanh(scale)\n        return torch.cat([kept, moved * scale")),
+    hidden("clipped at 2", "flow", ("flow.parameters(), 1.0", "flow.parameters(), 2.0")),
+    others("folds"),
+    hidden("smoothing lost", "folds", (", label_smoothing=0.05)", ")")),
+    hidden("scaled by all rows", "folds", ("x[tr].mean(0), x[tr].std(0)", "x.mean(0), x.std(0)")),
+    hidden("less dropout", "folds", ("0.15, self", "0.1, self")),
+    others("tasks"),
+    hidden("heading not turned with the picture", "tasks", ("picture.flip(0), -heading", "picture.flip(0), heading")),
+    hidden("missing headings count as zero", "tasks", ("F.mse_loss(heading[known], target[1][known])", "F.mse_loss(heading * known, target[1].nan_to_num())")),
+    hidden("heading does not train the trunk", "tasks", ("self.heading(h)", "self.heading(h.detach())")),
+    others("finetune"),
+    hidden("moments lost at the thaw", "finetune", ('            opt.add_param_group({"params": model.body[2].parameters(), "lr": 1e-3})\n', '            opt = torch.optim.AdamW([{"params": model.head.parameters()}, {"params": model.body[2].parameters(), "lr": 1e-3}], lr=1e-2, weight_decay=0.01)\n')),
+    hidden("half the smoothing", "finetune", ("nn.CrossEntropyLoss(label_smoothing=0.1)", "nn.CrossEntropyLoss(label_smoothing=0.05)")),
+    hidden("one loudness for the batch", "finetune", ("torch.randn(len(x), 1, 1))", "torch.randn(1, 1, 1))")),
 ]
 
 # Run once.
@@ -108,7 +147,7 @@ THIRTEENTH = [
     fault("labelled and plain pictures apart", "pseudo", ("    out = model(torch.cat([gently(x), soft, hard]))\n    out_x = out[: len(x)]\n    out_soft, out_hard = out[len(x) :].chunk(2)\n", "    out_x = model(gently(x))\n    out_soft, out_hard = model(torch.cat([soft, hard])).chunk(2)\n")),
     fault("one hole for the batch", "pseudo", ("top = torch.randint(0, 8, (len(x), 1, 1, 1))\n    left = torch.randint(0, 8, (len(x), 1, 1, 1))", "top = torch.randint(0, 8, (1, 1, 1, 1))\n    left = torch.randint(0, 8, (1, 1, 1, 1))")),
     fault("labelled pictures in one order", "pseudo", ("batch_size=BATCH, shuffle=True, drop_last=True", "batch_size=BATCH, drop_last=True")),
-    sound("beliefs in a pass of their own kind", "pseudo", ("    with torch.no_grad():\n        belief = F.softmax(out_soft / HEAT, dim=1)", "    with torch.no_grad():\n        belief = F.softmax(out_soft.detach() / HEAT, dim=1)")),
+    sound("beliefs detached by hand", "pseudo", ("    with torch.no_grad():\n        belief = F.softmax(out_soft / HEAT, dim=1)", "    with torch.no_grad():\n        belief = F.softmax(out_soft.detach() / HEAT, dim=1)")),
     sound("average with foreach", "pseudo", ("    for s, p in zip(shadow.parameters(), model.parameters()):\n        s.mul_(KEEP).add_(p, alpha=1 - KEEP)\n", "    mine, theirs = list(shadow.parameters()), list(model.parameters())\n    torch._foreach_mul_(mine, KEEP)\n    torch._foreach_add_(mine, theirs, alpha=1 - KEEP)\n")),
     sound("fused SGD", "pseudo", ("nesterov=True)", "nesterov=True, fused=True)")),
     sound("rolled by gathering", "pseudo", ("    out = torch.empty_like(x)\n    for i, picture in enumerate(x):\n        dx, dy = torch.randint(-1, 2, (2,)).tolist()\n        out[i] = picture.roll((dx, dy), (1, 2))\n    return out\n", "    by = torch.stack([torch.randint(-1, 2, (2,)) for _ in x])\n    row = (torch.arange(12) - by[:, :1]) % 12\n    col = (torch.arange(12) - by[:, 1:]) % 12\n    return x[torch.arange(len(x))[:, None, None], 0, row[:, :, None], col[:, None, :]][:, None]\n")),
@@ -164,4 +203,21 @@ THIRTEENTH = [
     sound("both ends in one call", "physics", ("edge = net(torch.zeros_like(te), te).pow(2).mean() + net(torch.ones_like(te), te).pow(2).mean()", "edge = 2 * net(torch.cat([zero_t := torch.zeros_like(te), zero_t + 1]), torch.cat([te, te])).pow(2).mean()")),
     sound("gradients by torch.autograd with ones", "physics", ("torch.autograd.grad(u_x.sum(), x, create_graph=True)", "torch.autograd.grad(u_x, x, torch.ones_like(u_x), create_graph=True)")),
     sound("losses kept as tensors", "physics", ("    history.append(loss.item())\n", "    history.append(loss.detach())\n"), ("np.mean(history[-20:])", "torch.stack(history[-20:]).mean()"), ('"history": history}', '"history": [h.item() for h in history]}')),
+    # ---------------------------------------------------------------------------------------------- behind other draws
+    others("pseudo"),
+    hidden("mean over the sure ones", "pseudo", ("* mask).mean()", "* mask).sum() / mask.sum().clamp(min=1)")),
+    hidden("the average before the step", "pseudo", ("    optimizer.step()\n    scheduler.step()\n    follow(shadow, model)\n", "    follow(shadow, model)\n    optimizer.step()\n    scheduler.step()\n")),
+    hidden("labels from the harsh picture", "pseudo", ("F.softmax(out_soft / HEAT", "F.softmax(out_hard / HEAT")),
+    others("speech"),
+    hidden("padding counts as sound", "speech", ("loss = self.criterion(out.transpose(0, 1), texts, lengths, sizes)", "loss = self.criterion(out.transpose(0, 1), texts, torch.full_like(lengths, out.shape[1]), sizes)")),
+    hidden("one hidden band for the batch", "speech", ("    def __getitem__(self, index):\n", "    def __getitems__(self, indices):\n        self.at = int(torch.randint(0, BANDS - 2, (1,))) if self.training else 0\n        return [self[index] for index in indices]\n\n    def __getitem__(self, index):\n"), ("            at = int(torch.randint(0, BANDS - 2, (1,)))\n", "            at = self.at\n")),
+    hidden("clipped to the value", "speech", ("nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)", "nn.utils.clip_grad_value_(self.model.parameters(), 1.0)")),
+    others("codes"),
+    hidden("half the commitment", "codes", ("beta=0.25", "beta=0.125")),
+    hidden("all dead rows born alike", "codes", ("flat[torch.randperm(len(flat))[: int(dead.sum())]]", "flat[torch.randperm(len(flat))[:1]].expand(int(dead.sum()), -1)")),
+    hidden("the book follows in evaluation, too", "codes", ("        if self.training:\n            self.follow(flat.detach(), index)\n", "        self.follow(flat.detach(), index)\n")),
+    others("physics"),
+    hidden("places without strata", "physics", ("x = (torch.arange(n) + torch.rand(n)) / n", "x = torch.rand(n)")),
+    hidden("weight of the edges not kept up", "physics", ("w_edge = 0.5 * w_edge + 0.5 * min", "_ = 0.5 * w_edge + 0.5 * min")),
+    hidden("times in the order of the places", "physics", ("t = torch.rand(n)\n", "t = torch.rand(n).sort().values\n")),
 ]
