@@ -36,6 +36,7 @@ from autofast.verify import (
     parity_saves,
     parity_seeds,
     parity_stdout,
+    parity_weights,
     parting,
     resuming,
 )
@@ -72,6 +73,7 @@ BY_SEEDS = (
     parity_seeds.BAND,
     course.NAME,
     invariants.RATES,
+    invariants.COUNTERS,
 )
 MANY = 50  # more seeds than these nobody is told to run
 REPEATS = 4  # runs of an original that does not repeat itself, so that its own scatter is known
@@ -193,7 +195,9 @@ def _seeds_wanted(ev: Evidence) -> int:
 
 def _open(ev: Evidence) -> bool:
     """Whether more seeds would tell if the original's course hangs on its numbers, and is kept."""
-    found = [invariants.steps(ev), invariants.learning_rates(ev)]
+    found = [
+        check(ev) for check in (invariants.steps, invariants.learning_rates, invariants.counters)
+    ]
     return any(c is not None and c.passed is None and c.verdict is Sameness.UNCLEAR for c in found)
 
 
@@ -224,8 +228,9 @@ def _more_seeds(ev: Evidence, arm: str, total: int) -> list[Wish]:
 def _over_seeds(ev: Evidence) -> tuple[list[Check], int]:
     check, more = parity_seeds.equivalence(ev)
     learns, further = parity_seeds.learns(ev)
-    found = [check, *([learns] if learns else []), *parity_seeds.levels(ev)]
-    return found, max(more, further)
+    along = parity_seeds.course(ev)
+    found = [check, *(one for one in (learns, along) if one), *parity_seeds.levels(ev)]
+    return [*found, *parity_weights.checks(ev)], max(more, further)
 
 
 def _rounding(ev: Evidence) -> tuple[list[Check], int]:
