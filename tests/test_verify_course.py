@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from autofast.verify import course, invariants, parity, parity_inputs, parity_seeds, parity_weights
+from autofast.verify import (
+    course,
+    invariants,
+    parity,
+    parity_data,
+    parity_inputs,
+    parity_seeds,
+    parity_weights,
+)
 from autofast.verify.evidence import Evidence, gather
 from autofast.verify.record import FULL, Call, Pass, Record, Run, Saved, Step, TensorPrint
 from autofast.verify.result import Check, Sameness
@@ -372,3 +381,44 @@ def test_the_course_of_the_loss_over_seeds_and_not_its_end_alone() -> None:
     late = sized(1.0, 1.0, 0.5)
     assert found(parity_seeds.course(late)).passed is False
     assert parity_seeds.equivalence(late)[0].passed
+
+
+# ---------------------------------------------------------------------------------------------- batches of several loaders
+def fed(order_of: Any, values: Any = lambda order: order) -> Evidence:
+    """Two loaders by turns; ``order_of``: of the second one's batches in the rewritten script, by seed and pass."""
+
+    def sums(seed: int, number: int) -> tuple[float, ...]:
+        return tuple(float((7 * i + 3 * number + 5 * seed) % 11) for i in range(6))
+
+    runs = []
+    for seed in range(4):
+        for arm in ("original", "rewritten"):
+            passes = []
+            for number in range(4):
+                second = order_of(seed, number) if arm == "rewritten" else sums(seed, number)
+                for loader, row in ((0, sums(seed + 1, number)), (1, values(second)[:4])):
+                    passes.append(Pass(loader, True, len(row), 16, True, checksums=row))
+            runs.append(trained(arm, 8, seed, passes=tuple(passes)))
+    return gather("unknown", runs)
+
+
+def test_one_of_two_loaders_no_longer_shuffles() -> None:
+    first = (3.0, 1.0, 4.0, 1.5, 9.0, 2.0)
+    lost = found(parity_data.shuffled(fed(lambda seed, number: first)))
+    assert lost.passed is False and "loader 2" in lost.text
+
+    def turned(seed: int, number: int) -> tuple[float, ...]:
+        at = (2 * seed + number) % 6
+        return first[at:] + first[:at]
+
+    assert found(parity_data.shuffled(fed(turned))).passed
+
+
+def test_batches_that_are_no_numbers_are_not_alike() -> None:
+    """A missing value in every batch but one says nothing of an order."""
+    nothing = (math.nan,) * 6
+
+    def some(order: tuple[float, ...]) -> tuple[float, ...]:
+        return nothing if order is nothing else (order[0], *nothing[1:])
+
+    assert found(parity_data.shuffled(fed(lambda seed, number: nothing, some))).passed

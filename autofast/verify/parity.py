@@ -27,6 +27,7 @@ from autofast.verify import (
     course,
     coverage,
     invariants,
+    parity_answers,
     parity_data,
     parity_draws,
     parity_exact,
@@ -171,7 +172,20 @@ def wanted(
         decided = effect == "rounding" or effect == "unknown" and alike.agreeing_steps(ev) > 0
         if decided and any(c.passed is False for c in parity_rounding.judge(ev)):
             return []
+    asks = parity_answers.wishes(ev, arm) if _asks(ev) else []
+    if asks or any(c.passed is False for c in _answered(ev)):
+        return asks
     return _more_seeds(ev, arm, _seeds_wanted(ev))
+
+
+def _asks(ev: Evidence) -> bool:
+    """Draws or data part the two from the first step on: nothing else tells what the models compute."""
+    return ev.effect == "unknown" and alike.agreeing_steps(ev) == 0
+
+
+def _answered(ev: Evidence) -> list[Check]:
+    found = parity_answers.check(ev, not parity_rounding.single(ev)) if _asks(ev) else None
+    return [found] if found else []
 
 
 def _same_kind(wish: Wish, run: Run) -> bool:
@@ -360,6 +374,8 @@ def judge(
     if not ev.originals or not ev.rewritten:
         return Parity(Sameness.UNCLEAR, effect, (), "the two scripts were not both run", 1)
     checks = _structure(ev)
+    if ev.answers:
+        checks += _answered(ev)
     if checks and checks[0].name == "runs to its end" and checks[0].passed is not True:
         verdict = _verdict(checks, False)
         return Parity(
