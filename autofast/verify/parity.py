@@ -180,7 +180,8 @@ def wanted(
 
 def _asks(ev: Evidence) -> bool:
     """Draws or data part the two from the first step on: nothing else tells what the models compute."""
-    return ev.effect == "unknown" and alike.agreeing_steps(ev) == 0
+    apart = ev.effect == "unknown" and alike.agreeing_steps(ev) == 0
+    return apart and not parity_rounding.coincides(ev)
 
 
 def _answered(ev: Evidence) -> list[Check]:
