@@ -10,6 +10,7 @@ from autofast.edit.edits import Edit
 from autofast.facts.batch.kinds import Kind
 from autofast.facts.batch.losses import Losses
 from autofast.facts.batch.samples import Activation, Shape
+from autofast.facts.recorded_graphs import records_graphs
 from autofast.facts.updates.cadence import FRAMEWORKS
 from autofast.facts.updates.events import Iteration, check_order, iteration_of
 from autofast.model.events import CallFrame, Stack
@@ -91,6 +92,10 @@ def _of(script: Script, step: Step, steps: int, keep: bool) -> Accumulated:
             )
         if script.unread:
             raise Refusal(f"not all of the script is followed: {script.unread}")
+        if (graphs := records_graphs(script)) is not None:
+            raise Refusal(
+                f"{at(graphs)} has torch record CUDA graphs, whose gradients overwrite those of the batch before"
+            )
         present = existing(script, step)
         if present is not None:
             return _changed(script, present, steps, keep)
