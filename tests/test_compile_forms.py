@@ -141,15 +141,15 @@ def test_other_rules_beside() -> None:
 
 HAZARDS = {
     "an output is kept": [("loss.backward()", "loss.backward()\n        kept.append(out.detach())"), ("for epoch", "kept = []\nfor epoch")],
-    "an output is needed after the loop": [("    print(test(", "    print(out.sum().item(), test(")],
     "gradients are added up": [("optimizer.step()", "if n % 2:\n            optimizer.step()"), ("x, y in loader:\n        x, y", "n, (x, y) in enumerate(loader):\n        x, y"), ("        optimizer.zero_grad()\n", "        if n % 2 == 0:\n            optimizer.zero_grad()\n")],
     "gradients are zeroed in place": [("optimizer.zero_grad()", "optimizer.zero_grad(set_to_none=False)")],
     "two backwards": [("loss.backward()", "loss.backward()\n        F.cross_entropy(model(x), y).backward()")],
 }  # fmt: skip
 OTHERS = {
+    "an output is needed after the loop": [("    print(test(", "    print(out.sum().item(), test(")],
     "cleared in between": [("        optimizer.zero_grad()\n        out = model(x)\n", "        out = model(x)\n        optimizer.zero_grad()\n")],
     "several losses of one step": [("loss.backward()", "if epoch:\n            loss.backward()")],
-    "the loss is made inside": [("forward(self, x)", "forward(self, x, y)"), ("return self.b(torch.relu(self.a(x)))", "return F.cross_entropy(self.b(torch.relu(self.a(x))), y)"), ("out = model(x)\n        loss = F.cross_entropy(out, y)", "loss = model(x, y)"), ("model(x.to(device)).argmax(1)", "model(x.to(device), y.to(device)).expand(2, 1).argmax(1)")],
+    "the loss is made inside": [("forward(self, x)", "forward(self, x, y)"), ("return self.b(torch.relu(self.a(x)))", "return F.cross_entropy(self.b(torch.relu(self.a(x))), y)"), ("out = model(x)\n        loss = F.cross_entropy(out, y)", "loss = model(x, y)"), ("(model(x.to(device)).argmax(1).cpu() == y).sum().item()", "model(x.to(device), y.to(device)).item()")],
     "an output is copied": [("loss.backward()", "loss.backward()\n        print(len(out.tolist()))")],
     "given to what is not known": [("loss.backward()", "loss.backward()\n        meter.update(out)"), ("import torch\n", "import torch\nfrom meters import meter\n")],
     "batches are cut": [("out = model(x)", "out = model(x[: 8 - epoch])"), ("cross_entropy(out, y)", "cross_entropy(out, y[: 8 - epoch])")],
@@ -339,3 +339,21 @@ def test_blocks_are_compiled_once_for_all(tmp_path: Path) -> None:
         for run in runs(tmp_path, after + asks, after.replace("Net(6)", "Net(12)") + asks)
     ]
     assert found == ["4\n", "4\n"]  # with and without a gradient of the input, two sizes of batches
+
+
+@needs_torch
+def test_reads_of_a_recorded_loss_are_not_put_off(tmp_path: Path) -> None:
+    inside = OTHERS["the loss is made inside"]
+    text = changed(
+        *inside,
+        ("optimizer =", f"{GRAPHS}\noptimizer ="),
+        ("optimizer.step()", "optimizer.step()\n        losses.append(loss.item())"),
+        ("for epoch", "losses = []\nfor epoch"),
+    )
+    found = apply("loss-item-sync", text + "print(losses)\n")
+    assert not found.fixes and "would need a clone" in found.refusals
+    kept = text.replace("losses.append(loss.item())", "losses.append(loss.detach())")
+    one, other = runs(tmp_path, text + "print(losses)\n", kept + "print([x.item() for x in losses])\n")  # fmt: skip
+    assert one.stdout != other.stdout
+    outside = changed(("optimizer =", f"{GRAPHS}\noptimizer ="), ("optimizer.step()", "optimizer.step()\n        total += loss.item()"), ("for epoch", "total = 0.0\nfor epoch"))  # fmt: skip
+    assert apply("loss-item-sync", outside + "print(total)\n").fixes

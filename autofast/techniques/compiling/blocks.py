@@ -78,7 +78,7 @@ def _only(container: Ext) -> Inst | None:
     held = [t for t in parts_of(container).values() if is_module(t)]
     direct = [t for t in held if isinstance(t, Inst) and _is_in(container, t)]
     others = [t for t in held if t is not container and _is_in(container, t)]
-    spread = isinstance(container.node, ast.Call) and len(container.node.args) == 1
+    spread = len(getattr(container.node, "args", ())) == 1
     known = not container.args.open or spread  # ``Sequential(*[Block() for _ in range(12)])``
     return direct[0] if len(direct) == len(others) == 1 and known else None
 
@@ -96,15 +96,12 @@ def _loop(block: Inst) -> ast.AST | None:
 
 def _are_alike(block: Inst) -> bool:
     """They are made by one call in a loop, whose arguments do not tell which turn it is: one piece of compiled code is that of all."""
-    loop, call = _loop(block), block.node
-    if loop is None or not isinstance(call, ast.Call):
-        return False
-    if isinstance(loop, (ast.For, ast.AsyncFor)):
-        counted = stored_in(loop)
-    else:
-        targets = [g.target for g in getattr(loop, "generators", ())]
-        counted = {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
-    return not loaded_in(call) & counted
+    match _loop(block), block.node:
+        case (ast.ListComp() | ast.GeneratorExp()) as loop, ast.Call() as call:
+            return not loaded_in(call) & {n for g in loop.generators for n in stored_in(g.target)}
+        case ast.For() as loop, ast.Call() as call:
+            return not loaded_in(call) & stored_in(loop)
+    return False
 
 
 def _is_set_outside(script: Script, block: Inst) -> bool:

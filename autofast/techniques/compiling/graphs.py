@@ -17,8 +17,8 @@ from autofast.facts.cost.step import Cost
 from autofast.facts.input_shapes import varying
 from autofast.facts.kept_tensors import is_kept
 from autofast.facts.precision.code import Code
+from autofast.facts.recorded_graphs import gives_its_loss
 from autofast.facts.switches import in_every_iteration
-from autofast.facts.whole_functions import whole_function
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.holders import Holders
 from autofast.flow.loops import LOOPS, loop_of
@@ -140,31 +140,30 @@ def _shapes(script: Script, model: Model, step: Step) -> str:
     }
     for part in (step.loop, *functions.values()):
         for node in ast.walk(part):
-            if isinstance(node, ast.Subscript) and id(node) not in own:
-                if _cuts(script, node):
-                    return f"{at(node)} may cut a batch to another size"
+            match node:
+                case ast.Subscript(value=cut, slice=index) if id(node) not in own:
+                    of_tensor = any(isinstance(t, Tensor) for t in script.values(cut))
+                    if of_tensor and _varies(script, index):
+                        return f"{at(node)} may cut a batch to another size"
     return ""
 
 
-def _cuts(script: Script, node: ast.Subscript) -> bool:
-    if not any(isinstance(t, Tensor) for t in script.values(node.value)):
-        return False
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    bounds = [b for p in parts if isinstance(p, ast.Slice) for b in (p.lower, p.upper) if b]
-    masks = [p for p in parts if any(isinstance(t, Tensor) for t in script.values(p))]
-    return bool(masks) or any(const(script.values(b)) is ... for b in bounds)
+def _varies(script: Script, index: ast.expr) -> bool:
+    """Whether what is taken by an index may be more or less another time: bounds that are no constants, masks."""
+    match index:
+        case ast.Tuple(elts=parts):
+            return any(_varies(script, part) for part in parts)
+        case ast.Slice(lower=lower, upper=upper):
+            return any(b is not None and const(script.values(b)) is ... for b in (lower, upper))
+    return any(isinstance(t, Tensor) for t in script.values(index))
 
 
 def _kept(script: Script, model: Model, step: Step) -> str:
     """Where an output, or a view of it, is still there when the next one overwrites it, or may be once its reads are put off."""
     (site,) = step.forwards
-    call = site.node
-    assert isinstance(call, ast.expr)
-    given = script.values(call)
-    if not given or not all(isinstance(t, Tensor) and t.rank not in ("?", "0d") for t in given):
-        return "what it gives is not one tensor with a loss to come"
-    if any(isinstance(t, Tensor) and t.loss for t in given):
-        return "it gives the loss itself"
+    call: ast.expr = site.node  # type: ignore[assignment]
+    if gives_its_loss(script, site):
+        return "it gives the loss itself, or several things"
     loop = step.loop if isinstance(step.loop, LOOPS) else loop_of(call)
     if loop is None or is_kept(script, call, loop):
         return f"what it gives on {at(call)} is kept beyond the step"
@@ -172,12 +171,11 @@ def _kept(script: Script, model: Model, step: Step) -> str:
     for expr in holders.mentions(call):
         whole = holders.whole(expr)
         user = parent_of(whole)
-        if isinstance(user, ast.Attribute) and user.attr in READS:
-            return f"{at(user)} copies what it gives"
-        if isinstance(user, ast.keyword):
-            user = parent_of(user)
-        if isinstance(user, ast.Call) and user.func is not whole and not _is_known(script, user):
-            return f"{at(user)} may keep what it gives"
+        match parent_of(user) if user is not None and hasattr(user, "arg") else user:
+            case ast.Attribute(attr=attr) if attr in READS:
+                return f"{at(whole)} is read as a whole"
+            case ast.Call() as other if other.func is not whole and not _is_known(script, other):
+                return f"{at(other)} may keep what it gives"
     return ""
 
 
@@ -221,34 +219,24 @@ def _kept_eager(script: Script, evaluation: Evaluation) -> Iterator[Edit]:
     node = evaluation.node
     torch, imports = torch_in(source_of(node))
     yield from imports
-    function = whole_function(script, node)
-    around = function_of(node)
-    if function is None and _is_alone(script, evaluation, around):
-        function = around  # type: ignore[assignment]
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        yield Decorator(node, torch + EAGER)
-    elif function is not None:
-        yield Decorator(function, torch + EAGER)
-    else:
-        assert isinstance(node, ast.stmt)
-        yield Around(node, node, f"with {torch}{EAGER}:")
+    match _function(script, evaluation), node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() as function, _:
+            yield Decorator(function, torch + EAGER)
+        case _, ast.stmt() as first:
+            yield Around(first, first, f"with {torch}{EAGER}:")
 
 
-def _is_alone(script: Script, evaluation: Evaluation, function: ast.AST) -> bool:
-    """Whether a function runs models nowhere but in this evaluation."""
-    if not isinstance(function, ast.FunctionDef):
-        return False
-    here = {id(site.node) for site in evaluation.forwards}
-    loops = [step.loop for step in script.steps]
-    calls = [n for n in ast.walk(function) if isinstance(n, ast.Call)]
-    runs = {id(s.node) for s in script.log.of("forward")}
-    trains = any(
-        isinstance(f, CallFrame) and f.func.node is function
-        for step in script.steps
-        for f in step.stack
-    )
-    return (
-        not trains
-        and not any(within(loop, function) for loop in loops)
-        and all(id(c) in here for c in calls if id(c) in runs)
-    )
+def _function(script: Script, evaluation: Evaluation) -> ast.AST | None:
+    """The function that runs models nowhere but in this evaluation."""
+    around = function_of(evaluation.node)
+    match evaluation.node, around:
+        case ast.FunctionDef() | ast.AsyncFunctionDef(), _:
+            return evaluation.node
+        case _, ast.FunctionDef():
+            here = {id(site.node) for site in evaluation.forwards}
+            runs = [s.node for s in script.log.of("forward") if within(s.node, around)]
+            steps = [step for step in script.steps if within(step.loop, around)]
+            calls = (f for step in script.steps for f in step.stack if isinstance(f, CallFrame))
+            trains = steps or any(f.func.node is around for f in calls)
+            return None if trains or any(id(n) not in here for n in runs) else around
+    return None

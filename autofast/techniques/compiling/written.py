@@ -97,7 +97,7 @@ def form_of(script: Script, options: Options, models: Sequence[Model], alone: bo
             since = graphs.SINCE if how.eager else None
             return Form(('mode="reduce-overhead"', *last), RECORDED, how.eager, torch=since)
     if found := blocks.blocks_of(script, model):
-        why = f"its {found.number} blocks are compiled once for all of them, in a fraction of the time"
+        why = f"its {found.number} blocks are compiled once for all of them, which starts sooner"
         return Form(why=why, blocks=found.path, torch=blocks.SINCE)
     return Form()
 
