@@ -357,3 +357,11 @@ def test_reads_of_a_recorded_loss_are_not_put_off(tmp_path: Path) -> None:
     assert one.stdout != other.stdout
     outside = changed(("optimizer =", f"{GRAPHS}\noptimizer ="), ("optimizer.step()", "optimizer.step()\n        total += loss.item()"), ("for epoch", "total = 0.0\nfor epoch"))  # fmt: skip
     assert apply("loss-item-sync", outside + "print(total)\n").fixes
+
+
+def test_no_inference_mode_where_graphs_are_recorded() -> None:
+    text = changed(("optimizer =", f"{GRAPHS}\noptimizer ="))
+    found = apply("no-grad-eval", text)
+    assert not found.fixes and "none can be recorded" in found.refusals
+    eager = changed(("def test(", f"{STANCE}\ndef test("), text=text)
+    assert apply("no-grad-eval", eager).lines == ["with torch.inference_mode():"]

@@ -6,19 +6,8 @@ import ast
 
 from autofast.model.events import Site
 from autofast.model.script import Script
-from autofast.model.values import Tensor, const
-
-MODES = frozenset({"reduce-overhead", "max-autotune"})
-
-
-def records_graphs(script: Script) -> ast.AST | None:
-    """A ``mode=`` of torch.compile that records CUDA graphs; of an option, one of its possible values is enough."""
-    for node in script.each(ast.keyword):
-        if node.arg == "mode":
-            written = node.value.value if isinstance(node.value, ast.Constant) else None
-            if (written or const(script.values(node.value))) in MODES:
-                return node.value
-    return None
+from autofast.model.values import Tensor
+from autofast.read.recover.compiled import records_graphs
 
 
 def gives_its_loss(script: Script, forward: Site) -> bool:

@@ -10,12 +10,12 @@ from autofast.edit.edits import Edit
 from autofast.facts.batch.kinds import Kind
 from autofast.facts.batch.losses import Losses
 from autofast.facts.batch.samples import Activation, Shape
-from autofast.facts.recorded_graphs import records_graphs
 from autofast.facts.updates.cadence import FRAMEWORKS
 from autofast.facts.updates.events import Iteration, check_order, iteration_of
 from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script, Step
 from autofast.model.source import at, function_of
+from autofast.read.recover.compiled import records_graphs
 from autofast.rule import Options, Refusal
 from autofast.techniques.accumulation.batch_size import drops_last, smaller
 from autofast.techniques.accumulation.body import Body, whole
