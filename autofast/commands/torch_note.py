@@ -41,5 +41,6 @@ def _interval(age: TorchAge, newest: Newest) -> str:
     """``torch 1.1 to 1.6``"""
     limit = newest.limit
     if age.least and not limit.is_below(age.least) and limit.included:
-        return f"torch {shown(age.least)} to {shown(limit.newest)}"
+        older = f"{shown(age.least)} to " * (age.least < limit.newest)
+        return f"torch {older}{shown(limit.newest)}"
     return f"{limit}" if not limit.included else f"{limit} or older"
