@@ -16,11 +16,13 @@ from autofast.facts.workers.shared_state import (
     draws_ahead,
     seeds,
 )
+from autofast.flow.callgraph import code_of
 from autofast.model.events import inside, loops
 from autofast.model.script import Dataset, Loader, Script, Use
 from autofast.model.source import at
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Ext, Inst, Unknown
+from autofast.read.requirements import rules_out
 from autofast.rule import Effect
 
 REDUCTIONS = frozenset(
@@ -75,6 +77,33 @@ def against(script: Script, loader: Loader) -> str:
         changed_by_items(script, loader)
         or changed_meanwhile(script, loader)
         or _own_seeds(script, loader)
+        or _pipelines(script, loader)
+    )
+
+
+# Since then each pipeline of albumentations has a generator of its own, which none of torch's seeds reaches
+# (albumentations/core/composition.py; issue 266 of albumentations-team/AlbumentationsX).
+OWN_GENERATORS = (1, 4, 21)
+
+
+def _pipelines(script: Script, loader: Loader) -> str:
+    """Pipelines of albumentations, which would draw the same numbers in each worker."""
+    name = next((d.name for d in loader.datasets if "albumentations" in d.random), "")
+    if not name or rules_out(script, OWN_GENERATORS, "albumentations"):
+        return ""
+    argument = given(loader, "worker_init_fn")
+    seeds_them = argument is not None and any(
+        isinstance(n, ast.Attribute) and n.attr == "set_random_seed"
+        for thing in argument.values
+        for function in code_of(thing)
+        for n in ast.walk(function.func.node)
+    )
+    if seeds_them:
+        return ""
+    return (
+        f"items of {name} go through albumentations, whose pipelines draw from generators of their own since 1.4.21: each "
+        "worker would get a copy and draw the same numbers, unless a worker_init_fn calls their set_random_seed() with "
+        "torch.initial_seed() % 2**32"
     )
 
 
