@@ -1185,3 +1185,41 @@ def test_pipelines_of_albumentations_have_generators_of_their_own(
     found = apply(RULE, text, files={"requirements.txt": requirements})
     assert ("num_workers=" in found.text) is has_workers
     assert has_workers or "set_random_seed()" in found.refusals
+
+
+@pytest.mark.parametrize(
+    ("draw", "more", "requirements", "has_workers"),
+    [
+        ("np.random.rand() < 0.5", "", "torch==1.7.1\n", False),
+        ("np.random.rand() < 0.5", "", "torch>=1.7\n", True),
+        ("np.random.rand() < 0.5", "", "", True),
+        ("random.random() < 0.5", "", "torch==1.7.1\n", True),
+        ("np.random.rand() < 0.5", ", worker_init_fn=seeded", "torch==1.7.1\n", True),
+        ("np.random.rand() < 0.5", ", worker_init_fn=print", "torch==1.7.1\n", False),
+    ],
+)
+def test_old_workers_do_not_seed_numpy(
+    draw: str, more: str, requirements: str, has_workers: bool
+) -> None:
+    dataset = f"""import random
+
+import numpy as np
+from PIL import Image
+
+
+class Files(Dataset):
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, index):
+        image = torch.from_numpy(np.asarray(Image.open(f"{{index}}.png")))
+        return image.flip(-1) if {draw} else image
+
+
+def seeded(worker):
+    np.random.seed(torch.initial_seed() % 2**32)
+"""
+    text = script(f"DataLoader(Files(), batch_size=4{more})", dataset=dataset)
+    found = apply(RULE, text, files={"requirements.txt": requirements})
+    assert ("num_workers=" in found.text) is has_workers
+    assert has_workers or "requirements.txt:1" in found.refusals
