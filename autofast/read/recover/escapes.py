@@ -110,7 +110,8 @@ YIELDS = "it yields in between: what the caller does then would run in the same 
 def carries(values: Values) -> bool:
     """Whether these values may be, or hold, a tensor."""
     return any(
-        isinstance(t, Tensor) or (isinstance(t, Unknown) and not _is_of_arrays(t))
+        isinstance(t, Tensor)
+        or (isinstance(t, Unknown) and not _is_of_arrays(t) and t.reason is not Reason.UNDEFINED)
         for t in opened(values, _in_data)
     )
 
