@@ -1237,3 +1237,87 @@ def test_what_items_in_memory_cost(more: str, size: int, worth: bool) -> None:
     found = apply(RULE, text)
     assert [f.status for f in found.findings] == ["fix" if worth else "refused"], found.refusals
     assert worth or "has to be measured" in found.refusals
+
+
+# ------------------------------------------------------------------------------------------------ albumentations
+PIPELINE = """import albumentations as A
+import cv2
+
+
+class Tiles(Dataset):
+    def __init__(self):
+        self.pipeline = A.Compose([%s])
+
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, index):
+        return torch.from_numpy(self.pipeline(image=cv2.imread(f"{index}.png"))["image"])
+
+
+def seeded(worker):
+    pipeline = torch.utils.data.get_worker_info().dataset.pipeline
+    pipeline.set_random_seed(torch.initial_seed() %% 2**32)
+"""
+FLIPS = "A.HorizontalFlip(p=0.5), A.RandomBrightnessContrast()"
+
+
+@pytest.mark.parametrize(
+    ("transforms", "more", "requirements", "has_workers"),
+    [
+        (FLIPS, "", "", False),
+        (FLIPS, "", "albumentations>=1.3\n", False),
+        (FLIPS, "", "albumentations==1.3.1\n", True),
+        (FLIPS, "", "albumentations<1.4.21\n", True),
+        (FLIPS, ", worker_init_fn=seeded", "", True),
+        (FLIPS, ", worker_init_fn=print", "", False),
+        ("A.Resize(8, 8), A.Normalize()", "", "", True),
+        ("A.Resize(8, 8), A.Normalize(p=0.5)", "", "", False),
+    ],
+)
+def test_pipelines_of_albumentations_have_generators_of_their_own(
+    transforms: str, more: str, requirements: str, has_workers: bool
+) -> None:
+    """With 2.0.8 two workers were seen to draw the same numbers, in each epoch the same ones."""
+    text = script(f"DataLoader(Tiles(), batch_size=4{more})", dataset=PIPELINE % transforms)
+    found = apply(RULE, text, files={"requirements.txt": requirements})
+    assert ("num_workers=" in found.text) is has_workers
+    assert has_workers or "set_random_seed()" in found.refusals
+
+
+@pytest.mark.parametrize(
+    ("draw", "more", "requirements", "has_workers"),
+    [
+        ("np.random.rand() < 0.5", "", "torch==1.7.1\n", False),
+        ("np.random.rand() < 0.5", "", "torch>=1.7\n", True),
+        ("np.random.rand() < 0.5", "", "", True),
+        ("random.random() < 0.5", "", "torch==1.7.1\n", True),
+        ("np.random.rand() < 0.5", ", worker_init_fn=seeded", "torch==1.7.1\n", True),
+        ("np.random.rand() < 0.5", ", worker_init_fn=print", "torch==1.7.1\n", False),
+    ],
+)
+def test_old_workers_do_not_seed_numpy(
+    draw: str, more: str, requirements: str, has_workers: bool
+) -> None:
+    dataset = f"""import random
+
+import numpy as np
+from PIL import Image
+
+
+class Files(Dataset):
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, index):
+        image = torch.from_numpy(np.asarray(Image.open(f"{{index}}.png")))
+        return image.flip(-1) if {draw} else image
+
+
+def seeded(worker):
+    np.random.seed(torch.initial_seed() % 2**32)
+"""
+    text = script(f"DataLoader(Files(), batch_size=4{more})", dataset=dataset)
+    found = apply(RULE, text, files={"requirements.txt": requirements})
+    assert ("num_workers=" in found.text) is has_workers
+    assert has_workers or "requirements.txt:1" in found.refusals

@@ -26,6 +26,7 @@ from autofast.model.values import (
     const,
     ordered,
 )
+from autofast.read.recover.datasets import IN_MEMORY_LIBRARY
 
 FLAG = "torch.backends.cudnn.benchmark"
 
@@ -36,9 +37,6 @@ CONVOLUTIONS = tuple(
 
 
 # all images alike
-ONE_SIZE = frozenset(
-    "MNIST FashionMNIST KMNIST EMNIST QMNIST CIFAR10 CIFAR100 SVHN STL10 USPS FakeData".split()
-)
 
 
 CROPS = frozenset(["CenterCrop", "RandomCrop", "RandomResizedCrop", "FiveCrop", "TenCrop"])
@@ -223,7 +221,11 @@ def one_size(dataset: Dataset) -> bool:
     if isinstance(thing, Ext):
         given = frozenset(t for g in thing.args.every for t in g.values)
         sizes = _sizes(given)
-        return False not in sizes if sizes or thing.name.rsplit(".", 1)[-1] in ONE_SIZE else False
+        return (
+            False not in sizes
+            if sizes or thing.name.rsplit(".", 1)[-1] in IN_MEMORY_LIBRARY
+            else False
+        )
     if isinstance(thing, Inst):
         given = frozenset(t for values in thing.attrs.values() for t in values)
         sizes = _sizes(given)

@@ -11,13 +11,11 @@ from autofast.flow.scopes import is_parameter, loaded_in, own_nodes, stored_in
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, TryFrame
 from autofast.model.script import Script
 from autofast.model.source import Source, at, function_of, parent_of, source_of
-from autofast.model.tensors import device_kinds, target_of
+from autofast.model.tensors import NOT_CUDA, device_kinds, target_of
 from autofast.model.values import Const, Ext, Given, Method, Num, Tensor, Thing, Values, const
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICES = frozenset({"cpu", "cuda", "mps", "xpu"})
-# Kinds of device that may be another accelerator.
-NOT_CUDA = frozenset({"mps", "xpu", "hpu", "accel", "option", "?"})
 
 
 # ------------------------------------------------------------------------------------------------ names in a file

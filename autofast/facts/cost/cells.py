@@ -10,9 +10,8 @@ from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, below,
 from autofast.model.script import Script
 from autofast.model.source import at, statement_of
 from autofast.model.values import Ext
+from autofast.ops.families import CELLS, RECURRENT
 
-CELLS = frozenset({"RNNCell", "GRUCell", "LSTMCell"})
-RECURRENT = frozenset({"RNN", "GRU", "LSTM"})
 LARGE = ("Conv", "Transformer", "MultiheadAttention")  # layers whose work may outweigh all launches
 
 
@@ -33,7 +32,7 @@ class Cells:
             for occurrence in site:
                 name = occurrence.this.name if isinstance(occurrence.this, Ext) else ""
                 short = name.removeprefix("torch.nn.")
-                if short not in CELLS | RECURRENT or not self._trains(occurrence):
+                if short not in CELLS.union(RECURRENT) or not self._trains(occurrence):
                     continue
                 if short in RECURRENT and not self._carries(site, occurrence):
                     return ""

@@ -85,6 +85,10 @@ CHEAP = frozenset(
 
 
 WRAPPERS = tuple(f"torch.utils.data.{n}" for n in ("Subset", "ConcatDataset", "random_split"))
+# Transforms of albumentations that do the same to each image where no `p` is given.
+FIXED_ALBUMENTATIONS = frozenset(
+    """Resize SmallestMaxSize LongestMaxSize CenterCrop PadIfNeeded Normalize ToFloat FromFloat ToTensorV2""".split()
+)
 COMPOSERS = ("Compose", "RandomApply", "Lambda", "Sequential", "RandomChoice")
 
 
@@ -222,7 +226,12 @@ def transform_randomness(interp: Core, transforms: Values) -> tuple[frozenset[st
             continue  # a logger
         if isinstance(thing, Ext):
             last = thing.name.rsplit(".", 1)[-1]
-            if last.startswith("Random") or last in (
+            if thing.name.startswith("albumentations."):
+                if last not in FIXED_ALBUMENTATIONS or "p" in thing.arg_names():
+                    draws.add("albumentations")
+            elif thing.name.startswith("imgaug."):
+                draws.add("own")  # a generator of the library, which a worker gets a copy of
+            elif last.startswith("Random") or last in (
                 "ColorJitter",
                 "AutoAugment",
                 "TrivialAugmentWide",

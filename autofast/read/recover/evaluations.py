@@ -23,8 +23,9 @@ from autofast.model.values import (
     Values,
     const,
 )
-from autofast.read.recover.escapes import YIELDS, carries, ends_with_call, leak
+from autofast.read.recover.escapes import YIELDS, ends_with_call, leak
 from autofast.read.recover.eval_mode import switching_functions
+from autofast.read.recover.leaks import carries
 from autofast.read.recover.module_changes import changed_module
 from autofast.read.recover.region import Region
 from autofast.read.recover.sealed import Sealed

@@ -10,7 +10,7 @@ from autofast.model.script import Script
 from autofast.model.source import function_of
 from autofast.model.tensors import tensors_in, things_in
 from autofast.model.values import Const, Ext, Inst, Num, Ref, Tensor, Values
-from autofast.read.recover.escapes import root_of
+from autofast.read.recover.leaks import root_of
 from autofast.read.recover.region import Region
 from autofast.read.recover.shared_passes import KEEPS
 

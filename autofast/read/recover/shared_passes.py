@@ -16,7 +16,8 @@ from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence, Site,
 from autofast.model.script import Script
 from autofast.model.source import function_of, statement_of
 from autofast.model.tensors import tensors_in
-from autofast.read.recover.escapes import ends_with_call, root_of
+from autofast.read.recover.escapes import ends_with_call
+from autofast.read.recover.leaks import root_of
 from autofast.read.recover.region import Region
 
 WHOLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
