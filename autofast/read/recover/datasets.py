@@ -71,7 +71,9 @@ WITHOUT_DICE = frozenset(
     pyarrow zarr netCDF4 msgpack msgpack_numpy yaml ujson orjson xml pycocotools decord av
     turbojpeg accimage trimesh plyfile laspy sentencepiece jieba hashlib unicodedata bisect
     heapq enum dataclasses tempfile shutil traceback base64 zlib bz2 decimal fractions
-    statistics textwrap threading contextvars types abc ast html urllib""".split()
+    statistics textwrap threading contextvars types abc ast html urllib array wave mmap locale
+    unidecode anyascii inflect num2words regex ftfy emoji pypinyin phonemizer g2p_en pyworld
+    parselmouth resampy shapely pyproj diskcache joblib tqdm""".split()
 )
 IN_MEMORY_LIBRARY = frozenset(
     "MNIST FashionMNIST KMNIST EMNIST QMNIST CIFAR10 CIFAR100 SVHN STL10 USPS FakeData".split()

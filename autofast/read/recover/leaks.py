@@ -64,7 +64,8 @@ KEEPERS = frozenset({"append", "appendleft", "add", "insert", "extend", "extendl
 def carries(values: Values) -> bool:
     """Whether these values may be, or hold, a tensor."""
     return any(
-        isinstance(t, Tensor) or (isinstance(t, Unknown) and not _is_of_arrays(t))
+        isinstance(t, Tensor)
+        or (isinstance(t, Unknown) and not _is_of_arrays(t) and t.reason is not Reason.UNDEFINED)
         for t in opened(values, in_data)
     )
 
