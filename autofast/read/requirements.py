@@ -23,7 +23,7 @@ WHEEL, IMAGE = r"/%s-(\d+(?:\.\d+)+)[-+%%]\S*\.whl", r"\bpytorch/pytorch:(\d+(?:
 SPECIFIER = re.compile(r"([<>=!~^]=?=?)\s*v?(\d+(?:\.\d+)*)")
 
 
-def rules_out(script: Script, version: tuple[int, int], package: str) -> str:
+def rules_out(script: Script, version: tuple[int, ...], package: str) -> str:
     """Where the project says that ``package`` is older than ``version``; empty where it does not."""
     return next(
         (
@@ -35,7 +35,7 @@ def rules_out(script: Script, version: tuple[int, int], package: str) -> str:
     )
 
 
-def at_least(script: Script, version: tuple[int, int], package: str) -> bool:
+def at_least(script: Script, version: tuple[int, ...], package: str) -> bool:
     """Whether the project asks for ``version`` or a newer one."""
     return any(lower(spec) >= version for _, spec, _ in limits(script, package))
 
