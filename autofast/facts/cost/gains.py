@@ -153,6 +153,17 @@ def algorithms(
     return _of_arithmetic(script, options, 0.05, convolutions=machine.BENCHMARK)
 
 
+def counting(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of tensors without versions and views: next to nothing where most of what runs meanwhile has them all the same."""
+    if once := _code_once(script, finding):
+        return once
+    if script.analysis(Cost).is_part_of_step(finding.node):
+        return Gain(0.0, "a few operations of a training step, all others of which count them")
+    return Gain(0.01, "no versions and views of tensors to count", known=False)
+
+
 def together(share: float, reason: str, copied: bool = False) -> Question:
     """A question whose answer is what taking whole batches at once saves: no more than the wait for data (with ``copied``: and the copies)."""
     estimate = usual(share, reason)
@@ -224,6 +235,10 @@ def _trains(script: Script, finding: Finding) -> bool:
 def _code_once(script: Script, finding: Finding) -> Gain | None:
     """The same for a place in the code."""
     cost = script.analysis(Cost)
+    if cost.runs_alone(finding.node):
+        return Gain(0.0, "runs once, beside all steps of the training")
+    if cost.runs_seldom(finding.node):
+        return Gain(EVALUATION / EPOCHS, "runs now and then, beside many steps of training")
     return _small(cost) if cost.runs_once(finding.node) else None
 
 
@@ -430,18 +445,20 @@ def pinning(
 ) -> Gain | None:
     """The same of pinned batches: nothing where each loader is made for one batch, which the process that waits for it pins itself."""
     mine = _loaders_of(script, finding.node)
-    if mine and all(_is_for_one_batch(x) for x in mine):
+    if mine and all(_is_for_one_batch(script, x) for x in mine):
         return Gain(0.0, "a loader made for one batch, which the process pins that waits for it")
     return copies(script, options, finding, beside)
 
 
-def _is_for_one_batch(loader: Loader) -> bool:
-    """Made anew in a loop, without workers, and asked once for a batch."""
+def _is_for_one_batch(script: Script, loader: Loader) -> bool:
+    """Made anew in a loop, without workers, and asked once for a batch, at least where the training does."""
     workers = loader.args.get(5, "num_workers")
+    cost = script.analysis(Cost)
+    training = [use for use in loader.uses if cost.trains_with(use)]
     return (
         loader.loop is not None
         and bool(loader.uses)
-        and all(use.is_next for use in loader.uses)
+        and all(use.is_next for use in training or loader.uses)
         and (not workers or const(workers) == 0)
     )
 

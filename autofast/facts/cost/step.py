@@ -12,13 +12,24 @@ from autofast.facts.cost.inputs import batch_size, item, items, turns
 from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.shapes import Shape, Unsized, Work
-from autofast.flow.frequency import Frequency, frequency
+from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.loops import LOOPS
 from autofast.flow.program import Flow
-from autofast.model.events import LoopFrame, Occurrence, Site, Stack, below, inside, loops
+from autofast.model.contents import opened
+from autofast.model.events import (
+    BranchFrame,
+    CallFrame,
+    LoopFrame,
+    Occurrence,
+    Site,
+    Stack,
+    below,
+    inside,
+    loops,
+)
 from autofast.model.script import Loader, Script, Step, Use
 from autofast.model.source import Source, at, parent_of, statement_of
-from autofast.model.values import Tensor, Thing
+from autofast.model.values import NOTHING, Ext, Seq, Tensor, Thing, Values
 
 ROWS = 64  # of an item whose shape is not known, for a network of nothing but dense layers
 BATCH = 4096  # rows that are given to such a network, where that is not known either
@@ -32,6 +43,7 @@ HEAVY = frozenset(
 # Of these, what multiplies no matrices in fp32 as TF32 would.
 OTHERWISE = frozenset("conv1d conv2d conv3d unfold interpolate grid_sample fft".split())
 CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})
+LISTS = ("list", "tuple", "zip")
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
 
@@ -329,6 +341,20 @@ class Cost:
         steps = [step.loop for step in self.training]
         return any(inside(stack, loop) for stack in self._ways(node) for loop in steps)
 
+    def is_part_of_step(self, node: ast.AST) -> bool:
+        """Whether a place is reached in training steps alone, in each of them, and is no evaluation of its own there."""
+        steps = [step.loop for step in self.training]
+        inner = [
+            next((below(stack, loop) for loop in steps if inside(stack, loop)), None)
+            for stack in self._ways(node)
+        ]
+        return bool(inner) and all(
+            frames is not None
+            and not any(isinstance(f, LoopFrame) and f.loaders for f in frames)
+            and not any(isinstance(f, BranchFrame) and is_rare(f) for f in frames)
+            for frames in inner
+        )
+
     def _ways(self, node: ast.AST) -> list[Stack]:
         """The ways of the script to a place; of a decorator, to the code of its function."""
         function = parent_of(node)
@@ -338,6 +364,20 @@ class Cost:
                 return body
         inside = {id(n) for n in ast.walk(node)}
         return [o.stack for _, s in self.script.log.each() if id(s.node) in inside for o in s]
+
+    def runs_alone(self, node: ast.AST) -> bool:
+        """Whether the script certainly comes to a place outside of all loops, beside a training that turns: set-up, a look at the end."""
+        stacks = self._ways(node)
+        return (
+            bool(self.training)
+            and bool(stacks)
+            and not any(loops(stack) or _is_called_back(stack) for stack in stacks)
+        )
+
+    def runs_seldom(self, node: ast.AST) -> bool:
+        """Whether few turns of a loop come to a place, for a few things at a time: samples that are saved now and then, not an evaluation."""
+        stacks = self._ways(node)
+        return bool(stacks) and all(map(_is_seldom, stacks))
 
     def runs_once(self, node: ast.AST) -> bool:
         """Whether the script certainly comes to a place outside of all loops around its training steps, and these turn more than once."""
@@ -354,6 +394,31 @@ class Cost:
         return bool(stacks) and not any(
             id(f.node) in training | steps for stack in stacks for f in stack
         )
+
+
+def _is_called_back(stack: Stack) -> bool:
+    """Whether a library calls a function around: an item of a dataset, made as often as a loader asks."""
+    return any(isinstance(f, CallFrame) and f.node is f.func.node for f in stack)
+
+
+def _is_seldom(stack: Stack) -> bool:
+    """Below a condition that is seldom true, in no loop there but one over what a list holds."""
+    rare = [n for n, f in enumerate(stack) if isinstance(f, BranchFrame) and is_rare(f)]
+    inner = [f for f in stack[rare[0] :] if isinstance(f, LoopFrame)] if rare else []
+    return bool(rare) and all(f.unrolled or _is_over_list(f) for f in inner)
+
+
+def _is_over_list(loop: LoopFrame) -> bool:
+    """Over lists and tuples, also by ``enumerate`` and ``zip``; of loaders, ``zip`` makes an ``Ext``."""
+    found = list(opened(loop.over, _gone_over))
+    ends = [t for t in found if not _gone_over(t)]
+    return bool(ends) and all(isinstance(t, Seq) and t.kind in LISTS for t in ends)
+
+
+def _gone_over(thing: Thing) -> Values:
+    if not isinstance(thing, Ext) or thing.name == "builtins.zip":
+        return NOTHING
+    return thing.attrs.get("over", NOTHING)
 
 
 def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:
