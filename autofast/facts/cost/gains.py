@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from autofast.facts.cost import machine, measured
+from autofast.facts.cost.batch_parts import is_number_each
 from autofast.facts.cost.cells import Cells
 from autofast.facts.cost.heads import (
     holds_weights,
@@ -401,6 +402,8 @@ def copies(
         return once
     if not loaders and (place := _copied_beside(script, options, finding, beside)) is not None:
         return Gain(0.0, f"{at(place)} copies to the device in the same step, and waits")
+    if not loaders and _copies_numbers(script, finding):
+        return Gain(0.0, "one number for each item of a batch is all that is copied")
     cost = script.analysis(Cost)
     if gain := measured.copying(script, options.target, cost.copies_at(finding.node)):
         return gain
@@ -413,6 +416,17 @@ def copies(
     if size >= machine.TINY and not cost.trains(finding.node):
         return Gain(share / 6, f"copies of {words} a batch, in evaluations", known=False)
     return Gain(min(0.5, share), f"copies of {words} a batch")
+
+
+def _copies_numbers(script: Script, finding: Finding) -> bool:
+    """Whether all that is copied of these batches, there or elsewhere, is one number for each item: the network takes the rest by itself."""
+    here = statement_of(finding.node)
+    mine = [x for x in script.loaders if any(statement_of(t.node) is here for t in x.moved)]
+    moved = [t for x in mine for t in x.moved if t.to_device or t.how == "type"]
+    return bool(moved) and all(
+        isinstance(t.node.func, ast.Attribute) and is_number_each(script, mine, t.node.func.value)
+        for t in moved
+    )
 
 
 def _copied_beside(
@@ -447,6 +461,9 @@ def pinning(
     mine = _loaders_of(script, finding.node)
     if mine and all(_is_for_one_batch(script, x) for x in mine):
         return Gain(0.0, "a loader made for one batch, which the process pins that waits for it")
+    for_it = [f for f in beside if (finding.rule, finding.key) in f.needs]
+    if for_it and not any(f.worth for f in for_it):
+        return Gain(0.0, "no copy of these batches is worth not waiting for")
     return copies(script, options, finding, beside)
 
 

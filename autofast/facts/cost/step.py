@@ -43,7 +43,7 @@ HEAVY = frozenset(
 # Of these, what multiplies no matrices in fp32 as TF32 would.
 OTHERWISE = frozenset("conv1d conv2d conv3d unfold interpolate grid_sample fft".split())
 CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})
-LISTS = ("list", "tuple", "zip")
+LISTS = ("list", "tuple", "rows")  # "rows": of `zip` over such
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
 
@@ -194,13 +194,25 @@ class Cost:
 
     def _computes(self, functions: frozenset[str]) -> str:
         for (kind, _), site in self.script.log.each():
-            if kind.rsplit(".", 1)[-1] in functions or kind == "call_object":
+            if kind.rsplit(".", 1)[-1] not in functions and kind != "call_object":
+                continue
+            if not all(self._makes_items(o.stack) for o in site):
                 return f"what {at(site.node)} computes is not known"
         for source in self.script.sources:
             for node in _products(source):
                 if any(isinstance(t, Tensor) for t in self.script.values(node)):
                     return f"what {at(node)} computes is not known"
         return ""
+
+    def _makes_items(self, stack: Stack) -> bool:
+        """Whether an item of a dataset is made there, on the host."""
+        return any(isinstance(f, CallFrame) and id(f.func.node) in self._on_host for f in stack)
+
+    @cached_property
+    def _on_host(self) -> set[int]:
+        """The functions that make items of datasets, by id, where these stay on the host."""
+        datasets = [d for x in self.script.loaders for d in x.datasets if not d.on_device]
+        return {id(d.getitem) for d in datasets if d.getitem is not None}
 
     # -------------------------------------------------------------------------------------------- passes through models
     def _pass(self, thing: Thing, occurrence: Occurrence, rows: int) -> tuple[Work, int]:

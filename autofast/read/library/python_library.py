@@ -146,7 +146,7 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
                 )
             )
         return values(
-            interp.intern(Seq, (id(node), "zip"), lambda: Seq(node, None, values(row), "zip"))
+            interp.intern(Seq, (id(node), "zip"), lambda: Seq(node, None, values(row), "rows"))
         )
     if name in ("sys.path.append", "sys.path.insert", "site.addsitedir"):
         where = args.given(int(name == "sys.path.insert"), "")
