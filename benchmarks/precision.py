@@ -122,9 +122,9 @@ def table(rows: list[Row]) -> str:
     for name in names:
         cells = fixes[name], covered[name], fixes[name] - covered[name], labels[name], written[name]
         lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
-    cells = [c.total() for c in (fixes, covered, fixes - covered, labels, written)]
-    share = f" ({covered.total() / max(1, fixes.total()):.0%})"
-    lines.append(f"| all | {cells[0]} | {cells[1]}{share} | {' | '.join(map(str, cells[2:]))} |")
+    every = [c.total() for c in (fixes, covered, fixes - covered, labels, written)]
+    share = f" ({every[1] / max(1, every[0]):.0%})"
+    lines.append(f"| all | {every[0]} | {every[1]}{share} | {' | '.join(map(str, every[2:]))} |")
     return "\n".join(lines)
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
+from autofast.facts.copies import is_batch_memory
 from autofast.facts.cost import machine, measured
 from autofast.facts.cost.batch_parts import is_number_each
 from autofast.facts.cost.cells import Cells
@@ -437,7 +438,7 @@ def _copied_beside(
     if loop is None:
         return None
     statement, changed = statement_of(finding.node), _changed(beside)
-    others = [
+    others: list[ast.AST] = [
         t.node
         for t in script.transfers
         if t.to_device
@@ -447,6 +448,7 @@ def _copied_beside(
     if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
         return same
     alike = _alike(finding, beside)
+    others += [f.node for f in alike if f.advice]  # data of the host, which the user has to move
     stays = [f.node for f in alike if f.asks is not None and f.asks is not copies]
     known = (f.asks(script, options, f, ()) for f in alike if f.node in stays and f.asks)
     if not all(gain is not None and gain.known and not gain.share for gain in known):
@@ -461,10 +463,24 @@ def pinning(
     mine = _loaders_of(script, finding.node)
     if mine and all(_is_for_one_batch(script, x) for x in mine):
         return Gain(0.0, "a loader made for one batch, which the process pins that waits for it")
+    if mine and not any(_copies_memory(script, x) for x in mine):
+        return Gain(0.0, "what is copied is computed from the batches on the host, and not pinned")
     for_it = [f for f in beside if (finding.rule, finding.key) in f.needs]
     if for_it and not any(f.worth for f in for_it):
         return Gain(0.0, "no copy of these batches is worth not waiting for")
     return copies(script, options, finding, beside)
+
+
+def _copies_memory(script: Script, loader: Loader) -> bool:
+    """Whether the memory of its batches may be copied to the device, by the script or by somebody else."""
+    there = [t.node.func for t in loader.moved if t.kinds != {"cpu"}]
+    copied = [func.value for func in there if isinstance(func, ast.Attribute)]
+    return (
+        not copied
+        or bool(loader.framework)
+        or bool(script.methods("copy_"))
+        or any(is_batch_memory(script, source) for source in copied)
+    )
 
 
 def _is_for_one_batch(script: Script, loader: Loader) -> bool:
