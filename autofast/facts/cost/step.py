@@ -44,6 +44,7 @@ HEAVY = frozenset(
 OTHERWISE = frozenset("conv1d conv2d conv3d unfold interpolate grid_sample fft".split())
 CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})
 LISTS = ("list", "tuple", "rows")  # "rows": of `zip` over such
+FEW = 4  # of so many passes, one is a small part of a step
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
 
@@ -354,18 +355,15 @@ class Cost:
         return any(inside(stack, loop) for stack in self._ways(node) for loop in steps)
 
     def is_part_of_step(self, node: ast.AST) -> bool:
-        """Whether a place is reached in training steps alone, in each of them, and is no evaluation of its own there."""
-        steps = [step.loop for step in self.training]
-        inner = [
-            next((below(stack, loop) for loop in steps if inside(stack, loop)), None)
-            for stack in self._ways(node)
-        ]
-        return bool(inner) and all(
-            frames is not None
-            and not any(isinstance(f, LoopFrame) and f.loaders for f in frames)
-            and not any(isinstance(f, BranchFrame) and is_rare(f) for f in frames)
-            for frames in inner
-        )
+        """Whether a place is reached in each training step and nowhere else, and few of the step's passes through networks are there."""
+        inside_of = {id(n) for n in ast.walk(node)}
+        here = {id(s.node) for s in self.script.log.of("forward") if id(s.node) in inside_of}
+        ways = self._ways(node)
+        for step in self.training:
+            if ways and all(_is_each_turn(stack, step.loop) for stack in ways):
+                every = {id(s.node) for s, _ in _passes(step)} | here
+                return FEW * len(here) <= len(every)
+        return False
 
     def _ways(self, node: ast.AST) -> list[Stack]:
         """The ways of the script to a place; of a decorator, to the code of its function."""
@@ -406,6 +404,14 @@ class Cost:
         return bool(stacks) and not any(
             id(f.node) in training | steps for stack in stacks for f in stack
         )
+
+
+def _is_each_turn(stack: Stack, loop: ast.AST) -> bool:
+    """In the loop, in no evaluation of its own there."""
+    return inside(stack, loop) and not any(
+        (isinstance(f, LoopFrame) and f.loaders) or (isinstance(f, BranchFrame) and is_rare(f))
+        for f in below(stack, loop)
+    )
 
 
 def _is_called_back(stack: Stack) -> bool:
