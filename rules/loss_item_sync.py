@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.cost import gains
+from autofast.model.names import OWNERS
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.syncs.code_motion import NAME
@@ -22,8 +23,6 @@ from autofast.techniques.syncs.planned import (
 from autofast.techniques.syncs.reads import reads
 from autofast.techniques.syncs.unspelled import findings, whole
 from autofast.write.spelling import uses_gpu
-
-OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
 
 
 @rule(NAME, Effect.EXACT, groups=("sync",), relieves={"host": 1}, asks=gains.reads)

@@ -43,7 +43,7 @@ HEAVY = frozenset(
 # Of these, what multiplies no matrices in fp32 as TF32 would.
 OTHERWISE = frozenset("conv1d conv2d conv3d unfold interpolate grid_sample fft".split())
 CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})
-LISTS = ("list", "tuple", "rows")  # "rows": of `zip` over such
+LISTS = ("list", "tuple", "zipped")  # "zipped": by `zip`, of other things than loaders
 FEW = 4  # of so many passes, one is a small part of a step
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 

@@ -23,8 +23,9 @@ from autofast.model.values import (
     Values,
     const,
 )
-from autofast.read.recover.escapes import YIELDS, carries, ends_with_call, leak
+from autofast.read.recover.escapes import YIELDS, ends_with_call, leak
 from autofast.read.recover.eval_mode import switching_functions
+from autofast.read.recover.leaks import carries
 from autofast.read.recover.module_changes import changed_module
 from autofast.read.recover.region import Region
 from autofast.read.recover.sealed import Sealed
@@ -102,7 +103,7 @@ def evaluations(script: Script) -> list[Evaluation]:
         if evaluation.context is None and any(id(a) in whole for a in ancestors(evaluation.node)):
             del found[key]  # the whole function is one evaluation
     for key, evaluation in list(found.items()):
-        region = _region(script, evaluation)
+        region = region_of(script, evaluation)
         kept = evaluation.shared and evaluation.node not in sealed
         if kept and keeps_gradients(script, region):
             del found[key]  # training goes on with what it computes
@@ -121,7 +122,8 @@ HOOKS = frozenset(
 )  # of Lightning
 
 
-def _region(script: Script, evaluation: Evaluation) -> Region:
+def region_of(script: Script, evaluation: Evaluation) -> Region:
+    """The code that an evaluation stands for."""
     node = evaluation.node
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return Region(script.log, node, node.body, True)

@@ -14,7 +14,7 @@ from autofast.facts.updates.cadence import FRAMEWORKS
 from autofast.facts.updates.events import Iteration, check_order, iteration_of
 from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script, Step
-from autofast.model.source import at, function_of
+from autofast.model.source import at, function_of, nodes_in
 from autofast.rule import Options, Refusal
 from autofast.techniques.accumulation.batch_size import drops_last, smaller
 from autofast.techniques.accumulation.body import Body, whole
@@ -156,10 +156,7 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
 def _kinds(script: Script, iteration: Iteration, window: Window, keep: bool) -> dict[int, Kind]:
     losses = Losses(script, keep)
     counters = {window.counter} if not window.made else set()
-    batch = (
-        frozenset(n.id for n in ast.walk(iteration.loop.target) if isinstance(n, ast.Name))
-        - counters
-    )
+    batch = frozenset(n.id for n in nodes_in(iteration.loop.target, ast.Name)) - counters
     kinds: dict[int, Kind] = {}
     for event in iteration.of("backward"):
         run = Activation(function_of(iteration.loop), {}, iteration.loop, batch)

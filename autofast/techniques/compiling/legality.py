@@ -31,6 +31,7 @@ from autofast.model.values import (
     Values,
     const,
 )
+from autofast.ops.families import RECURRENT
 from autofast.read.recover.build import unwrapped
 
 SINCE = (2, 3)
@@ -58,7 +59,6 @@ HOOKED = tuple(
     torch.nn.utils.parametrize. torch.nn.utils.parametrizations. wandb.watch""".split()
 )
 MANY = ("torch.nn.Sequential", "torch.nn.Transformer")
-RECURRENT = ("LSTM", "GRU", "RNN")
 DETECTION = ("fasterrcnn", "maskrcnn", "keypointrcnn", "retinanet", "ssd", "fcos")
 PADS = frozenset(
     """pad_sequence pack_sequence pad_packed_sequence max nested_tensor
