@@ -83,6 +83,7 @@ class Rows(torch.utils.data.Dataset):
         (100, "kept", False),  # a few samples that are looked at now and then
         (100, "enumerate(loader)", True),  # an evaluation
         (100, "range(600)", True),
+        (5, "kept", True),  # not so seldom
     ],
 )
 def test_samples_now_and_then_are_left(every: int, over: str, worth: bool) -> None:
