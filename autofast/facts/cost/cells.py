@@ -62,7 +62,8 @@ class Cells:
     def _carrying(self, site: Site, occurrence: Occurrence) -> Iterator[LoopFrame]:
         """The loops inside the step that call it, with a state that one turn of the loop hands to the next."""
         for step in self.script.steps:
-            frames = below(occurrence.stack, step.loop)
+            within = inside(occurrence.stack, step.loop)
+            frames = below(occurrence.stack, step.loop) if within else ()
             for n, frame in enumerate(frames):
                 if isinstance(frame, LoopFrame) and not frame.unrolled:
                     calls = [f.node for f in frames[n + 1 :] if isinstance(f, CallFrame)]
