@@ -38,6 +38,10 @@ KEEPS = frozenset(  # methods that do the same on every device
 )
 
 
+# what reads a tensor among its arguments as a number
+SIZED = frozenset(f"torch.{n}" for n in ("arange", "range", "eye", "randperm"))
+
+
 COMPUTED = frozenset({"linspace", "logspace"})  # each device rounds in its own way
 
 
@@ -83,13 +87,17 @@ SPLITS = {  # what deals out data, by the generator that it draws from
 
 @dataclass(frozen=True, eq=False)
 class Creation:
-    """A tensor that is made on the host, and what makes it on the device; ``asked``: the place has to ask whether there is one."""
+    """A tensor that is made on the host, and what makes it on the device.
+
+    ``asked``: the place has to ask whether there is one. ``moves``: the copies that others make of it, of which none is left.
+    """
 
     call: ast.Call
     site: Site
     edits: tuple[Edit, ...]
     effect: Effect
     asked: bool = False
+    moves: tuple[ast.Call, ...] = ()
 
 
 def loops_of_steps(script: Script) -> frozenset[int]:
@@ -166,7 +174,7 @@ def _all_made_there(
     if any(against(script, other, hot) for other in others):
         return
     edits = list(first.edits)
-    if _only_moves(transfer):
+    if only_moves(transfer):
         whole = gate if gate is not None else stmt
         if isinstance(expr, ast.Name) and getattr(stmt, "value", None) is transfer.node:
             edits.append(Remove(whole))
@@ -218,7 +226,7 @@ def _made_there(
         yield replace(creation, edits=(like,))
         return
     edits = [*creation.edits, *_idle(script, call)]
-    if _only_moves(transfer):
+    if only_moves(transfer):
         stmt = statement_of(transfer.node)
         alone = (
             isinstance(stmt, ast.Assign)
@@ -381,7 +389,7 @@ def _device(script: Script, transfer: Transfer) -> str | None:
     return text
 
 
-def _only_moves(transfer: Transfer) -> bool:
+def only_moves(transfer: Transfer) -> bool:
     """The copy does nothing else: no cast, nothing like ``copy=True``."""
     node = transfer.node
     names = {k.arg for k in node.keywords}
@@ -438,7 +446,7 @@ def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:
         isinstance(t, (Unknown, Num, Seq)) for t in values
     ):
         return False
-    return not any(isinstance(t, Tensor) for t in values)
+    return name in SIZED or not any(isinstance(t, Tensor) for t in values)
 
 
 def _is_display(script: Script, data: ast.expr) -> bool:
@@ -637,14 +645,9 @@ def _splits(script: Script, creation: Creation, hot: frozenset[int]) -> str:
             around = any(
                 inside(o.stack, f.node) for c in creation.site for f in c.stack if id(f.node) in hot
             )
-            shuffles = site.kind != "torch.utils.data.random_split" and any(
-                id(f.node) in hot for f in o.stack
-            )  # of each epoch
-            if (
-                around
-                and not shuffles
-                or (o.order > first and not any(id(f.node) in hot for f in o.stack))
-            ):
+            repeated = again_and_again(script, o.stack, hot)
+            shuffles = repeated and site.kind != "torch.utils.data.random_split"  # of each epoch
+            if around and not shuffles or (o.order > first and not repeated):
                 return f"what {line} deals out depends on how many numbers the host has drawn"
     return ""
 
