@@ -109,8 +109,9 @@ def _einsum(script: Script, expr: ast.expr) -> tuple[Axes, Axes, Axes, Pair] | N
         return None
     texts = [a for a in expr.args if isinstance(const(script.values(a)), str)]
     rest = [a for a in expr.args if a not in texts]
-    if len(rest) == 1 and isinstance(rest[0], (ast.List, ast.Tuple)):
-        rest = rest[0].elts
+    match rest:
+        case [ast.List(elts=listed)]:
+            rest = listed
     if len(texts) != 1 or len(rest) != 2:
         return None
     text = str(const(script.values(texts[0])))
