@@ -7,6 +7,7 @@ import ast
 from autofast.facts.datasets import indexed
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
+from autofast.model.calls import is_name
 from autofast.model.events import CallFrame, inside
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import at
@@ -210,7 +211,7 @@ def _whole(script: Script, expr: ast.expr) -> bool:
 
 
 def _is_named(expr: ast.expr, name: str) -> bool:
-    return isinstance(expr, ast.Name) and expr.id == name
+    return is_name(expr, name)
 
 
 def one_size(dataset: Dataset) -> bool:

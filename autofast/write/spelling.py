@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Set
 from autofast.edit.edits import Import
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, loaded_in, own_nodes, stored_in
+from autofast.model.calls import is_name
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, TryFrame
 from autofast.model.script import Script
 from autofast.model.source import Source, at, function_of, parent_of, source_of
@@ -36,7 +37,7 @@ def torch_in(source: Source) -> tuple[str, tuple[Import, ...]]:
     if known := torch_name(source):
         return known, ()
     if _is_starred(source):
-        used = any(isinstance(n, ast.Name) and n.id == "torch" for n in source.nodes)
+        used = any(is_name(n, "torch") for n in source.nodes)
         return "torch", () if used else (Import(source, "import torch"),)
     name = source.fresh("torch")
     return name, (Import(source, "import torch" if name == "torch" else f"import torch as {name}"),)
@@ -48,7 +49,7 @@ def _is_starred(source: Source) -> bool:
         isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names)
         for n in source.tree.body
     )
-    uses = [n for n in source.nodes if isinstance(n, ast.Name) and n.id == "torch"]
+    uses = [n for n in source.nodes if is_name(n, "torch")]
     others = (getattr(n, field, "") for n in source.nodes for field in ("asname", "arg", "name"))
     return stars and all(isinstance(n.ctx, ast.Load) for n in uses) and "torch" not in others
 

@@ -14,6 +14,7 @@ from autofast.facts.workers.timing import Time
 from autofast.flow.effects import Effects, Write
 from autofast.flow.program import holder_of
 from autofast.flow.scopes import COMPREHENSIONS, parameters
+from autofast.model.calls import is_name
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, function_of, live, parent_of
 from autofast.model.values import Cls, Module, Ref, Thing, Unknown, library_names, ordered
@@ -153,9 +154,7 @@ def unseen(script: Script, loader: Loader) -> bool:
 
 def _below_guard(node: ast.AST) -> bool:
     tests = (a.test for a in ancestors(node) if isinstance(a, ast.If))
-    return any(
-        isinstance(n, ast.Name) and n.id == "__name__" for test in tests for n in ast.walk(test)
-    )
+    return any(is_name(n, "__name__") for test in tests for n in ast.walk(test))
 
 
 def _skip(side: Side) -> Callable[[ast.AST], bool]:

@@ -10,10 +10,11 @@ from typing import TypeGuard
 
 from autofast.flow.scratch import is_scratch
 from autofast.model import names
+from autofast.model.calls import is_name
 from autofast.model.contents import opened
 from autofast.model.kinds import library_dataset
 from autofast.model.script import Dataset
-from autofast.model.source import ancestors, at, function_of, live, source_of
+from autofast.model.source import ancestors, at, function_of, live, nodes_in, source_of
 from autofast.model.tensors import device_kinds, is_device
 from autofast.model.values import (
     Arg,
@@ -346,12 +347,8 @@ def _handles(thing: Inst) -> Iterator[tuple[str, str]]:
     init = thing.cls.find("__init__") or frozenset()
     for func in init:
         if isinstance(func, Func):
-            for node in ast.walk(func.node):
-                if (
-                    isinstance(node, ast.Assign)
-                    and isinstance(node.targets[0], ast.Attribute)
-                    and isinstance(node.value, ast.Call)
-                ):
+            for node in nodes_in(func.node, ast.Assign):
+                if isinstance(node.targets[0], ast.Attribute) and isinstance(node.value, ast.Call):
                     written = ast.unparse(node.value.func)
                     if written == "open" or written.endswith(
                         (
@@ -417,8 +414,7 @@ class Walk:
             part = part.value
         if (
             isinstance(part, ast.Attribute)
-            and isinstance(part.value, ast.Name)
-            and part.value.id == "self"
+            and is_name(part.value, "self")
             and not is_scratch(target, self.interp.project.sources.values(), self.values)
         ):
             owner = next((a.name for a in ancestors(part) if isinstance(a, ast.ClassDef)), "")

@@ -18,7 +18,7 @@ from autofast.model.calls import is_method
 from autofast.model.contents import opened
 from autofast.model.events import Occurrence
 from autofast.model.script import Script
-from autofast.model.source import at, function_of, parent_of, statement_of, walk
+from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of, walk
 from autofast.model.values import Dict, Seq, Tensor, Thing
 from autofast.read.recover.leaks import FRESH, Leaks, carries, in_data, root_of
 from autofast.read.recover.region import Region
@@ -54,12 +54,8 @@ class _Ways:
         yield from self.kept()
         yield from (self.leaks.follow(name, None) for name in self.tainted())
         for statement in region.statements:
-            for part in walk(statement):
-                if (
-                    isinstance(part, ast.Return)
-                    and part.value is not None
-                    and function_of(part) is region.scope
-                ):
+            for part in nodes_in(statement, ast.Return):
+                if part.value is not None and function_of(part) is region.scope:
                     yield self.leaks.returned(usage_of(part.value))
 
     # ------------------------------------------------------------------------------------------------ what is kept
@@ -90,12 +86,8 @@ class _Ways:
                 continue  # followed as a variable
             yield f"{at(site.node)} changes something that outlives this place"
         for function in self.functions():
-            for part in walk(function):
-                if (
-                    isinstance(part, ast.Name)
-                    and isinstance(part.ctx, ast.Store)
-                    and part.id in declared(function_of(part))
-                ):
+            for part in nodes_in(function, ast.Name):
+                if isinstance(part.ctx, ast.Store) and part.id in declared(function_of(part)):
                     value = getattr(statement_of(part), "value", None)
                     here = function is not self.region.scope or self.region.holds(part)
                     if here and (value is None or carries(self.script.values(value))):
@@ -123,9 +115,7 @@ class _Ways:
             return []
         scope = self.region.scope
         names = [
-            n
-            for n in walk(scope)
-            if isinstance(n, ast.Name) and any(t is thing for t in self.script.values(n))
+            n for n in nodes_in(scope, ast.Name) if any(t is thing for t in self.script.values(n))
         ]
         return [n for n in names if function_of(n) is scope and is_local(n)]
 

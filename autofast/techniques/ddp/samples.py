@@ -15,7 +15,7 @@ from autofast.model.events import BranchFrame, below
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import makes_module
 from autofast.model.script import Script
-from autofast.model.source import at, function_of
+from autofast.model.source import at, function_of, nodes_in
 from autofast.model.tensors import things_in
 from autofast.model.values import (
     Bound,
@@ -131,9 +131,7 @@ def _function(script: Script, function: ast.AST, todo: list[Thing], seen: set[in
 
 
 def _products(script: Script, function: ast.AST) -> list[ast.AST]:
-    return [
-        n for n in ast.walk(function) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.MatMult)
-    ]
+    return [n for n in nodes_in(function, ast.BinOp) if isinstance(n.op, ast.MatMult)]
 
 
 def _both(script: Script, product: ast.AST) -> bool:

@@ -13,7 +13,8 @@ from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import ancestors, block_of, parent_of, statement_of
 from autofast.model.values import Tensor
-from autofast.techniques.transfers.creations import Creation, again_and_again, created, factory
+from autofast.techniques.transfers.creations import created
+from autofast.techniques.transfers.factories import Creation, again_and_again, factory
 
 MAKES = frozenset({"torch.arange", "torch.randperm"})
 

@@ -9,13 +9,8 @@ from dataclasses import replace
 from autofast.edit.edits import Rewrite
 from autofast.flow.callgraph import CallGraph
 from autofast.model.script import Script, Transfer
-from autofast.techniques.transfers.creations import (
-    Creation,
-    again_and_again,
-    created,
-    factory,
-    only_moves,
-)
+from autofast.techniques.transfers.creations import created, only_moves
+from autofast.techniques.transfers.factories import Creation, again_and_again, factory
 from autofast.write.device_in import device_in
 
 
