@@ -118,7 +118,10 @@ class Unknown(metaclass=Pooled):
     name: str = ""
 
     def __hash__(self) -> int:
-        return steady(self.why) + 1
+        known: int | None = self.__dict__.get("_hash")
+        if known is None:
+            known = self.__dict__["_hash"] = steady(self.why) + 1
+        return known
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -164,7 +167,10 @@ class Method(metaclass=Pooled):
     name: str
 
     def __hash__(self) -> int:
-        return hash((hash(self.this), steady(self.name)))
+        known: int | None = self.__dict__.get("_hash")
+        if known is None:
+            known = self.__dict__["_hash"] = hash((hash(self.this), steady(self.name)))
+        return known
 
 
 @dataclass(eq=False, repr=False)
@@ -616,7 +622,7 @@ def ordered(values: Values) -> list[Thing]:
 def _rank(thing: Thing) -> tuple[str, int, str]:
     kind = type(thing).__name__
     if isinstance(thing, Numbered):
-        return kind, hash(thing), ""
+        return kind, thing.serial, ""
     if isinstance(thing, Bound):
         return kind, hash(thing.this) if isinstance(thing.this, Numbered) else 0, thing.func.name
     if isinstance(thing, Method):

@@ -98,13 +98,16 @@ def read_script(
             deepest, why = nested_too_deeply(interp.modules)
             if deepest is None or deepest is source or deepest.path.resolve() in broken:
                 raise why from None
-            broken[deepest.path.resolve()] = str(why)  # what depends on it is not known
+            # What depends on it is not known; on a file that only imports the entry nothing does.
+            path = deepest.path.resolve()
+            broken[path] = "" if path in project.neighbours else str(why)
 
 
 def _read(interp: Interpreter, project: Project, source: Source) -> Script:
     interp.run_module(source, True)
     if not interp.log.of(".backward"):
         for path in project.importers(source):
+            project.neighbours.add(path.resolve())
             try:
                 interp.run_module(project.read(path), True)
             except ValueError:
@@ -124,7 +127,7 @@ def build(interp: Interpreter, source: object) -> Script:
     project = interp.project
     entry = project.read(project.entry)
     script = Script(entry, list(interp.modules), interp.log, interp.at, interp.notes)
-    script.notes.extend(f"not read: {why}" for why in project.broken.values())
+    script.notes.extend(f"not read: {why}" for why in project.broken.values() if why)
     script.frameworks = _frameworks(interp)
     script.deterministic = _deterministic(script)
     script.processes = interp.log.of("process")
