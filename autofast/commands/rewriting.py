@@ -21,6 +21,7 @@ from autofast.edit.plan import Plan
 from autofast.edit.recovery import stand
 from autofast.edit.running import run
 from autofast.heap import growing
+from autofast.model.disk import real
 from autofast.model.script import Script
 from autofast.model.source import Source, shown_path, source_of
 from autofast.read import read_script
@@ -174,7 +175,7 @@ def rewrite(
     ``BadInput`` for what the user must mend and ``PostConditionError`` where that helps nothing.
     """
     tell = tell or (lambda _: None)
-    tell(shown_path(entry.resolve()))
+    tell(shown_path(real(entry)))
     script = read(entry, root, raw, config, overlay)
     rules = select(config.select, config.ignore, config.given, config.extend_select)
     if not alone:
@@ -194,7 +195,7 @@ def rewrite(
     def reread(new: Mapping[Source, str]) -> Script:
         texts = _texts(entry, raw, overlay)
         texts |= {source.path: source.encode(text) for source, text in new.items()}
-        tell(f"{shown_path(entry.resolve())}, rewritten")
+        tell(f"{shown_path(real(entry))}, rewritten")
         again = read_script(entry, root, overlay=texts, before=latest[0].sources)
         latest[0] = spare(again, config)
         return again

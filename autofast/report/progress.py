@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 import time
@@ -82,7 +83,7 @@ def counted() -> Iterator[Callable[[int, int, str], None]]:
 
 def _show(now: list[tuple[int, int, str]], over: threading.Event) -> None:
     began = time.monotonic()
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         while not over.wait(EVERY):
             done, of, name = now[0]
             count = f"{done} of {of}: " if of > 1 else ""
