@@ -17,6 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeGuard, TypeVar
 
+from autofast.model.syntax import DEFINITIONS
+
 N = TypeVar("N", bound=ast.AST)
 IGNORE = re.compile(r"#\s*autofast:\s*ignore(-file)?(?![\w-])(?:\[([^\]]*)\])?")
 
@@ -157,7 +159,7 @@ class Source:
                 found.add(node.id)
             elif isinstance(node, ast.arg):
                 found.add(node.arg)
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            elif isinstance(node, DEFINITIONS):
                 found.add(node.name)
             elif isinstance(node, ast.alias):
                 found.add((node.asname or node.name).split(".")[0])

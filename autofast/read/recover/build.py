@@ -29,6 +29,7 @@ from autofast.model.events import (
 from autofast.model.kinds import foreign_bases, is_loader, is_loss, is_module, is_optimizer
 from autofast.model.script import Loader, Model, Optimizer, Script, Sync, Transfer, Use
 from autofast.model.source import Source, nested_too_deeply
+from autofast.model.syntax import LOOPS
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -362,11 +363,7 @@ def _loader(
             ),
             default=0,
         )
-        outer = [
-            f
-            for f in loops(thing.made[begin:])
-            if isinstance(f.node, (ast.For, ast.While, ast.AsyncFor))
-        ]
+        outer = [f for f in loops(thing.made[begin:]) if isinstance(f.node, LOOPS)]
         loader.loop = loader.loop or (outer[-1].node if outer else None)
     made_at = [_guarded(t.made, script.entry) for t, _ in group]
     loader.guarded = (
