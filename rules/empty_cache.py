@@ -10,6 +10,7 @@ from autofast.facts.cost import gains
 from autofast.facts.switches import in_every_epoch, in_every_iteration, whole_statement
 from autofast.flow.slices import is_unused
 from autofast.model.events import Site, inside
+from autofast.model.names import CLOCKS
 from autofast.model.script import Script, Transfer
 from autofast.model.source import at, block_of, statement_of
 from autofast.model.values import Arguments, Const, Tensor, Thing, const
@@ -26,10 +27,6 @@ WAIT = (
     "torch.mps.synchronize",
     "torch.xpu.synchronize",
     "torch.accelerator.synchronize",
-)
-CLOCKS = tuple(
-    """time.time time.perf_counter time.monotonic time.process_time timeit.default_timer
-    torch.cuda.Event""".split()
 )
 OWN_ORDER = tuple(
     """torch.cuda.Stream torch.cuda.stream torch.cuda.Event torch.cuda.CUDAGraph torch.cuda.graph
@@ -107,7 +104,7 @@ def _remove(
 def _needed(script: Script, site: Site) -> str:
     """Why the program waits on purpose; empty where nothing shows that."""
     found = in_every_iteration(script, site)
-    for clock in script.calls(*CLOCKS):
+    for clock in script.calls(*CLOCKS, "torch.cuda.Event"):
         if found is None or (isinstance(clock.node, ast.Call) and is_unused(script, clock.node)):
             continue
         if any(inside(o.stack, found[0]) for o in clock):

@@ -14,6 +14,7 @@ from autofast.facts.replicas import trained_replicas
 from autofast.facts.whole_functions import whole_function
 from autofast.flow.scopes import own_nodes
 from autofast.model.events import loops
+from autofast.model.names import OWNERS
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import at, source_of
 from autofast.model.tensors import is_unknown_in, tensors_in
@@ -25,7 +26,6 @@ from autofast.write.spelling import torch_in
 
 SINCE = (1, 9)  # inference_mode
 # They evaluate without gradients themselves.
-OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
 # One evaluation at the end gains nothing that shows by inference_mode; without any mode it may not even fit in memory.
 ASKS = gains.usual(0.01, "no versions and views of tensors to count", code=True)
 ONE_PASS = gains.nothing("one pass, outside of all loops")

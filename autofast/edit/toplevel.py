@@ -13,7 +13,7 @@ from pathlib import Path
 from autofast.edit.edits import Helper, Import
 from autofast.flow.imports import Binding, bindings, parsed
 from autofast.model import disk
-from autofast.model.source import Source, block_of, parent_of, source_of
+from autofast.model.source import Source, block_of, nodes_in, parent_of, source_of
 
 BEFORE_ALL = -1
 
@@ -343,9 +343,5 @@ def _assigned(tree: ast.Module) -> set[str]:
 
 
 def _names(code: str) -> frozenset[str]:
-    loaded = {
-        n.id
-        for n in ast.walk(ast.parse(code))
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
-    }
+    loaded = {n.id for n in nodes_in(ast.parse(code), ast.Name) if isinstance(n.ctx, ast.Load)}
     return frozenset(loaded - set(dir(builtins)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from autofast.flow.program import Flow
 from autofast.model.calls import keyword_of, pairs_of, short_name
 from autofast.model.script import Script
-from autofast.model.source import parent_of, statement_of
+from autofast.model.source import nodes_in, parent_of, statement_of
 from autofast.model.values import (
     Const,
     Inst,
@@ -389,7 +389,7 @@ def by_channel(script: Script, expr: ast.expr) -> Channels | None:
     if array is None or array.rank not in (1, 3) or len(made) != 1:
         return None
     (text,) = made.values()
-    calls = [n for n in ast.walk(text) if isinstance(n, ast.Call)]
+    calls = list(nodes_in(text, ast.Call))
     sides = [n.args for n in calls if short_name(n.func) in ("view", "reshape")]
     lists = [n for n in ast.walk(text) if isinstance(n, (ast.List, ast.Tuple))]
     numbers = [tuple(const(script.values(e)) for e in n.elts) for n in lists]

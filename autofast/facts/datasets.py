@@ -44,6 +44,7 @@ from autofast.model.values import (
     one,
 )
 from autofast.ops import is_pointwise, reshapes
+from autofast.ops.families import ARITHMETIC
 
 # `data` is a tensor (n, 28, 28) of bytes, `targets` a tensor.
 GREY = frozenset({"MNIST", "FashionMNIST", "KMNIST"})
@@ -55,7 +56,6 @@ EXACT_METHODS = frozenset(
     {"float", "double", "long", "int", "half", "bool", "byte", "clone", "contiguous", "abs", "neg"}
 )
 EXACT_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
-BY_NUMBER = frozenset({"add", "sub", "mul", "div"})  # the operators as methods
 # What is done to a row, and would be done to a batch along another dimension; as large as the row.
 OF_ROW = frozenset(
     {"unsqueeze", "squeeze", "view", "reshape", "flatten", "permute", "transpose", "flip", "item"}
@@ -162,7 +162,7 @@ def _rows(
             return known_method and _rows(inner, thing, params, known, singly)
         case ast.Call(func=ast.Attribute(value=inner, attr=method), args=args, keywords=[]):
             numbers = all(_is_literal(a) for a in args)
-            by_number = (method in BY_NUMBER and len(args) == 1) or (singly and method in OF_ROW)
+            by_number = (method in ARITHMETIC and len(args) == 1) or (singly and method in OF_ROW)
             return numbers and by_number and _rows(inner, thing, params, known, singly)
         case ast.BinOp(left=left, op=op, right=right) if isinstance(op, EXACT_OPERATORS):
             # two tensors of unlike rank would be broadcast in another way as a batch

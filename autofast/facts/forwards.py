@@ -26,7 +26,7 @@ from autofast.model.events import (
 )
 from autofast.model.kinds import is_module
 from autofast.model.script import Evaluation, Script, Step
-from autofast.model.source import statement_of
+from autofast.model.source import nodes_in, statement_of
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Cls, Inst, Method, Ref, Tensor, Thing
 from autofast.read.recover.eval_mode import switched_above
@@ -342,8 +342,7 @@ def is_measured(script: Script, evaluation: Evaluation) -> bool:
     return any(
         passes & t.passes
         for below in here[index(here, statement) + 1 :]
-        for call in ast.walk(below)
-        if isinstance(call, ast.Call)
+        for call in nodes_in(below, ast.Call)
         for t in _measured_by(script, call)
     )
 

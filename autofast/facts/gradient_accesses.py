@@ -11,7 +11,7 @@ from autofast.facts.scaler import Event, is_none_test
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.holders import ADDERS, Holders
 from autofast.flow.program import Flow
-from autofast.model.calls import arguments_of
+from autofast.model.calls import arguments_of, is_name
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
@@ -362,11 +362,7 @@ def _free_parameters(script: Script) -> set[str]:
 
 
 def _given(script: Script, name: str) -> bool:
-    return any(
-        isinstance(n, ast.Name) and n.id == name
-        for o in script.optimizers
-        for n in ast.walk(o.node)
-    )
+    return any(is_name(n, name) for o in script.optimizers for n in ast.walk(o.node))
 
 
 def _aliases(script: Script, node: ast.expr, strict: bool) -> list[ast.Name]:

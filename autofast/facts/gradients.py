@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import owner, parameters
+from autofast.model.calls import is_name
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -24,7 +25,7 @@ from autofast.model.events import (
 )
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Backward, Script, Step
-from autofast.model.source import at, children, walk
+from autofast.model.source import at, children, nodes_in, walk
 from autofast.model.values import Cls, Dict, Ext, Func, Inst, Ref, Seq, Tensor, Thing, Unknown
 from autofast.read.library.module_parts import MORE
 from autofast.read.recover.build import unwrapped
@@ -209,7 +210,7 @@ class Slice:
     def statement(self, stmt: ast.stmt) -> None:
         match stmt:
             case ast.Assign(targets=targets, value=value):
-                bound = {n.id for t in targets for n in walk(t) if isinstance(n, ast.Name)}
+                bound = {n.id for t in targets for n in nodes_in(t, ast.Name)}
                 if bound & self.needed:
                     if all(isinstance(t, (ast.Name, ast.Tuple)) for t in targets):
                         self.needed -= bound
@@ -252,7 +253,7 @@ class Slice:
         )
 
     def is_this(self, node: ast.AST) -> bool:
-        return isinstance(node, ast.Name) and node.id == self.this
+        return is_name(node, self.this)
 
     def take(self, expr: ast.AST) -> None:
         """All names and attributes of ``self`` in an expression, but those that only numbers or facts are read from."""
@@ -408,7 +409,7 @@ def _is_foreign(layers: Iterable[str]) -> bool:
 def _varies(script: Script, cls: ast.ClassDef) -> str:
     """The line of a layer that is used under a condition which may change from step to step."""
     for method in (n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name != "__init__"):
-        calls = [n for n in walk(method) if isinstance(n, ast.Call) and _is_layer(script, n.func)]
+        calls = [n for n in nodes_in(method, ast.Call) if _is_layer(script, n.func)]
         graph = script.analysis(Flow).graph(method)
         for node in walk(method) if calls else ():
             if isinstance(node, (ast.If, ast.IfExp, ast.While)) and not _fixed(
@@ -435,15 +436,12 @@ def _is_layer(script: Script, func: ast.expr) -> bool:
 
 def _fixed(script: Script, cls: ast.ClassDef, method: ast.FunctionDef, test: ast.expr) -> bool:
     """The test asks for what was decided when the model was made: attributes that only ``__init__`` sets, and constants."""
-    names = [n for n in walk(test) if isinstance(n, ast.Name) and not _is_this(method, n)]
-    asked = {n.attr for n in walk(test) if isinstance(n, ast.Attribute)}
-    calls = [n for n in walk(test) if isinstance(n, ast.Call)]
+    names = [n for n in nodes_in(test, ast.Name) if not _is_this(method, n)]
+    asked = {n.attr for n in nodes_in(test, ast.Attribute)}
+    calls = list(nodes_in(test, ast.Call))
     setters = [n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name != "__init__"]
     changed = {
-        n.attr
-        for f in setters
-        for n in walk(f)
-        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+        n.attr for f in setters for n in nodes_in(f, ast.Attribute) if isinstance(n.ctx, ast.Store)
     }
     library = all(
         bool(found := script.values(n)) and all(isinstance(t, (Ref, Cls)) for t in found)
@@ -470,10 +468,9 @@ def _is_counted(method: ast.FunctionDef, index: ast.expr) -> bool:
         n.id
         for f in walk(method)
         if isinstance(f, (ast.For, ast.comprehension))
-        for n in walk(f.target)
-        if isinstance(n, ast.Name)
+        for n in nodes_in(f.target, ast.Name)
     }
-    names = [n for n in walk(index) if isinstance(n, ast.Name)]
+    names = list(nodes_in(index, ast.Name))
     return all(n.id in loops or _is_this(method, n) for n in names) and not any(
         isinstance(n, ast.Call) for n in walk(index)
     )

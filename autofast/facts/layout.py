@@ -14,11 +14,11 @@ from autofast.model.calls import is_method
 from autofast.model.script import Model, Script
 from autofast.model.source import ancestors, at
 from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, const, library_names
+from autofast.ops.families import OF_SEQUENCES
 
 CONVOLUTIONS = frozenset({"Conv2d", "ConvTranspose2d", "LazyConv2d"})
 # Module.to(channels_last) raises for a weight of five dimensions.
 NOT_FLAT = frozenset({"Conv3d", "ConvTranspose3d", "LazyConv3d", "BatchNorm3d"})
-OTHER_LAYERS = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
 VISION = "torchvision.models."
 NO_CONVOLUTIONS = ("vit_", "swin", "maxvit")
 DROPOUT = tuple(
@@ -42,7 +42,7 @@ INSTANCE_NORM = "torch.nn.functional.instance_norm"
 
 def is_convolutional(model: Model) -> bool:
     """Most of its work is convolutions of images."""
-    if any(layer.startswith(OTHER_LAYERS) for layer in model.layers) or model.layers & NOT_FLAT:
+    if any(layer.startswith(OF_SEQUENCES) for layer in model.layers) or model.layers & NOT_FLAT:
         return False
     vision = [layer.removeprefix(VISION) for layer in model.layers if layer.startswith(VISION)]
     if isinstance(model.thing, Ext) and names.is_of_model_library(model.thing.name):

@@ -12,7 +12,7 @@ from autofast.facts.sigmoid_uses import SAME, Uses
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import arguments_of, call_of, keyword_of, short_name
+from autofast.model.calls import arguments_of, call_of, is_name, keyword_of, short_name
 from autofast.model.contents import opened, wrapped
 from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS
@@ -110,7 +110,7 @@ def makes_layer(script: Script, call: ast.Call) -> bool:
 
 
 def is_named(expr: ast.expr, name: str) -> bool:
-    return isinstance(expr, ast.Name) and expr.id == name
+    return is_name(expr, name)
 
 
 def has_value_of(flow: Flow, place: ast.expr, variable: ast.expr) -> bool:
@@ -340,7 +340,7 @@ def _name(thing: Thing) -> str:
 
 
 def _is_super(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Name) and call.func.id == "super"
+    return is_name(call.func, "super")
 
 
 def _is_builtin(thing: Thing) -> bool:

@@ -10,10 +10,10 @@ from autofast.facts.loaders import given
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, pairs_of
+from autofast.model.calls import is_method, is_name, pairs_of
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Loader, Script
-from autofast.model.source import ancestors, parent_of, statement_of
+from autofast.model.source import ancestors, nodes_in, parent_of, statement_of
 from autofast.model.values import (
     Const,
     Ext,
@@ -67,7 +67,7 @@ class Plainness:
         statement = statement_of(data)
         if not isinstance(root, ast.Name) or not isinstance(statement, ast.Assign):
             return False
-        targets = {n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+        targets = {n.id for t in statement.targets for n in nodes_in(t, ast.Name)}
         return root.id in targets and self._is_only_here(root, frozenset())
 
     def _is_only_here(self, use: ast.Name, seen: frozenset[ast.AST]) -> bool:
@@ -118,7 +118,7 @@ class Plainness:
                     value = value.args[0]
                 else:
                     break
-            if value is use and isinstance(name, ast.Name) and name.id == use.id:
+            if value is use and is_name(name, use.id):
                 return name
         return None
 

@@ -12,8 +12,9 @@ from autofast.flow.cfg import Graph
 from autofast.flow.graph import Node
 from autofast.flow.loops import Loop, loops_around
 from autofast.flow.scopes import FUNCTIONS
+from autofast.model.calls import names_in
 from autofast.model.events import BranchFrame
-from autofast.model.source import ancestors, source_of
+from autofast.model.source import ancestors, nodes_in, source_of
 
 
 class Frequency(Enum):
@@ -197,13 +198,10 @@ def _changed_by_loop(gate: ast.If) -> frozenset[str]:
 
 def _set_back(gate: ast.If) -> set[str]:
     parts = [
-        n
-        for s in gate.body
-        for n in ast.walk(s)
-        if isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant)
+        n for s in gate.body for n in nodes_in(s, ast.Assign) if isinstance(n.value, ast.Constant)
     ]
     return {t.id for part in parts for t in part.targets if isinstance(t, ast.Name)}
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return names_in(node)

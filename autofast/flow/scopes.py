@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from autofast.model.source import ancestors, children, parent_of, source_of, walk
+from autofast.model.source import ancestors, children, nodes_in, parent_of, source_of, walk
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Scope = (
@@ -131,7 +131,7 @@ def stored_in(node: ast.AST) -> set[str]:
 
 def loaded_in(node: ast.AST) -> set[str]:
     """Names that code in ``node`` reads, whosever they are."""
-    return {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    return {n.id for n in nodes_in(node, ast.Name) if isinstance(n.ctx, ast.Load)}
 
 
 # ---------------------------------------------------------------------------------------------- scopes

@@ -11,7 +11,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import Variable, own_nodes, variables_of
 from autofast.model.calls import arguments_of, call_of
 from autofast.model.script import Script
-from autofast.model.source import function_of, parent_of, statement_of
+from autofast.model.source import function_of, nodes_in, parent_of, statement_of
 from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown
 
 CONTAINERS = (ast.Tuple, ast.List, ast.Starred)
@@ -152,7 +152,7 @@ def is_unused(script: Script, expr: ast.expr, seen: frozenset[int] = frozenset()
             pass
         case _:
             return False
-    calls = [n for n in ast.walk(value) if isinstance(n, ast.Call) and n is not expr]
+    calls = [n for n in nodes_in(value, ast.Call) if n is not expr]
     if not all(_asks_a_clock(script, call) for call in calls):
         return expr is value  # what else is called there may show it
     table = variables_of(name)

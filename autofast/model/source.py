@@ -253,6 +253,11 @@ def _walked(node: ast.AST) -> Iterator[ast.AST]:
         todo += children(here)
 
 
+def nodes_in(tree: ast.AST, kind: type[N]) -> Iterator[N]:
+    """The nodes of one kind in ``tree``, itself included, in the order of :func:`walk`."""
+    return (node for node in walk(tree) if isinstance(node, kind))
+
+
 def within(node: ast.AST, outer: ast.AST) -> bool:
     """Whether ``outer`` is ``node`` or stands around it."""
     return node is outer or any(a is outer for a in ancestors(node))

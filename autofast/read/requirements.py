@@ -8,7 +8,7 @@ from pathlib import Path
 
 from autofast.model import disk
 from autofast.model.script import Script
-from autofast.model.torch_age import Limit
+from autofast.model.torch_age import Limit, version_of
 
 FILES = tuple(
     """requirements*.txt requirements/*.txt pyproject.toml setup.cfg setup.py environment*.y*ml
@@ -112,8 +112,3 @@ def lower(spec: str) -> tuple[int, ...]:
         text for sign, text in SPECIFIER.findall(spec) if sign in (">=", "==", "~=", "^", "=")
     ]
     return max(map(version_of, bounds), default=(0,))
-
-
-def version_of(text: str) -> tuple[int, ...]:
-    """``"1.13"`` as numbers."""
-    return tuple(int(part) for part in text.split("."))

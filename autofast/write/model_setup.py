@@ -18,6 +18,7 @@ from autofast.model.source import (
     ancestors,
     at,
     function_of,
+    nodes_in,
     parent_of,
     statement_of,
     within,
@@ -159,7 +160,7 @@ class _Search:
         around = block(first)
         last, is_set_up = first, True
         for other in around[index(around, first) + 1 :]:
-            calls = [n for n in ast.walk(other) if isinstance(n, ast.Call)]
+            calls = list(nodes_in(other, ast.Call))
             if any(id(c) in self.running for c in calls) or isinstance(
                 other, (ast.Return, ast.FunctionDef, ast.ClassDef)
             ):

@@ -29,7 +29,7 @@ from autofast.flow.positions import in_main_guard
 from autofast.flow.scopes import FUNCTIONS, Variable, variables_of
 from autofast.model import disk
 from autofast.model.script import Script
-from autofast.model.source import Source, ancestors, at, function_of, parent_of, source_of
+from autofast.model.source import Source, ancestors, at, function_of, nodes_in, parent_of, source_of
 from autofast.model.values import Cls, Inst
 
 Plain = Callable[[Source], tuple[str, tuple[Edit, ...]]]
@@ -123,7 +123,7 @@ class Way:
             return False
         outermost = [a for a in (scope, *ancestors(scope)) if isinstance(a, FUNCTIONS)][-1]
         table = variables_of(scope)
-        reads = (n for n in ast.walk(outermost) if isinstance(n, ast.Name))
+        reads = (n for n in nodes_in(outermost, ast.Name))
         module = (v for n in reads if (v := table.of(n)) is not None and v.scope is table.tree)
         return not any(all(map(in_main_guard, table.stores(v))) for v in module if table.stores(v))
 

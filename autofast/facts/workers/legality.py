@@ -20,7 +20,7 @@ from autofast.facts.workers.shared_state import (
 from autofast.flow.callgraph import code_of
 from autofast.model.events import inside, loops
 from autofast.model.script import Dataset, Loader, Script, Use
-from autofast.model.source import at
+from autofast.model.source import at, nodes_in
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Ext, Inst, Unknown
 from autofast.read.requirements import rules_out
@@ -113,7 +113,7 @@ def _seeded_by_workers(script: Script, loader: Loader) -> Iterator[str]:
     argument = given(loader, "worker_init_fn")
     callees = [c for t in (argument.values if argument is not None else ()) for c in code_of(t)]
     # The reader never runs them.
-    for node in (n for c in callees for n in ast.walk(c.function) if isinstance(n, ast.Call)):
+    for node in (n for c in callees for n in nodes_in(c.function, ast.Call)):
         called = ast.unparse(node.func)
         if called.endswith(".set_random_seed"):
             yield "albumentations"

@@ -128,7 +128,6 @@ def build(interp: Interpreter, source: object) -> Script:
     script.frameworks = _frameworks(interp)
     script.deterministic = _deterministic(script)
     script.processes = interp.log.of("process")
-    script.torch = torch_age(script)
     script.steps = build_steps(script)
     script.models = _models(interp, script)
     script.transfers = _transfers(script)
@@ -145,6 +144,7 @@ def build(interp: Interpreter, source: object) -> Script:
     script.syncs = _syncs(script)
     training = [o for step in script.steps for b in step.backwards for o in b.site]
     script.guarded = all(_guarded(o.stack, entry) for o in training)
+    script.torch = torch_age(script)
     return script
 
 

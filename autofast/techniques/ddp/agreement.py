@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, is_name
 from autofast.model.contents import members, opened
 from autofast.model.events import BranchFrame, Occurrence, Stack, TryFrame, below
 from autofast.model.kinds import is_loader
 from autofast.model.script import Script, Step
-from autofast.model.source import ancestors, at, parent_of
+from autofast.model.source import ancestors, at, nodes_in, parent_of
 from autofast.model.values import (
     Const,
     Ext,
@@ -335,11 +335,11 @@ def _stores(script: Script, function: ast.AST) -> None:
     this = spec.args[0].arg
     loaded = {
         n.attr
-        for n in ast.walk(function)
-        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and _is_this(n.value, this)
+        for n in nodes_in(function, ast.Attribute)
+        if isinstance(n.ctx, ast.Load) and _is_this(n.value, this)
     }
-    for node in ast.walk(function):
-        if isinstance(node, ast.Attribute) and _is_this(node.value, this):
+    for node in nodes_in(function, ast.Attribute):
+        if _is_this(node.value, this):
             stored = isinstance(node.ctx, ast.Store) and (
                 node.attr in loaded or isinstance(parent_of(node), ast.AugAssign)
             )
@@ -350,7 +350,7 @@ def _stores(script: Script, function: ast.AST) -> None:
 
 
 def _is_this(expr: ast.expr, this: str) -> bool:
-    return isinstance(expr, ast.Name) and expr.id == this
+    return is_name(expr, this)
 
 
 def _in_place(node: ast.Attribute) -> bool:

@@ -16,7 +16,7 @@ from autofast.facts.updates import cadence
 from autofast.flow.loops import loop_of
 from autofast.flow.program import Flow
 from autofast.flow.scopes import FUNCTIONS, is_local, stored_in
-from autofast.model.calls import short_name
+from autofast.model.calls import is_name, short_name
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
@@ -569,7 +569,7 @@ def _by_number(
 def _counts(script: Script, expr: ast.expr) -> bool:
     """``range(...)``, perhaps in a progress bar."""
     names = [t.name for t in script.values(expr) if isinstance(t, Ext)]
-    if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Name) and expr.func.id == "range":
+    if isinstance(expr, ast.Call) and is_name(expr.func, "range"):
         return True
     bar = (
         isinstance(expr, ast.Call)

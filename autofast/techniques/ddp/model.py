@@ -19,7 +19,7 @@ from autofast.flow.definition_sites import Attribute, home_of
 from autofast.flow.graph import Function
 from autofast.flow.positions import block as block_around
 from autofast.flow.scopes import FUNCTIONS, Variable, is_parameter, mentions, own_nodes
-from autofast.model.calls import call_of
+from autofast.model.calls import call_of, names_in
 from autofast.model.events import BranchFrame, GuardFrame, LoopFrame, Occurrence, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP
@@ -451,9 +451,7 @@ def _block_with(stores: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _is_guard(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and "__name__" in {
-        n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)
-    }
+    return isinstance(node, ast.If) and "__name__" in names_in(node.test)
 
 
 def _in(here: list[ast.stmt], node: ast.AST) -> ast.stmt:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword, Remove, Replace, Rewrite
 from autofast.facts.gradients import left_out
-from autofast.facts.kept_gradients import kept_gradient
+from autofast.facts.kept_tensors import kept_gradient
 from autofast.model.events import Site, inside
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Optimizer, Script, Step

@@ -18,7 +18,7 @@ from autofast.flow.positions import block, index
 from autofast.flow.reflection import shows_names
 from autofast.flow.scopes import declared, mentions, stored_in
 from autofast.model.script import Script
-from autofast.model.source import function_of, walk, within
+from autofast.model.source import function_of, nodes_in, walk, within
 from autofast.model.values import Const, Dict, Func, Inst, Num, Ref, Seq, Tensor, Thing
 from autofast.ops import is_in_place, op
 from autofast.techniques.syncs.freshness import is_fresh, writes
@@ -148,7 +148,7 @@ def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
         or next(catchers(script, statement, loop_of(statement)), None) is not None
     ):
         return False
-    names = [n for n in walk(statement.value) if isinstance(n, ast.Name)]
+    names = list(nodes_in(statement.value, ast.Name))
     needed = {n.id for n in names}
     if any(needed & stored_in(other) for other in between):
         return False

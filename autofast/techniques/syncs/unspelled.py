@@ -18,7 +18,7 @@ from autofast.model.calls import is_method
 from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Script
-from autofast.model.source import function_of, live, parent_of, statement_of
+from autofast.model.source import function_of, live, nodes_in, parent_of, statement_of
 from autofast.model.values import Const, Num, Tensor, Thing, Values, const
 from autofast.rule import Finding
 from autofast.techniques.syncs.code_motion import moves
@@ -209,7 +209,7 @@ def _by_code(script: Script) -> Iterator[tuple[ast.AST, ast.AST, Wait]]:
 def _by_parameter(script: Script) -> Iterator[tuple[ast.AST, ast.AST, Wait]]:
     """``for p in net.parameters(): total += p.grad.norm().item() ** 2``"""
     for loop in parameter_loops(script):
-        calls = [n for n in ast.walk(loop.node) if isinstance(n, ast.Call)]
+        calls = list(nodes_in(loop.node, ast.Call))
         norms = [n for n in calls if _norm_of(loop, n)]
         if not norms or not any(_reads(script, n) for n in calls):
             continue

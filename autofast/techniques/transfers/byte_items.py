@@ -15,13 +15,12 @@ from autofast.flow.reflection import shows_names
 from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, live, statement_of
 from autofast.model.values import Func, Inst, Ref, Tensor, Thing, const, library_name
+from autofast.ops.families import ARITHMETIC, SIGNS
 from autofast.rule import Refusal
 
 Constants = tuple[Channels, Channels]
 Key = int | str | None  # of a tuple, of a dict; None: an item is nothing else
 
-SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
-METHODS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 LAYOUT = frozenset(
     "permute transpose contiguous unsqueeze squeeze view reshape flip copy clone".split()
 )
@@ -245,8 +244,8 @@ def _operation(script: Script, expr: ast.expr) -> Operation | None:
         case ast.Call(func=ast.Attribute(value=inner, attr="float"), args=[], keywords=[]):
             return made(inner, CAST)
         case ast.Call(func=ast.Attribute(value=inner, attr=attr), args=[given], keywords=[]):
-            if attr in METHODS and _number(given):
-                return made(inner, f"{METHODS[attr]} {ast.unparse(given)}")
+            if attr in ARITHMETIC and _number(given):
+                return made(inner, f"{ARITHMETIC[attr]} {ast.unparse(given)}")
             if attr in ("to", "type", "astype") and _is_single(script, given):
                 return made(inner, CAST)
             if library_name(script.values(expr.func)) == "numpy.float32":

@@ -14,10 +14,10 @@ from autofast.model.calls import is_method
 from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
 from autofast.model.source import at, source_of
+from autofast.model.tensors import NOT_CUDA
 from autofast.model.values import Ext, Inst, Ref, Tensor, Thing, Values, why_unknown
 from autofast.read.requirements import rules_out
 from autofast.write.spelling import (
-    NOT_CUDA,
     is_device_object,
     may_be_mps,
     spelled,

@@ -13,7 +13,7 @@ from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.model.values import Arg, Cls, Const, Module, Ref, Setting
-from autofast.techniques.transfers.creations import KEEPS, again_and_again
+from autofast.techniques.transfers.factories import KEEPS, again_and_again
 
 FUNCTIONS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.tensor"})
 DATA = FUNCTIONS | {"torch.Tensor"} | {f"torch.{name}" for name in LEGACY_TENSORS}
