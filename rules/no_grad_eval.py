@@ -27,7 +27,7 @@ from autofast.write.spelling import torch_in
 SINCE = (1, 9)  # inference_mode
 # They evaluate without gradients themselves.
 # One evaluation at the end gains nothing that shows by inference_mode; without any mode it may not even fit in memory.
-ASKS = gains.usual(0.01, "no versions and views of tensors to count", code=True)
+ASKS = gains.counting
 ONE_PASS = gains.nothing("one pass, outside of all loops")
 
 USUAL = 0.02, "no records for a backward"

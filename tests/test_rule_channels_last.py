@@ -206,6 +206,7 @@ def test_views_that_leave_the_channels_alone_stay(body: str):
         "x = x.mean([2, 3])\n        x = x.view(-1, 2, 4)",
         "x = x.flatten()[:-960].view(8, 8)",
         "x = F.normalize(x.flatten(2), dim=2)\n        x = x.bmm(x.transpose(1, 2)).view(-1, 64)[:, :8]",
+        "x = F.normalize(x.flatten(2), dim=2)\n        x = (x @ x.transpose(1, 2)).view(-1, 64)[:, :8]",
     ],
 )
 def test_views_of_what_lies_in_order_in_both_layouts_stay(body: str):
