@@ -96,8 +96,8 @@ def against(script: Script, model: Model, code: Code) -> str:
             and any(is_activation(g.values) for g in occurrence.args.positional)
         ):
             return f"{at(site.node)} gives values to something that is not known: {occurrence.this.why}"
-    if (given := handed_out(code)) is not None:
-        return f"{at(given[0])} gives values to {given[1]}, which may count on the usual layout"
+    if (out := handed_out(code)) is not None:
+        return f"{at(out[0])} gives values to {out[1]}, which may count on the usual layout"
     if why := custom_function(code):
         return why
     for site in model.forwards:

@@ -69,7 +69,7 @@ def _adapted(thing: Thing) -> list[Thing]:
 def _of_thing(thing: Thing) -> str:
     if isinstance(thing, Unknown):
         return f"what it trains is not known: {thing.why}"
-    if name := loaded_in_16(thing):
+    if isinstance(thing, Ext) and (name := loaded_in_16(thing)):
         return (
             f"the model of {at(thing.node)} is loaded with {name}=, which decides about precision"
         )
