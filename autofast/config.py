@@ -26,6 +26,7 @@ class Config:
     ``min_gain`` is in per cent of the training's time; ``exhaustive`` is 0 of them.
     ``per_file_ignores`` are patterns as in .gitignore, each with the rules and groups that it keeps away.
     ``facts`` is a file of ``autofast verify --facts``, which is used where it speaks of the text that is rewritten.
+    ``torch`` is the version that the script will run with; where it is empty, the project and the code say what they can.
     ``line_length`` is what touched lines are formatted to; None where the project has no limit of its own.
     """
 
@@ -35,6 +36,7 @@ class Config:
     effect: Effect = Effect.SAMPLING
     precision: str = "auto"
     target: str = "cuda"
+    torch: str = ""
     line_length: int | None = None
     exclude: tuple[str, ...] = ()
     force_exclude: bool = False
@@ -232,6 +234,17 @@ def _choice(choices: tuple[str, ...]) -> Callable[[object], str]:
     return convert
 
 
+def is_version(text: str) -> bool:
+    """``2.4`` or ``2.4.1``"""
+    return re.fullmatch(r"\d+(\.\d+){1,2}", text) is not None
+
+
+def _version(value: object) -> str:
+    if not isinstance(value, str) or not is_version(value):
+        raise ValueError
+    return value
+
+
 def _number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError
@@ -268,6 +281,7 @@ _KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     "effect": (_words(EFFECTS), lambda value: Effect[_choice(EFFECTS)(value).upper()]),
     "precision": (_words(PRECISIONS), _choice(PRECISIONS)),
     "target": (_words(TARGETS), _choice(TARGETS)),
+    "torch": ('a version, as in "2.4"', _version),
     "line-length": ("a whole number of columns", _number),
     "compile": ("true or false", _flag),
     "workers": ("a whole number of workers", _number),

@@ -101,6 +101,9 @@ class Finding:
     rule: str = ""  # filled in by the plan
     ignored: bool = False  # by a comment of the user; filled in by the plan
     torch: tuple[int, int] | None = None  # the oldest torch that runs this; None: the rule's
+    renews: bool = (
+        False  # newer versions of torch than before can run what it writes in the place of ``node``
+    )
     gain: Gain | None = None  # of a fix; filled in by the plan
     worth: bool = True  # its lines; where it is not, the plan takes the edits away
 

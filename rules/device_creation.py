@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.transfers.creations import against, from_numpy, loops_of_steps, moved
+from autofast.techniques.transfers.creations import moved
+from autofast.techniques.transfers.dealt_out import against
+from autofast.techniques.transfers.drawn_arrays import from_numpy
+from autofast.techniques.transfers.factories import loops_of_steps
 from autofast.techniques.transfers.fixed import fixed, single_numbers
 from autofast.techniques.transfers.indices import indices
 from autofast.techniques.transfers.made_each_step import made_each_step

@@ -1011,3 +1011,18 @@ def test_options_that_leave_no_rule(project: Path) -> None:
         autofast("rewrite", "train.py", "--select", "autocast", "--ignore", "autocast")
     )
     assert autofast("rewrite", "train.py", "--ignore", "").code == 0
+
+
+def test_the_torch_that_the_user_names(project: Path) -> None:
+    Path("requirements.txt").write_text("torch==1.8\n")
+    chosen = ("rewrite", "train.py", "--select", "fused-optimizer", "--exhaustive")
+    done = autofast(*chosen)
+    assert "fused=True" not in done.out.decode()
+    assert "it runs with torch 1.8 (requirements.txt:1 asks for torch ==1.8)" in done.err
+    assert "fused=True" in autofast(*chosen, "--torch", "2.4").out.decode()
+    assert (
+        "--torch says 2.0, and what would be written needs torch 2.4"
+        in autofast(*chosen, "--torch", "2.0").err
+    )
+    done = autofast("rewrite", "train.py", "--torch", "new")
+    assert done.code == 2 and "'new' is no version; write one as 2.4" in done.err

@@ -11,6 +11,7 @@ from autofast.commands.agreeing import Agreement
 from autofast.commands.discover import idle, is_marimo
 from autofast.commands.informing import informed, said_of
 from autofast.commands.sparing import spare
+from autofast.commands.torch_note import torch_note
 from autofast.config import Config
 from autofast.depth import deeply
 from autofast.edit.amend import Amendment, Key, key_of
@@ -230,20 +231,12 @@ def rewrite(
             *script.notes,
             *said_of(script, config),
             *_loops_elsewhere(script),
-            *_torch_assumed(script, passes),
+            *torch_note(script, passes),
             *map(str, whole.unused_ignores),
         ],
         warnings=[left.warning for plan in passes.plans for left in plan.left_out],
         stdin=raw is not None,
     )
-
-
-def _torch_assumed(script: Script, plan: Passes) -> Iterator[str]:
-    """The version of torch that the rewritten script needs, where the project does not say that it has it."""
-    of_rules = {rule.name: rule.torch for rule in plan.rules}
-    needed = max((f.torch or of_rules[f.rule] for p in plan.plans for f in p.fixes), default=(0, 0))
-    if needed > (2, 0) and not script.torch.is_at_least(needed):
-        yield f"it needs torch {needed[0]}.{needed[1]} or newer; the project's requirements do not say which it has"
 
 
 def options_of(config: Config, rules: list[Rule]) -> Options:

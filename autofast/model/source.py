@@ -17,6 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeGuard, TypeVar
 
+from autofast.model.syntax import DEFINITIONS
+
 N = TypeVar("N", bound=ast.AST)
 IGNORE = re.compile(r"#\s*autofast:\s*ignore(-file)?(?![\w-])(?:\[([^\]]*)\])?")
 
@@ -157,7 +159,7 @@ class Source:
                 found.add(node.id)
             elif isinstance(node, ast.arg):
                 found.add(node.arg)
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            elif isinstance(node, DEFINITIONS):
                 found.add(node.name)
             elif isinstance(node, ast.alias):
                 found.add((node.asname or node.name).split(".")[0])
@@ -251,6 +253,11 @@ def _walked(node: ast.AST) -> Iterator[ast.AST]:
     for here in todo:  # which grows meanwhile
         yield here
         todo += children(here)
+
+
+def nodes_in(tree: ast.AST, kind: type[N]) -> Iterator[N]:
+    """The nodes of one kind in ``tree``, itself included, in the order of :func:`walk`."""
+    return (node for node in walk(tree) if isinstance(node, kind))
 
 
 def within(node: ast.AST, outer: ast.AST) -> bool:

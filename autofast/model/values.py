@@ -8,6 +8,7 @@ with the reason that ends up in a refusal.
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -655,6 +656,11 @@ def _rank(thing: Thing) -> tuple[str, int, str]:
 def one(values: Values) -> Thing | None:
     """The single thing that ``values`` must be, if there is one."""
     return next(iter(values)) if len(values) == 1 else None
+
+
+def certainly(values: Collection[Thing], *kinds: type) -> bool:
+    """Whether there are some, and all of these kinds."""
+    return bool(values) and all(isinstance(thing, kinds) for thing in values)
 
 
 def const(values: Values) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from autofast.model import disk
 from autofast.model.script import Script
-from autofast.model.torch_age import Limit
+from autofast.model.torch_age import Limit, version_of
 
 FILES = tuple(
     """requirements*.txt requirements/*.txt pyproject.toml setup.cfg setup.py environment*.y*ml
@@ -24,7 +24,7 @@ WHEEL, IMAGE = r"/%s-(\d+(?:\.\d+)+)[-+%%]\S*\.whl", r"\bpytorch/pytorch:(\d+(?:
 SPECIFIER = re.compile(r"([<>=!~^]=?=?)\s*v?(\d+(?:\.\d+)*)")
 
 
-def rules_out(script: Script, version: tuple[int, int], package: str) -> str:
+def rules_out(script: Script, version: tuple[int, ...], package: str) -> str:
     """Where the project says that ``package`` is older than ``version``; empty where it does not."""
     return next(
         (
@@ -36,7 +36,7 @@ def rules_out(script: Script, version: tuple[int, int], package: str) -> str:
     )
 
 
-def at_least(script: Script, version: tuple[int, int], package: str) -> bool:
+def at_least(script: Script, version: tuple[int, ...], package: str) -> bool:
     """Whether the project asks for ``version`` or a newer one."""
     return any(lower(spec) >= version for _, spec, _ in limits(script, package))
 
@@ -121,8 +121,3 @@ def lower(spec: str) -> tuple[int, ...]:
         text for sign, text in SPECIFIER.findall(spec) if sign in (">=", "==", "~=", "^", "=")
     ]
     return max(map(version_of, bounds), default=(0,))
-
-
-def version_of(text: str) -> tuple[int, ...]:
-    """``"1.13"`` as numbers."""
-    return tuple(int(part) for part in text.split("."))

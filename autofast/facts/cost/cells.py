@@ -6,13 +6,13 @@ import ast
 from functools import cached_property
 
 from autofast.facts.parts import trained_models
+from autofast.model.calls import names_in
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, below, inside
 from autofast.model.script import Script
-from autofast.model.source import at, statement_of
+from autofast.model.source import at, nodes_in, statement_of
 from autofast.model.values import Ext
+from autofast.ops.families import CELLS, RECURRENT
 
-CELLS = frozenset({"RNNCell", "GRUCell", "LSTMCell"})
-RECURRENT = frozenset({"RNN", "GRU", "LSTM"})
 LARGE = ("Conv", "Transformer", "MultiheadAttention")  # layers whose work may outweigh all launches
 
 
@@ -33,7 +33,7 @@ class Cells:
             for occurrence in site:
                 name = occurrence.this.name if isinstance(occurrence.this, Ext) else ""
                 short = name.removeprefix("torch.nn.")
-                if short not in CELLS | RECURRENT or not self._trains(occurrence):
+                if short not in CELLS.union(RECURRENT) or not self._trains(occurrence):
                     continue
                 if short in RECURRENT and not self._carries(site, occurrence):
                     return ""
@@ -60,6 +60,6 @@ def _hands_on(call: ast.AST) -> bool:
     stmt = statement_of(call)
     if not isinstance(stmt, ast.Assign):
         return False
-    stored = {n.id for t in stmt.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
-    given = {n.id for n in ast.walk(stmt.value) if isinstance(n, ast.Name)}
+    stored = {n.id for t in stmt.targets for n in nodes_in(t, ast.Name)}
+    given = names_in(stmt.value)
     return bool(stored & given)

@@ -29,6 +29,7 @@ from autofast.model.events import (
 from autofast.model.kinds import foreign_bases, is_loader, is_loss, is_module, is_optimizer
 from autofast.model.script import Loader, Model, Optimizer, Script, Sync, Transfer, Use
 from autofast.model.source import Source, nested_too_deeply
+from autofast.model.syntax import LOOPS
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -131,7 +132,6 @@ def build(interp: Interpreter, source: object) -> Script:
     script.frameworks = _frameworks(interp)
     script.deterministic = _deterministic(script)
     script.processes = interp.log.of("process")
-    script.torch = torch_age(script)
     script.steps = build_steps(script)
     script.models = _models(interp, script)
     script.transfers = _transfers(script)
@@ -148,6 +148,7 @@ def build(interp: Interpreter, source: object) -> Script:
     script.syncs = _syncs(script)
     training = [o for step in script.steps for b in step.backwards for o in b.site]
     script.guarded = all(_guarded(o.stack, entry) for o in training)
+    script.torch = torch_age(script)
     return script
 
 
@@ -365,11 +366,7 @@ def _loader(
             ),
             default=0,
         )
-        outer = [
-            f
-            for f in loops(thing.made[begin:])
-            if isinstance(f.node, (ast.For, ast.While, ast.AsyncFor))
-        ]
+        outer = [f for f in loops(thing.made[begin:]) if isinstance(f.node, LOOPS)]
         loader.loop = loader.loop or (outer[-1].node if outer else None)
     made_at = [_guarded(t.made, script.entry) for t, _ in group]
     loader.guarded = (

@@ -11,9 +11,11 @@ from autofast.facts.double_backward import functional_derivative, gradients_of_g
 from autofast.flow.changes import may_change
 from autofast.flow.positions import block
 from autofast.flow.program import Flow
-from autofast.flow.scopes import FUNCTIONS, binds
+from autofast.flow.scopes import binds
+from autofast.model.calls import is_name
 from autofast.model.script import Script
-from autofast.model.source import Source, ancestors, at, source_of, statement_of
+from autofast.model.source import Source, ancestors, at, nodes_in, source_of, statement_of
+from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Ext, const, library_name
 from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.masks import is_causal, mask_text, may_differ
@@ -106,7 +108,7 @@ def _in_place(product: ast.expr, call: str, holes: dict[str, ast.expr]) -> tuple
         case ast.Assign(targets=[ast.Name(id=name)], value=value) if _is_chain(value, product):
             filled = call.format(**{hole: ast.unparse(e) for hole, e in holes.items()})
             longer = len(filled) - len(ast.unparse(product))
-            read = any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(value))
+            read = any(is_name(n, name) for n in ast.walk(value))
             if statement.col_offset + len(ast.unparse(statement)) + longer > LONG and not read:
                 return Before(statement, f"{name} = {call}", holes), Rewrite(product, name)
     return (Rewrite(product, call, holes),)
@@ -220,7 +222,7 @@ def _only_for_default(
     if found.scale is None or "scale" in holes:
         return
     flow = script.analysis(Flow)
-    for name in (n for n in ast.walk(found.scale.by) if isinstance(n, ast.Name)):
+    for name in (n for n in nodes_in(found.scale.by, ast.Name)):
         for made in flow.reaching(name):
             alone = [u is name for u in flow.definitions(name).uses(made)] == [True]
             if alone and made.value is not None and isinstance(made.statement, ast.Assign):

@@ -11,6 +11,7 @@ from autofast.facts.loaders import (
     given,
     is_spelled_out,
     managed,
+    of_array,
     unpinned,
 )
 from autofast.facts.workers.legality import on_device
@@ -73,7 +74,9 @@ def against(script: Script, loader: Loader) -> str:
 
 def _reaches_gpu(script: Script, loader: Loader) -> bool:
     if any(
-        t.kinds - {"cpu", "tensor", "type"} and t.how in ("to", "cuda", "type")
+        t.kinds - {"cpu", "tensor", "type"}
+        and t.how in ("to", "cuda", "type")
+        and not of_array(script, t.node.func)
         for t in loader.moved
     ):
         return True

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.source import parent_of
+from autofast.model.source import nodes_in, parent_of
 from autofast.model.values import Tensor
-from autofast.techniques.transfers.creations import Creation, again_and_again, created, factory
+from autofast.techniques.transfers.creations import created
+from autofast.techniques.transfers.factories import Creation, again_and_again, factory
 
 MAKES = frozenset({"torch.arange", "torch.randperm"})
 
@@ -49,7 +50,7 @@ def _indexed(script: Script, call: ast.Call) -> ast.Name | None:
     tensors = [_subscripted(script, use) for use in uses]
     if not uses or None in tensors:
         return None
-    sized = {n.id for a in call.args for n in ast.walk(a) if isinstance(n, ast.Name)}
+    sized = {n.id for a in call.args for n in nodes_in(a, ast.Name)}
     known = [t for t in tensors if t is not None and t.id in sized]
     return known[0] if known and _is_the_same(script, known[0], call) else None
 
@@ -79,5 +80,5 @@ def _subscripted(script: Script, index: ast.expr) -> ast.Name | None:
 def _is_the_same(script: Script, tensor: ast.Name, call: ast.Call) -> bool:
     """Whether the variable holds what it held where the index was made."""
     flow = script.analysis(Flow)
-    there = [n for a in call.args for n in ast.walk(a) if isinstance(n, ast.Name)]
+    there = [n for a in call.args for n in nodes_in(a, ast.Name)]
     return any(n.id == tensor.id and flow.reaching(n) == flow.reaching(tensor) for n in there)
