@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.cost import gains
+from autofast.facts.recorded_graphs import overwritten
 from autofast.model.names import OWNERS
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
@@ -17,6 +18,7 @@ from autofast.techniques.syncs.planned import (
     in_functions,
     in_loops,
     in_moves,
+    in_recorded_graphs,
     in_scripts_read_in_part,
     in_texts,
 )
@@ -43,6 +45,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     answered: set[int] = set()
     if script.unread:
         yield from (finding for finding, _ in in_scripts_read_in_part(script, every))
+        return
+    if (graphs := overwritten(script)) is not None:
+        yield from (finding for finding, _ in in_recorded_graphs(script, every, graphs))
         return
     for finding, used in (
         *in_functions(script, every),

@@ -816,6 +816,17 @@ STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
             + script(),
             "decides about precision",
         ),
+        (
+            "import warps\nwarp = warps.Warp(3)\n"
+            + changed("torch.relu(self.a(x))", "warp(self.a(x))"),
+            "gives tensors to warps.Warp",
+        ),
+        (changed("torch.relu(", "torch.ops.warps.relu("), "gives tensors to torch.ops.warps.relu"),
+        (
+            "from torch.utils.cpp_extension import load\nWARP = load(name='w', sources=['w.cu'])\n"
+            + changed("torch.relu(", "WARP.forward("),
+            "gives tensors to a compiled extension",
+        ),
     ],
 )
 def test_refused(text: str, why: str):

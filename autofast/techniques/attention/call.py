@@ -11,10 +11,11 @@ from autofast.facts.double_backward import functional_derivative, gradients_of_g
 from autofast.flow.changes import may_change
 from autofast.flow.positions import block
 from autofast.flow.program import Flow
-from autofast.flow.scopes import FUNCTIONS, binds
+from autofast.flow.scopes import binds
 from autofast.model.calls import is_name
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, nodes_in, source_of, statement_of
+from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Ext, const, library_name
 from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.masks import is_causal, mask_text, may_differ

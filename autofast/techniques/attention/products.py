@@ -7,7 +7,7 @@ import re
 
 from autofast.facts.dimensions import rank
 from autofast.model.script import Script
-from autofast.model.values import Tensor, const, library_name
+from autofast.model.values import Tensor, certainly, const, library_name
 
 FUNCTIONS = frozenset({"torch.matmul", "torch.bmm"})
 METHODS = frozenset({"matmul", "bmm"})
@@ -17,8 +17,7 @@ Pair = tuple[ast.expr, ast.expr]
 
 
 def is_tensor(script: Script, expr: ast.expr) -> bool:
-    found = script.values(expr)
-    return bool(found) and all(isinstance(t, Tensor) for t in found)
+    return certainly(script.values(expr), Tensor)
 
 
 def factors(script: Script, expr: ast.expr) -> Pair | None:

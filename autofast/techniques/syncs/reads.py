@@ -9,7 +9,7 @@ from autofast.flow.reflection import is_spelled
 from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import statement_of
-from autofast.model.values import Const, Tensor
+from autofast.model.values import Const, Tensor, certainly
 from autofast.ops import draws, is_in_place
 from autofast.techniques.syncs.scalars import is_scalar
 
@@ -130,10 +130,7 @@ def gives_the_same(script: Script, expr: ast.expr) -> bool:
                 else getattr(node.func, "id", "")
             )
             tensors = (
-                bool(of)
-                and all(isinstance(t, Tensor) for t in of)
-                and not is_in_place(name, flags=True)
-                and not draws(name)
+                certainly(of, Tensor) and not is_in_place(name, flags=True) and not draws(name)
             )
             if not tensors and name not in ("len", "size", "numel", "float", "int"):
                 return False
