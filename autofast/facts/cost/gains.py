@@ -273,7 +273,7 @@ def reads(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
     """Of a read of the device that is put off: nothing where another one stays in the same step, which waits as long."""
-    loop = next(loops_around(finding.node), None)
+    loop = _loop_of(script, finding.node)
     kept = (read_once, read_at_once, read_twice, read_again, read_late)
     stays = [f.node for f in _alike(finding, beside) if not f.edits or f.asks in kept]
     changed = _changed(beside)
@@ -289,6 +289,17 @@ def reads(
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(READ, f"one read a step{often}", known=False)
+
+
+def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
+    """The innermost loop around ``node``, which may be around the calls of its function: where all have the same one."""
+    if (loop := next(loops_around(node), None)) is not None:
+        return loop
+    inner = {id(n) for n in ast.walk(node)}
+    sites = [site for _, site in script.log.each() if id(site.node) in inner]
+    found = [next(reversed(loops(o.stack)), None) for site in sites for o in site]
+    nodes = [frame.node if frame is not None else None for frame in found]
+    return nodes[0] if nodes and all(n is nodes[0] for n in nodes) else None
 
 
 def _alike(finding: Finding, findings: Sequence[Finding]) -> list[Finding]:

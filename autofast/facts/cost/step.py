@@ -13,7 +13,6 @@ from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.shapes import Shape, Unsized, Work
 from autofast.flow.frequency import Frequency, frequency, is_rare
-from autofast.flow.loops import LOOPS
 from autofast.flow.program import Flow
 from autofast.model.contents import opened
 from autofast.model.events import (
@@ -29,11 +28,11 @@ from autofast.model.events import (
 )
 from autofast.model.script import Loader, Script, Step, Use
 from autofast.model.source import Source, at, parent_of, statement_of
+from autofast.model.syntax import DEFS, LOOPS
 from autofast.model.values import NOTHING, Ext, Seq, Tensor, Thing, Values
 
 ROWS = 64  # of an item whose shape is not known, for a network of nothing but dense layers
 BATCH = 4096  # rows that are given to such a network, where that is not known either
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LARGEST = 512  # side of images that a network is tried with
 # Work that is not in the layers of a model.
 HEAVY = frozenset(
@@ -369,7 +368,7 @@ class Cost:
     def _ways(self, node: ast.AST) -> list[Stack]:
         """The ways of the script to a place; of a decorator, to the code of its function."""
         function = parent_of(node)
-        if isinstance(function, FUNCTIONS) and node in function.decorator_list:
+        if isinstance(function, DEFS) and node in function.decorator_list:
             body = [way for stmt in function.body for way in self._ways(stmt)]
             if body:
                 return body
