@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from autofast import DISTRIBUTION, __version__
-from autofast.edit.postcheck import PostConditionError
-from autofast.faults import REPORT, internal
+from autofast.faults import REPORT, PostConditionError, internal
 from autofast.model.disk import real
 from autofast.model.source import BadInput
 from autofast.options import (
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from autofast.commands.picking import Picker
     from autofast.commands.rewriting import Rewritten
 
+Tell = Callable[[int, int, str], None]
 FORMATS = ("text", "concise", "json", "sarif", "github", "gitlab", "markdown")
 
 
@@ -162,7 +163,12 @@ def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, An
     config = configured(root, given)
     try:
         unwanted = _picker() if given["interactive"] else None
-        result = rewrite(script, root, config, raw=raw, alone=to.alone, unwanted=unwanted)
+        told = contextlib.nullcontext() if unwanted else _counted(given)
+        with told as tell:
+            say = (lambda name: tell(0, 1, name)) if tell else None
+            result = rewrite(
+                script, root, config, raw=raw, alone=to.alone, unwanted=unwanted, tell=say
+            )
     except (BadInput, PostConditionError, click.Abort):
         raise
     except Exception as error:
@@ -319,20 +325,26 @@ def _watch(paths: tuple[str, ...], given: dict[str, Any]) -> None:
 def _check(request: CheckRequest, given: dict[str, Any]) -> tuple[int, Checked | None]:
     """The exit code of ``check``, and what was found where that was asked."""
     from autofast.commands.checking import check
-    from autofast.report.progress import counted
 
     if given["diff"]:
         return _show_fixes(request, given), None
     fixed = _write_fixes(request, given) if given["fix"] else 0
-    with contextlib.nullcontext() if given["quiet"] else counted() as tell:
+    with _counted(given) as tell:
         result = check(request, tell)
     _say(result.errors, [] if fixed else result.warnings, [] if given["quiet"] else result.notes)
-    _out(_presented(request, result, given).encode())
+    _out(_presented(request, result, given))
     if fixed and not given["quiet"]:
         click.echo(f"Fixed {fixed}.", err=True)
     found = result.found and not given["exit_zero"]
     found = found or bool(fixed and given["exit_non_zero_on_fix"])
     return (2 if result.errors else int(found)), result
+
+
+def _counted(given: dict[str, Any]) -> AbstractContextManager[Tell | None]:
+    """Shows how far work has come that takes long, but for ``--quiet``."""
+    from autofast.report.progress import counted
+
+    return contextlib.nullcontext() if given["quiet"] else counted()
 
 
 def _presented(request: CheckRequest, result: Checked, given: dict[str, Any]) -> str:
@@ -361,9 +373,10 @@ def _show_fixes(request: CheckRequest, given: dict[str, Any]) -> int:
     from autofast.report import diff
     from autofast.report.style import count, for_stream
 
-    result = fix(request)
+    with _counted(given) as tell:
+        result = fix(request, tell)
     _say(result.errors, result.warnings)
-    _out(diff.shown(result.diffs, for_stream(sys.stdout)).encode())
+    _out(diff.shown(result.diffs, for_stream(sys.stdout)))
     if not given["quiet"]:
         places, files = count(len(result.records), "place"), count(len(result.diffs), "file")
         click.echo(f"Would fix {places} in {files}.", err=True)
@@ -375,7 +388,8 @@ def _write_fixes(request: CheckRequest, given: dict[str, Any]) -> str:
     from autofast.commands.fixing import fix
     from autofast.report.style import count
 
-    result = fix(request)
+    with _counted(given) as tell:
+        result = fix(request, tell)
     _say([], result.warnings)
     files = result.write()
     places = count(len(result.records), "place") if result.records else "unused comments"
@@ -562,9 +576,9 @@ def explain_command(place: str, as_json: bool, **given: Any) -> None:
     if as_json:
         from json import dumps
 
-        _out((dumps(found.data(), indent=2) + "\n").encode())
+        _out(dumps(found.data(), indent=2) + "\n")
     else:
-        _out(shown(found, for_stream(sys.stdout)).encode())
+        _out(shown(found, for_stream(sys.stdout)))
 
 
 @cli.command("server")
@@ -673,8 +687,10 @@ def _chosen(
     return mode, value if isinstance(value, str) else "-"
 
 
-def _out(product: bytes) -> None:
-    """Standard output in bytes: a script keeps its own encoding and line ends."""
+def _out(product: bytes | str) -> None:
+    """Standard output in bytes: a script keeps its own encoding and line ends. Names of files need be no text."""
+    if isinstance(product, str):
+        product = product.encode("utf-8", "backslashreplace")
     click.echo(product, nl=False)
 
 

@@ -44,6 +44,9 @@ _NO_GRADIENT = "argmax argmin argsort sign round floor ceil long int bool detach
 HOLDERS, WITHOUT, NO_GRADIENT = (
     frozenset(names.split()) for names in (_HOLDERS, _WITHOUT, _NO_GRADIENT)
 )
+# Functions that give some of what they are given: random.choice(self.heads).
+SOME_OF_THEM = frozenset("choice choices sample islice compress".split())
+PARTS = frozenset("values items children modules named_children".split())
 FACTS = frozenset({"shape", "device", "dtype", "ndim", "training", "data"})
 
 
@@ -53,6 +56,8 @@ def left_out(script: Script, step: Step, models: Iterable[Thing]) -> str:
         reached = [
             x for b in step.backwards if _always(step, b) for m in _makers(b) for x in unwrapped(m)
         ]
+        if several := _gives_several(script, step):
+            return f"{at(several)} returns several values, and the loss need not use all of them"
         used = {
             key for x in reached if _is_called(script, step, x) for key in used_parameters(x, ())
         }
@@ -219,13 +224,24 @@ class Slice:
                     self.block(body)
                     self.needed |= before
                 if any(isinstance(n, ast.Name) and n.id in self.needed for n in walk(target)):
-                    self.take(over)
+                    self.take_each(over)
             case ast.Expr() | ast.Assert() | ast.Pass():
                 pass
-            case ast.If() if not self.has_layers(stmt):
+            case ast.If() if not self.has_layers(stmt) and not is_skipping(stmt):
                 pass
             case _:
                 raise Refusal(f"{at(stmt)} may leave a layer out")
+
+    def take_each(self, over: ast.expr) -> None:
+        """What a loop goes through as a whole: ``self.layers``, ``enumerate(self.layers)``, ``self.layers.values()``."""
+        match over:
+            case ast.Call(func=ast.Name(id="enumerate" | "zip" | "reversed" | "list"), args=parts):
+                for part in parts:
+                    self.take_each(part)
+            case ast.Call(func=ast.Attribute(value=of, attr=name), args=[]) if name in PARTS:
+                self.take_each(of)
+            case ast.Name() | ast.Attribute() | ast.Tuple() | ast.List():
+                self.take(over)
 
     def has_layers(self, node: ast.AST) -> bool:
         return any(
@@ -244,7 +260,7 @@ class Slice:
         match expr:
             case ast.Compare() | ast.IfExp() | ast.Lambda() | ast.NamedExpr() | ast.BoolOp():
                 return
-            case ast.Call(func=ast.Attribute(attr=name)) if name in NO_GRADIENT:
+            case ast.Call(func=ast.Attribute(attr=name)) if name in NO_GRADIENT | SOME_OF_THEM:
                 return
             case ast.Attribute(value=value, attr=name):
                 if name not in FACTS:
@@ -260,6 +276,11 @@ class Slice:
                 self.needed.add(name)
         for child in children(expr):
             self.take(child)
+
+
+def is_skipping(stmt: ast.If) -> bool:
+    """Whether it may leave out what follows in the iteration of a loop, or further iterations."""
+    return any(isinstance(n, (ast.Continue, ast.Break)) for n in walk(stmt))
 
 
 # ------------------------------------------------------------------------------------------------ what happens in each step
@@ -309,6 +330,19 @@ def _is_called(script: Script, step: Step, model: Thing) -> bool:
     return False
 
 
+def _gives_several(script: Script, step: Step) -> ast.AST | None:
+    """A call of a model in the step whose result has parts, however they are put together."""
+    calls = (s.node for s in step.forwards if any(inside(o.stack, step.loop) for o in s))
+    return next(
+        (
+            node
+            for node in calls
+            if any(isinstance(t, (Seq, Dict, Inst)) for t in script.values(node))
+        ),
+        None,
+    )
+
+
 def _left_before(script: Script, step: Step, call: ast.AST) -> bool:
     """An earlier statement may leave the function of this call, or the iteration."""
     graph = script.analysis(Flow).graph(call)
@@ -317,17 +351,22 @@ def _left_before(script: Script, step: Step, call: ast.AST) -> bool:
 
 
 def _switched(script: Script, step: Step) -> str:
-    """A place in the step that cuts results off from their gradients, or switches parameters on and off."""
+    """A place in the step that cuts results off from their gradients, or one that switches parameters on and off once it has run."""
+    flow = script.analysis(Flow)
     for site in script.log.of(
         ".detach", ".detach_", ".requires_grad_", "tensor_write", "set_attribute"
     ):
+        switches = site.kind == ".requires_grad_"
         for o in site:
-            if not inside(o.stack, step.loop):
-                continue
-            if o.data.get("name") == "requires_grad" or site.kind == ".requires_grad_":
-                return f"{at(site.node)} switches gradients on and off"
-            if (
-                site.kind.startswith(".detach")
+            if switches or o.data.get("name") == "requires_grad":
+                trained = any(
+                    flow.may_follow(site.node, o.stack, s.loop, s.stack) for s in script.steps
+                )
+                if trained and flow.may_follow(step.loop, step.stack, site.node, o.stack):
+                    return f"{at(site.node)} switches gradients on and off"
+            elif (
+                inside(o.stack, step.loop)
+                and site.kind.startswith(".detach")
                 and isinstance(o.this, Tensor)
                 and o.this.models
                 and o.this.grad

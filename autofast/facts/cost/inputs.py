@@ -70,7 +70,7 @@ def item(script: Script, dataset: Dataset) -> Shape | None:
     thing = dataset.thing
     if dataset.kind == "tensors" and isinstance(thing, Ext) and thing.args.positional:
         return _row(script, thing.args.positional[0].values)
-    name = _library_name(thing)
+    name = library_name_of(thing)
     if name in NATIVE and isinstance(thing, (Ext, Inst)):
         channels, side, _ = NATIVE[name]
         args = thing.args
@@ -81,11 +81,11 @@ def item(script: Script, dataset: Dataset) -> Shape | None:
 
 def items(dataset: Dataset) -> int | None:
     """How many it holds; None where that is not known."""
-    name = _library_name(dataset.thing)
+    name = library_name_of(dataset.thing)
     return NATIVE[name][2] if name in NATIVE else None
 
 
-def _library_name(thing: Thing) -> str:
+def library_name_of(thing: Thing) -> str:
     if isinstance(thing, Inst):
         return library_dataset(thing).rsplit(".", 1)[-1]
     if isinstance(thing, Ext) and thing.name.startswith("torchvision.datasets."):

@@ -126,6 +126,8 @@ def _comes_flat(script: Script, value: ast.expr | None, around: tuple[ast.expr, 
             return True
         case ast.Subscript(value=of, slice=mask):
             return _is_picked(script, of, mask)
+        case ast.BinOp(op=ast.MatMult()):
+            return True
         case ast.Call():
             return _is_contiguous(script, value, around) or _is_averaged(value)
     return False
