@@ -48,8 +48,12 @@ LAYERS: dict[str, set[str]] = {
         "report",
     },
     "options": {"model", "config", "faults", "nearest", "registry", "rule"},
+    "streams": {"report"},
+    "checked": {"commands", "model", "options", "report", "streams"},
     "cli": {
+        "checked",
         "options",
+        "streams",
         "faults",
         "model",
         "config",
