@@ -14,6 +14,7 @@ from autofast.model.source import BadInput
 from autofast.nearest import hint
 from autofast.rule import Effect
 
+AUTO = -1  # `--workers auto`
 EFFECTS = tuple(effect.name.lower() for effect in Effect)
 PRECISIONS = ("auto", "bf16", "fp16")
 TARGETS = ("cuda", "cpu")
@@ -26,6 +27,7 @@ class Config:
     ``min_gain`` is in per cent of the training's time; ``exhaustive`` is 0 of them.
     ``per_file_ignores`` are patterns as in .gitignore, each with the rules and groups that it keeps away.
     ``facts`` is a file of ``autofast verify --facts``, which is used where it speaks of the text that is rewritten.
+    ``torch`` is the version that the script will run with; where it is empty, the project and the code say what they can.
     ``line_length`` is what touched lines are formatted to; None where the project has no limit of its own.
     """
 
@@ -35,12 +37,13 @@ class Config:
     effect: Effect = Effect.SAMPLING
     precision: str = "auto"
     target: str = "cuda"
+    torch: str = ""
     line_length: int | None = None
     exclude: tuple[str, ...] = ()
     force_exclude: bool = False
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     compile: bool = False
-    workers: int = 0
+    workers: int = 0  # AUTO: as many as there are cores
     accumulate: int = 0
     keep_batch: bool = False
     ddp: bool = False
@@ -232,6 +235,17 @@ def _choice(choices: tuple[str, ...]) -> Callable[[object], str]:
     return convert
 
 
+def is_version(text: str) -> bool:
+    """``2.4`` or ``2.4.1``"""
+    return re.fullmatch(r"\d+(\.\d+){1,2}", text) is not None
+
+
+def _version(value: object) -> str:
+    if not isinstance(value, str) or not is_version(value):
+        raise ValueError
+    return value
+
+
 def _number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError
@@ -242,6 +256,10 @@ def _percent(value: object) -> float:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= 100:
         raise ValueError
     return float(value)
+
+
+def _workers(value: object) -> int:
+    return AUTO if value == "auto" else _number(value)
 
 
 def _path(value: object) -> Path:
@@ -268,9 +286,10 @@ _KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     "effect": (_words(EFFECTS), lambda value: Effect[_choice(EFFECTS)(value).upper()]),
     "precision": (_words(PRECISIONS), _choice(PRECISIONS)),
     "target": (_words(TARGETS), _choice(TARGETS)),
+    "torch": ('a version, as in "2.4"', _version),
     "line-length": ("a whole number of columns", _number),
     "compile": ("true or false", _flag),
-    "workers": ("a whole number of workers", _number),
+    "workers": ('a whole number of workers, or "auto"', _workers),
     "accumulate": ("a whole number of micro-batches", _number),
     "keep-batch": ("true or false", _flag),
     "ddp": ("true or false", _flag),

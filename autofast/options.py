@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from autofast.config import EFFECTS, PRECISIONS, TARGETS, find_root
+from autofast.config import AUTO, EFFECTS, PRECISIONS, TARGETS, find_root, is_version
 from autofast.faults import debug
 from autofast.model.disk import real
 from autofast.model.source import BadInput
@@ -27,7 +27,17 @@ STDIN = "-"
 ON_REQUEST = {"keep_batch": "accumulate", "sync_batchnorm": "ddp"}
 # Those that are in the configuration as they are given.
 PLAIN = (
-    *("precision", "workers", "compile", "accumulate", "ddp", "min_gain", "exhaustive", "facts"),
+    *(
+        "precision",
+        "torch",
+        "workers",
+        "compile",
+        "accumulate",
+        "ddp",
+        "min_gain",
+        "exhaustive",
+        "facts",
+    ),
     *ON_REQUEST,
 )
 # Those that are settings of the project, and no arguments of a command's own.
@@ -46,6 +56,13 @@ class Steps(click.IntRange):
         return None if value == "auto" else super().convert(value, param, ctx)
 
 
+class Workers(click.IntRange):
+    """A number, or ``auto``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return AUTO if value in ("auto", AUTO) else super().convert(value, param, ctx)
+
+
 class Number(click.FloatRange):
     """A number in a range; ``nan`` is in none."""
 
@@ -54,6 +71,15 @@ class Number(click.FloatRange):
         if number != number:
             self.fail(f"{value!r} is no number.", param, ctx)
         return number
+
+
+class Version(click.types.StringParamType):
+    """``2.4``"""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not is_version(value):
+            self.fail(f"{value!r} is no version; write one as 2.4.", param, ctx)
+        return value
 
 
 class Named(click.types.StringParamType):
@@ -202,10 +228,16 @@ def input_options(command: F) -> F:
             help="Hardware that the rewrite is for.  [default: cuda]",
         ),
         click.option(
+            "--torch",
+            type=Version(),
+            metavar="VERSION",
+            help="The torch that the script will run with, whatever its project says.",
+        ),
+        click.option(
             "--workers",
-            type=click.IntRange(1),
-            metavar="N",
-            help="So many for each loader, in place of as many as there are cores, also where 0, 1 or 2 are written.",
+            type=Workers(1),
+            metavar="N|auto",
+            help="So many for each loader (auto: as there are cores), also where 0, 1 or 2 are written.",
         ),
         click.option(
             "--compile",

@@ -9,6 +9,7 @@ from autofast.edit.edits import DropKeyword, Header, Remove
 from autofast.facts.cost import gains
 from autofast.facts.switches import whole_statement, with_every_step
 from autofast.model.events import Site, TryFrame
+from autofast.model.names import CLOCKS
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, line_of, parent_of, source_of
 from autofast.model.values import Ref, const
@@ -26,9 +27,6 @@ PROFILERS = (
 )
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
 MESSAGE = "looks for NaN in every operation of the backward pass, and keeps a traceback of every operation of the forward pass"
-CLOCKS = tuple(
-    "time.time time.perf_counter time.monotonic time.process_time timeit.default_timer".split()
-)
 
 
 @rule(

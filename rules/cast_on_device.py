@@ -12,13 +12,11 @@ from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.tensors import dtype_of
 from autofast.model.values import Const, Num, Ref, Thing
+from autofast.ops.families import ARITHMETIC, REGROUPING, SIGNS
 from autofast.rule import Effect, Finding, Options, rule
 
 CASTS = ("float", "double", "half", "bfloat16")
 OLD = {"torch.FloatTensor": "float", "torch.DoubleTensor": "double", "torch.HalfTensor": "half"}
-SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
-METHODS = ("add", "sub", "mul", "div", "true_divide")
-VIEWS = frozenset("unsqueeze squeeze view reshape permute transpose flatten contiguous".split())
 
 
 @rule(
@@ -95,7 +93,7 @@ def _parts(expr: ast.expr) -> tuple[ast.expr, ast.expr] | None:
         case ast.BinOp(left=left, op=op, right=right) if type(op) in SIGNS:
             return left, right
         case ast.Call(func=ast.Attribute(value=left, attr=attr), args=[right], keywords=[]) if (
-            attr in METHODS
+            attr in {*ARITHMETIC, "true_divide"}
         ):
             return left, right
     return None
@@ -153,7 +151,7 @@ def _is_number(script: Script, expr: ast.expr) -> bool:
 
 def _below_views(expr: ast.expr) -> ast.expr:
     """What is moved, without views on the way: ``x.float().unsqueeze(0)`` is ``x.float()`` in another shape."""
-    while is_method(expr) and expr.func.attr in VIEWS:
+    while is_method(expr) and expr.func.attr in REGROUPING:
         expr = expr.func.value
     return expr
 

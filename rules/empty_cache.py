@@ -10,9 +10,10 @@ from autofast.facts.cost import gains
 from autofast.facts.switches import in_every_epoch, in_every_iteration, whole_statement
 from autofast.flow.slices import is_unused
 from autofast.model.events import Site, inside
-from autofast.model.script import Script
+from autofast.model.names import CLOCKS
+from autofast.model.script import Script, Transfer
 from autofast.model.source import at, block_of, statement_of
-from autofast.model.values import Const, const
+from autofast.model.values import Arguments, Const, Tensor, Thing, const
 from autofast.rule import Effect, Finding, Options, Question, rule
 
 EMPTY = (
@@ -26,10 +27,6 @@ WAIT = (
     "torch.mps.synchronize",
     "torch.xpu.synchronize",
     "torch.accelerator.synchronize",
-)
-CLOCKS = tuple(
-    """time.time time.perf_counter time.monotonic time.process_time timeit.default_timer
-    torch.cuda.Event""".split()
 )
 OWN_ORDER = tuple(
     """torch.cuda.Stream torch.cuda.stream torch.cuda.Event torch.cuda.CUDAGraph torch.cuda.graph
@@ -107,7 +104,7 @@ def _remove(
 def _needed(script: Script, site: Site) -> str:
     """Why the program waits on purpose; empty where nothing shows that."""
     found = in_every_iteration(script, site)
-    for clock in script.calls(*CLOCKS):
+    for clock in script.calls(*CLOCKS, "torch.cuda.Event"):
         if found is None or (isinstance(clock.node, ast.Call) and is_unused(script, clock.node)):
             continue
         if any(inside(o.stack, found[0]) for o in clock):
@@ -115,12 +112,11 @@ def _needed(script: Script, site: Site) -> str:
     for other in script.calls(*OWN_ORDER):
         return f"{at(other.node)} works with streams of its own, which this may keep in order"
     for transfer in script.transfers:
-        if (
-            "cpu" in transfer.kinds
-            and transfer.kinds <= {"cpu"}
-            and "non_blocking" in transfer.args.named
-        ):
+        if _may_leave_device(transfer) and _asynchronous(transfer.args):
             return f"{at(transfer.node)} copies to the host without waiting: the values are read after this"
+    for copy in script.methods("copy_"):
+        if any(not _on_device(o.this) and o.args and _asynchronous(o.args) for o in copy):
+            return f"{at(copy.node)} may copy to the host without waiting: the values are read after this"
     for other in script.log.of(
         ".isend", ".irecv", "torch.distributed.isend", "torch.distributed.irecv"
     ):
@@ -134,6 +130,24 @@ def _needed(script: Script, site: Site) -> str:
         ):
             return f"{at(other.node)} communicates in the background"
     return ""
+
+
+def _may_leave_device(transfer: Transfer) -> bool:
+    return "cpu" in transfer.kinds and (
+        transfer.kinds <= {"cpu"} or any(t.device == "dev" or t.models for t in transfer.tensors)
+    )
+
+
+def _on_device(thing: Thing | None) -> bool:
+    return isinstance(thing, Tensor) and thing.device == "dev"
+
+
+def _asynchronous(args: Arguments) -> bool:
+    """``non_blocking=True``, by name or by position."""
+    named = args.named.get("non_blocking")
+    if named is not None:
+        return const(named.values) is not False
+    return any(const(given.values) is True for given in args.positional[1:])
 
 
 # ------------------------------------------------------------------------------------------------ waiting for each other

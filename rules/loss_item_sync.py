@@ -6,24 +6,26 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.cost import gains
+from autofast.facts.recorded_graphs import overwritten
+from autofast.model.names import OWNERS
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.syncs.code_motion import NAME
 from autofast.techniques.syncs.conditions import combined, flags_first
+from autofast.techniques.syncs.extended import extended
 from autofast.techniques.syncs.logged import logged
 from autofast.techniques.syncs.planned import (
     in_dicts,
     in_functions,
     in_loops,
     in_moves,
+    in_recorded_graphs,
     in_scripts_read_in_part,
     in_texts,
 )
 from autofast.techniques.syncs.reads import reads
 from autofast.techniques.syncs.unspelled import findings, whole
 from autofast.write.spelling import uses_gpu
-
-OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
 
 
 @rule(NAME, Effect.EXACT, groups=("sync",), relieves={"host": 1}, asks=gains.reads)
@@ -45,6 +47,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     if script.unread:
         yield from (finding for finding, _ in in_scripts_read_in_part(script, every))
         return
+    if (graphs := overwritten(script)) is not None:
+        yield from (finding for finding, _ in in_recorded_graphs(script, every, graphs))
+        return
     for finding, used in (
         *in_functions(script, every),
         *in_dicts(script, every),
@@ -63,6 +68,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             f"reads several results of `{text}` from the device one by one in every step",
             edits=tuple(edits),
         )
+    for statement, name, edits in extended(script):
+        answered.add(id(statement))
+        message = f"extends `{name}` by numbers of the device in every step, and waits for them"
+        yield Finding(statement, message, edits=tuple(edits))
     for statement, flag, edits in flags_first(script):
         answered.add(id(statement))
         name = ast.unparse(flag)

@@ -14,8 +14,10 @@ from autofast.facts.replicas import trained_replicas
 from autofast.facts.whole_functions import whole_function
 from autofast.flow.scopes import own_nodes
 from autofast.model.events import loops
+from autofast.model.names import OWNERS
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import at, source_of
+from autofast.model.syntax import DEFS
 from autofast.model.tensors import is_unknown_in, tensors_in
 from autofast.model.values import Ext, Ref
 from autofast.read.recover.evaluations import HOOKS
@@ -25,9 +27,8 @@ from autofast.write.spelling import torch_in
 
 SINCE = (1, 9)  # inference_mode
 # They evaluate without gradients themselves.
-OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
 # One evaluation at the end gains nothing that shows by inference_mode; without any mode it may not even fit in memory.
-ASKS = gains.usual(0.01, "no versions and views of tensors to count", code=True)
+ASKS = gains.counting
 ONE_PASS = gains.nothing("one pass, outside of all loops")
 
 USUAL = 0.02, "no records for a backward"
@@ -109,9 +110,7 @@ def tightened(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
         return
     name, imports = inference_mode(script, called)
     edit: Edit = Rewrite(context, name)
-    if evaluation.kind == "decorator" and isinstance(
-        evaluation.node, (ast.FunctionDef, ast.AsyncFunctionDef)
-    ):
+    if evaluation.kind == "decorator" and isinstance(evaluation.node, DEFS):
         edit = Decorator(evaluation.node, name, old=context)
     yield Finding(node, message, edits=(*imports, edit), asks=ASKS, torch=SINCE)
 
@@ -144,7 +143,7 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     whole = whole_function(script, node)
     if whole is not None:
         edit: Edit = Decorator(whole, mode, rank=Rank.GRAD_MODE)
-    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+    elif isinstance(node, DEFS):
         edit = Decorator(node, mode, rank=Rank.GRAD_MODE)
     else:
         assert isinstance(node, ast.stmt)

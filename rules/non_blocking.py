@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.facts.copies import is_batch_memory
 from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.model.source import statement_of
@@ -16,7 +17,6 @@ from autofast.techniques.transfers.copies import (
     Move,
     against,
     asynchronous,
-    is_batch_memory,
     moves,
 )
 from autofast.techniques.transfers.redundant import is_placed, taken_out
@@ -83,7 +83,7 @@ def _waits_without(
     script: Script, options: Options, together: list[Move]
 ) -> tuple[tuple[Need, ...], Question | None]:
     """What the copies of a statement need to be worth their lines: page-locked memory, else the driver copies once more and the host waits."""
-    if not any(is_batch_memory(script, move) for move in together):
+    if not any(is_batch_memory(script, move.source) for move in together):
         return (), COMPUTED
     where = place(script, options, [x for move in together for x in move.loaders])
     if where is False:

@@ -20,7 +20,8 @@ not 65536, so that the first steps are not skipped for overflow and both runs ca
 recurrent layers in fp16: gradients in full precision, too, differ in the last bit from those of a run that is not faked.
 
 A script that compiles its model does so with the backend ``aot_eager``: Dynamo and AOTAutograd really take the model apart, so whatever they
-cannot do shows, but no kernels are made, which would take minutes.
+cannot do shows, but no kernels are made, which would take minutes. With ``mode="reduce-overhead"``, what a compiled graph gave is overwritten by its
+next run, outputs and gradients alike, as CUDA graphs do: a script that still needs them trains differently.
 
 ``Job(cpus=4)`` is the number of CPUs the script believes it may use, so that worker processes are started on small machines too.
 """

@@ -281,10 +281,33 @@ def _compile_without_kernels() -> None:
 
     real = torch.compile
 
-    def compile_(model: Any = None, **kwargs: Any) -> Any:
-        return real(model, **{"backend": "aot_eager", **kwargs})
+    def compile_(model: Any = None, mode: str | None = None, **kwargs: Any) -> Any:
+        backend = _as_recorded() if mode == "reduce-overhead" else "aot_eager"
+        return real(model, **{"backend": backend, **kwargs})
 
     torch.compile = compile_
+
+
+def _as_recorded() -> Any:
+    """A backend that does to memory what CUDA graphs do: each run of a graph overwrites what its run before gave, be it outputs or gradients."""
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    def record(graph: Any, example: Any) -> Any:
+        held: list[Any] = []
+
+        def run(*given: Any) -> list[Any]:
+            made = graph(*given)
+            if not held:
+                held.extend(torch.empty_like(x) if torch.is_tensor(x) else x for x in made)
+            for old, new in zip(held, made, strict=True):
+                if torch.is_tensor(old):
+                    old.copy_(new)
+            return [x.detach() if torch.is_tensor(x) else x for x in held]
+
+        return make_boxed_func(run)
+
+    return aot_autograd(fw_compiler=record, bw_compiler=record, inference_compiler=record)
 
 
 def _fake_cuda_amp() -> None:

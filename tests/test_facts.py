@@ -376,7 +376,10 @@ def test_two_loaders_in_one_line_are_not_told_apart(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("sizes", "code"),
     [
-        ([(10, 8), (4, 8)], "model.forward = torch.compile(model.forward)"),
+        (
+            [(10, 8), (4, 8)],
+            'model.forward = torch.compile(model.forward, mode="reduce-overhead", dynamic=False)',
+        ),
         ([(10, 8), (4, 8), (10, 9)], "model.forward = torch.compile(model.forward, dynamic=True)"),
     ],
 )

@@ -19,6 +19,14 @@ LOADER = "loader = DataLoader(data, batch_size=2, num_workers=0)\n"
 SETUP = HEAD + DATA + MODEL + LOADER
 
 
+def test_samples_of_a_batch_side_by_side_are_no_pass_over_the_loader(
+    tmp_path: Path,
+) -> None:
+    loop = "for x, y in loader:\n    for a, b in zip(x, y):\n        print(a.shape, b.shape)\n"
+    (loader,) = read(tmp_path, SETUP + loop + STEP).loaders
+    assert [ast.unparse(u.node.iter) for u in loader.uses] == ["loader"]
+
+
 def trains_once(script: Script, name: str = "TensorDataset") -> None:
     """One loader over one dataset, used to train; one step with all its parts."""
     assert [d.name for loader in script.loaders for d in loader.datasets] == [name]

@@ -168,6 +168,17 @@ def test_tf32_refuses_where_digits_matter(change: tuple[str, str], reason: str) 
     assert not done.fixes and reason in done.refusals
 
 
+def test_tf32_is_no_matter_of_comments_and_inverses_of_networks() -> None:
+    comment = "#    torch.backends.cuda.matmul.allow_tf32 = False\n"
+    assert apply("tf32", HEAD + comment + BODY).fixes
+    hub = (
+        "codec = torch.hub.load('some/where', 'codec')\nwave = codec.inverse(torch.randn(2, 72))\n"
+    )
+    assert apply("tf32", HEAD + BODY + hub).fixes
+    unknown = hub.replace("codec.inverse(torch.randn(2, 72))", "codec.inverse()")
+    assert "linear algebra" in apply("tf32", HEAD + BODY + unknown).refusals
+
+
 def test_tf32_needs_a_gpu() -> None:
     assert not apply(
         "tf32", HEAD + BODY.replace('"cuda" if torch.cuda.is_available() else "cpu"', '"cpu"')

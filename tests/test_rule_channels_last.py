@@ -206,6 +206,7 @@ def test_views_that_leave_the_channels_alone_stay(body: str):
         "x = x.mean([2, 3])\n        x = x.view(-1, 2, 4)",
         "x = x.flatten()[:-960].view(8, 8)",
         "x = F.normalize(x.flatten(2), dim=2)\n        x = x.bmm(x.transpose(1, 2)).view(-1, 64)[:, :8]",
+        "x = F.normalize(x.flatten(2), dim=2)\n        x = (x @ x.transpose(1, 2)).view(-1, 64)[:, :8]",
     ],
 )
 def test_views_of_what_lies_in_order_in_both_layouts_stay(body: str):
@@ -340,6 +341,31 @@ def test_random_draws_in_another_order(text: str, effect: Effect | None):
             "InstanceNorm2d gives NCHW",
         ),
         (CHOSEN, "chosen when it runs"),
+        *(
+            (
+                changed("torch.relu(self.a(x))", call).replace(
+                    "import torch  #", f"{head}\nimport torch  #"
+                ),
+                "count on the usual layout",
+            )
+            for head, call in [
+                ("import warps", "warps.forward(self.a(x))"),
+                ("from warps import forward", "forward(self.a(x))"),
+                (
+                    "from torch.utils.cpp_extension import load\nWARP = load(name='w', sources=['w.cu'])",
+                    "WARP.forward(self.a(x))",
+                ),
+                ("import warps\nwarp = warps.Warp(3)", "warp(self.a(x))"),
+                ("", "torch.ops.warps.forward(self.a(x))"),
+            ]
+        ),
+        *(
+            (changed("self.c =", f"{kept}\n        self.c ="), "five dimensions")
+            for kept in [
+                "self.register_buffer('grid', torch.zeros(1, 1, 2, 2, 2))",
+                "self.bias = nn.Parameter(torch.randn(1, 1, 2, 2, 2))",
+            ]
+        ),
         (
             changed(
                 "model = Net()", "import timm\nmodel = (Net() if data else timm.create_model(N))"
@@ -352,6 +378,19 @@ def test_refused(text: str, why: str):
     done = apply(RULE, text)
     assert not done.fixes
     assert why in done.refusals, done.refusals
+
+
+@pytest.mark.parametrize("sizes", ["1, 8, 1, 1", "1, 2, 2, 2, 2, 2"])
+def test_tensors_of_other_dimensions_that_a_network_keeps(sizes: str):
+    text = changed(
+        "self.c =", f"self.register_buffer('grid', torch.zeros({sizes}))\n        self.c ="
+    )
+    same(text)
+
+
+def test_operators_of_torch_take_any_layout():
+    text = changed("torch.relu(self.a(x))", "torch.ops.aten.relu(self.a(x))")
+    same(text)
 
 
 @pytest.mark.parametrize(

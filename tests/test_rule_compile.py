@@ -50,8 +50,8 @@ TRAIN = """
 for epoch in range(2):
     for x, y in loader:
         x, y = x.to(device), y.to(device)
-        optimizer.zero_grad()
         loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
         loss.backward()
         optimizer.step()
 """
@@ -396,9 +396,9 @@ class Trainer:
 
     def run(self):
         for x, y in loader:
-            self.optimizer.zero_grad()
             F.cross_entropy(self.model(x.to(device)), y.to(device)).backward()
             self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=False)
 
 Trainer(Net()).run()
 """
@@ -642,13 +642,6 @@ USE = {
         )
     ],
     "single Linear": [("Net().to", "nn.Linear(4, 2).to")],
-    "pads each batch": [
-        ("shuffle=True)", "shuffle=True, collate_fn=pad)"),
-        (
-            "\nloader =",
-            "\ndef pad(items):\n    xs, ys = zip(*items)\n    return nn.utils.rnn.pad_sequence(xs), torch.stack(ys)\n\n\nloader =",
-        ),
-    ],
     "resizes the batches": [
         (
             "optimizer.zero_grad()",

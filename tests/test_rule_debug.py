@@ -193,6 +193,13 @@ def test_calls_that_stay(parts: dict[str, str]) -> None:
     assert waiting(**parts).findings == ()
 
 
+def test_waiting_that_nothing_needs() -> None:
+    """What is copied to the device, and what is copied to the host by waiting, needs no further wait."""
+    setup = "def move(t, to):\n    return t.to(to, non_blocking=True)\nhost = torch.empty(())"
+    step = "x = move(x, device)\nhost.copy_(loss.detach())\ntorch.cuda.synchronize()"
+    assert waiting(setup=setup, step=step).fixes
+
+
 @pytest.mark.parametrize(
     ("parts", "why"),
     [
@@ -206,6 +213,24 @@ def test_calls_that_stay(parts: dict[str, str]) -> None:
         ),
         (
             {"step": 'kept = loss.detach().to("cpu", non_blocking=True)\ntorch.cuda.synchronize()'},
+            "without waiting",
+        ),
+        (
+            {"step": 'kept = loss.detach().to("cpu", True)\ntorch.cuda.synchronize()'},
+            "without waiting",
+        ),
+        (
+            {
+                "setup": "host = torch.empty(())\ndef move(t, to):\n    return t.to(to, non_blocking=True)",
+                "step": 'x = move(x, device)\nkept = move(loss.detach(), "cpu")\ntorch.cuda.synchronize()',
+            },
+            "without waiting",
+        ),
+        (
+            {
+                "setup": "host = torch.empty(())",
+                "step": "host.copy_(loss.detach(), non_blocking=True)\ntorch.cuda.synchronize()",
+            },
             "without waiting",
         ),
         (

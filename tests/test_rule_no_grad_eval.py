@@ -1075,6 +1075,20 @@ def test_replicas_in_training_mode_get_no_inference_mode(mode: str, no_grad: str
     assert "torch.no_grad()" in done.text or mode == "model.eval()"
 
 
+@pytest.mark.parametrize("mode", ["model.eval()", "pass"])
+def test_replicas_by_a_helper_that_training_calls_too(mode: str):
+    text = REPLICAS.format(mode=mode, no_grad="with torch.no_grad():")
+    shared = "def error(x, y):\n    return model(x) - y\n\n\ndef measure"
+    text = text.replace("def measure", shared).replace("(model(x) - y)", "error(x, y)")
+    text = text.replace(
+        "    for x, y in loader:\n        optimizer",
+        "    model.train()\n    for x, y in loader:\n        optimizer",
+    )
+    assert "model.train()" in text and text.count("error(x, y)") == 3
+    done = apply("no-grad-eval", text)
+    assert ("inference_mode" in done.text) == (mode == "model.eval()")
+
+
 # ------------------------------------------------------------------------------------------------ code that training shares
 SHARED_EPOCH = """\
 def run_epoch(loader, train=True):

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from autofast.cli import cli
 from autofast.commands.rewriting import rewrite
 from autofast.config import Config
 from autofast.rule import Effect
@@ -523,6 +525,34 @@ def test_so_many_as_the_user_says(given: str) -> None:
     assert "num_workers=6" in found.text or "workers = 6 if multiprocessing" in found.text
 
 
+@pytest.mark.parametrize("given", ["", ", num_workers=0", ", num_workers=1", ", num_workers=2"])
+def test_as_many_as_there_are_cores(given: str) -> None:
+    """``--workers auto``: a number that is written out gives way, but not to workers that would break the script."""
+    loader = f"DataLoader(Files(), batch_size=4{given})"
+    found = apply(RULE, script(loader), workers=-1)
+    assert len(found.fixes) == 1 and "min(8, os.cpu_count())" in found.text
+    assert "num_workers=0" not in found.text
+    counting = files("self.count += 1\nreturn x, x.sum()", "self.count = 0")
+    assert not apply(RULE, script(loader, dataset=counting), workers=-1).fixes
+
+
+def test_auto_on_the_command_line_and_in_the_configuration(tmp_path: Path) -> None:
+    loader = "DataLoader(Files(), batch_size=4, num_workers=0)"
+    (tmp_path / "train.py").write_text(script(loader))
+    call = ["rewrite", "--root", str(tmp_path), str(tmp_path / "train.py"), "--exhaustive"]
+
+    def said(*options: str) -> str:
+        done = CliRunner().invoke(cli, [*call, *options])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    assert "cpu_count" not in said() and "min(8, os.cpu_count())" in said("--workers", "auto")
+    (tmp_path / "pyproject.toml").write_text('[tool.autofast]\nworkers = "auto"\n')
+    assert "min(8, os.cpu_count())" in said() and "cpu_count" not in said("--workers", "3")
+    wrong = CliRunner().invoke(cli, [*call, "--workers", "all"])
+    assert wrong.exit_code == 2
+
+
 def test_more_workers_than_the_user_says_stay() -> None:
     text = script("DataLoader(Files(), batch_size=4, num_workers=2)")
     assert not apply(RULE, text, workers=2).fixes
@@ -768,6 +798,104 @@ HARD = "DataLoader(Files([1] * 16), batch_size=4, sampler=Hard(weights))"
 RELABEL = "    def relabel(self, loss):\n        self.labels[0] = loss.item()\n"
 CALLBACK = "class Callback:\n    def __init__(self, labels):\n        self.labels = labels\n    def on_batch(self, loss):\n        self.labels[0] = loss.item()\n"
 LIST, ARRAY, NUMPY = "labels = [1.0] * 16", "labels = np.ones(16)", "import numpy as np\n"
+# A list that the same call has made is not the one that workers read, whoever calls again.
+READS = """
+def read(path):
+    rows = []
+    for line in open(path):
+        rows.append(float(line))
+    return rows
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "fixed"), [("rows = []", True), ("rows = ROWS", False), ("rows = ROWS or []", False)]
+)
+def test_what_a_call_makes_is_its_own(rows: str, fixed: bool) -> None:
+    dataset = labelled(before="ROWS = []\n" + READS.replace("rows = []", rows))
+    text = stepping("held_out = Files(read('b'))", more="labels = read('a')", dataset=dataset)
+    found = apply(RULE, text)
+    assert bool(found.fixes) is fixed and ("rows" in found.refusals) is not fixed
+
+
+def test_a_list_in_the_function_of_the_loop_is_no_new_one() -> None:
+    found = apply(RULE, stepping("labels.append(1.0)", more="labels = []"))
+    assert not found.fixes and "changes `labels" in found.refusals
+
+
+# Of settings that are not known, a file is written by one entry, and items are read by another.
+ENTRIES = "import json\nsettings = json.load(open('settings.json'))\n"
+
+
+@pytest.mark.parametrize(("key", "fixed"), [("checkpoints", True), ("images", False)])
+def test_files_by_an_entry_of_the_settings(key: str, fixed: bool) -> None:
+    dataset = labelled("return torch.load(self.labels['paths']['images']), x.sum()", before=ENTRIES)
+    found = apply(
+        RULE,
+        stepping(
+            f"torch.save(x, settings['paths']['{key}'])", more="labels = settings", dataset=dataset
+        ),
+    )
+    assert bool(found.fixes) is fixed and ("writes a file by" in found.refusals) is not fixed
+
+
+def test_one_batch_to_look_at() -> None:
+    text = script(PLAIN).replace(
+        "    model = nn", "    sample = next(iter(loader))\n    model = nn"
+    )
+    assert apply(RULE, text).fixes
+
+
+# A function of a module, by a name from a file: whatever the module offers.
+CLEANING = """
+import re
+
+SPACES = " "
+
+
+def lower(text):
+    return text.lower()
+
+
+def plain(text):
+    return lower(text).strip()
+"""
+CLEANED = """
+import json
+import cleaners
+
+NAMES = json.load(open("names.json"))
+
+
+class Files(Dataset):
+    def __init__(self, n=16):
+        self.paths = [f"{i}.pt" for i in range(n)]
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        text = self.paths[index]
+        for name in NAMES:
+            text = getattr(cleaners, name)(text)
+        x = torch.load(text)
+        return x, x.sum()
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "fixed"),
+    [
+        ("", True),
+        ("\n\ndef spelled(text):\n    import secret\n    return secret.say(text)\n", False),
+    ],
+)
+def test_a_function_by_a_name_that_is_not_known(more: str, fixed: bool) -> None:
+    found = apply(RULE, script(PLAIN, dataset=CLEANED), files={"cleaners.py": CLEANING + more})
+    assert bool(found.fixes) is fixed and ("is not known" in found.refusals) is not fixed
+
+
 CHANGED_MEANWHILE = {
     "a list": stepping("labels[0] = 1.0", more=LIST),
     "a list that grows": stepping("labels.append(1.0)", more=LIST),
@@ -1139,3 +1267,87 @@ def test_what_items_in_memory_cost(more: str, size: int, worth: bool) -> None:
     found = apply(RULE, text)
     assert [f.status for f in found.findings] == ["fix" if worth else "refused"], found.refusals
     assert worth or "has to be measured" in found.refusals
+
+
+# ------------------------------------------------------------------------------------------------ albumentations
+PIPELINE = """import albumentations as A
+import cv2
+
+
+class Tiles(Dataset):
+    def __init__(self):
+        self.pipeline = A.Compose([%s])
+
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, index):
+        return torch.from_numpy(self.pipeline(image=cv2.imread(f"{index}.png"))["image"])
+
+
+def seeded(worker):
+    pipeline = torch.utils.data.get_worker_info().dataset.pipeline
+    pipeline.set_random_seed(torch.initial_seed() %% 2**32)
+"""
+FLIPS = "A.HorizontalFlip(p=0.5), A.RandomBrightnessContrast()"
+
+
+@pytest.mark.parametrize(
+    ("transforms", "more", "requirements", "has_workers"),
+    [
+        (FLIPS, "", "", False),
+        (FLIPS, "", "albumentations>=1.3\n", False),
+        (FLIPS, "", "albumentations==1.3.1\n", True),
+        (FLIPS, "", "albumentations<1.4.21\n", True),
+        (FLIPS, ", worker_init_fn=seeded", "", True),
+        (FLIPS, ", worker_init_fn=print", "", False),
+        ("A.Resize(8, 8), A.Normalize()", "", "", True),
+        ("A.Resize(8, 8), A.Normalize(p=0.5)", "", "", False),
+    ],
+)
+def test_pipelines_of_albumentations_have_generators_of_their_own(
+    transforms: str, more: str, requirements: str, has_workers: bool
+) -> None:
+    """With 2.0.8 two workers were seen to draw the same numbers, in each epoch the same ones."""
+    text = script(f"DataLoader(Tiles(), batch_size=4{more})", dataset=PIPELINE % transforms)
+    found = apply(RULE, text, files={"requirements.txt": requirements})
+    assert ("num_workers=" in found.text) is has_workers
+    assert has_workers or "set_random_seed()" in found.refusals
+
+
+@pytest.mark.parametrize(
+    ("draw", "more", "requirements", "has_workers"),
+    [
+        ("np.random.rand() < 0.5", "", "torch==1.7.1\n", False),
+        ("np.random.rand() < 0.5", "", "torch>=1.7\n", True),
+        ("np.random.rand() < 0.5", "", "", True),
+        ("random.random() < 0.5", "", "torch==1.7.1\n", True),
+        ("np.random.rand() < 0.5", ", worker_init_fn=seeded", "torch==1.7.1\n", True),
+        ("np.random.rand() < 0.5", ", worker_init_fn=print", "torch==1.7.1\n", False),
+    ],
+)
+def test_old_workers_do_not_seed_numpy(
+    draw: str, more: str, requirements: str, has_workers: bool
+) -> None:
+    dataset = f"""import random
+
+import numpy as np
+from PIL import Image
+
+
+class Files(Dataset):
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, index):
+        image = torch.from_numpy(np.asarray(Image.open(f"{{index}}.png")))
+        return image.flip(-1) if {draw} else image
+
+
+def seeded(worker):
+    np.random.seed(torch.initial_seed() % 2**32)
+"""
+    text = script(f"DataLoader(Files(), batch_size=4{more})", dataset=dataset)
+    found = apply(RULE, text, files={"requirements.txt": requirements})
+    assert ("num_workers=" in found.text) is has_workers
+    assert has_workers or "requirements.txt:1" in found.refusals

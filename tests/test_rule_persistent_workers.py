@@ -738,3 +738,54 @@ def test_files_that_items_write_are_the_same_for_all_workers() -> None:
     assert "persistent_workers=True" in apply(RULE, text).text
     none = apply("num-workers", text.replace(", num_workers=2", ""))
     assert not none.fixes and "may write it at once" in none.refusals
+
+
+FITTED = (
+    ("import torch\nimport pytorch_lightning as pl\n" + FILES)
+    .replace("import pytorch", "from torch import nn\nimport pytorch")
+    .replace("as pl\n", "as pl\nfrom torch.utils.data import DataLoader, Dataset\n")
+    + """
+class Net(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def training_step(self, batch, batch_idx):
+        x, y = batch
+        return (self.layer(x).squeeze() - y).pow(2).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters())
+
+train = DataLoader(Files(), batch_size=4, num_workers=4)
+held_out = DataLoader(Files(), batch_size=4, num_workers=4)
+last = DataLoader(Files(), batch_size=4, num_workers=4)
+trainer = pl.Trainer(max_epochs=3)
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("fit", "kept"),
+    [
+        ("trainer.fit(Net(), train, held_out)", ["train", "held_out"]),
+        ("trainer.fit(Net(), train, [held_out, last])", ["train", "held_out", "last"]),
+        ("trainer.fit(model=Net(), train_dataloader=train)", ["train"]),
+        ("trainer.fit(Net(), train)\ntrainer.test(Net(), last)", ["train"]),
+        ("pl.Trainer(max_epochs=1).fit(Net(), train)", []),
+    ],
+)
+def test_loaders_that_lightning_goes_through_in_each_epoch(fit: str, kept: list[str]) -> None:
+    found = apply(RULE, FITTED + fit)
+    assert [line.split(" = ")[0] for line in found.lines] == kept
+    assert all("persistent_workers=True" in line for line in found.lines)
+
+
+def test_one_batch_to_look_at_before_the_training() -> None:
+    found = apply(
+        RULE,
+        script(PLAIN, more="", epoch="").replace(
+            "    model = nn", "    sample = next(iter(loader))\n    model = nn"
+        ),
+    )
+    assert "persistent_workers=True" in found.text

@@ -400,3 +400,27 @@ def test_batches_whose_crops_the_loop_moves_in_place() -> None:
         """,
     )
     assert found.fixes, found.refusals
+
+
+ARRAYS = """
+import numpy as np
+
+def gather(items):
+    return np.stack([x.numpy() for x, _ in items]), np.array([float(y) for _, y in items])
+
+"""
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [
+        "x, y = torch.from_numpy(x).to(device), torch.from_numpy(y).float().to(device)",
+        "x, y = torch.from_numpy(x), torch.from_numpy(y).float()\n            x, y = x.to(device), y.to(device)",
+    ],
+)
+def test_arrays_are_not_pinned(moves: str) -> None:
+    text = script("DataLoader(Files(), batch_size=4, collate_fn=gather)", dataset=FILES + ARRAYS)
+    found = apply(RULE, text.replace("x, y = x.to(device), y.to(device)", moves))
+    assert not found.fixes and "never moved to a GPU as they are" in found.refusals
+    one = text.replace("x, y = x.to(device)", "x, y = torch.from_numpy(x).to(device)")
+    assert apply(RULE, one).fixes

@@ -179,11 +179,33 @@ def changed(old: str, new: str) -> str:
             "which parameters",
         ),
         (changed("self.head(h)", "self.head(h)[:, :0] if False else self.head(h)"), "takes part"),
+        (
+            changed(
+                "x = torch.relu(layer(x)) + x",
+                "if torch.rand(1) > 0.5:\n                continue\n            x = layer(x)",
+            ),
+            "leave a layer out",
+        ),
+        (
+            changed(
+                "for layer in self.layers:",
+                "for layer in __import__('random').sample(list(self.layers), 2):",
+            ),
+            "takes part",
+        ),
+        (
+            changed("self.mix(self.norm(x))", "__import__('random').choice(self.layers)(x)"),
+            "takes part",
+        ),
+        (
+            changed("return self.head(h)", "out = dict(h=h, y=self.head(h))\n        return out"),
+            "several values",
+        ),
     ],
 )
 def test_layers_that_may_be_left_out(net: str, why: str) -> None:
     loss = (
-        "out = model(x)\nloss = (out[0] if isinstance(out, tuple) else out).pow(2).mean()"
+        "out = model(x)\nloss = (out[0] if isinstance(out, tuple) else out['h']).pow(2).mean()"
         if "several" in why
         else LOSS
     )
@@ -216,6 +238,62 @@ def test_layers_that_may_be_left_out(net: str, why: str) -> None:
 def test_steps_in_which_it_matters(parts: dict[str, str], why: str) -> None:
     done = made(**parts)
     assert not done.fixes and why in done.refusals
+
+
+EPOCHS = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+def freeze(part, epoch):
+    if epoch == 2:
+        part.requires_grad_(False)
+
+
+model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+{before}
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+for epoch in range(4):
+    {epoch}
+    for step in range(3):
+        optimizer.zero_grad(set_to_none=False)
+        loss = model(torch.randn(8, 4)).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+{then}
+weights = [p.detach().clone() for p in model.parameters()]
+"""
+AGAIN = """model[0].requires_grad_(False)
+for step in range(3):
+    optimizer.zero_grad(set_to_none=False)
+    loss = model(torch.randn(8, 4)).pow(2).mean()
+    loss.backward()
+    optimizer.step()"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "applied"),
+    [
+        ({"epoch": "for p in model[0].parameters(): p.requires_grad = epoch < 2"}, False),
+        ({"epoch": "freeze(model[0], epoch)"}, False),
+        ({"then": AGAIN}, False),
+        ({"before": "model[0].requires_grad_(False)"}, True),
+        ({"then": "model.requires_grad_(False)"}, True),
+    ],
+)
+def test_parameters_that_are_frozen_once_they_have_gradients(
+    parts: dict[str, str], applied: bool
+) -> None:
+    before = EPOCHS.format(**({"before": "pass", "epoch": "pass", "then": "pass"} | parts))
+    done = apply(RULE, before)
+    assert (not done.refusals) is applied
+    assert applied or "on and off" in done.refusals
+    naive = before.replace("set_to_none=False", "set_to_none=True")
+    one, other, naively = (run(text)["weights"] for text in (before, done.text, naive))
+    assert all(map(torch.equal, one, other))
+    assert all(map(torch.equal, one, naively)) is applied
 
 
 def test_plain_sgd_moves_nothing_with_zeros() -> None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from autofast.edit.passes import fixed_point
+from autofast.edit.plan import Plan
+from autofast.model.script import Script
+from autofast.model.source import Source
 from autofast.model.torch_age import TorchAge
-from tests.onerule import apply
+from autofast.read import read_script
+from autofast.registry import all_rules
+from autofast.rule import Effect, Options
+from tests.onerule import apply, run
 from tests.reading import read
 
 
@@ -60,8 +69,8 @@ def test_what_is_gone_says_how_old_torch_is(
     tmp_path: Path, code: str, newest: tuple[int, int], words: str
 ) -> None:
     found = age(tmp_path, code)
-    assert words in found.rules_out((newest[0], newest[1] + 1))
-    assert not found.rules_out(newest)
+    assert words in "; ".join(n.words for n in found.in_the_way((newest[0], newest[1] + 1)))
+    assert not list(found.in_the_way(newest))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +88,7 @@ def test_what_is_gone_says_how_old_torch_is(
     ],
 )
 def test_what_is_still_there_says_nothing(tmp_path: Path, code: str) -> None:
-    assert age(tmp_path, code) == TorchAge()
+    assert not age(tmp_path, code).newest
 
 
 @pytest.mark.parametrize(
@@ -100,7 +109,7 @@ def test_pins_of_what_goes_with_torch(
 ) -> None:
     found = age(tmp_path, "import torch", files)
     if newest is None:
-        assert not found.limits
+        assert not found.newest
     else:
         assert found.rules_out((newest[0], newest[1] + 1)) and not found.rules_out(newest)
 
@@ -187,3 +196,244 @@ def test_what_a_project_installs(
 )
 def test_what_a_project_installs_of_any_version(tmp_path: Path, line: str) -> None:
     assert age(tmp_path, "import torch", {"Dockerfile": line + "\n"}) == TorchAge()
+
+
+# ------------------------------------------------------------------------------------------------ the interval
+ACCURACY = """
+import torch
+
+output, target = torch.randn(8, 10), torch.randint(10, (8,))
+
+
+def accuracy(output, target, topk=(1,)):
+    _, pred = output.topk(max(topk), 1, True, True)
+    pred = pred.t()
+    correct = pred.eq(target.view(1, -1).expand_as(pred))
+    found = []
+    for k in topk:
+        correct_k = correct[:k].view(-1).float().sum(0)
+        found.append(correct_k.mul_(100.0 / target.size(0)))
+    return found
+
+
+found = accuracy(output, target, topk=(1, 5))
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "newest", "anew", "words"),
+    [
+        (ACCURACY, (1, 6), "reshape", "`correct[:k].view(-1)`, an error since torch 1.7"),
+        (
+            "import torch\nx = torch.zeros(3)\nmask = x.eq(0)\ny = 1 - mask",
+            (1, 1),
+            "",
+            "train.py:4 subtracts the comparison in `1 - mask`",
+        ),
+        (
+            "import torch\nx = torch.zeros(3)\ny = 1 - (x > 0)",
+            (1, 1),
+            "",
+            "an error since torch 1.2",
+        ),
+        (
+            "import torch\nw = torch.nn.Linear(3, 1)\nw(torch.zeros(3)).sum().backward(retain_variables=True)",
+            (0, 4),
+            "retain_variables=retain_graph",
+            "gives backward() `retain_variables`, which is gone in torch 1.0",
+        ),
+        (
+            "import torch\no = torch.optim.SGD(torch.nn.Linear(3, 1).parameters(), 0.1)\n"
+            "s = torch.optim.lr_scheduler.ReduceLROnPlateau(o, verbose=True)",
+            (2, 6),
+            "",
+            "gives ReduceLROnPlateau() `verbose`",
+        ),
+        ("import torch\ntorch.zeros(3, 3).symeig()", (1, 13), "", "uses torch.symeig"),
+        ("import torch\ntorch.solve(torch.zeros(3, 3), torch.zeros(3, 3))", (1, 12), "", "torch.solve"),
+        ("from torch._six import container_abcs, inf", (1, 13), "import collections.abc", "torch._six"),
+        ("from torch._six import string_classes, inf", (1, 13), "", "torch._six"),
+        ("import time\nt = time.clock()", (1, 13), "process_time", "time.clock"),
+        (
+            "import torch\nx = torch.zeros(3)\nm = (x == 0).byte()\ny = x.masked_fill(m.unsqueeze(0), 1)",
+            (2, 0),
+            "",
+            "train.py:4 masks by bytes",
+        ),
+        (
+            "import torch\nx = torch.zeros(3)\ny = x.masked_fill((x == 0).byte(), 1)",
+            (2, 0),
+            "bool",
+            "an error since torch 2.1",
+        ),
+        (
+            "import torch\nloss = torch.nn.functional.mse_loss(torch.zeros(3), torch.ones(3))\n"
+            "for i in range(100):\n    if i % 10 == 0:\n        print(loss.data[0])",
+            (0, 4),
+            "item",
+            "train.py:5 reads `loss.data[0]`, an IndexError since torch 0.5",
+        ),
+    ],
+)  # fmt: skip
+def test_what_rules_newer_versions_out(
+    tmp_path: Path, code: str, newest: tuple[int, int], anew: str, words: str
+) -> None:
+    found = age(tmp_path, code)
+    above = list(found.in_the_way((newest[0], newest[1] + 1)))
+    assert len(above) == 1 and words in above[0].words and above[0].anew.startswith(anew)
+    assert bool(found.rules_out((newest[0], newest[1] + 1))) is not bool(anew)
+    assert not list(found.in_the_way(newest))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ACCURACY.replace("topk=(1, 5)", "topk=(1,)"),
+        ACCURACY.replace("correct[:k].view", "correct[:k].contiguous().view"),
+        ACCURACY.replace("pred = pred.t()", "pred = pred.t().contiguous()"),
+        ACCURACY.replace("    pred = pred.t()\n", "").replace("view(1, -1)", "view(-1, 1)"),
+        "import torch\nx = torch.zeros(3)\nmask = x.eq(0).float()\ny = 1 - mask",
+        "import numpy as np\nx = np.zeros(3)\ny = 1 - (x > 0)",
+        "import torch\ntry:\n    torch.solve(torch.zeros(3, 3), torch.zeros(3, 3))\nexcept RuntimeError:\n    pass",
+        "import torch\nfrom torchtext import data\nfield = data.Field()",
+        "import numpy as np\nx = np.float(3)",
+        "import torch\nx = torch.zeros(3)\nx.addcmul_(0.5, x, x)\ntorch.nn.functional.upsample(x)",
+    ],
+)
+def test_what_any_torch_still_runs(tmp_path: Path, code: str) -> None:
+    assert not age(tmp_path, code).newest
+
+
+@pytest.mark.parametrize(
+    ("code", "oldest"),
+    [
+        ("import torch\nwith torch.inference_mode():\n    pass", (1, 9)),
+        ("from torch.cuda.amp import GradScaler, autocast", (1, 6)),
+        (
+            "from torch.utils.data import DataLoader\nl = DataLoader([1], persistent_workers=True)",
+            (1, 7),
+        ),
+        ("import torch\nm = torch.compile(torch.nn.Linear(3, 3))", (2, 0)),
+        (
+            "import torch\nif hasattr(torch, 'compile'):\n    m = torch.compile(torch.nn.Linear(3, 3))",
+            (),
+        ),
+        (
+            "import torch\ntry:\n    m = torch.compile(torch.nn.Linear(3, 3))\nexcept AttributeError:\n    pass",
+            (),
+        ),
+    ],
+)
+def test_what_rules_older_versions_out(tmp_path: Path, code: str, oldest: tuple[int, ...]) -> None:
+    found = age(tmp_path, code)
+    assert found.least == oldest
+    assert not oldest or (found.is_at_least(oldest) and not found.is_at_least((2, 9)))
+
+
+def test_a_pin_that_the_code_contradicts_says_nothing(tmp_path: Path) -> None:
+    old = {"requirements.txt": "torch==1.4\n"}
+    found = age(tmp_path, "import torch\nwith torch.inference_mode():\n    pass", old)
+    assert not found.rules_out((2, 4)) and found.clash
+    assert age(tmp_path, "import torch", old).rules_out((2, 4))
+
+
+EXTENSION = {
+    "ops/setup.py": "setup(ext_modules=[CUDAExtension(name='ops._ext', sources=['src/a.cpp'])])",
+    "ops/__init__.py": "",
+    "ops/use.py": "try:\n    import ops._ext as _ext\nexcept ImportError:\n    raise ImportError('build it')\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("cpp", "newest"),
+    [
+        ("void f() {\n  AT_CHECK(x.is_contiguous());\n}\n", (1, 4)),
+        ("#include <THC/THC.h>\n", (1, 10)),
+        ("#include <torch/extension.h>\nTORCH_CHECK(true);\n", None),
+        (
+            "#ifndef AT_CHECK\n#define AT_CHECK TORCH_CHECK\n#endif\nvoid f() { AT_CHECK(true); }\n",
+            None,
+        ),
+    ],
+)
+def test_extensions(tmp_path: Path, cpp: str, newest: tuple[int, int] | None) -> None:
+    found = age(tmp_path, "import ops.use", {**EXTENSION, "ops/src/a.cpp": cpp})
+    assert bool(found.newest) is (newest is not None)
+    if newest:
+        said = found.rules_out((newest[0], newest[1] + 1))
+        assert said.startswith("ops/src/a.cpp:") and not found.rules_out(newest)
+
+
+def test_an_extension_that_the_script_does_not_use_says_nothing(tmp_path: Path) -> None:
+    cpp = {**EXTENSION, "ops/src/a.cpp": "AT_CHECK(true);", "ops/use.py": "x = 1\n"}
+    assert not age(tmp_path, "import ops.use", cpp).newest
+
+
+# ------------------------------------------------------------------------------------------------ and the plan
+OLD = TRAINING.replace(
+    "        optimizer.step()\n",
+    "        optimizer.step()\n    print(loss.data[0])\n    print(accuracy(model(x.to(device)), y.to(device), topk=(1, 2)))\n",
+).replace("loader = ", ACCURACY.split("\n\n\n")[1] + "\n\nloader = ", 1)  # fmt: skip
+NEEDING = "tf32 no-grad-eval persistent-workers"
+
+
+def test_what_is_written_anew_comes_with_what_needs_it() -> None:
+    done = apply(f"variable-api {NEEDING}", OLD)
+    assert "print(loss.item())" in done.text and "correct[:k].reshape(-1)" in done.text
+    assert "set_float32_matmul_precision" in done.text and "torch.inference_mode()" in done.text
+    assert not done.refusals
+
+
+def test_a_mask_of_bytes() -> None:
+    text = "import torch\nx = torch.arange(3.0)\ny = x.masked_fill((x == 1).byte(), 7)\n"
+    with pytest.raises(RuntimeError, match="boolean masks"):
+        run(text)
+    assert run(apply("variable-api", text).text)["y"].tolist() == [0.0, 7.0, 2.0]
+
+
+def test_the_old_text_stops_and_the_new_one_runs() -> None:
+    with pytest.raises(RuntimeError, match="view size"):
+        run(ACCURACY)
+    found = run(apply("variable-api", ACCURACY).text)
+    top5 = found["output"].topk(5, 1).indices.eq(found["target"][:, None]).any(1)
+    assert found["found"][1].item() == 100.0 * top5.float().mean().item()
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        (OLD, NEEDING),  # nobody writes it anew
+        (
+            OLD.replace("print(loss.data[0])", "print(loss.data[0])  # autofast: ignore"),
+            f"variable-api {NEEDING}",
+        ),
+    ],
+)
+def test_without_it_what_needs_it_is_refused(text: str, rules: str) -> None:
+    done = apply(rules, text)
+    assert "reads `loss.data[0]`, an IndexError since torch 0.5" in done.refusals
+    assert "what would be written needs torch 1.12" in done.refusals
+    assert "set_float32_matmul_precision" not in done.text
+
+
+def test_what_cannot_be_written_anew_is_named() -> None:
+    old = TRAINING + "print(torch.symeig(model.weight[:, :3]))\n"
+    done = apply("fused-optimizer tf32", old)
+    assert "uses torch.symeig, which is gone in torch 2.0, and what would be written needs torch 2.4" in done.refusals  # fmt: skip
+    assert "fused=True" not in done.text
+
+
+def test_a_rule_that_does_not_say_what_it_needs(tmp_path: Path) -> None:
+    """The second reading finds out that no torch runs both, and the fix is refused."""
+    silent = replace(all_rules()["tf32"], torch=(0, 4))
+    script = read(tmp_path, TRAINING + "print(1 - (x > 0))\n")
+    plan = Plan.make(script, Options(selected=frozenset({"tf32"})), [silent], Effect.ROUNDING)
+    assert plan.fixes
+
+    def reread(texts: Mapping[Source, str]) -> Script:
+        overlay = {s.path: s.encode(t) for s, t in texts.items()}
+        return read_script(script.entry.path, tmp_path, overlay=overlay)
+
+    passes = fixed_point(plan, reread)
+    assert not passes.first.fixes
+    assert "and what would be written needs torch 1.12" in passes.first.findings[0].refusal

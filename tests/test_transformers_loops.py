@@ -118,6 +118,25 @@ for epoch in range(3):
 """
 
 
+@pytest.mark.parametrize(
+    ("dtype", "applied"),
+    [
+        ("torch_dtype=torch.bfloat16", False),
+        ("dtype=torch.float16", False),
+        ("quantization_config=settings", False),
+        ("torch_dtype=torch.float32", True),
+    ],
+)
+def test_a_model_that_is_loaded_in_16_bits(dtype: str, applied: bool) -> None:
+    """What it was loaded with is somebody's decision, and fp16 gradients cannot be unscaled."""
+    text = TUTORIAL.replace('cased").to', f'cased", {dtype}).to').replace(
+        "data = load", "settings = object()\ndata = load", 1
+    )
+    found = apply("autocast grad-scaler", text)
+    assert bool(found.fixes) is applied
+    assert applied or "decides about precision" in found.refusals
+
+
 def test_workers_for_a_dataset_of_hugging_face() -> None:
     found = apply("num-workers persistent-workers", TUTORIAL)
     assert {f.rule for f in found.fixes} == {"num-workers", "persistent-workers"}

@@ -17,6 +17,7 @@ from autofast.verify import (
     parity_data,
     parity_inputs,
     parity_seeds,
+    parity_settings,
     parity_weights,
 )
 from autofast.verify.evidence import Evidence, gather
@@ -122,7 +123,7 @@ def test_a_rate_that_falls_on_a_plateau() -> None:
         for seed in range(count):
             runs.append(plateau("original", seed, 4 if fixed else 4 + seed % 3))
             runs.append(plateau("rewritten", seed, 5 + seed % 2, factor, off))
-        return found(invariants.learning_rates(gather("unknown", runs)))
+        return found(parity_settings.learning_rates(gather("unknown", runs)))
 
     assert check(1).verdict is Sameness.UNCLEAR and check(1).passed is None
     assert check(8).passed is None and "depend on the training" in check(8).text
@@ -332,9 +333,9 @@ def counted(seen: tuple[int, ...], now: tuple[int, ...], off: float = 1e-7) -> E
 
 def test_which_epoch_was_the_best_may_be_another() -> None:
     turned = (*SEEN[1:], SEEN[0])
-    first = found(invariants.counters(counted(SEEN[:1], turned[:1])))
+    first = found(parity_settings.counters(counted(SEEN[:1], turned[:1])))
     assert first.passed is None and first.verdict is Sameness.UNCLEAR and "seeds" in first.text
-    assert found(invariants.counters(counted(SEEN, turned))).passed
+    assert found(parity_settings.counters(counted(SEEN, turned))).passed
 
 
 @pytest.mark.parametrize(
@@ -349,7 +350,7 @@ def test_which_epoch_was_the_best_may_be_another() -> None:
 def test_a_counter_that_no_choice_explains(
     seen: tuple[int, ...], now: tuple[int, ...], off: float
 ) -> None:
-    assert found(invariants.counters(counted(seen, now, off))).passed is False
+    assert found(parity_settings.counters(counted(seen, now, off))).passed is False
 
 
 def sized(begun: float, ended: float, late: float = 0.0) -> Evidence:

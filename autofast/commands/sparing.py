@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from autofast.commands.discover import is_marimo
 from autofast.config import Config
 from autofast.edit.hunks import changes, lines_of
 from autofast.model.script import Script
 from autofast.model.source import IGNORE, Source, shown_path
+from autofast.model.torch_age import version_of
 from autofast.registry import all_rules, check_names, expanded
 
 
 def spare(script: Script, config: Config) -> Script:
-    """The script, whose files know what ``per-file-ignores`` keeps away from them; raises :class:`BadInput` for comments that name no rule."""
+    """The script, which knows the user's torch, and whose files know what ``per-file-ignores`` keeps away from them; raises
+    :class:`BadInput` for comments that name no rule."""
+    if config.torch:
+        script.torch = replace(script.torch, given=version_of(config.torch))
     for source in script.sources:
         if is_marimo(source.raw):
             source.spared |= frozenset(all_rules())

@@ -16,7 +16,15 @@ from autofast.edit.unbound import Unbound, unbound_reads
 from autofast.flow.imports import Binding, bindings
 from autofast.flow.scopes import bound_by
 from autofast.model.script import Script
-from autofast.model.source import Source, ancestors, function_of, statement_of
+from autofast.model.source import (
+    Source,
+    ancestors,
+    function_of,
+    line_of,
+    source_of,
+    statement_of,
+)
+from autofast.model.torch_age import shown
 from autofast.rule import Finding
 
 Key = tuple[str, int, str]
@@ -62,6 +70,8 @@ def amendments(
         for hunk, line in displaced(new, source, here):
             why = f"the notebook shows the expression on {source.words(line)}, which would no longer end its cell"
             found.update((key_of(finding), Amendment(why)) for finding in hunk.findings)
+        for finding, why in _dated(old, new, source, here):
+            found[key_of(finding)] = Amendment(why)
         for unbound in unbound_reads(old, new, source, here):
             for finding in _to_blame(source, unbound):
                 key = key_of(finding)
@@ -70,6 +80,20 @@ def amendments(
                 merged = found.get(key, Amendment())
                 found[key] = Amendment(merged.why or why, (*merged.edits, *early))
     return found
+
+
+def _dated(
+    old: Script, new: Script, source: Source, hunks: Sequence[Hunk]
+) -> Iterator[tuple[Finding, str]]:
+    """The findings that write what needs a newer torch than another line of the new text runs with."""
+    clash = None if old.torch.clash or new.torch.given else new.torch.clash
+    place = None if clash is None else clash[1].node
+    if clash is None or place is None or source_of(place).path != source.path:
+        return
+    why = f"{clash[0].words}, and what would be written needs torch {shown(clash[1].version)}"
+    for hunk in hunks:
+        if hunk.new[0] <= line_of(place) - 1 < hunk.new[1]:
+            yield from ((finding, why) for finding in hunk.findings)
 
 
 def _to_blame(source: Source, unbound: Unbound) -> list[Finding]:

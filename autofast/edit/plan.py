@@ -15,10 +15,12 @@ from autofast.edit.edits import Edit, EditConflict
 from autofast.edit.hunks import Hunk, old_line, old_lines
 from autofast.edit.ignores import Ignores, UnusedIgnore
 from autofast.edit.merge import Pool, file_of
-from autofast.edit.postcheck import Amendable, PostConditionError
+from autofast.edit.postcheck import Amendable
 from autofast.edit.running import LeftOut, run
 from autofast.edit.worth import NOT_WORTH, judged
+from autofast.faults import PostConditionError
 from autofast.model.source import Source, line_of, source_of, statement_of
+from autofast.model.torch_age import shown
 from autofast.rule import REGISTRY, Effect, Finding, Need, Options, Rule
 
 if TYPE_CHECKING:
@@ -309,21 +311,26 @@ def _allowed(
         finding = ignores.apply(_stamped(finding, rule.name, deciding))
         limit = max(effect, rule.effect) if rule.name in options.asked else effect
         finding = _limited(finding, rule.effect, limit)
-        if why := shadowing.against(finding.edits, script.sources) or _too_new(
-            finding, rule, script
-        ):
+        if why := shadowing.against(finding.edits, script.sources):
             finding = _refused(finding, why)
+        finding = replace(finding, torch=finding.torch or rule.torch)
         key = key_of(finding)
         found.append(amended[key].of(finding) if key in amended else finding)
-    return found
+    renewing = {id(f.node): f for f in found if f.renews and f.edits}
+    return [_dated(script, f, renewing) if f.edits else f for f in found]
 
 
-def _too_new(finding: Finding, rule: Rule, script: Script) -> str:
-    """Why the torch of the script cannot run what a fix writes; empty where nothing says so."""
-    needed = finding.torch or rule.torch
-    if not finding.edits or not (place := script.torch.rules_out(needed)):
-        return ""
-    return f"{place}, and what would be written needs torch {needed[0]}.{needed[1]}"
+def _dated(script: Script, fix: Finding, renewing: Mapping[int, Finding]) -> Finding:
+    """The fix, with what must be written anew for any torch to run both; refused where that is not done, or is not possible."""
+    assert fix.torch is not None
+    needs = []
+    for newest in script.torch.in_the_way(fix.torch):
+        anew = renewing.get(id(newest.node))
+        if anew is None:
+            needed = f"what would be written needs torch {shown(fix.torch)}"
+            return _refused(fix, f"{newest.words}, and {needed}")
+        needs.append((anew.rule, anew.key))
+    return replace(fix, needs=(*fix.needs, *needs)) if needs else fix
 
 
 def _without_effect(

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 
 from autofast.edit.edits import TEXTS, Edit, Helper, Import
 from autofast.edit.merge import anchors, file_of
-from autofast.model.source import Source, ancestors
+from autofast.model.source import Source, ancestors, nodes_in
+from autofast.model.syntax import FUNCTIONS
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 SCOPES = (*FUNCTIONS, ast.ClassDef)
 BUILTIN = re.compile(
     rf"(?<![\w.])(?:{'|'.join(name for name in dir(builtins) if name.islower())})\b(?!\s*=[^=])"
@@ -48,7 +48,7 @@ def _scopes(edit: Edit) -> Iterator[tuple[ast.AST, Source]]:
 def _bound(scope: ast.AST, source: Source, files: list[Source]) -> Iterator[str]:
     """The names that are bound in a scope itself, by star imports from the project, too."""
     if isinstance(scope, FUNCTIONS):
-        yield from (a.arg for a in ast.walk(scope.args) if isinstance(a, ast.arg))
+        yield from (a.arg for a in nodes_in(scope.args, ast.arg))
     elsewhere = (
         {n for node in _own(scope) if isinstance(node, ast.Global) for n in node.names}
         if isinstance(scope, FUNCTIONS)

@@ -7,6 +7,9 @@ import tokenize
 from collections.abc import Sequence
 from io import StringIO
 
+from autofast.model.calls import names_in
+from autofast.model.source import nodes_in
+
 MOVES = frozenset(
     "to cuda float double half long int type contiguous div sub mul add div_ sub_ mul_ add_ "
     "view reshape flatten squeeze unsqueeze permute transpose".split()
@@ -35,7 +38,7 @@ def apart(code: Sequence[str]) -> list[str]:
             return []
     stored: set[str] = set()
     for target, value in pairs:
-        if not isinstance(target, ast.Name) or not _only_moves(value) or _reads(value) & stored:
+        if not isinstance(target, ast.Name) or not _only_moves(value) or names_in(value) & stored:
             return []
         stored.add(target.id)
     if len(stored) < len(pairs) or _has_comment(line):
@@ -46,16 +49,12 @@ def apart(code: Sequence[str]) -> list[str]:
 
 def _only_moves(value: ast.expr) -> bool:
     """Whether an expression does nothing but copy, cast, scale and shape tensors."""
-    calls = [n for n in ast.walk(value) if isinstance(n, ast.Call)]
+    calls = list(nodes_in(value, ast.Call))
     plain = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Constant, ast.keyword)
     more = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.operator, ast.unaryop, ast.cmpop)
     return all(isinstance(c.func, ast.Attribute) and c.func.attr in MOVES for c in calls) and all(
         isinstance(n, (*plain, *more, ast.expr_context)) for n in ast.walk(value)
     )
-
-
-def _reads(value: ast.expr) -> set[str]:
-    return {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
 
 
 def _has_comment(line: str) -> bool:

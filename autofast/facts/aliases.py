@@ -14,7 +14,7 @@ from autofast.flow.defuse import bound_to
 from autofast.flow.memory import Memory, is_false, root
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes, variables_of
-from autofast.model.calls import keyword_of
+from autofast.model.calls import is_name, keyword_of
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.source import (
@@ -193,9 +193,7 @@ def _is_counter(script: Script, target: ast.expr) -> bool:
     table = variables_of(target)
     variable = table.of(target)
     names = [
-        n
-        for n in source_of(target).nodes
-        if isinstance(n, ast.Name) and n.id == target.id and table.of(n) == variable
+        n for n in source_of(target).nodes if is_name(n, target.id) and table.of(n) == variable
     ]
     return not any(isinstance(t, Tensor) for n in names for t in script.values(n)) and not any(
         _is_wrapped(n) for n in names

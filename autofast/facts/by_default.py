@@ -12,7 +12,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, scope_of, variables_of
 from autofast.model.events import BranchFrame, Frame, Log, Occurrence, Site, Stack, inside
 from autofast.model.script import Script, Step
-from autofast.model.source import function_of, source_of, statement_of
+from autofast.model.source import function_of, nodes_in, source_of, statement_of
 from autofast.model.values import Arg, Const, const, one
 
 
@@ -276,8 +276,8 @@ def _option_at(script: Script, asked: Asked, place: ast.stmt) -> ast.expr | None
         if n.attr == asked.option.name and one(script.values(n)) == asked.option
     ]
     options = {script.values(n.value) for n in found}
-    for name in ast.walk(function_of(place)):
-        if isinstance(name, ast.Name) and script.values(name) in options and options:
+    for name in nodes_in(function_of(place), ast.Name):
+        if script.values(name) in options and options:
             if _means_the_same(script, name, place):
                 return ast.Attribute(ast.Name(name.id), asked.option.name)
     return None

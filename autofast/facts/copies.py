@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 
 from autofast.flow.memory import Memory
+from autofast.model.calls import is_method
 from autofast.model.script import Script, Transfer
 from autofast.model.source import at
-from autofast.model.values import Tensor
+from autofast.model.values import Ref, Tensor
 
+OF_ARRAYS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.asarray"})
 # Of Tensor.to and Tensor.cuda: they leave the values alone.
 PLAIN = frozenset({"device", "non_blocking", "memory_format"})
 
@@ -21,6 +23,16 @@ def batch_dtypes(script: Script, expr: ast.expr) -> set[str]:
     ):
         return set()
     return {t.dtype for t in found if isinstance(t, Tensor)}
+
+
+def is_batch_memory(script: Script, source: ast.expr) -> bool:
+    """Whether the memory of a batch may be what is copied, not that of something computed from it on the host, or of a NumPy array."""
+    call = source
+    while is_method(call) and (found := script.values(call.func)):
+        if all(isinstance(t, Ref) and t.name in OF_ARRAYS for t in found):
+            return False  # pin_memory knows tensors only
+        call = call.func.value
+    return script.analysis(Memory).made_by(source) is None
 
 
 def against_source(script: Script, transfer: Transfer, batch: ast.expr) -> str:

@@ -39,11 +39,13 @@ from autofast.model.values import (
     Seq,
     Tensor,
     Thing,
+    certainly,
     const,
     library_name,
     one,
 )
 from autofast.ops import is_pointwise, reshapes
+from autofast.ops.families import ARITHMETIC
 
 # `data` is a tensor (n, 28, 28) of bytes, `targets` a tensor.
 GREY = frozenset({"MNIST", "FashionMNIST", "KMNIST"})
@@ -55,7 +57,6 @@ EXACT_METHODS = frozenset(
     {"float", "double", "long", "int", "half", "bool", "byte", "clone", "contiguous", "abs", "neg"}
 )
 EXACT_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
-BY_NUMBER = frozenset({"add", "sub", "mul", "div"})  # the operators as methods
 # What is done to a row, and would be done to a batch along another dimension; as large as the row.
 OF_ROW = frozenset(
     {"unsqueeze", "squeeze", "view", "reshape", "flatten", "permute", "transpose", "flip", "item"}
@@ -152,9 +153,7 @@ def _rows(
             value=ast.Attribute(value=ast.Name(id=this), attr=attr), slice=ast.Name(id=index)
         ):
             held = thing.attrs.get(attr, frozenset())
-            return (
-                [this, index] == params and bool(held) and all(isinstance(t, Tensor) for t in held)
-            )
+            return [this, index] == params and certainly(held, Tensor)
         case ast.Name(id=name):
             return name in known
         case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[], keywords=[]):
@@ -162,7 +161,7 @@ def _rows(
             return known_method and _rows(inner, thing, params, known, singly)
         case ast.Call(func=ast.Attribute(value=inner, attr=method), args=args, keywords=[]):
             numbers = all(_is_literal(a) for a in args)
-            by_number = (method in BY_NUMBER and len(args) == 1) or (singly and method in OF_ROW)
+            by_number = (method in ARITHMETIC and len(args) == 1) or (singly and method in OF_ROW)
             return numbers and by_number and _rows(inner, thing, params, known, singly)
         case ast.BinOp(left=left, op=op, right=right) if isinstance(op, EXACT_OPERATORS):
             # two tensors of unlike rank would be broadcast in another way as a batch
@@ -200,7 +199,7 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
                 return True  # made from numbers
             if name in OF_LISTS and args:
                 given = script.values(args[0])
-                return bool(given) and all(isinstance(t, Seq) for t in given)
+                return certainly(given, Seq)
             if is_pointwise(name):
                 return bool(args) and all(_keeps_order(script, a, depth) for a in args)
             parts = (

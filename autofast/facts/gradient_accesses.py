@@ -11,12 +11,13 @@ from autofast.facts.scaler import Event, is_none_test
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.holders import ADDERS, Holders
 from autofast.flow.program import Flow
-from autofast.model.calls import arguments_of
+from autofast.model.calls import arguments_of, is_name
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, parent_of
+from autofast.model.syntax import DEFS
 from autofast.model.values import (
     Bound,
     Cls,
@@ -32,6 +33,7 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Unknown,
+    certainly,
     const,
 )
 from autofast.read.recover.build import unwrapped
@@ -95,8 +97,7 @@ def _has_backward(script: Script, node: ast.ClassDef) -> bool:
 
 def _is_own_method(script: Script, node: ast.Attribute) -> bool:
     """A method of the project that is only called like one of torch's: a runner's ``register_hook``."""
-    found = script.values(node)
-    return bool(found) and all(isinstance(t, Bound) for t in found)
+    return certainly(script.values(node), Bound)
 
 
 def against_scaler(script: Script) -> str:
@@ -362,11 +363,7 @@ def _free_parameters(script: Script) -> set[str]:
 
 
 def _given(script: Script, name: str) -> bool:
-    return any(
-        isinstance(n, ast.Name) and n.id == name
-        for o in script.optimizers
-        for n in ast.walk(o.node)
-    )
+    return any(is_name(n, name) for o in script.optimizers for n in ast.walk(o.node))
 
 
 def _aliases(script: Script, node: ast.expr, strict: bool) -> list[ast.Name]:
@@ -454,7 +451,7 @@ def _dead(script: Script) -> set[int]:
         for f in o.stack
         if isinstance(f, CallFrame)
     }
-    nodes = (n for n in script.nodes if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    nodes = (n for n in script.nodes if isinstance(n, DEFS))
     named = (
         n
         for n in nodes

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import owner, parameters
+from autofast.model.calls import is_name
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -24,7 +25,7 @@ from autofast.model.events import (
 )
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Backward, Script, Step
-from autofast.model.source import at, children, walk
+from autofast.model.source import at, children, nodes_in, walk
 from autofast.model.values import Cls, Dict, Ext, Func, Inst, Ref, Seq, Tensor, Thing, Unknown
 from autofast.read.library.module_parts import MORE
 from autofast.read.recover.build import unwrapped
@@ -43,6 +44,9 @@ _NO_GRADIENT = "argmax argmin argsort sign round floor ceil long int bool detach
 HOLDERS, WITHOUT, NO_GRADIENT = (
     frozenset(names.split()) for names in (_HOLDERS, _WITHOUT, _NO_GRADIENT)
 )
+# Functions that give some of what they are given: random.choice(self.heads).
+SOME_OF_THEM = frozenset("choice choices sample islice compress".split())
+PARTS = frozenset("values items children modules named_children".split())
 FACTS = frozenset({"shape", "device", "dtype", "ndim", "training", "data"})
 
 
@@ -52,6 +56,8 @@ def left_out(script: Script, step: Step, models: Iterable[Thing]) -> str:
         reached = [
             x for b in step.backwards if _always(step, b) for m in _makers(b) for x in unwrapped(m)
         ]
+        if several := _gives_several(script, step):
+            return f"{at(several)} returns several values, and the loss need not use all of them"
         used = {
             key for x in reached if _is_called(script, step, x) for key in used_parameters(x, ())
         }
@@ -204,7 +210,7 @@ class Slice:
     def statement(self, stmt: ast.stmt) -> None:
         match stmt:
             case ast.Assign(targets=targets, value=value):
-                bound = {n.id for t in targets for n in walk(t) if isinstance(n, ast.Name)}
+                bound = {n.id for t in targets for n in nodes_in(t, ast.Name)}
                 if bound & self.needed:
                     if all(isinstance(t, (ast.Name, ast.Tuple)) for t in targets):
                         self.needed -= bound
@@ -218,13 +224,24 @@ class Slice:
                     self.block(body)
                     self.needed |= before
                 if any(isinstance(n, ast.Name) and n.id in self.needed for n in walk(target)):
-                    self.take(over)
+                    self.take_each(over)
             case ast.Expr() | ast.Assert() | ast.Pass():
                 pass
-            case ast.If() if not self.has_layers(stmt):
+            case ast.If() if not self.has_layers(stmt) and not is_skipping(stmt):
                 pass
             case _:
                 raise Refusal(f"{at(stmt)} may leave a layer out")
+
+    def take_each(self, over: ast.expr) -> None:
+        """What a loop goes through as a whole: ``self.layers``, ``enumerate(self.layers)``, ``self.layers.values()``."""
+        match over:
+            case ast.Call(func=ast.Name(id="enumerate" | "zip" | "reversed" | "list"), args=parts):
+                for part in parts:
+                    self.take_each(part)
+            case ast.Call(func=ast.Attribute(value=of, attr=name), args=[]) if name in PARTS:
+                self.take_each(of)
+            case ast.Name() | ast.Attribute() | ast.Tuple() | ast.List():
+                self.take(over)
 
     def has_layers(self, node: ast.AST) -> bool:
         return any(
@@ -236,14 +253,14 @@ class Slice:
         )
 
     def is_this(self, node: ast.AST) -> bool:
-        return isinstance(node, ast.Name) and node.id == self.this
+        return is_name(node, self.this)
 
     def take(self, expr: ast.AST) -> None:
         """All names and attributes of ``self`` in an expression, but those that only numbers or facts are read from."""
         match expr:
             case ast.Compare() | ast.IfExp() | ast.Lambda() | ast.NamedExpr() | ast.BoolOp():
                 return
-            case ast.Call(func=ast.Attribute(attr=name)) if name in NO_GRADIENT:
+            case ast.Call(func=ast.Attribute(attr=name)) if name in NO_GRADIENT | SOME_OF_THEM:
                 return
             case ast.Attribute(value=value, attr=name):
                 if name not in FACTS:
@@ -259,6 +276,11 @@ class Slice:
                 self.needed.add(name)
         for child in children(expr):
             self.take(child)
+
+
+def is_skipping(stmt: ast.If) -> bool:
+    """Whether it may leave out what follows in the iteration of a loop, or further iterations."""
+    return any(isinstance(n, (ast.Continue, ast.Break)) for n in walk(stmt))
 
 
 # ------------------------------------------------------------------------------------------------ what happens in each step
@@ -308,6 +330,19 @@ def _is_called(script: Script, step: Step, model: Thing) -> bool:
     return False
 
 
+def _gives_several(script: Script, step: Step) -> ast.AST | None:
+    """A call of a model in the step whose result has parts, however they are put together."""
+    calls = (s.node for s in step.forwards if any(inside(o.stack, step.loop) for o in s))
+    return next(
+        (
+            node
+            for node in calls
+            if any(isinstance(t, (Seq, Dict, Inst)) for t in script.values(node))
+        ),
+        None,
+    )
+
+
 def _left_before(script: Script, step: Step, call: ast.AST) -> bool:
     """An earlier statement may leave the function of this call, or the iteration."""
     graph = script.analysis(Flow).graph(call)
@@ -316,17 +351,22 @@ def _left_before(script: Script, step: Step, call: ast.AST) -> bool:
 
 
 def _switched(script: Script, step: Step) -> str:
-    """A place in the step that cuts results off from their gradients, or switches parameters on and off."""
+    """A place in the step that cuts results off from their gradients, or one that switches parameters on and off once it has run."""
+    flow = script.analysis(Flow)
     for site in script.log.of(
         ".detach", ".detach_", ".requires_grad_", "tensor_write", "set_attribute"
     ):
+        switches = site.kind == ".requires_grad_"
         for o in site:
-            if not inside(o.stack, step.loop):
-                continue
-            if o.data.get("name") == "requires_grad" or site.kind == ".requires_grad_":
-                return f"{at(site.node)} switches gradients on and off"
-            if (
-                site.kind.startswith(".detach")
+            if switches or o.data.get("name") == "requires_grad":
+                trained = any(
+                    flow.may_follow(site.node, o.stack, s.loop, s.stack) for s in script.steps
+                )
+                if trained and flow.may_follow(step.loop, step.stack, site.node, o.stack):
+                    return f"{at(site.node)} switches gradients on and off"
+            elif (
+                inside(o.stack, step.loop)
+                and site.kind.startswith(".detach")
                 and isinstance(o.this, Tensor)
                 and o.this.models
                 and o.this.grad
@@ -369,7 +409,7 @@ def _is_foreign(layers: Iterable[str]) -> bool:
 def _varies(script: Script, cls: ast.ClassDef) -> str:
     """The line of a layer that is used under a condition which may change from step to step."""
     for method in (n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name != "__init__"):
-        calls = [n for n in walk(method) if isinstance(n, ast.Call) and _is_layer(script, n.func)]
+        calls = [n for n in nodes_in(method, ast.Call) if _is_layer(script, n.func)]
         graph = script.analysis(Flow).graph(method)
         for node in walk(method) if calls else ():
             if isinstance(node, (ast.If, ast.IfExp, ast.While)) and not _fixed(
@@ -396,15 +436,12 @@ def _is_layer(script: Script, func: ast.expr) -> bool:
 
 def _fixed(script: Script, cls: ast.ClassDef, method: ast.FunctionDef, test: ast.expr) -> bool:
     """The test asks for what was decided when the model was made: attributes that only ``__init__`` sets, and constants."""
-    names = [n for n in walk(test) if isinstance(n, ast.Name) and not _is_this(method, n)]
-    asked = {n.attr for n in walk(test) if isinstance(n, ast.Attribute)}
-    calls = [n for n in walk(test) if isinstance(n, ast.Call)]
+    names = [n for n in nodes_in(test, ast.Name) if not _is_this(method, n)]
+    asked = {n.attr for n in nodes_in(test, ast.Attribute)}
+    calls = list(nodes_in(test, ast.Call))
     setters = [n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name != "__init__"]
     changed = {
-        n.attr
-        for f in setters
-        for n in walk(f)
-        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+        n.attr for f in setters for n in nodes_in(f, ast.Attribute) if isinstance(n.ctx, ast.Store)
     }
     library = all(
         bool(found := script.values(n)) and all(isinstance(t, (Ref, Cls)) for t in found)
@@ -431,10 +468,9 @@ def _is_counted(method: ast.FunctionDef, index: ast.expr) -> bool:
         n.id
         for f in walk(method)
         if isinstance(f, (ast.For, ast.comprehension))
-        for n in walk(f.target)
-        if isinstance(n, ast.Name)
+        for n in nodes_in(f.target, ast.Name)
     }
-    names = [n for n in walk(index) if isinstance(n, ast.Name)]
+    names = list(nodes_in(index, ast.Name))
     return all(n.id in loops or _is_this(method, n) for n in names) and not any(
         isinstance(n, ast.Call) for n in walk(index)
     )

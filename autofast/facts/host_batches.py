@@ -10,10 +10,11 @@ from __future__ import annotations
 import ast
 
 from autofast.flow.program import Flow
-from autofast.model.calls import call_of
+from autofast.flow.usage import Act, Usage, is_identity
+from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
 from autofast.model.script import Loader, Script
 from autofast.model.source import at, parent_of, source_of
-from autofast.model.tensors import is_dtype, tensors_in
+from autofast.model.tensors import NOT_CUDA, is_dtype, tensors_in
 from autofast.model.values import (
     Bound,
     Cls,
@@ -40,8 +41,6 @@ SAME = frozenset(
     | {"chunk", "split", "unbind", "select", "repeat"}
 )
 PLAIN_TYPES = frozenset({"torch.Tensor", "torch.tensor"})
-# Devices of which some hold no double precision.
-OTHERS = frozenset({"mps", "xpu", "hpu", "accel", "option", "?"})
 CONTAINERS = frozenset({"items", "values", "keys", "get", "pop"})
 PASSING = frozenset(
     {
@@ -56,22 +55,19 @@ PASSING = frozenset(
 
 def needs_host(script: Script, loader: Loader) -> str:
     """A place that needs batches of the loader in host memory, in words; empty where there is none."""
-    for node in script.nodes:
-        if not isinstance(node, ast.expr) or not _is_on_host(script.values(node), loader):
-            continue
-        if why := _use(script, loader, node):
-            text = source_of(node).segment(node).split("\n")[0]
-            return f"{at(node)} {why} `{text}` in host memory, before it is on the device"
-    return ""
+    needs = _Needs(script, loader)
+    found = first_bad(script, needs.is_on_host, needs.judge)
+    if found is None:
+        return ""
+    node, why = found
+    text = source_of(node).segment(node).split("\n")[0]
+    return f"{at(node)} {why} `{text}` in host memory, before it is on the device"
 
 
 def rounds(script: Script, loader: Loader) -> bool:
     """Whether the script computes with batches in host memory: the device may round the last bit otherwise."""
-    return any(
-        isinstance(parent_of(node), ast.BinOp) and _is_on_host(script.values(node), loader)
-        for node in script.nodes
-        if isinstance(node, ast.expr)
-    )
+    batches = expressions(script, _Needs(script, loader).is_on_host)
+    return any(isinstance(parent_of(node), ast.BinOp) for node in batches)
 
 
 def shared_copies(script: Script, loader: Loader) -> str:
@@ -112,112 +108,122 @@ def _are_distinct(script: Script, loader: Loader) -> bool:
     return True
 
 
-def _is_on_host(found: Values, loader: Loader) -> bool:
-    """Something in it is a batch that no way has brought to the device; a copy under a condition is for machines without one."""
-    tensors = [
-        t for t in tensors_in(found) if not t.models and any(x in loader.things for x in t.batch)
-    ]
-    return bool(tensors) and not any(t.device == "dev" for t in tensors)
+class _Needs:
+    """What needs batches of a loader in host memory. The reader follows them."""
 
+    def __init__(self, script: Script, loader: Loader):
+        self.script, self.loader = script, loader
 
-def _use(script: Script, loader: Loader, node: ast.expr) -> str:
-    """What is done with it there that needs it in host memory; empty where nothing does."""
-    if isinstance(getattr(node, "ctx", None), ast.Store):
-        return "" if isinstance(node, (ast.Name, ast.Tuple, ast.List)) else _kept(node)
-    parent = parent_of(node)
-    match parent:
-        case ast.Attribute(attr=attr):
-            return _asked(script, loader, parent, attr)
-        case ast.Call() if node is not parent.func:
-            return _handed(script, parent)
-        case ast.keyword():
-            call = parent_of(parent)
-            return _handed(script, call) if isinstance(call, ast.Call) else "uses"
-        case ast.Call() | ast.Tuple() | ast.List() | ast.Starred() | ast.NamedExpr() | ast.IfExp():
-            return ""
-        case ast.Assign() | ast.AnnAssign() | ast.For() | ast.comprehension() | ast.Return():
-            return ""
-        case ast.Yield() | ast.YieldFrom() | ast.ListComp() | ast.GeneratorExp() | ast.DictComp():
-            return ""
-        case ast.Dict() | ast.Expr():
-            return ""
-        case ast.Subscript(value=value, slice=index) if value is node:
-            if isinstance(parent.ctx, ast.Store):
-                return "writes to"
-            return "" if _is_plain(script, index) else "indexes"
-        case ast.Compare(ops=[ast.Is() | ast.IsNot()]):
-            return ""
-        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div(), right=right):
-            other = script.values(right if left is node else left)
-            ours = _is_on_host(script.values(parent), loader)  # followed in its turn
-            return "" if ours and other and all(map(_is_number, other)) else "computes with"
-    return "computes with"
-
-
-def _kept(node: ast.expr) -> str:
-    """``self.x = batch`` is followed like a variable; ``batches[i] = batch`` and ``x[0] = 1`` are not."""
-    return "" if isinstance(node, ast.Attribute) else "writes to"
-
-
-def _asked(script: Script, loader: Loader, node: ast.Attribute, attr: str) -> str:
-    parent = parent_of(node)
-    called = call_of(node) is not None
-    if attr in SHAPE or attr in CONTAINERS or (called and attr in MOVES | SAME):
-        return ""
-    if called and (attr in CASTS or (attr == "type" and _is_cast(script, parent))):
-        wide = [
-            t
-            for t in tensors_in(script.values(node.value))
-            if t.dtype not in ("f32", "int", "half")
+    def is_on_host(self, found: Values) -> bool:
+        """Something in it is a batch that no way has brought to the device; a copy under a condition is for machines without one."""
+        things = self.loader.things
+        tensors = [
+            t for t in tensors_in(found) if not t.models and any(x in things for x in t.batch)
         ]
-        return "casts" if wide and any(m.kinds & OTHERS for m in loader.moved) else ""
-    if attr in ("T", "mT", "data"):
-        return ""
-    return "uses" if called else f"asks for `.{attr}` of"
+        return bool(tensors) and not any(t.device == "dev" for t in tensors)
 
+    def judge(self, use: Usage) -> Answer:
+        node = use.node
+        match use.act:
+            case Act.TARGET if _is_stored(use.expr):
+                return "writes to"  # `self.x = batch` is followed, like a variable
+            case Act.ASKED:
+                return self._asked(use) or Verdict.STOPS
+            case Act.GIVEN:
+                assert isinstance(node, ast.Call)
+                return self._handed(node) or Verdict.GOES_ON
+            case Act.FILLED if _is_stored(node):
+                return "writes to"
+            case Act.TAKEN if not self._is_plain(node.slice):  # type: ignore[attr-defined]
+                return "indexes"
+            case Act.COMPARED if not is_identity(node):
+                return "computes with"
+            case Act.COMPUTED:
+                return Verdict.GOES_ON if self._scales(use) else "computes with"
+            case Act.CHOSEN if isinstance(node, ast.BoolOp):
+                return "computes with"
+            case Act.HELD if isinstance(node, (ast.Set, ast.SetComp)):
+                return "computes with"
+            case Act.INDEXES | Act.ADDED | Act.TESTED | Act.SHOWN | Act.OTHER:
+                return "computes with"
+        return Verdict.GOES_ON
 
-def _is_cast(script: Script, call: ast.AST | None) -> bool:
-    """``x.type(torch.float32)``; the type of a tensor, as in ``x.type(torch.FloatTensor)``, names the host."""
-    given = call.args[0] if isinstance(call, ast.Call) and len(call.args) == 1 else None
-    found = script.values(given) if given is not None else frozenset()
-    return bool(found) and all(
-        is_dtype(t) and isinstance(t, Ref) and t.name.rpartition(".")[2].islower() for t in found
-    )
+    def _scales(self, use: Usage) -> bool:
+        """A number is added to it, or multiplied with it; what comes of it is judged in its turn."""
+        match use.node:
+            case (
+                ast.BinOp(
+                    left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div(), right=right
+                ) as result
+            ):
+                other = self.script.values(right if left is use.expr else left)
+                ours = self.is_on_host(self.script.values(result))
+                return ours and bool(other) and all(map(_is_number, other))
+        return False
 
+    def _asked(self, use: Usage) -> str:
+        node, called = use.node, use.result is not use.node
+        assert isinstance(node, ast.Attribute)
+        attr = node.attr
+        if attr in SHAPE or attr in CONTAINERS or (called and attr in MOVES | SAME):
+            return ""
+        if called and (attr in CASTS or (attr == "type" and self._is_cast(use.result))):
+            wide = [
+                t
+                for t in tensors_in(self.script.values(node.value))
+                if t.dtype not in ("f32", "int", "half")
+            ]
+            return "casts" if wide and any(m.kinds & NOT_CUDA for m in self.loader.moved) else ""
+        if attr in ("T", "mT", "data"):
+            return ""
+        return "uses" if called else f"asks for `.{attr}` of"
 
-def _handed(script: Script, call: ast.Call) -> str:
-    """Functions of the project are followed, and few of Python's do nothing with it."""
-    callee = script.values(call.func)
-    if callee == {Ref("builtins.isinstance")} and len(call.args) == 2:
-        kinds = call.args[1]
-        named = kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]
-        asked = [t for kind in named for t in script.values(kind)]
-        fine = all(isinstance(t, Ref) and _says_nothing(t.name) for t in asked)
-        return "" if asked and fine else "asks for the type of"
-    known = bool(callee) and all(
-        isinstance(t, (Func, Bound, Cls))
-        or (isinstance(t, Inst) and t.cls.find("forward") is not None)
-        or (isinstance(t, Inst) and t.cls.find("__call__") is not None)
-        or (isinstance(t, Ref) and t.name in PASSING)
-        for t in callee
-    )
-    return "" if known else "hands on"
+    def _is_cast(self, call: ast.AST | None) -> bool:
+        """``x.type(torch.float32)``; the type of a tensor, as in ``x.type(torch.FloatTensor)``, names the host."""
+        given = call.args[0] if isinstance(call, ast.Call) and len(call.args) == 1 else None
+        found = self.script.values(given) if given is not None else frozenset()
+        return bool(found) and all(
+            is_dtype(t) and isinstance(t, Ref) and t.name.rpartition(".")[2].islower()
+            for t in found
+        )
+
+    def _handed(self, call: ast.Call) -> str:
+        """Functions of the project are followed, and few of Python's do nothing with it."""
+        callee = self.script.values(call.func)
+        if callee == {Ref("builtins.isinstance")} and len(call.args) == 2:
+            kinds = call.args[1]
+            named = kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]
+            asked = [t for kind in named for t in self.script.values(kind)]
+            fine = all(isinstance(t, Ref) and _says_nothing(t.name) for t in asked)
+            return "" if asked and fine else "asks for the type of"
+        known = bool(callee) and all(
+            isinstance(t, (Func, Bound, Cls))
+            or (isinstance(t, Inst) and t.cls.find("forward") is not None)
+            or (isinstance(t, Inst) and t.cls.find("__call__") is not None)
+            or (isinstance(t, Ref) and t.name in PASSING)
+            for t in callee
+        )
+        return "" if known else "hands on"
+
+    def _is_plain(self, index: ast.expr) -> bool:
+        """Numbers, names of keys and slices by numbers: no tensor or array."""
+        if isinstance(index, ast.Tuple):
+            return all(self._is_plain(part) for part in index.elts)
+        if isinstance(index, ast.Slice):
+            bounds = (index.lower, index.upper, index.step)
+            return all(b is None or self._is_plain(b) for b in bounds)
+        if isinstance(index, ast.Constant):
+            return True
+        return bool(found := self.script.values(index)) and all(_is_number(t) for t in found)
 
 
 def _says_nothing(name: str) -> bool:
     return name in PLAIN_TYPES or name.startswith(("builtins.", "collections.", "typing."))
 
 
-def _is_plain(script: Script, index: ast.expr) -> bool:
-    """Numbers, names of keys and slices by numbers: no tensor or array."""
-    if isinstance(index, ast.Tuple):
-        return all(_is_plain(script, part) for part in index.elts)
-    if isinstance(index, ast.Slice):
-        bounds = (index.lower, index.upper, index.step)
-        return all(b is None or _is_plain(script, b) for b in bounds)
-    if isinstance(index, ast.Constant):
-        return True
-    return bool(found := script.values(index)) and all(_is_number(t) for t in found)
+def _is_stored(expr: ast.AST) -> bool:
+    """``batches[i]`` in ``batches[i] = batch``."""
+    return isinstance(expr, ast.Subscript) and isinstance(expr.ctx, ast.Store)
 
 
 def _is_number(thing: Thing) -> bool:

@@ -7,6 +7,7 @@ import ast
 from autofast.facts.datasets import indexed
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
+from autofast.model.calls import is_name
 from autofast.model.events import CallFrame, inside
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import at
@@ -26,6 +27,7 @@ from autofast.model.values import (
     const,
     ordered,
 )
+from autofast.read.recover.datasets import IN_MEMORY_LIBRARY
 
 FLAG = "torch.backends.cudnn.benchmark"
 
@@ -36,9 +38,6 @@ CONVOLUTIONS = tuple(
 
 
 # all images alike
-ONE_SIZE = frozenset(
-    "MNIST FashionMNIST KMNIST EMNIST QMNIST CIFAR10 CIFAR100 SVHN STL10 USPS FakeData".split()
-)
 
 
 CROPS = frozenset(["CenterCrop", "RandomCrop", "RandomResizedCrop", "FiveCrop", "TenCrop"])
@@ -169,17 +168,17 @@ def _is_stack(script: Script, function: ast.FunctionDef, expr: ast.expr) -> bool
         return (
             len(given.generators) == 1
             and not given.generators[0].ifs
-            and _is_named(given.generators[0].iter, batch)
+            and is_name(given.generators[0].iter, batch)
         )
     for definition in flow.reaching(given) if isinstance(given, ast.Name) else ():
         match bound_to(definition.node)[0]:
             case ast.Call(func=func, args=[ast.Starred(value=held)]) if Ref(
                 "builtins.zip"
             ) in script.values(func):
-                return _is_named(held, batch)
+                return is_name(held, batch)
     for statement in function.body:
         match statement:
-            case ast.For(iter=over, body=body) if _is_named(over, batch):
+            case ast.For(iter=over, body=body) if is_name(over, batch):
                 appends = [
                     s.value.func
                     for s in body
@@ -211,10 +210,6 @@ def _whole(script: Script, expr: ast.expr) -> bool:
     )
 
 
-def _is_named(expr: ast.expr, name: str) -> bool:
-    return isinstance(expr, ast.Name) and expr.id == name
-
-
 def one_size(dataset: Dataset) -> bool:
     """Whether all items certainly have one shape: rows of tensors, equal images, or a transform that crops or resizes to a fixed size."""
     thing = dataset.thing
@@ -223,7 +218,11 @@ def one_size(dataset: Dataset) -> bool:
     if isinstance(thing, Ext):
         given = frozenset(t for g in thing.args.every for t in g.values)
         sizes = _sizes(given)
-        return False not in sizes if sizes or thing.name.rsplit(".", 1)[-1] in ONE_SIZE else False
+        return (
+            False not in sizes
+            if sizes or thing.name.rsplit(".", 1)[-1] in IN_MEMORY_LIBRARY
+            else False
+        )
     if isinstance(thing, Inst):
         given = frozenset(t for values in thing.attrs.values() for t in values)
         sizes = _sizes(given)

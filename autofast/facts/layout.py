@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import ast
 
+from autofast.facts.dimensions import rank
 from autofast.facts.parts import not_known
 from autofast.facts.precision.activations import is_activation
 from autofast.facts.precision.code import Code
-from autofast.facts.precision.foreign import custom_function
+from autofast.facts.precision.foreign import custom_function, handed_out
 from autofast.model import names
+from autofast.model.calls import is_method
 from autofast.model.script import Model, Script
 from autofast.model.source import ancestors, at
-from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, const
+from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, const, library_names
+from autofast.ops.families import OF_SEQUENCES
 
 CONVOLUTIONS = frozenset({"Conv2d", "ConvTranspose2d", "LazyConv2d"})
 # Module.to(channels_last) raises for a weight of five dimensions.
 NOT_FLAT = frozenset({"Conv3d", "ConvTranspose3d", "LazyConv3d", "BatchNorm3d"})
-OTHER_LAYERS = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
 VISION = "torchvision.models."
 NO_CONVOLUTIONS = ("vit_", "swin", "maxvit")
 DROPOUT = tuple(
@@ -40,7 +42,7 @@ INSTANCE_NORM = "torch.nn.functional.instance_norm"
 
 def is_convolutional(model: Model) -> bool:
     """Most of its work is convolutions of images."""
-    if any(layer.startswith(OTHER_LAYERS) for layer in model.layers) or model.layers & NOT_FLAT:
+    if any(layer.startswith(OF_SEQUENCES) for layer in model.layers) or model.layers & NOT_FLAT:
         return False
     vision = [layer.removeprefix(VISION) for layer in model.layers if layer.startswith(VISION)]
     if isinstance(model.thing, Ext) and names.is_of_model_library(model.thing.name):
@@ -73,6 +75,8 @@ def against(script: Script, model: Model, code: Code) -> str:
         return (
             "InstanceNorm2d gives NCHW whatever it is given: each convolution would convert again"
         )
+    if (deep := _of_five_dimensions(script, model)) is not None:
+        return f"{at(deep)} keeps a tensor of five dimensions, which cannot be converted"
     if any(w.name.startswith("torch.jit") for w in model.wraps):
         return f"{model.name} is a TorchScript module"
     if sites := script.methods("share_memory"):
@@ -92,6 +96,8 @@ def against(script: Script, model: Model, code: Code) -> str:
             and any(is_activation(g.values) for g in occurrence.args.positional)
         ):
             return f"{at(site.node)} gives values to something that is not known: {occurrence.this.why}"
+    if (out := handed_out(code)) is not None:
+        return f"{at(out[0])} gives values to {out[1]}, which may count on the usual layout"
     if why := custom_function(code):
         return why
     for site in model.forwards:
@@ -104,6 +110,18 @@ def against(script: Script, model: Model, code: Code) -> str:
             if any(isinstance(t, Inst) for t in given):
                 return f"its input on {at(site.node)} is no plain tensor"
     return ""
+
+
+def _of_five_dimensions(script: Script, model: Model) -> ast.Call | None:
+    """A parameter or buffer for which ``Module.to(memory_format=torch.channels_last)`` raises: it converts four dimensions and tries five."""
+    calls = (n for c in model.classes for n in ast.walk(c) if isinstance(n, ast.Call) and n.args)
+    for call in calls:
+        is_buffer = is_method(call, "register_buffer") and len(call.args) > 1
+        is_parameter = library_names(script.values(call.func)) & {"torch.nn.Parameter"}
+        kept = call.args[1] if is_buffer else call.args[0] if is_parameter else None
+        if kept is not None and rank(script, kept) == 5:
+            return call
+    return None
 
 
 def draws(script: Script, model: Model, code: Code, since: int) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.flow.program import Flow
+from autofast.model.contents import opened
 from autofast.model.events import CallFrame, Occurrence, Stack, loops
 from autofast.model.script import Loader, Script, Use
 from autofast.model.source import parent_of
@@ -42,6 +44,8 @@ POSITION |= {
 }
 # Lightning iterates what these return once an epoch.
 EPOCH_HOOKS = frozenset({"train_dataloader", "val_dataloader"})
+# the same of loaders that ``fit(model, ...)`` is given; before 1.5, one was called ``train_dataloader``
+FITTED = ((("train_dataloaders", "train_dataloader"), 1), (("val_dataloaders",), 2))
 ONCE_HOOKS = frozenset({"test_dataloader", "predict_dataloader"})
 DEVICE_DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 
@@ -106,6 +110,20 @@ def unpinned(loader: Loader) -> str:
     return f"batches are {name} objects: give {name} a pin_memory() that pins its tensors and returns itself, which a DataLoader calls"
 
 
+def of_array(script: Script, expr: ast.expr, depth: int = 2) -> bool:
+    """``torch.from_numpy(batch[0]).long()``: the batch has arrays, which are not pinned, or else this is an error."""
+    while isinstance(expr, (ast.Attribute, ast.Call)):
+        if isinstance(expr, ast.Call) and script.values(expr.func) == {Ref("torch.from_numpy")}:
+            return True
+        expr = expr.func if isinstance(expr, ast.Call) else expr.value
+    if not isinstance(expr, ast.Name) or not depth:
+        return False
+    made = [d.value for d in script.analysis(Flow).reaching(expr)]
+    return bool(made) and all(
+        isinstance(v, ast.Call) and of_array(script, v, depth - 1) for v in made
+    )
+
+
 def cannot_pin(thing: Thing) -> bool:
     """An object with tensors, of a class of the project that is no named tuple and has no ``pin_memory()``."""
     return (
@@ -138,9 +156,24 @@ def managed(script: Script, loader: Loader) -> bool:
         for occurrence in site:
             name = getattr(occurrence.this, "name", "")
             if occurrence.args is not None and name.startswith(("accelerate.", "lightning.")):
-                every = occurrence.args.every
-                if any(t is x for g in every for t in g.values for x in loader.things):
+                every = (t for g in occurrence.args.every for t in opened(g.values))
+                if any(t is x for t in every for x in loader.things):
                     return True
+    return False
+
+
+def _each_epoch(script: Script, loader: Loader) -> bool:
+    """Lightning's ``fit()`` is given the loader, to train with or for the validation of each epoch."""
+    for site in script.methods("fit"):
+        for occurrence in site:
+            trainer = occurrence.this
+            if not (isinstance(trainer, Ext) and trainer.name.startswith("lightning.")):
+                continue
+            if occurrence.args is None or const(trainer.args.get(-1, "max_epochs")) == 1:
+                continue
+            given = [occurrence.args.get(n, name) for names, n in FITTED for name in names]
+            if any(t is x for found in given for t in opened(found) for x in loader.things):
+                return True
     return False
 
 
@@ -162,8 +195,10 @@ def again(script: Script, loader: Loader) -> bool:
         return any(epochs_of_its_own(loader, use) for use in loader.uses)
     if hooks(loader):
         return hooks(loader) <= EPOCH_HOOKS and "lightning" in script.frameworks
-    return any(use.repeated and not use.is_next for use in loader.uses) or any(
-        _in_loop(o.stack) for o in _restarts(script, loader)
+    return (
+        any(use.repeated and not use.is_next for use in loader.uses)
+        or any(_in_loop(o.stack) for o in _restarts(script, loader))
+        or _each_epoch(script, loader)
     )
 
 
@@ -175,10 +210,12 @@ def epochs_of_its_own(loader: Loader, use: Use) -> bool:
 
 
 def peeks(script: Script, loader: Loader) -> Use | None:
-    """A use like ``next(iter(loader))``, which starts all workers for one batch."""
+    """A use like ``next(iter(loader))``, which starts all workers for one batch: time and again, or there is no other use."""
+    only = all(use.is_next for use in loader.uses)
     for use in loader.uses:
         if (
             use.is_next
+            and (only or use.repeated)
             and isinstance(use.node, ast.Call)
             and use.node.args
             and _is_iter(script, use.node.args[0])

@@ -10,7 +10,7 @@ from autofast.facts.parts import parts_of
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.source import ancestors, at, function_of, parent_of, within
+from autofast.model.source import ancestors, at, function_of, nodes_in, parent_of, within
 from autofast.model.values import Const, Ext, Inst, Thing, Unknown, Values
 from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
 
@@ -101,8 +101,8 @@ def _is_asked_for(bias: ast.Attribute) -> bool:
     for outer in ancestors(bias):
         if isinstance(outer, (ast.If, ast.IfExp, ast.BoolOp)):
             test = outer if isinstance(outer, ast.BoolOp) else outer.test
-            for n in ast.walk(test):
-                if isinstance(n, ast.Attribute) and n.attr == "bias" and ast.dump(n.value) == text:
+            for n in nodes_in(test, ast.Attribute):
+                if n.attr == "bias" and ast.dump(n.value) == text:
                     return True
             words = [
                 str(n.value) if isinstance(n, ast.Constant) else getattr(n, "attr", "")

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.scopes import stored_in
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, names_in
 from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Script
+from autofast.model.source import nodes_in
 from autofast.model.values import Ref, Tensor, Unknown
 
 LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp)
@@ -59,8 +60,8 @@ def _over(loop: ast.AST) -> ast.AST:
 def _tensors(script: Script, loop: ast.AST) -> set[str]:
     """The variables of a loop, if it goes over parameters or the tensors of a ``state_dict()``."""
     head = _over(loop)
-    names = {n.id for n in ast.walk(head.target) if isinstance(n, ast.Name)}  # type: ignore[attr-defined]
-    loads = [n for n in ast.walk(loop) if isinstance(n, ast.Name) and n.id in names]
+    names = names_in(head.target)  # type: ignore[attr-defined]
+    loads = [n for n in nodes_in(loop, ast.Name) if n.id in names]
     found = opened(t for n in loads for t in script.values(n))
     of_parameters = any(isinstance(t, Tensor) and t.param for t in found)
     over = head.iter  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from autofast.facts.parts import parts_of, trained_models
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, names_in
 from autofast.model.contents import opened
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
@@ -62,7 +62,7 @@ class ParameterLoop:
 
     def mentions(self, expr: ast.AST) -> bool:
         """Whether a variable of the loop occurs in ``expr``."""
-        mine = {n.id for n in ast.walk(self.node.target) if isinstance(n, ast.Name)}
+        mine = names_in(self.node.target)
         return any(isinstance(n, ast.Name) and n.id in mine for n in ast.walk(expr))
 
 

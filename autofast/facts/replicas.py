@@ -5,6 +5,7 @@ from __future__ import annotations
 from autofast.facts.model_mode import trains_at
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import at
+from autofast.read.recover.evaluations import region_of
 
 
 def trained_replicas(script: Script, evaluation: Evaluation) -> str:
@@ -14,8 +15,10 @@ def trained_replicas(script: Script, evaluation: Evaluation) -> str:
     training mode, raise there ("Inplace update to inference tensor outside InferenceMode"). In evaluation mode they change none.
     """
     sites = script.calls("torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
-    if not sites or all(
-        trains_at(script, o) is False for site in evaluation.forwards for o in site
-    ):
+    if not sites:
+        return ""
+    region = region_of(script, evaluation)  # training may run the same code
+    passes = [(s, o) for s in evaluation.forwards for o in s if region.meets(s, o)]
+    if passes and all(trains_at(script, o) is False for _, o in passes):
         return ""
     return f"threads of DataParallel ({at(sites[0].node)}) may change buffers of models that are not in evaluation mode"

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.program import Flow
-from autofast.flow.scopes import FUNCTIONS, own_nodes, variables_of
+from autofast.flow.scopes import own_nodes, variables_of
 from autofast.flow.slices import Slice, Slices
-from autofast.model.calls import arguments_of, is_method, short_name
+from autofast.model.calls import arguments_of, is_method, is_name, short_name
 from autofast.model.script import Script
-from autofast.model.source import function_of, statement_of, within
+from autofast.model.source import function_of, nodes_in, statement_of, within
+from autofast.model.syntax import FUNCTIONS, LOOPS
 from autofast.model.values import Const, Method, Num, Tensor, Unknown
 
 BACKWARDS = frozenset({"backward", "manual_backward", "grad"})
@@ -41,7 +42,7 @@ def kept_graphs(script: Script) -> Iterator[Kept]:
         return
     through: Slice | None = None
     for loop in {id(s.loop): s.loop for s in script.steps}.values():
-        if not isinstance(loop, (ast.For, ast.While, ast.AsyncFor)):
+        if not isinstance(loop, LOOPS):
             continue
         functions = script.analysis(CallGraph).run_in(loop)
         for node in (n for code in (loop, *functions) for n in _statements(code)):
@@ -103,8 +104,7 @@ def _is_gone_through_before(script: Script, kept: Kept) -> bool:
     made = {id(d.node) for d in flow.reaching(kept.value)}
     return any(
         is_method(n, "backward")
-        and isinstance(n.func.value, ast.Name)
-        and n.func.value.id == kept.value.id
+        and is_name(n.func.value, kept.value.id)
         and {id(d.node) for d in flow.reaching(n.func.value)} == made
         and flow.graph(kept.value).dominates(n, kept.value)
         for n in own_nodes(scope)
@@ -123,10 +123,8 @@ def _outlives(
         others = (
             n
             for code in codes
-            for n in ast.walk(code)
-            if isinstance(n, ast.Attribute)
-            and n.attr == kept.target.attr
-            and isinstance(n.ctx, ast.Store)
+            for n in nodes_in(code, ast.Attribute)
+            if n.attr == kept.target.attr and isinstance(n.ctx, ast.Store)
         )
         return all(statement_of(n) is kept.statement for n in others)
     if not within(kept.statement, loop) or function_of(kept.statement) is not function_of(loop):

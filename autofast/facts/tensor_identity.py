@@ -10,10 +10,11 @@ from autofast.facts.loaders import given
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, pairs_of
+from autofast.model.calls import is_method, is_name, pairs_of
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Loader, Script
-from autofast.model.source import ancestors, parent_of, statement_of
+from autofast.model.source import ancestors, nodes_in, parent_of, statement_of
+from autofast.model.syntax import ASSIGNMENTS
 from autofast.model.values import (
     Const,
     Ext,
@@ -25,6 +26,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    certainly,
     const,
     library_names,
 )
@@ -67,7 +69,7 @@ class Plainness:
         statement = statement_of(data)
         if not isinstance(root, ast.Name) or not isinstance(statement, ast.Assign):
             return False
-        targets = {n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+        targets = {n.id for t in statement.targets for n in nodes_in(t, ast.Name)}
         return root.id in targets and self._is_only_here(root, frozenset())
 
     def _is_only_here(self, use: ast.Name, seen: frozenset[ast.AST]) -> bool:
@@ -118,7 +120,7 @@ class Plainness:
                     value = value.args[0]
                 else:
                     break
-            if value is use and isinstance(name, ast.Name) and name.id == use.id:
+            if value is use and is_name(name, use.id):
                 return name
         return None
 
@@ -276,8 +278,7 @@ class Plainness:
         return bool(found) and not any(isinstance(t, (Tensor, Unknown, Seq)) for t in found)
 
     def _are_tensors(self, expr: ast.expr) -> bool:
-        found = self.script.values(expr)
-        return bool(found) and all(isinstance(t, Tensor) for t in found)
+        return certainly(self.script.values(expr), Tensor)
 
     def _is_factory(self, expr: ast.expr) -> bool:
         """``torch.zeros(3)``, ``x.new(3)``, ``torch.cuda.FloatTensor(array)``: made without a graph, whatever it is made of."""
@@ -409,7 +410,7 @@ class Plainness:
 
     def _stored_has_graph(self, target: ast.AST) -> bool:
         for outer in ancestors(target):
-            if isinstance(outer, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+            if isinstance(outer, ASSIGNMENTS):
                 return outer.value is not None and self._has_graph(self.script.values(outer.value))
             if isinstance(outer, ast.stmt):
                 return True

@@ -36,6 +36,9 @@ call graph, callee, site
 view, source
     A view of a tensor has the memory of the tensor. The *sources* of an expression are all that it may be, or be a view of; two expressions
     may share memory where they have a source in common. *Fresh* is memory that nothing else holds.
+value flow
+    The way of a value from use to use, along definitions, calls, results, attributes and containers. A *question* judges each use: it is bad,
+    nothing comes of it, or the value goes on.
 typestate
     What is true of an object at a place, as the events on the ways there have made it; a *protocol* says which events are right in which state.
 summary

@@ -9,7 +9,7 @@ from enum import Enum
 
 from autofast.flow.graph import Node
 from autofast.flow.scopes import bound_by, outside_parts, owner, parameters
-from autofast.model.source import children, parent_of, walk
+from autofast.model.source import children, nodes_in, parent_of, walk
 
 # builtins that take all of an iterable before they return
 EAGER = frozenset("all any bytes dict frozenset list max min set sorted sum tuple".split())
@@ -96,11 +96,7 @@ def evaluated(tree: ast.AST, part: str = "") -> list[ast.AST]:
 def _of_statement(tree: ast.AST) -> Iterator[Access]:
     match tree:
         case ast.match_case():
-            yield from (
-                Access(Kind.USE, n, n.id, False)
-                for n in walk(tree.pattern)
-                if isinstance(n, ast.Name)
-            )
+            yield from (Access(Kind.USE, n, n.id, False) for n in nodes_in(tree.pattern, ast.Name))
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             yield from _of(tree, True)
         case ast.AugAssign():

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TypeGuard
 
 from autofast.flow.graph import FlowGraph, Function, Node
+from autofast.model.calls import is_name
 
 Target = Callable[[], Node]
 HARMLESS = (ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal)  # these raise nothing
@@ -215,9 +216,7 @@ def is_try(node: ast.AST) -> TypeGuard[ast.Try]:
 
 def catches_all(handler: ast.ExceptHandler) -> bool:
     """``except:`` and ``except BaseException``: nothing goes past it."""
-    return handler.type is None or (
-        isinstance(handler.type, ast.Name) and handler.type.id == "BaseException"
-    )
+    return handler.type is None or (is_name(handler.type, "BaseException"))
 
 
 def _takes_all(pattern: ast.pattern) -> bool:

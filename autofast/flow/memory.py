@@ -13,7 +13,7 @@ from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes
-from autofast.model.calls import arguments_of
+from autofast.model.calls import arguments_of, is_name
 from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.source import parent_of
@@ -316,11 +316,7 @@ def _puts(node: ast.AST, name: str) -> bool:
     """``x.name = ...``, or ``name = ...`` in the body of a class."""
     if isinstance(node, ast.Attribute):
         return node.attr == name
-    return (
-        isinstance(node, ast.Name)
-        and node.id == name
-        and isinstance(parent_of(parent_of(node) or node), ast.ClassDef)
-    )
+    return is_name(node, name) and isinstance(parent_of(parent_of(node) or node), ast.ClassDef)
 
 
 def _is_number(values: Values) -> bool:

@@ -10,7 +10,9 @@ from autofast.flow.callgraph import code_of
 from autofast.flow.cfg import Graph
 from autofast.flow.defuse import Definition, DefUse
 from autofast.flow.graph import Function
+from autofast.flow.positions import shared
 from autofast.flow.scopes import own_nodes, owner, scope_of
+from autofast.model.events import LoopFrame, Stack
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.model.values import Ext, Func, Inst, Thing, Unknown
@@ -46,6 +48,23 @@ class Flow:
     def reaching(self, load: ast.Name) -> frozenset[Definition]:
         """The definitions that may have given a variable the value it has at ``load``."""
         return self.definitions(load).reaching(load)
+
+    def may_follow(self, later: ast.AST, way: Stack, earlier: ast.AST, other_way: Stack) -> bool:
+        """Whether ``later`` may run after ``earlier``, each come to on its way through calls and loops."""
+        depth = shared(way, other_way)
+        if any(isinstance(f, LoopFrame) for f in way[:depth]):
+            return True
+        ways = (
+            [*(f.node for f in way[depth:]), later],
+            [
+                *(f.node for f in other_way[depth:]),
+                earlier,
+            ],
+        )
+        while len(ways[0]) > 1 and len(ways[1]) > 1 and ways[0][0] is ways[1][0]:
+            ways[0].pop(0)  # the two arms of one statement
+            ways[1].pop(0)
+        return self.graph(ways[1][0]).may_follow(ways[0][0], ways[1][0])
 
     def _exported(self, function: Function) -> Iterable[str] | None:
         """Nothing reads the variables of the entry file after its end, unless another file of the project imports it."""

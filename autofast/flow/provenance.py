@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from autofast.flow.scopes import defaults, variables_of
 from autofast.model.events import CallFrame, Site, Stack
 from autofast.model.script import Script
-from autofast.model.source import function_of, parent_of
+from autofast.model.source import function_of, nodes_in, parent_of
 from autofast.model.values import Arg, Arguments, Cls, Dict, Ext, Given, Inst, Ref, Values, one
 
 CASTS = frozenset({"builtins.int", "builtins.float", "builtins.bool", "builtins.str"})
@@ -203,9 +203,7 @@ def _key(node: ast.Subscript) -> object:
 
 def _in_body(cls: Cls, name: str) -> ast.expr | None:
     """What the body of a class gives an attribute, where it does so once."""
-    found = [
-        n for s in cls.node.body for n in ast.walk(s) if isinstance(n, ast.Name) and n.id == name
-    ]
+    found = [n for s in cls.node.body for n in nodes_in(s, ast.Name) if n.id == name]
     return assigned(found[0]) if len(found) == 1 else None
 
 

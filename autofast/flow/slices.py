@@ -11,8 +11,8 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import Variable, own_nodes, variables_of
 from autofast.model.calls import arguments_of, call_of
 from autofast.model.script import Script
-from autofast.model.source import function_of, parent_of, statement_of
-from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown
+from autofast.model.source import function_of, nodes_in, parent_of, statement_of
+from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown, certainly
 
 CONTAINERS = (ast.Tuple, ast.List, ast.Starred)
 
@@ -98,8 +98,7 @@ class Slices:
                             yield name
 
     def _is_method(self, node: ast.Attribute) -> bool:
-        known = self.script.values(node)
-        return bool(known) and all(isinstance(t, (Method, Bound, Ref)) for t in known)
+        return certainly(self.script.values(node), Method, Bound, Ref)
 
 
 def _put_into(place: ast.expr) -> list[ast.expr]:
@@ -152,7 +151,7 @@ def is_unused(script: Script, expr: ast.expr, seen: frozenset[int] = frozenset()
             pass
         case _:
             return False
-    calls = [n for n in ast.walk(value) if isinstance(n, ast.Call) and n is not expr]
+    calls = [n for n in nodes_in(value, ast.Call) if n is not expr]
     if not all(_asks_a_clock(script, call) for call in calls):
         return expr is value  # what else is called there may show it
     table = variables_of(name)

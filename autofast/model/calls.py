@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TypeGuard
 
-from autofast.model.source import parent_of
+from autofast.model.source import nodes_in, parent_of
 
 
 class MethodCall(ast.Call):
@@ -50,6 +50,16 @@ def short_name(expr: ast.AST | None) -> str:
     """``loss`` for the name ``loss`` and for ``self.loss``; empty for what is neither a name nor an attribute."""
     name: str = getattr(expr, "attr", "") or getattr(expr, "id", "")
     return name if isinstance(expr, (ast.Name, ast.Attribute)) else ""
+
+
+def is_name(node: object, name: str) -> TypeGuard[ast.Name]:
+    """The variable ``name``, read or bound."""
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def names_in(tree: ast.AST) -> set[str]:
+    """The names of all variables in an expression."""
+    return {node.id for node in nodes_in(tree, ast.Name)}
 
 
 def is_path(expr: ast.AST | None) -> bool:

@@ -57,6 +57,11 @@ def canonical(name: str) -> str:
     return name
 
 
+# Frameworks whose trainer owns the loop: `script.frameworks` names them.
+OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
+CLOCKS = tuple(
+    "time.time time.perf_counter time.monotonic time.process_time timeit.default_timer".split()
+)
 NAMED_TUPLE = "typing.NamedTuple"
 LOADER = "torch.utils.data.DataLoader"
 # of torch_geometric: DataLoaders of torch whose batches are objects that hold tensors

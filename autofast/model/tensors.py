@@ -26,6 +26,8 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 
+# Kinds of device that may be another accelerator; some of these hold no double precision.
+NOT_CUDA = frozenset({"mps", "xpu", "hpu", "accel", "option", "?"})
 DTYPE = "torch.*"  # how ``str(x.dtype)`` reads
 
 

@@ -1,7 +1,9 @@
-"""Which torch a script runs with, as far as the project says: one fact, which rules and the plan ask."""
+"""Which torch a script runs with: one interval, which rules and the plan ask."""
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 Version = tuple[int, ...]
@@ -21,23 +23,99 @@ class Limit:
             return newest < version[:length] or (not self.included and newest <= version[:length])
         return newest[: len(version)] < version or (not self.included and newest <= version)
 
+    def __str__(self) -> str:
+        return (
+            f"torch {shown(self.newest)}" if self.included else f"below torch {shown(self.newest)}"
+        )
+
+
+@dataclass(frozen=True)
+class Newest:
+    """A place that rules newer versions out.
+
+    Attributes:
+        place: ``train.py:12``. why: ``uses torch._six, which is gone in torch 2.0``.
+        node: the code of it; None for a pin in a file of the project.
+        anew: how today's torch has it, where that means the same: another name of what is called, of a keyword, or another import.
+    """
+
+    place: str
+    why: str
+    limit: Limit
+    node: ast.AST | None = None
+    anew: str = ""
+
+    @property
+    def words(self) -> str:
+        return f"{self.place} {self.why}"
+
+
+@dataclass(frozen=True)
+class Oldest:
+    """A place that rules older versions out; ``node`` is None for what a file of the project says."""
+
+    place: str
+    why: str
+    version: Version
+    node: ast.AST | None = None
+
+    @property
+    def words(self) -> str:
+        return f"{self.place} {self.why}"
+
 
 @dataclass(frozen=True)
 class TorchAge:
-    """What limits the torch of a project.
+    """The versions of torch that a script can run with.
 
     Attributes:
-        limits: in words what says so (``requirements.txt:1 asks for torch <2``), and the limit.
-        oldest: the oldest version that the project says it runs with; empty where it says nothing.
+        newest: what rules newer versions out. oldest: what rules older ones out.
+        given: the version that the user names; it outweighs the rest.
     """
 
-    limits: tuple[tuple[str, Limit], ...] = ()
-    oldest: Version = ()
+    newest: tuple[Newest, ...] = ()
+    oldest: tuple[Oldest, ...] = ()
+    given: Version = ()
+
+    @property
+    def least(self) -> Version:
+        """The oldest version that the project says, or its code shows, it runs with; empty where nothing does."""
+        return self.given or max((o.version for o in self.oldest), default=())
 
     def rules_out(self, version: Version) -> str:
-        """What says that torch is older than ``version``; empty where nothing does."""
-        return next((place for place, limit in self.limits if limit.is_below(version)), "")
+        """What says that torch is older than ``version``, and cannot be written anew; empty where nothing does."""
+        return next((n.words for n in self.in_the_way(version) if not n.anew), "")
+
+    def in_the_way(self, version: Version) -> Iterator[Newest]:
+        """All that says that torch is older than ``version``: what no other line of the code contradicts."""
+        if self.given:
+            if self.given < version:
+                yield Newest("--torch", f"says {shown(self.given)}", Limit(self.given))
+            return
+        needed = max((o.version for o in self.oldest if o.node is not None), default=())
+        for newest in self.newest:
+            stale = newest.node is None and newest.limit.is_below(needed)
+            if newest.limit.is_below(version) and not stale:
+                yield newest
 
     def is_at_least(self, version: Version) -> bool:
-        """Whether the project asks for ``version`` or a newer one."""
-        return self.oldest >= version
+        """Whether the script needs ``version`` or a newer one, as it is."""
+        return self.least >= version
+
+    @property
+    def clash(self) -> tuple[Newest, Oldest] | None:
+        """Two places that no version runs together, if there are such."""
+        return next(
+            ((n, o) for n in self.newest for o in self.oldest if n.limit.is_below(o.version)),
+            None,
+        )
+
+
+def shown(version: Version) -> str:
+    """``1.13``"""
+    return ".".join(map(str, version))
+
+
+def version_of(text: str) -> Version:
+    """``"1.13"`` as numbers."""
+    return tuple(int(part) for part in text.split("."))

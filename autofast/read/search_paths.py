@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autofast.flow.scopes import own_nodes
-from autofast.model.calls import short_name
+from autofast.model.calls import is_name, short_name
 from autofast.model.events import CallFrame, Frame
 from autofast.model.source import function_of, source_of
 
@@ -91,8 +91,7 @@ def _variable(name: ast.Name, calls: list[CallFrame], depth: int) -> Path:
         made = [
             n
             for n in own_nodes(scope)
-            if isinstance(n, ast.Assign)
-            and any(isinstance(t, ast.Name) and t.id == name.id for t in n.targets)
+            if isinstance(n, ast.Assign) and any(is_name(t, name.id) for t in n.targets)
         ]
         if len(made) == 1:
             return _path(made[0].value, calls, depth + 1)

@@ -1,98 +1,79 @@
-"""What says how old the torch of a project is: its requirement files, and what its code uses that is gone since."""
+"""What says which torch a script runs with: files of its project, and what its code uses that is gone since, or was not there before."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterator, Mapping
 
-from autofast.model.events import BranchFrame, Occurrence
+from autofast.model.calls import is_method, keyword_of
+from autofast.model.events import BranchFrame, LoopFrame, Occurrence, Site, TryFrame
 from autofast.model.script import Script
-from autofast.model.source import Source, source_of, statement_of
-from autofast.model.torch_age import Limit, TorchAge, Version
+from autofast.model.source import source_of, statement_of
+from autofast.model.torch_age import Limit, Newest, Oldest, TorchAge, Version
 from autofast.model.values import Arguments, Ext, Ref
+from autofast.read.extensions import extensions
+from autofast.read.old_tensors import broken_views, byte_masks, differences, old_numbers
 from autofast.read.requirements import limits, lower
-
-# The last torch for a Python (python -> torch), as the wheels on PyPI go.
-PYTHONS: dict[Version, Version] = {
-    (2,): (1, 4),
-    (3, 4): (1, 0),
-    (3, 5): (1, 5),
-    (3, 6): (1, 10),
-    (3, 7): (1, 13),
-    (3, 8): (2, 4),
-    (3, 9): (2, 8),
-}
-PYTHON_37, PYTHON_38 = PYTHONS[3, 7], PYTHONS[3, 8]
-FIRST_PAIRED = (0, 3)  # torchvision: older ones take any torch
-
-_SCIPY = "since SciPy 1.3, and older ones want Python 3.7"
-_SKIMAGE = "since scikit-image 0.18, and older ones want Python 3.8"
-_SKLEARN = "since scikit-learn 0.23, and older ones want Python 3.8"
-_TF1 = "since TensorFlow 2, and older ones want Python 3.7"
-# What is gone: the last torch that it goes with, and since when, in words.
-GONE: dict[str, tuple[Version, str]] = {
-    "torch._six": ((1, 13), "in torch 2.0"),
-    "torch._utils._accumulate": ((2, 2), "in torch 2.3"),
-    "torch.legacy": ((0, 4), "in torch 1.0"),
-    "torch.utils.ffi": ((0, 4), "in torch 1.0"),
-    "torch.utils.serialization": ((0, 4), "in torch 1.0"),
-    "torch.utils.data.dataloader._DataLoaderIter": ((1, 1), "in torch 1.2"),
-    "torch.fft": ((1, 7), "as a function in torch 1.8"),
-    **dict.fromkeys(("torch.ifft", "torch.rfft", "torch.irfft"), ((1, 7), "in torch 1.8")),
-    **dict.fromkeys(("torch.eig", "torch.lstsq"), ((1, 12), "in torch 1.13")),
-    "torch.symeig": ((1, 13), "in torch 2.0"),
-    "torchtext.legacy": ((1, 10), "since the torchtext of torch 1.11"),
-    "torchvision.models.utils": ((1, 12), "since the torchvision of torch 1.13"),
-    **{
-        f"torchvision.transforms.{name}": ((1, 11), "since the torchvision of torch 1.12")
-        for name in ("Scale", "RandomSizedCrop")
-    },
-    **{
-        f"scipy.misc.{name}": (PYTHON_37, _SCIPY)
-        for name in (
-            "bytescale fromimage imfilter imread imresize imrotate imsave imshow toimage".split()
-        )
-    },
-    **{
-        f"skimage.measure.compare_{name}": (PYTHON_38, _SKIMAGE)
-        for name in ("mse", "nrmse", "psnr", "ssim")
-    },
-    **dict.fromkeys(
-        ("sklearn.externals.joblib", "sklearn.externals.six", "sklearn.utils.linear_assignment_"),
-        (PYTHON_38, _SKLEARN),
-    ),
-    **{
-        f"tensorflow.{name}": (PYTHON_37, _TF1)
-        for name in "contrib ConfigProto HistogramProto Session Summary placeholder summary.FileWriter".split()
-    },
-    "time.clock": (PYTHON_37, "since Python 3.8"),
-}
-MODULES = frozenset({"torch.fft"})  # what is gone as a function only
+from autofast.read.torch_versions import (
+    FIRST_PAIRED,
+    GONE,
+    GONE_KEYWORDS,
+    METHODS,
+    MODULES,
+    MOVED,
+    NEW,
+    NEW_KEYWORDS,
+    PYTHONS,
+    RENAMED,
+)
 
 
 def torch_age(script: Script) -> TorchAge:
-    """What limits the torch of a script's project."""
-    found = chain(
-        _pins(script), _imports(script), _calls(script), _stft(script), _functions(script)
+    """Which versions of torch a script can run with."""
+    newest = (
+        *_pins(script),
+        *_imports(script),
+        *_calls(script),
+        *_keywords(script),
+        *_stft(script),
+        *_functions(script),
+        *extensions(script),
+        *(_at(node, why, Limit((0, 4)), "item") for node, why in old_numbers(script)),
+        *(_at(node, why, Limit((1, 6)), "reshape") for node, why in broken_views(script)),
+        *(_at(node, why, Limit((2, 0)), anew) for node, why, anew in byte_masks(script)),
+        *(_at(node, why, Limit((1, 1))) for node, why in differences(script)),
     )
-    asked = [lower(spec) for _, spec, _ in limits(script, "torch")]
-    return TorchAge(tuple(found), max(asked, default=()))
+    return TorchAge(newest, (*_asked(script), *_new(script)))
 
 
-def _pins(script: Script) -> Iterator[tuple[str, Limit]]:
+def _at(node: ast.AST, why: str, limit: Limit, anew: str = "") -> Newest:
+    return Newest(_place(node), why, limit, node, anew)
+
+
+def _place(node: ast.AST) -> str:
+    return f"{source_of(node).rel}:{getattr(node, 'lineno', 1)}"
+
+
+# ------------------------------------------------------------------------------------------------ files of the project
+def _pins(script: Script) -> Iterator[Newest]:
     for place, spec, limit in limits(script, "torch"):
         if limit is not None:
-            yield f"{place} asks for torch {spec}", limit
+            yield Newest(place, f"asks for torch {spec}", limit)
     for place, spec, limit in limits(script, "torchvision"):
         if limit is not None and len(limit.newest) > 1 and limit.newest >= FIRST_PAIRED:
             paired = Limit(_paired(limit.newest), limit.included)
-            yield f"{place} asks for torchvision {spec}", paired
+            yield Newest(place, f"asks for torchvision {spec}", paired)
     for place, spec, limit in limits(script, "python"):
         for python, torch in PYTHONS.items():
             if limit is not None and _ends_with(limit, python):
-                yield f"{place} asks for Python {spec}", Limit(torch)
+                yield Newest(place, f"asks for Python {spec}", Limit(torch))
                 break
+
+
+def _asked(script: Script) -> Iterator[Oldest]:
+    for place, spec, _ in limits(script, "torch"):
+        if (version := lower(spec)) != (0,):
+            yield Oldest(place, f"asks for torch {spec}", version)
 
 
 def _paired(vision: Version) -> Version:
@@ -106,14 +87,15 @@ def _ends_with(limit: Limit, python: Version) -> bool:
     return limit.is_below((*python[:-1], python[-1] + 1))
 
 
-def _imports(script: Script) -> Iterator[tuple[str, Limit]]:
+# ------------------------------------------------------------------------------------------------ what is gone
+def _imports(script: Script) -> Iterator[Newest]:
     """What a file imports, whatever happens."""
     for source in script.sources:
         for node in source.tree.body:
-            for name in _imported(node):
-                known = next((k for k in GONE if f"{name}.".startswith(f"{k}.")), "")
-                if known and known not in MODULES:
-                    yield _used(source, node, known)
+            names = [f"{name}." for name in _imported(node)]
+            for known in GONE:
+                if known not in MODULES and any(n.startswith(f"{known}.") for n in names):
+                    yield _gone(node, known, _moved(node))
 
 
 def _imported(node: ast.stmt) -> list[str]:
@@ -125,38 +107,68 @@ def _imported(node: ast.stmt) -> list[str]:
     return []
 
 
-def _calls(script: Script) -> Iterator[tuple[str, Limit]]:
+def _moved(node: ast.stmt) -> str:
+    """The import of the same today; empty where there is none for all that is imported."""
+    if not isinstance(node, ast.ImportFrom) or any(a.asname for a in node.names):
+        return ""
+    found = [MOVED.get(name, "") for name in _imported(node)]
+    return "\n".join(found) if all(found) else ""
+
+
+def _calls(script: Script) -> Iterator[Newest]:
     """What is called in every run; behind an option, the rest of a script may run with what is new."""
     for site in script.calls(*GONE):
         if any(map(_is_certain, site)):
-            yield _used(source_of(site.node), site.node, site.kind)
+            spelled = is_method(site.node, site.kind.rpartition(".")[2])
+            yield _gone(site.node, site.kind, RENAMED.get(site.kind, "") if spelled else "")
+    for site in script.methods(*METHODS):
+        if any(_is_certain(o) and not isinstance(o.this, Ext) for o in site):
+            yield _gone(site.node, f"torch{site.kind}")
 
 
-def _is_certain(occurrence: Occurrence) -> bool:
-    return not any(isinstance(f, BranchFrame) and not f.known for f in occurrence.stack)
+def _gone(node: ast.AST, name: str, anew: str = "") -> Newest:
+    newest, since = GONE[name]
+    return _at(node, f"uses {name}, which is gone {since}", Limit(newest), anew)
 
 
-def _stft(script: Script) -> Iterator[tuple[str, Limit]]:
+def _keywords(script: Script) -> Iterator[Newest]:
+    for site, name in _with_keywords(script, GONE_KEYWORDS):
+        newest, since, today = GONE_KEYWORDS[site.kind][name]
+        call = site.node
+        spelled = isinstance(call, ast.Call) and keyword_of(call, name) is not None
+        words = f"gives {site.kind.rpartition('.')[2]}() `{name}`, which is gone {since}"
+        yield _at(call, words, Limit(newest), f"{name}={today}" if today and spelled else "")
+
+
+def _with_keywords(
+    script: Script, known: Mapping[str, Mapping[str, object]]
+) -> Iterator[tuple[Site, str]]:
+    for site in script.log.of(*known):
+        for name in known[site.kind]:
+            if any(_is_certain(o) and _gives(o.args, name) for o in site):
+                yield site, name
+
+
+def _gives(args: Arguments | None, name: str) -> bool:
+    given = None if args is None else args.given(-1, name)
+    return given is not None and given.sure
+
+
+def _stft(script: Script) -> Iterator[Newest]:
     """``torch.stft(x, n)`` of real numbers; not where another call of it says ``return_complex``, for a newer torch."""
     calls = [(site.node, o) for site in script.calls("torch.stft") for o in site]
     if all(o.args is not None and _is_bare(o.args) for _, o in calls):
         for node, o in calls:
             if _is_certain(o):
                 words = "calls torch.stft without return_complex, which is an error since torch 2.0"
-                yield f"{source_of(node).rel}:{getattr(node, 'lineno', 1)} {words}", Limit((1, 13))
+                yield _at(node, words, Limit((1, 13)))
 
 
 def _is_bare(args: Arguments) -> bool:
     return not args.open and args.loose is None and args.given(9, "return_complex") is None
 
 
-def _used(source: Source, node: ast.AST, name: str) -> tuple[str, Limit]:
-    newest, since = GONE[name]
-    line = getattr(node, "lineno", 1)
-    return f"{source.rel}:{line} uses {name}, which is gone {since}", Limit(newest)
-
-
-def _functions(script: Script) -> Iterator[tuple[str, Limit]]:
+def _functions(script: Script) -> Iterator[Newest]:
     """What functions have given back, and classes have been, in older versions."""
     for site in script.calls("torch.nn.utils.rnn.pack_padded_sequence"):
         match statement_of(site.node):
@@ -164,14 +176,14 @@ def _functions(script: Script) -> Iterator[tuple[str, Limit]]:
                 value is site.node
             ):
                 words = "takes a PackedSequence for two values, and it has four since torch 1.1"
-                yield f"{source_of(value).rel}:{value.lineno} {words}", Limit((1, 0))
+                yield _at(value, words, Limit((1, 0)))
     for source in script.sources:
         for node in source.each(ast.ClassDef):
             if _is_old_function(script, node):
                 words = (
                     "is an autograd.Function whose forward is not static, an error since torch 1.5"
                 )
-                yield f"{source.rel}:{node.lineno} {words}", Limit((1, 4))
+                yield _at(node, words, Limit((1, 4)))
 
 
 def _is_old_function(script: Script, node: ast.ClassDef) -> bool:
@@ -184,4 +196,61 @@ def _is_old_function(script: Script, node: ast.ClassDef) -> bool:
     return "torch.autograd.Function" in named and any(
         isinstance(stmt, ast.FunctionDef) and stmt.name == "forward" and not stmt.decorator_list
         for stmt in node.body
+    )
+
+
+# ------------------------------------------------------------------------------------------------ what is new
+def _new(script: Script) -> Iterator[Oldest]:
+    """What every run needs that was not always there."""
+    for source in script.sources:
+        for node in source.tree.body:
+            for name in _imported(node):
+                if name in NEW:
+                    yield Oldest(_place(node), f"imports {name}", NEW[name], node)
+    for site in script.calls(*NEW):
+        if any(map(_is_certain, site)):
+            yield Oldest(_place(site.node), f"uses {site.kind}", NEW[site.kind], site.node)
+    for site, name in _with_keywords(script, NEW_KEYWORDS):
+        what = f"gives {site.kind.rpartition('.')[2]}() `{name}`"
+        yield Oldest(_place(site.node), what, NEW_KEYWORDS[site.kind][name], site.node)
+
+
+# ------------------------------------------------------------------------------------------------ in every run
+FORGIVEN = {"KeyboardInterrupt", "SystemExit"}
+
+
+def _is_certain(occurrence: Occurrence) -> bool:
+    """Whether every run comes there, sooner or later: behind an option it may not, and a ``try`` may be for other versions."""
+    stack = occurrence.stack
+    for n, frame in enumerate(stack):
+        if isinstance(frame, BranchFrame) and not frame.known and not _is_in_turn(frame, stack[:n]):
+            return False
+        if isinstance(frame, TryFrame) and _catches(frame):
+            return False
+    return True
+
+
+def _is_in_turn(frame: BranchFrame, around: tuple[object, ...]) -> bool:
+    """``if i % 100 == 0:``: a condition that some passes of a loop fulfil."""
+    loop = next((f.node for f in reversed(around) if isinstance(f, LoopFrame)), None)
+    test = getattr(frame.node, "test", None)
+    if not isinstance(loop, ast.For) or test is None:
+        return False
+    counted = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    return any(
+        isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) and counted & _names(n.left)
+        for n in ast.walk(test)
+    )
+
+
+def _names(expr: ast.expr) -> set[str]:
+    return {n.id for n in ast.walk(expr) if isinstance(n, ast.Name)}
+
+
+def _catches(frame: TryFrame) -> bool:
+    """Whether the code is one of two ways, as one of them may not run."""
+    handlers = getattr(frame.node, "handlers", [])
+    caught = {n.id for h in handlers for n in ast.walk(h.type or h) if isinstance(n, ast.Name)}
+    return frame.part == "handler" or (
+        frame.part in ("body", "else") and bool(handlers) and not caught <= FORGIVEN
     )

@@ -9,7 +9,8 @@ strongest effect of the applied rules:
     recipe     the same, without what the recipe changes on purpose
     unknown    a script that autofast did not write: the strictest of these that it passes is named
 
-Before that, all must keep what no rewrite may change (invariants, parity_data, parity_stdout). The verdict is that of the worst check.
+Before that, all must keep what no rewrite may change (invariants, parity_settings, parity_tensors, parity_data, parity_stdout). The verdict
+is that of the worst check.
 
 Tried on small trainings in NumPy (tests/test_verify_parity.py): of 21 sound pairs with 30 sets of seeds each none was called different, and
 no pair was left unclear more than twice, but for one of a dozen steps, in which the loss hardly falls; 32 faults
@@ -36,7 +37,9 @@ from autofast.verify import (
     parity_rounding,
     parity_saves,
     parity_seeds,
+    parity_settings,
     parity_stdout,
+    parity_tensors,
     parity_weights,
     parting,
     resuming,
@@ -73,8 +76,8 @@ BY_SEEDS = (
     parity_seeds.LEARNS,
     parity_seeds.BAND,
     course.NAME,
-    invariants.RATES,
-    invariants.COUNTERS,
+    parity_settings.RATES,
+    parity_settings.COUNTERS,
 )
 MANY = 50  # more seeds than these nobody is told to run
 REPEATS = 4  # runs of an original that does not repeat itself, so that its own scatter is known
@@ -86,15 +89,15 @@ _STRUCTURE = (
     resuming.check,
     invariants.steps,
     invariants.samples,
-    invariants.learning_rates,
-    invariants.optimizers,
-    invariants.settings,
-    invariants.tensors,
-    invariants.movement,
-    invariants.replicas,
-    invariants.counters,
-    invariants.clipping,
-    invariants.training_mode,
+    parity_settings.learning_rates,
+    parity_settings.optimizers,
+    parity_settings.settings,
+    parity_tensors.tensors,
+    parity_tensors.movement,
+    parity_tensors.replicas,
+    parity_settings.counters,
+    parity_settings.clipping,
+    parity_tensors.training_mode,
     parity_data.checkpoints,
     parity_data.order,
     parity_data.content,
@@ -210,9 +213,8 @@ def _seeds_wanted(ev: Evidence) -> int:
 
 def _open(ev: Evidence) -> bool:
     """Whether more seeds would tell if the original's course hangs on its numbers, and is kept."""
-    found = [
-        check(ev) for check in (invariants.steps, invariants.learning_rates, invariants.counters)
-    ]
+    own = (invariants.steps, parity_settings.learning_rates, parity_settings.counters)
+    found = [check(ev) for check in own]
     return any(c is not None and c.passed is None and c.verdict is Sameness.UNCLEAR for c in found)
 
 

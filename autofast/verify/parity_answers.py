@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from autofast.verify.evidence import ORIGINAL, Evidence, Wish
-from autofast.verify.invariants import moved_by
 from autofast.verify.numbered import plain
+from autofast.verify.parity_tensors import moved_by
 from autofast.verify.record import ANSWERS, Answer, Run, TensorPrint
 from autofast.verify.result import Check
 

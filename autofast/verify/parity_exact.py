@@ -9,8 +9,8 @@ from itertools import combinations
 
 from autofast.verify.estimates import distance, gap, median
 from autofast.verify.evidence import Evidence
-from autofast.verify.invariants import without_constants
 from autofast.verify.numbered import plain
+from autofast.verify.parity_tensors import without_constants
 from autofast.verify.record import Record, Run, TensorPrint
 from autofast.verify.result import Check, Sameness
 

@@ -14,9 +14,9 @@ from autofast.report.style import count
 from autofast.verify import alike
 from autofast.verify.estimates import rounded_alike
 from autofast.verify.evidence import SINGLE_STEP, Evidence
-from autofast.verify.invariants import moved_by
 from autofast.verify.parity_exact import equal, reproducible, state_apart, trained_alike
 from autofast.verify.parity_rounding import FAR, SEEN, single, yardsticks
+from autofast.verify.parity_tensors import moved_by
 from autofast.verify.record import Record, Saved, TensorPrint
 from autofast.verify.result import Check
 

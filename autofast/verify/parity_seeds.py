@@ -51,8 +51,14 @@ def late(run: Run) -> float:
 
 
 def drop(run: Run) -> float:
-    """By how much the loss falls from the first tenth to the last third."""
-    return piece(curve(run), 0, 0.1) - late(run)
+    """By how much the loss falls from the first tenth to the last third: the mean over optimizers, whose losses may be of several kinds (stages,
+    folds, two nets against each other)."""
+    by: dict[int, list[float]] = {}
+    for step, value in zip(run.record.steps, curve(run), strict=False):
+        by.setdefault(step.optimizer, []).append(value)
+    if len(by) < 2:
+        return piece(curve(run), 0, 0.1) - late(run)
+    return fmean([piece(values, 0, 0.1) - piece(values, 2 / 3, 1) for values in by.values()])
 
 
 def _columns(ev: Evidence) -> tuple[list[float], list[float]]:

@@ -18,17 +18,18 @@ from autofast.model.source import (
     ancestors,
     at,
     function_of,
+    nodes_in,
     parent_of,
     statement_of,
     within,
 )
+from autofast.model.syntax import LOOPS
 from autofast.model.values import NOTHING, Ext, Thing, Values
 from autofast.read.recover.build import unwrapped
 
 SETS_UP = frozenset(
     "to cuda cpu float apply load_state_dict requires_grad_ to_empty train eval".split()
 )
-LOOPS = (ast.For, ast.While, ast.AsyncFor)
 
 
 @dataclass(eq=False)
@@ -159,7 +160,7 @@ class _Search:
         around = block(first)
         last, is_set_up = first, True
         for other in around[index(around, first) + 1 :]:
-            calls = [n for n in ast.walk(other) if isinstance(n, ast.Call)]
+            calls = list(nodes_in(other, ast.Call))
             if any(id(c) in self.running for c in calls) or isinstance(
                 other, (ast.Return, ast.FunctionDef, ast.ClassDef)
             ):

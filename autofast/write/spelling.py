@@ -8,16 +8,15 @@ from collections.abc import Callable, Iterator, Set
 from autofast.edit.edits import Import
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, loaded_in, own_nodes, stored_in
+from autofast.model.calls import is_name
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, TryFrame
 from autofast.model.script import Script
 from autofast.model.source import Source, at, function_of, parent_of, source_of
-from autofast.model.tensors import device_kinds, target_of
+from autofast.model.tensors import NOT_CUDA, device_kinds, target_of
 from autofast.model.values import Const, Ext, Given, Method, Num, Tensor, Thing, Values, const
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICES = frozenset({"cpu", "cuda", "mps", "xpu"})
-# Kinds of device that may be another accelerator.
-NOT_CUDA = frozenset({"mps", "xpu", "hpu", "accel", "option", "?"})
 
 
 # ------------------------------------------------------------------------------------------------ names in a file
@@ -38,7 +37,7 @@ def torch_in(source: Source) -> tuple[str, tuple[Import, ...]]:
     if known := torch_name(source):
         return known, ()
     if _is_starred(source):
-        used = any(isinstance(n, ast.Name) and n.id == "torch" for n in source.nodes)
+        used = any(is_name(n, "torch") for n in source.nodes)
         return "torch", () if used else (Import(source, "import torch"),)
     name = source.fresh("torch")
     return name, (Import(source, "import torch" if name == "torch" else f"import torch as {name}"),)
@@ -50,7 +49,7 @@ def _is_starred(source: Source) -> bool:
         isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names)
         for n in source.tree.body
     )
-    uses = [n for n in source.nodes if isinstance(n, ast.Name) and n.id == "torch"]
+    uses = [n for n in source.nodes if is_name(n, "torch")]
     others = (getattr(n, field, "") for n in source.nodes for field in ("asname", "arg", "name"))
     return stars and all(isinstance(n.ctx, ast.Load) for n in uses) and "torch" not in others
 
@@ -95,7 +94,7 @@ def _certain(script: Script, node: ast.AST, stack: Stack) -> bool:
 
 def devices(script: Script) -> frozenset[str]:
     """The kinds of device that the script names anywhere: cpu, cuda, mps, xpu, accel (whatever there is), option, ?."""
-    return frozenset(kind for kind, _ in _named(script))
+    return frozenset(kind for kind, _ in script.analysis(_named))
 
 
 def only_cuda(script: Script) -> bool:
@@ -105,7 +104,7 @@ def only_cuda(script: Script) -> bool:
     """
     if requires_cuda(script):
         return True
-    own = {kind for kind, derived in _named(script) if not derived}
+    own = {kind for kind, derived in script.analysis(_named) if not derived}
     return not script.frameworks and not own & NOT_CUDA
 
 
@@ -126,7 +125,12 @@ def _is_left_open(script: Script, kinds: Set[str]) -> bool:
     return "?" in kinds and not only_cuda(script)
 
 
-def _named(script: Script) -> Iterator[tuple[str, bool]]:
+def _named(script: Script) -> frozenset[tuple[str, bool]]:
+    """``script.analysis(_named)``: what :func:`_names` gives, once each."""
+    return frozenset(_names(script))
+
+
+def _names(script: Script) -> Iterator[tuple[str, bool]]:
     """Each kind of device that the script names, and whether it is one that something else is on."""
     for site in script.log.of("move", "move_model"):
         for occurrence in site:

@@ -21,11 +21,11 @@ from autofast.flow.graph import Function
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import defaults, owner
-from autofast.model.calls import arguments_of, spreads
+from autofast.model.calls import arguments_of, is_name, spreads
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import ONE_TENSOR
 from autofast.model.script import Script
-from autofast.model.source import at, function_of, line_of, parent_of, statement_of
+from autofast.model.source import at, function_of, line_of, nodes_in, parent_of, statement_of
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Bound,
@@ -126,7 +126,7 @@ class Losses(TorchCalls):
                 kind = self.shape(part.iter, replace(run, local=local))
                 if not isinstance(kind, Kind) or kind not in FREE | {Kind.ROWS} or part.ifs:
                     raise unknown(expr)
-                local.update((n.id, kind) for n in ast.walk(part.target) if isinstance(n, ast.Name))
+                local.update((n.id, kind) for n in nodes_in(part.target, ast.Name))
             kinds = [
                 self.shape(
                     expr.value if isinstance(expr, ast.DictComp) else expr.elt,
@@ -332,7 +332,7 @@ class Losses(TorchCalls):
             if not self._is_model_given_rows(expr, run):
                 raise unknown(expr)
             return joined([self._output(t, expr) for t in self.script.values(expr.func)], expr)
-        if isinstance(expr.func, ast.Name) and expr.func.id == "len" and len(expr.args) == 1:
+        if is_name(expr.func, "len") and len(expr.args) == 1:
             if self.shape(expr.args[0], run) is Kind.ROWS and not self._container(expr.args[0]):
                 return Kind.SIZE
             raise unknown(expr)

@@ -11,7 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
+from autofast.facts.copies import is_batch_memory
 from autofast.facts.cost import machine, measured
+from autofast.facts.cost.batch_parts import is_number_each
 from autofast.facts.cost.cells import Cells
 from autofast.facts.cost.heads import (
     holds_weights,
@@ -20,7 +22,7 @@ from autofast.facts.cost.heads import (
     only_convolves,
     only_embeds,
 )
-from autofast.facts.cost.inputs import turns
+from autofast.facts.cost.inputs import number, turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
 from autofast.facts.switches import in_every_iteration
@@ -153,6 +155,17 @@ def algorithms(
     return _of_arithmetic(script, options, 0.05, convolutions=machine.BENCHMARK)
 
 
+def counting(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of tensors without versions and views: next to nothing where most of what runs meanwhile has them all the same."""
+    if once := _code_once(script, finding):
+        return once
+    if script.analysis(Cost).is_part_of_step(finding.node):
+        return Gain(0.0, "a few operations of a training step, all others of which count them")
+    return Gain(0.01, "no versions and views of tensors to count", known=False)
+
+
 def together(share: float, reason: str, copied: bool = False) -> Question:
     """A question whose answer is what taking whole batches at once saves: no more than the wait for data (with ``copied``: and the copies)."""
     estimate = usual(share, reason)
@@ -224,6 +237,10 @@ def _trains(script: Script, finding: Finding) -> bool:
 def _code_once(script: Script, finding: Finding) -> Gain | None:
     """The same for a place in the code."""
     cost = script.analysis(Cost)
+    if cost.runs_alone(finding.node):
+        return Gain(0.0, "runs once, beside all steps of the training")
+    if cost.runs_seldom(finding.node):
+        return Gain(EVALUATION / EPOCHS, "runs now and then, beside many steps of training")
     return _small(cost) if cost.runs_once(finding.node) else None
 
 
@@ -256,7 +273,7 @@ def reads(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
     """Of a read of the device that is put off: nothing where another one stays in the same step, which waits as long."""
-    loop = next(loops_around(finding.node), None)
+    loop = _loop_of(script, finding.node)
     kept = (read_once, read_at_once, read_twice, read_again, read_late)
     stays = [f.node for f in _alike(finding, beside) if not f.edits or f.asks in kept]
     changed = _changed(beside)
@@ -272,6 +289,17 @@ def reads(
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(READ, f"one read a step{often}", known=False)
+
+
+def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
+    """The innermost loop around ``node``, which may be around the calls of its function: where all have the same one."""
+    if (loop := next(loops_around(node), None)) is not None:
+        return loop
+    inner = {id(n) for n in ast.walk(node)}
+    sites = [site for _, site in script.log.each() if id(site.node) in inner]
+    found = [next(reversed(loops(o.stack)), None) for site in sites for o in site]
+    nodes = [frame.node if frame is not None else None for frame in found]
+    return nodes[0] if nodes and all(n is nodes[0] for n in nodes) else None
 
 
 def _alike(finding: Finding, findings: Sequence[Finding]) -> list[Finding]:
@@ -386,6 +414,8 @@ def copies(
         return once
     if not loaders and (place := _copied_beside(script, options, finding, beside)) is not None:
         return Gain(0.0, f"{at(place)} copies to the device in the same step, and waits")
+    if not loaders and _copies_numbers(script, finding):
+        return Gain(0.0, "one number for each item of a batch is all that is copied")
     cost = script.analysis(Cost)
     if gain := measured.copying(script, options.target, cost.copies_at(finding.node)):
         return gain
@@ -400,6 +430,17 @@ def copies(
     return Gain(min(0.5, share), f"copies of {words} a batch")
 
 
+def _copies_numbers(script: Script, finding: Finding) -> bool:
+    """Whether all that is copied of these batches, there or elsewhere, is one number for each item: the network takes the rest by itself."""
+    here = statement_of(finding.node)
+    mine = [x for x in script.loaders if any(statement_of(t.node) is here for t in x.moved)]
+    moved = [t for x in mine for t in x.moved if t.to_device or t.how == "type"]
+    return bool(moved) and all(
+        isinstance(t.node.func, ast.Attribute) and is_number_each(script, mine, t.node.func.value)
+        for t in moved
+    )
+
+
 def _copied_beside(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> ast.AST | None:
@@ -408,16 +449,17 @@ def _copied_beside(
     if loop is None:
         return None
     statement, changed = statement_of(finding.node), _changed(beside)
-    others = [
+    others: list[ast.AST] = [
         t.node
         for t in script.transfers
         if t.to_device
-        and all(x.device == "cpu" and x.fresh in ARRAYS for x in t.tensors)
+        and all(x.device == "cpu" and _stays_on_host(script, x) for x in t.tensors)
         and id(t.node) not in changed
     ]
     if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
         return same
     alike = _alike(finding, beside)
+    others += [f.node for f in alike if f.advice]  # data of the host, which the user has to move
     stays = [f.node for f in alike if f.asks is not None and f.asks is not copies]
     known = (f.asks(script, options, f, ()) for f in alike if f.node in stays and f.asks)
     if not all(gain is not None and gain.known and not gain.share for gain in known):
@@ -425,23 +467,50 @@ def _copied_beside(
     return _in_every_turn(script, loop, [*others, *stays])
 
 
+def _stays_on_host(script: Script, tensor: Tensor) -> bool:
+    """Whether a tensor is made of data of the host: others, made for the device, can be made on it."""
+    if tensor.fresh != "Tensor":
+        return tensor.fresh in ARRAYS
+    given = getattr(tensor.made, "args", [])
+    return len(given) == 1 and number(script.values(given[0])) is None  # not `torch.Tensor(8)`
+
+
 def pinning(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
     """The same of pinned batches: nothing where each loader is made for one batch, which the process that waits for it pins itself."""
     mine = _loaders_of(script, finding.node)
-    if mine and all(_is_for_one_batch(x) for x in mine):
+    if mine and all(_is_for_one_batch(script, x) for x in mine):
         return Gain(0.0, "a loader made for one batch, which the process pins that waits for it")
+    if mine and not any(_copies_memory(script, x) for x in mine):
+        return Gain(0.0, "what is copied is computed from the batches on the host, and not pinned")
+    for_it = [f for f in beside if (finding.rule, finding.key) in f.needs]
+    if for_it and not any(f.worth for f in for_it):
+        return Gain(0.0, "no copy of these batches is worth not waiting for")
     return copies(script, options, finding, beside)
 
 
-def _is_for_one_batch(loader: Loader) -> bool:
-    """Made anew in a loop, without workers, and asked once for a batch."""
+def _copies_memory(script: Script, loader: Loader) -> bool:
+    """Whether the memory of its batches may be copied to the device, by the script or by somebody else."""
+    there = [t.node.func for t in loader.moved if t.kinds != {"cpu"}]
+    copied = [func.value for func in there if isinstance(func, ast.Attribute)]
+    return (
+        not copied
+        or bool(loader.framework)
+        or bool(script.methods("copy_"))
+        or any(is_batch_memory(script, source) for source in copied)
+    )
+
+
+def _is_for_one_batch(script: Script, loader: Loader) -> bool:
+    """Made anew in a loop, without workers, and asked once for a batch, at least where the training does."""
     workers = loader.args.get(5, "num_workers")
+    cost = script.analysis(Cost)
+    training = [use for use in loader.uses if cost.trains_with(use)]
     return (
         loader.loop is not None
         and bool(loader.uses)
-        and all(use.is_next for use in loader.uses)
+        and all(use.is_next for use in training or loader.uses)
         and (not workers or const(workers) == 0)
     )
 
@@ -515,7 +584,11 @@ def _is_sliced(dataset: Dataset, made: Mapping[int, Images | str]) -> bool:
 def launches(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of an update in a few kernels."""
+    """Of an update in a few kernels: next to nothing beside a network that the step goes through hundreds of times."""
+    times, place = script.analysis(Cells).turns
+    share = machine.UPDATE / (times * machine.TURN) if times else 1.0
+    if share < 0.03:
+        return Gain(share, f"one update, and {times} passes through {place}, a step")
     found = script.analysis(Cost).estimate(options.target)
     if isinstance(found, str) or not found.tensors:
         return Gain(0.03, "kernels of the update, for each parameter", known=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from autofast.facts.cost.cells import RECURRENT
 from autofast.facts.parts import parts_of, trained_models
 from autofast.model.contents import elements, members, opened
 from autofast.model.events import loops
@@ -12,6 +11,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import CONTAINERS, WRAPPERS
 from autofast.model.script import Model, Script
 from autofast.model.values import Ext, const
+from autofast.ops.families import RECURRENT
 
 # Layers that multiply no matrices, and containers of others.
 PLAIN = re.compile(

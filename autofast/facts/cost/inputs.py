@@ -47,7 +47,14 @@ def batch_size(loader: Loader) -> int | None:
             written = sampler.args.given(1, "batch_size")
     if (most := _most(written)) is not None:
         return most
-    return number(given) if given or loader.args.open else 1
+    return _largest(given) if given or loader.args.open else 1
+
+
+def _largest(values: Values) -> int | None:
+    """Of all numbers that a value may be, where these are known: a batch is made smaller to try a script out."""
+    found = [number(frozenset({thing})) for thing in values]
+    known = [n for n in found if n is not None]
+    return max(known, default=None) if len(known) == len(found) else None
 
 
 def _most(given: Given | None) -> int | None:
@@ -63,7 +70,7 @@ def item(script: Script, dataset: Dataset) -> Shape | None:
     thing = dataset.thing
     if dataset.kind == "tensors" and isinstance(thing, Ext) and thing.args.positional:
         return _row(script, thing.args.positional[0].values)
-    name = _library_name(thing)
+    name = library_name_of(thing)
     if name in NATIVE and isinstance(thing, (Ext, Inst)):
         channels, side, _ = NATIVE[name]
         args = thing.args
@@ -74,11 +81,11 @@ def item(script: Script, dataset: Dataset) -> Shape | None:
 
 def items(dataset: Dataset) -> int | None:
     """How many it holds; None where that is not known."""
-    name = _library_name(dataset.thing)
+    name = library_name_of(dataset.thing)
     return NATIVE[name][2] if name in NATIVE else None
 
 
-def _library_name(thing: Thing) -> str:
+def library_name_of(thing: Thing) -> str:
     if isinstance(thing, Inst):
         return library_dataset(thing).rsplit(".", 1)[-1]
     if isinstance(thing, Ext) and thing.name.startswith("torchvision.datasets."):
@@ -115,17 +122,26 @@ def _row(script: Script, values: Values) -> Shape | None:
     thing = one(values)
     if not isinstance(thing, Tensor) or thing.fresh not in SIZED:
         return None
-    given = getattr(thing.made, "args", [])
-    found = [number(script.values(a)) for a in given]
+    given = getattr(thing.made, "args", [])[1:]  # the first one says how many rows there are
+    found = [_largest(script.values(a)) for a in given]
     sizes = [n for n in found if n is not None]
-    if len(sizes) != len(given) or len(sizes) < 2:
+    if len(sizes) != len(given) or not sizes:
         return None
-    return Shape(sizes[1], tuple(sizes[2:]))
+    return Shape(sizes[0], tuple(sizes[1:]))
 
 
 def turns(script: Script, loop: ast.AST) -> int | None:
     """How often a loop over ``range(...)`` turns; None where that is not known."""
-    call = loop.iter if isinstance(loop, ast.For) else None
+    match loop:
+        case ast.For(iter=over):
+            call: ast.expr | None = over
+        case (
+            ast.ListComp(generators=[ast.comprehension(iter=over, ifs=[])])
+            | ast.GeneratorExp(generators=[ast.comprehension(iter=over, ifs=[])])
+        ):
+            call = over
+        case _:
+            call = None
     while (
         isinstance(call, ast.Call)
         and call.args

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 
 from autofast.facts.cost.shapes import Shape, Unsized, Work, layer
+from autofast.model.calls import is_name
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS
@@ -238,7 +239,7 @@ class Network:
                 given += [self._value(k.value, env, this) for k in keywords]
                 called = self.script.values(func)
                 if isinstance(func, ast.Attribute):
-                    if isinstance(func.value, ast.Name) and func.value.id == "self" and this:
+                    if is_name(func.value, "self") and this:
                         called = this.attrs.get(func.attr) or called
                     else:
                         given.insert(0, self._value(func.value, env, this))

@@ -125,9 +125,17 @@ def layer(name: str, args: Arguments, shape: Shape, work: Work, first: int = 0) 
     return None
 
 
+# Of several that one of them may be (``width = 512``, and 32 where the script is tried out), the largest costs most.
+WIDTHS = frozenset("in_channels out_channels in_features out_features".split())
+
+
 def _number(values: Values, name: str) -> Any:
     """A number, a tuple of numbers or None, of an argument; options count by their defaults."""
     found = {t.default if hasattr(t, "default") else frozenset({t}) for t in values}
+    if name in WIDTHS and found:
+        widths = [const(values) for values in found]
+        if all(type(width) is int for width in widths):
+            return max(widths)
     if len(found) == 1:
         (only,) = found
         (thing,) = only if len(only) == 1 else (None,)

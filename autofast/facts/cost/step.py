@@ -8,21 +8,31 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autofast.facts.cost import machine
-from autofast.facts.cost.inputs import batch_size, item, items, turns
+from autofast.facts.cost.inputs import batch_size, item, items, number, turns
 from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.shapes import Shape, Unsized, Work
-from autofast.flow.frequency import Frequency, frequency
-from autofast.flow.loops import LOOPS
+from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.program import Flow
-from autofast.model.events import LoopFrame, Occurrence, Site, Stack, below, inside, loops
+from autofast.model.contents import opened
+from autofast.model.events import (
+    BranchFrame,
+    CallFrame,
+    LoopFrame,
+    Occurrence,
+    Site,
+    Stack,
+    below,
+    inside,
+    loops,
+)
 from autofast.model.script import Loader, Script, Step, Use
 from autofast.model.source import Source, at, parent_of, statement_of
-from autofast.model.values import Tensor, Thing
+from autofast.model.syntax import DEFS, LOOPS
+from autofast.model.values import NOTHING, Ext, Seq, Tensor, Thing, Values
 
 ROWS = 64  # of an item whose shape is not known, for a network of nothing but dense layers
 BATCH = 4096  # rows that are given to such a network, where that is not known either
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LARGEST = 512  # side of images that a network is tried with
 # Work that is not in the layers of a model.
 HEAVY = frozenset(
@@ -32,6 +42,9 @@ HEAVY = frozenset(
 # Of these, what multiplies no matrices in fp32 as TF32 would.
 OTHERWISE = frozenset("conv1d conv2d conv3d unfold interpolate grid_sample fft".split())
 CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})
+LISTS = ("list", "tuple", "zipped")  # "zipped": by `zip`, of other things than loaders
+SELDOM = 50  # steps of which one comes to a place
+FEW = 4  # of so many passes, one is a small part of a step
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
 
@@ -182,13 +195,25 @@ class Cost:
 
     def _computes(self, functions: frozenset[str]) -> str:
         for (kind, _), site in self.script.log.each():
-            if kind.rsplit(".", 1)[-1] in functions or kind == "call_object":
+            if kind.rsplit(".", 1)[-1] not in functions and kind != "call_object":
+                continue
+            if not all(self._makes_items(o.stack) for o in site):
                 return f"what {at(site.node)} computes is not known"
         for source in self.script.sources:
             for node in _products(source):
                 if any(isinstance(t, Tensor) for t in self.script.values(node)):
                     return f"what {at(node)} computes is not known"
         return ""
+
+    def _makes_items(self, stack: Stack) -> bool:
+        """Whether an item of a dataset is made there, on the host."""
+        return any(isinstance(f, CallFrame) and id(f.func.node) in self._on_host for f in stack)
+
+    @cached_property
+    def _on_host(self) -> set[int]:
+        """The functions that make items of datasets, by id, where these stay on the host."""
+        datasets = [d for x in self.script.loaders for d in x.datasets if not d.on_device]
+        return {id(d.getitem) for d in datasets if d.getitem is not None}
 
     # -------------------------------------------------------------------------------------------- passes through models
     def _pass(self, thing: Thing, occurrence: Occurrence, rows: int) -> tuple[Work, int]:
@@ -329,15 +354,60 @@ class Cost:
         steps = [step.loop for step in self.training]
         return any(inside(stack, loop) for stack in self._ways(node) for loop in steps)
 
+    def is_part_of_step(self, node: ast.AST) -> bool:
+        """Whether a place is reached in each training step and nowhere else, and few of the step's passes through networks are there."""
+        inside_of = {id(n) for n in ast.walk(node)}
+        here = {id(s.node) for s in self.script.log.of("forward") if id(s.node) in inside_of}
+        ways = self._ways(node)
+        for step in self.training:
+            if ways and all(_is_each_turn(stack, step.loop) for stack in ways):
+                every = {id(s.node) for s, _ in _passes(step)} | here
+                return FEW * len(here) <= len(every)
+        return False
+
     def _ways(self, node: ast.AST) -> list[Stack]:
         """The ways of the script to a place; of a decorator, to the code of its function."""
         function = parent_of(node)
-        if isinstance(function, FUNCTIONS) and node in function.decorator_list:
+        if isinstance(function, DEFS) and node in function.decorator_list:
             body = [way for stmt in function.body for way in self._ways(stmt)]
             if body:
                 return body
         inside = {id(n) for n in ast.walk(node)}
         return [o.stack for _, s in self.script.log.each() if id(s.node) in inside for o in s]
+
+    def runs_alone(self, node: ast.AST) -> bool:
+        """Whether the script certainly comes to a place outside of all loops, beside a training that turns: set-up, a look at the end."""
+        stacks = self._ways(node)
+        return (
+            bool(self.training)
+            and bool(stacks)
+            and not any(loops(stack) or _is_called_back(stack) for stack in stacks)
+        )
+
+    def runs_seldom(self, node: ast.AST) -> bool:
+        """Whether few turns of a loop come to a place, for a few things at a time: samples that are saved now and then, not an evaluation."""
+        stacks = self._ways(node)
+        return bool(stacks) and all(map(self._is_seldom, stacks))
+
+    def _is_seldom(self, stack: Stack) -> bool:
+        """Below a condition that is seldom true, in no loop there but one over what a list holds."""
+        steps = {id(step.loop) for step in self.training}
+        within = False
+        for n, frame in enumerate(stack):
+            within = within or id(frame.node) in steps
+            if isinstance(frame, BranchFrame) and is_rare(frame):
+                if not within or self._every(frame.node) >= SELDOM:
+                    inner = (f for f in stack[n:] if isinstance(f, LoopFrame))
+                    return all(f.unrolled or _is_over_list(f) for f in inner)
+        return False
+
+    def _every(self, gate: ast.AST) -> int:
+        """The turns of a loop of which one passes a condition: 100 of ``if step % 100 == 0``, as far as they are known; else 0."""
+        test = gate.test if isinstance(gate, ast.If) else gate
+        parts = [
+            n for n in ast.walk(test) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod)
+        ]
+        return min((number(self.script.values(n.right)) or 0 for n in parts), default=0)
 
     def runs_once(self, node: ast.AST) -> bool:
         """Whether the script certainly comes to a place outside of all loops around its training steps, and these turn more than once."""
@@ -354,6 +424,32 @@ class Cost:
         return bool(stacks) and not any(
             id(f.node) in training | steps for stack in stacks for f in stack
         )
+
+
+def _is_each_turn(stack: Stack, loop: ast.AST) -> bool:
+    """In the loop, in no evaluation of its own there."""
+    return inside(stack, loop) and not any(
+        (isinstance(f, LoopFrame) and f.loaders) or (isinstance(f, BranchFrame) and is_rare(f))
+        for f in below(stack, loop)
+    )
+
+
+def _is_called_back(stack: Stack) -> bool:
+    """Whether a library calls a function around: an item of a dataset, made as often as a loader asks."""
+    return any(isinstance(f, CallFrame) and f.node is f.func.node for f in stack)
+
+
+def _is_over_list(loop: LoopFrame) -> bool:
+    """Over lists and tuples, also by ``enumerate`` and ``zip``; of loaders, ``zip`` makes an ``Ext``."""
+    found = list(opened(loop.over, _gone_over))
+    ends = [t for t in found if not _gone_over(t)]
+    return bool(ends) and all(isinstance(t, Seq) and t.kind in LISTS for t in ends)
+
+
+def _gone_over(thing: Thing) -> Values:
+    if not isinstance(thing, Ext) or thing.name == "builtins.zip":
+        return NOTHING
+    return thing.attrs.get("over", NOTHING)
 
 
 def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autofast.facts.precision.code import Code
+from autofast.model.events import Occurrence
 from autofast.model.source import at
 from autofast.model.values import Ext, Ref, Tensor, Unknown
 
@@ -24,6 +25,18 @@ FACTORING = tuple(  # distributions that factor their covariance
 OF_DISTRIBUTIONS = (".log_prob", ".sample", ".rsample", ".entropy", ".kl_divergence")
 
 
+# methods of a tensor that take nothing by position: with arguments, something else is asked
+WITHOUT_ARGUMENTS = frozenset("inverse det slogdet logdet matrix_exp inv trace".split())
+
+
+def is_of_tensor(kind: str, occurrence: Occurrence) -> bool:
+    """A function of torch, or a method of what may be a tensor: no ``flow.inverse(z)`` of a network."""
+    args = occurrence.args
+    if isinstance(occurrence.this, Unknown) and kind.lstrip(".") in WITHOUT_ARGUMENTS:
+        return args is None or not args.positional
+    return isinstance(occurrence.this, (Ref, Tensor, Unknown, type(None)))
+
+
 def algebra(code: Code) -> str:
     for site, occurrence in code.events(
         *(f"{root}.{n}" for root in ("torch", "") for n in LINALG),
@@ -35,8 +48,7 @@ def algebra(code: Code) -> str:
         if (
             thing.name in FACTORING
             if isinstance(thing, Ext)
-            else isinstance(thing, (Ref, Tensor, Unknown, type(None)))
-            and site.kind not in OF_DISTRIBUTIONS
+            else is_of_tensor(site.kind, occurrence) and site.kind not in OF_DISTRIBUTIONS
         ):
             return f"{at(site.node)} does linear algebra or a Fourier transform, which needs fp32"
     for site, _ in code.events(*SAMPLING):

@@ -10,7 +10,7 @@ from autofast.flow.positions import happens_in, nodes_of
 from autofast.model.events import Occurrence, Site
 from autofast.model.kinds import is_autograd_function, is_module
 from autofast.model.script import Model, Script
-from autofast.model.source import walk
+from autofast.model.source import nodes_in
 from autofast.model.values import Cls, Reason, Thing, Unknown
 from autofast.read.recover.build import unwrapped
 
@@ -53,7 +53,7 @@ class Code:
                 todo += forwards
         calls = self.script.analysis(CallGraph)
         while todo:
-            nodes = (n for n in walk(todo.pop()) if isinstance(n, ast.Call))
+            nodes = (n for n in nodes_in(todo.pop(), ast.Call))
             for func in (c.function for n in nodes for c in calls.callees(n) if c.makes is None):
                 if id(func) not in found:
                     found[id(func)] = func

@@ -9,7 +9,8 @@ from autofast.facts.precision.activations import has_tensor
 from autofast.facts.precision.code import Code, applied
 from autofast.model.calls import short_name
 from autofast.model.source import at, walk
-from autofast.model.values import Cls, Unknown
+from autofast.model.tensors import dtype_of
+from autofast.model.values import Cls, Ext, Thing, Unknown
 
 KNOWN_LIBRARIES = frozenset(
     """torch torchvision torchaudio builtins math numpy random time tqdm logging collections
@@ -18,6 +19,17 @@ KNOWN_LIBRARIES = frozenset(
     datetime dataclasses abc operator json pathlib wandb tensorboardX visdom torchinfo
     torchsummary rich""".split()
 )
+
+
+# Libraries of models, losses and measures that are made of torch's own layers and functions.
+PLAIN_TORCH = frozenset(
+    """torchmetrics diffusers open_clip peft sentence_transformers kornia monai lpips piq pytorch_msssim
+    pytorch_metric_learning vit_pytorch x_transformers entmax""".split()
+)
+# Operators that a program has loaded or compiled itself.
+COMPILED, OWN_OPERATORS = "torch.utils.cpp_extension.", "torch.ops."
+OPERATORS = ("torch.ops.aten.", "torch.ops.torchvision.")
+LOADED_IN_16 = ("torch_dtype", "dtype", "load_in_8bit", "load_in_4bit", "quantization_config")
 
 
 def foreign(code: Code) -> str:
@@ -35,14 +47,47 @@ def foreign(code: Code) -> str:
             continue
         if has_tensor(occurrence.args.positional):
             return f"{at(site.node)} gives tensors to something that is not known: {occurrence.this.why}"
+    node, name = handed_out(code) or (None, "")
+    return f"{at(node)} gives tensors to {name}, which may not take 16-bit ones" if node else ""
+
+
+def handed_out(code: Code) -> tuple[ast.AST, str] | None:
+    """Where tensors go into compiled code, or into code of a library that is not made of torch's operations, and whose it is."""
     for kind in code.kinds():
-        root = kind.split(".")[0]
-        if "." in kind and root and root not in KNOWN_LIBRARIES:
-            for site, occurrence in code.events(kind):
-                if occurrence.args is not None and has_tensor(occurrence.args.every):
-                    return (
-                        f"{at(site.node)} gives tensors to {kind}(), which may not take 16-bit ones"
-                    )
+        called = f"{kind}()" if is_foreign(kind) else ""
+        if not called and not any(_owner(o.this) for s in code.script.log.of(kind) for o in s):
+            continue
+        for site, occurrence in code.events(kind):
+            name = called or _owner(occurrence.this)
+            if name and occurrence.args is not None and has_tensor(occurrence.args.every):
+                return site.node, name
+    return None
+
+
+def is_foreign(name: str) -> bool:
+    """Whether a function or class is of a library that is not known to do with tensors what torch does."""
+    root = name.split(".")[0]
+    own = name.startswith(OWN_OPERATORS) and not name.startswith(OPERATORS)
+    return own or ("." in name and root != "" and root not in KNOWN_LIBRARIES | PLAIN_TORCH)
+
+
+def _owner(thing: Thing | None) -> str:
+    """The library whose object, or part, is called; empty where it is a known one or none."""
+    if isinstance(thing, Ext) and is_foreign(thing.name):
+        return thing.name
+    compiled = isinstance(thing, Unknown) and thing.name.startswith(COMPILED)
+    return "a compiled extension" if compiled else ""
+
+
+def loaded_in_16(thing: Thing) -> str:
+    """The argument by which a model of a library is loaded in other numbers than fp32; empty where it is not."""
+    for name in LOADED_IN_16:
+        given = thing.args.named.get(name) if isinstance(thing, Ext) else None
+        if given is not None and any(
+            getattr(t, "value", "set") not in (None, False) and dtype_of(t) != "f32"
+            for t in given.values
+        ):
+            return name
     return ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from autofast.facts.parts import trained_models
-from autofast.facts.precision.algebra import FACTORING, LINALG, SAMPLING
+from autofast.facts.precision.algebra import FACTORING, LINALG, SAMPLING, is_of_tensor
 from autofast.facts.precision.distances import written_out
 from autofast.facts.precision.quantised import quantised
 from autofast.facts.switches import branches
@@ -23,8 +23,12 @@ SCIENCE = tuple(
 
 
 def decided(script: Script) -> bool:
-    """Some file says already how precise fp32 products are, in whichever of the three interfaces."""
-    return any(FLAGS.search(source.text) for source in script.sources)
+    """Some file says already how precise fp32 products are, in whichever of the three interfaces; a comment decides nothing."""
+    return any(
+        "#" not in source.text[source.text.rfind("\n", 0, found.start()) + 1 : found.start()]
+        for source in script.sources
+        for found in FLAGS.finditer(source.text)
+    )
 
 
 def needs_digits(script: Script) -> str:
@@ -65,7 +69,10 @@ def needs_digits(script: Script) -> str:
         return f"positions are computed for {at(positions[0].node)} (grid_sample): with TF32 they are off by up to a pixel"
     for (kind, _), site in script.log.each():
         root, _, short = kind.rpartition(".")
-        if kind.startswith((*SCIENCE, *FACTORING)) or (root in ("torch", "") and short in ALGEBRA):
+        algebraic = root in ("torch", "") and short in ALGEBRA
+        if kind.startswith((*SCIENCE, *FACTORING)) or (
+            algebraic and any(is_of_tensor(kind, o) for o in site)
+        ):
             return f"{kind.lstrip('.')}() on {at(site.node)} is linear algebra, where 10 bits of mantissa may not do"
     return ""
 

@@ -8,16 +8,17 @@ NumPy, buffers of fp32 and other libraries do not take bf16 at all. :class:`Half
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from autofast.facts.precision.activations import holds_output
 from autofast.facts.precision.full_outputs import NORMALIZE, FullOutputs
-from autofast.flow.callgraph import CallGraph, code_of
-from autofast.flow.program import Flow
-from autofast.flow.scopes import FUNCTIONS, mentions, scope_of
-from autofast.model.calls import arguments_of, call_of, short_name
+from autofast.flow.scopes import mentions, scope_of
+from autofast.flow.usage import Act, Usage
+from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first
+from autofast.model.calls import arguments_of, short_name
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Model, Script
-from autofast.model.source import at, function_of, parent_of, source_of, statement_of
+from autofast.model.source import at, parent_of, source_of, statement_of
 from autofast.model.values import (
     Bound,
     Dict,
@@ -76,11 +77,12 @@ PASSES = frozenset(
 RESULTS = frozenset(
     "data T mT values indices loss logits last_hidden_state pooler_output hidden_states".split()
 )  # attributes that hold tensors
+DICTS = (ast.Dict, ast.Set, ast.DictComp)
 IN_TORCH = ("torch.", "torch.nn.functional.", "torch.Tensor.")
 
 
-class Half:
-    """Follows 16-bit tensors through a script.
+class Half(ValueFlow[bool]):
+    """Follows 16-bit tensors through a script; of a place, it has to know whether it is in a function that is called under autocast.
 
     ``inside`` are the ids of all nodes in the statements under autocast; ``target`` is the kind of device it is for; ``logits`` as in ``Code``.
     """
@@ -92,105 +94,77 @@ class Half:
         target: str,
         logits: frozenset[int] = frozenset(),
     ):
-        self.script, self.inside, self.cuda = script, inside, target == "cuda"
-        self.logits = logits
-        self.calls = script.analysis(CallGraph)
+        super().__init__(script)
+        self.around, self.cuda, self.logits = inside, target == "cuda", logits
         self.networks = {id(m.thing): is_network(m) for m in script.models}
-        self._seen: set[tuple[int, bool]] = set()
 
     def misuse(self, expr: ast.expr) -> str:
         """The first use of ``expr``, a 16-bit tensor made under autocast, that must not be; empty where there is none."""
-        self._seen = set()
+        self._seen.clear()
         if self._is_full(expr):
             return ""
-        entered, parent = id(expr) not in self.inside, parent_of(expr)
+        entered, parent = id(expr) not in self.around, parent_of(expr)
         match parent:
             case ast.Assign(targets=[ast.Tuple(elts=names)]) if parent.value is expr:
-                bad = [n for n in range(len(names)) if not self._is_full(expr, n)]
-                return next((why for n in bad if (why := self._bind(names[n], entered))), "")
-        return self._use(expr, entered)
+                half = (name for n, name in enumerate(names) if not self._is_full(expr, n))
+                return first(self.bind(name, entered) for name in half)
+        return self.follow(expr, entered)
+
+    def misuse_of_part(self, call: ast.Call, part: int, target: ast.Name) -> str:
+        """The first use of a variable that gets a part of a 16-bit output under autocast, and that must not be."""
+        self._seen.clear()
+        return "" if self._is_full(call, part) else self.bind(target, id(target) not in self.around)
 
     def _is_full(self, expr: ast.expr, part: int | None = None) -> bool:
         """Whether autocast computes it in fp32 anyway."""
         return self.cuda and self.script.analysis(FullOutputs).is_full(expr, part)
 
-    # ------------------------------------------------------------------------------------------------ one expression
-    def _use(self, node: ast.AST, entered: bool) -> str:
-        """What happens to the value of ``node``, which may stand in a function that was ``entered`` from a block under autocast."""
-        if (id(node), entered) in self._seen:
-            return ""
-        self._seen.add((id(node), entered))
-        parent = parent_of(node)
-        match parent:
-            case ast.Attribute():
-                return self._attribute(parent, entered)
-            case ast.Subscript() if parent.value is node:
-                return "" if _is_index(parent) else self._use(parent, entered)
-            case ast.Starred() | ast.Tuple() | ast.List() | ast.IfExp() | ast.NamedExpr() if not (
-                isinstance(parent, ast.IfExp) and parent.test is node
-            ):
-                return (
-                    self._bind(parent.target, entered) if isinstance(parent, ast.NamedExpr) else ""
-                ) or self._use(parent, entered)
-            case (
-                ast.Compare()
-                | ast.Expr()
-                | ast.If()
-                | ast.While()
-                | ast.Assert()
-                | ast.BoolOp()
-                | ast.IfExp()
-                | ast.Delete()
-            ):
-                return ""
-            case ast.Assign():
-                targets = [_floats_of(t, node) for t in parent.targets]
-                return next((w for t in targets if (w := self._bind(t, entered))), "")
-            case ast.AnnAssign():
-                return self._bind(parent.target, entered)
-            case ast.For() | ast.AsyncFor() if parent.iter is node:
-                return self._bind(parent.target, entered)
-            case ast.comprehension() if parent.iter is node:
-                return self._bind(parent.target, entered)
-            case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() if parent.elt is node:
-                return self._use(parent, entered)
-            case ast.UnaryOp(op=ast.USub()):
-                return self._use(parent, entered)
-            case ast.Call():
-                return self._argument(parent, node, entered)
-            case ast.keyword():
-                call = parent_of(parent)
-                return (
-                    self._argument(call, node, entered)
-                    if isinstance(call, ast.Call)
-                    else self._bad(node)
-                )
-            case ast.Return():
-                return self._returned(parent, entered)
-        return self._bad(node)
+    # ------------------------------------------------------------------------------------------------ one use
+    def judge(self, use: Usage, context: bool) -> Answer:
+        match use.act:
+            case Act.ASKED:
+                return self._asked(use, context)
+            case Act.TAKEN if _is_index(use.node):
+                return Verdict.STOPS
+            case Act.FILLED if isinstance(parent_of(use.node), (ast.Assign, ast.Delete)):
+                return self.lost(use) if self._is_tensor(use.expr) else Verdict.STOPS
+            case Act.COMPARED | Act.TESTED | Act.DROPPED:
+                return Verdict.STOPS
+            case Act.CHOSEN if isinstance(use.node, ast.BoolOp):
+                return Verdict.STOPS
+            case Act.COMPUTED if not _is_negative(use.node):
+                return self.lost(use)
+            case Act.HELD if isinstance(use.node, DICTS):
+                return self.lost(use)
+            case Act.TAKEN | Act.CHOSEN | Act.COMPUTED | Act.HELD:
+                return Verdict.GOES_ON
+            case Act.BOUND | Act.LOOPED | Act.RETURNED:
+                return Verdict.GOES_ON
+        return self.lost(use)
 
-    def _bad(self, node: ast.AST) -> str:
-        stmt = statement_of(node)
-        return f"`{_short(node)}` would be a 16-bit number on {at(stmt)}"
+    def lost(self, use: Usage) -> str:
+        return _bad(use.expr)
 
-    def _attribute(self, node: ast.Attribute, entered: bool) -> str:
+    def _asked(self, use: Usage, entered: bool) -> Answer:
+        node, call = use.node, use.result
+        assert isinstance(node, ast.Attribute)
         if node.attr in FACTS:
-            return ""
-        if (call := call_of(node)) is not None:
-            if node.attr in NUMBERS or (node.attr == "to" and self._casts(call)):
-                return ""
-            if node.attr in MOVES:
-                return self._use(call, entered)
-            if autocast(node.attr) == "fp32" and self._is_inside(node, entered) and self.cuda:
-                return ""
-            return self._bad(node.value)
-        if node.attr in RESULTS:
-            return "" if node.attr == "loss" else self._use(node, entered)
-        return self._bad(node.value)
+            return Verdict.STOPS
+        if call is node:
+            if node.attr in RESULTS:
+                return Verdict.STOPS if node.attr == "loss" else Verdict.GOES_ON
+            return _bad(node.value)
+        if node.attr in NUMBERS or (node.attr == "to" and self._casts(call)):
+            return Verdict.STOPS
+        if node.attr in MOVES:
+            return Verdict.GOES_ON
+        if autocast(node.attr) == "fp32" and self.inside(node, entered) and self.cuda:
+            return Verdict.STOPS
+        return _bad(node.value)
 
-    def _casts(self, call: ast.Call) -> bool:
+    def _casts(self, call: ast.AST | None) -> bool:
         """``t.to(torch.float32)``"""
-        given = arguments_of(call)
+        given = arguments_of(call) if isinstance(call, ast.Call) else []
         return any(
             isinstance(t, Ref)
             and t.name in ("torch.float", "torch.float32", "torch.float64", "torch.double")
@@ -198,172 +172,108 @@ class Half:
             for t in self.script.values(a)
         )
 
-    def _is_inside(self, node: ast.AST, entered: bool) -> bool:
-        return entered or id(node) in self.inside
-
     # ------------------------------------------------------------------------------------------------ calls
-    def _argument(self, call: ast.Call, node: ast.AST, entered: bool) -> str:
-        here = self._is_inside(call, entered)
-        callees = self.script.values(call.func)
-        if not callees:
-            return self._bad(node)
-        if here and any(is_module(t) and not is_loss(t) for t in callees):
-            # The same model, loaded from a file.
-            callees = frozenset(t for t in callees if not isinstance(t, Unknown))
-        return next(
-            (why for callee in callees if (why := self._callee(call, callee, node, here, entered))),
-            "",
-        )
+    def inside(self, call: ast.AST, context: bool) -> bool:
+        return context or id(call) in self.around
 
-    def _callee(
-        self, call: ast.Call, callee: Thing, node: ast.AST, here: bool, entered: bool
-    ) -> str:
+    def outside(self, call: ast.Call, context: bool) -> bool:
+        return False
+
+    def given(self, use: Usage, callee: Thing, context: bool) -> Answer:
+        call, here = use.node, self.inside(use.node, context)
+        assert isinstance(call, ast.Call)
         if isinstance(callee, Ref):
-            return self._library(call, callee.name, node, here, entered)
+            return self._by_library(call, callee.name, here) or self.lost(use)
         if isinstance(callee, (Func, Bound)):
-            return self._parameters(call, callee, node, here)
-        if isinstance(callee, (Ext, Inst)) and is_loss(callee):
-            name = callee.name if isinstance(callee, Ext) else ""
-            short = name.rsplit(".", 1)[-1]
-            fine = short in FP32_LOSSES or id(call) in self.logits
-            return "" if here and fine else self._bad(node)
-        if (
+            return Verdict.ENTERS
+        if is_loss(callee):
+            short = callee.name.rsplit(".", 1)[-1] if isinstance(callee, Ext) else ""
+            fine = here and (short in FP32_LOSSES or id(call) in self.logits)
+        elif (
             isinstance(callee, Inst)
             and is_module(callee)
             and not self.networks.get(id(callee), True)
         ):
-            return self._parameters(call, callee, node, here)
-        if isinstance(callee, (Ext, Inst)) and is_module(callee):
-            return "" if here else self._bad(node)
-        return self._bad(node)
+            return Verdict.ENTERS
+        elif isinstance(callee, Unknown):  # the same model, loaded from a file
+            others = self.script.values(call.func)
+            fine = here and any(is_module(t) and not is_loss(t) for t in others)
+        else:
+            fine = here and isinstance(callee, (Ext, Inst)) and is_module(callee)
+        return Verdict.STOPS if fine else self.lost(use)
 
-    def _library(self, call: ast.Call, name: str, node: ast.AST, here: bool, entered: bool) -> str:
+    def _by_library(self, call: ast.Call, name: str, here: bool) -> Verdict | None:
         short = name.rsplit(".", 1)[-1]
         if name in LOOKS:
-            return ""
+            return Verdict.STOPS
         if name in PASSES or name == "torch.autograd.Variable":
-            return self._use(call, entered)
+            return Verdict.GOES_ON
         if not name.startswith(IN_TORCH):
-            return self._bad(node)
+            return None
         if (
             short in NUMBERS
             or (here and (short in FP32_LOSSES or id(call) in self.logits))
             or (here and self.cuda and (autocast(short) == "fp32" or name == NORMALIZE))
         ):
-            return ""
-        return self._use(call, entered) if short in MOVES else self._bad(node)
-
-    def _parameters(self, call: ast.Call, callee: Thing, node: ast.AST, here: bool) -> str:
-        """The uses of the parameters of project functions that get the value."""
-        found = [
-            (c.function, p)
-            for c in code_of(callee)
-            for p in self.calls.given_to(call, c, node)  # type: ignore[arg-type]
-        ]
-        return next(
-            (why for c, name in found if (why := self._loads(c, name, here, _parameter(c, name)))),
-            "" if found else self._bad(node),
-        )
-
-    def _returned(self, node: ast.Return, entered: bool) -> str:
-        """The uses of a function's result, at each of its calls."""
-        func = function_of(node)
-        calls = self.calls.sites(func) if not isinstance(func, ast.Module) else []
-        return next(
-            (why for call in calls if (why := self._use(call, False))),
-            "" if calls else self._bad(node),
-        )
+            return Verdict.STOPS
+        return Verdict.GOES_ON if short in MOVES else None
 
     # ------------------------------------------------------------------------------------------------ names
-    def _bind(self, target: ast.expr, entered: bool) -> str:
-        if isinstance(target, ast.Name):
-            return self._loads(scope_of(target), target.id, entered, target)
-        if isinstance(target, (ast.Tuple, ast.List)):
-            return next((why for t in target.elts if (why := self._bind(t, entered))), "")
-        if isinstance(target, ast.Starred):
-            return self._bind(target.value, entered)
-        if isinstance(target, ast.Attribute):
-            return self._attribute_loads(target, entered)
-        if (
-            isinstance(target, ast.Subscript)
-            and isinstance(target.value, ast.Name)
-            and not self._is_tensor(target.value)
-        ):
-            return self._loads(scope_of(target), target.value.id, entered)
-        return self._bad(target)
+    def reads(self, bound: ast.Name | ast.arg) -> Iterator[ast.Name]:
+        return (n for n in super().reads(bound) if self._holds_output(n))
+
+    def bind(self, target: ast.expr | ast.arg, context: bool) -> str:
+        """``values`` in ``values, indices = t.topk(5)``."""
+        if isinstance(target, (ast.Tuple, ast.List)) and len(target.elts) == 2:
+            made = getattr(parent_of(target), "value", None)
+            if isinstance(made, ast.Call) and short_name(made.func) in WITH_INDICES:
+                target = target.elts[0]
+        return super().bind(target, context)
+
+    def put(self, target: ast.Subscript, context: bool) -> str:
+        container = target.value
+        if not isinstance(container, ast.Name) or self._is_tensor(container):
+            return _bad(target)
+        loads = mentions(scope_of(target), container.id)
+        return first(self.follow(n, context) for n in loads if self._holds_output(n))
+
+    def kept(self, target: ast.Attribute, context: bool) -> str:
+        owners = self.script.values(target.value)
+        return first(
+            self.follow(node, context)
+            for node in self.script.each(ast.Attribute)
+            if node.attr == target.attr
+            and self.script.values(node.value) & owners
+            and self._holds_output(node)
+        )
+
+    def _holds_output(self, read: ast.Name | ast.Attribute) -> bool:
+        return isinstance(read.ctx, ast.Load) and holds_output(self.script.values(read))
 
     def _is_tensor(self, expr: ast.expr) -> bool:
         found = self.script.values(expr)
         return not found or any(not isinstance(t, (Seq, Dict)) for t in found)
 
-    def _loads(
-        self,
-        scope: ast.AST,
-        name: str,
-        entered: bool,
-        made: ast.Name | ast.arg | None = None,
-    ) -> str:
-        """The uses of a variable, wherever it may hold a model's output; of the definition ``made`` only, where there is one."""
-        loads = (
-            n
-            for n in mentions(scope, name)
-            if isinstance(n.ctx, ast.Load)
-            and holds_output(self.script.values(n))
-            and (made is None or self._may_be_of(n, made, scope))
-        )
-        return next((why for n in loads if (why := self._use(n, entered))), "")
 
-    def _may_be_of(self, load: ast.Name, made: ast.Name | ast.arg, scope: ast.AST) -> bool:
-        """Whether a definition reaches a use. Of a use in a function inside, that is not asked."""
-        if scope_of(load) is not scope:
-            return True
-        return any(d.node is made for d in self.script.analysis(Flow).reaching(load))
-
-    def misuse_of_part(self, call: ast.Call, part: int, target: ast.Name) -> str:
-        """The first use of a variable that gets a part of a 16-bit output under autocast, and that must not be."""
-        self._seen = set()
-        return (
-            "" if self._is_full(call, part) else self._bind(target, id(target) not in self.inside)
-        )
-
-    def _attribute_loads(self, target: ast.Attribute, entered: bool) -> str:
-        owners = self.script.values(target.value)
-        for node in self.script.each(ast.Attribute):
-            if node.attr == target.attr and isinstance(node.ctx, ast.Load):
-                if self.script.values(node.value) & owners and holds_output(
-                    self.script.values(node)
-                ):
-                    if why := self._use(node, entered):
-                        return why
-        return ""
+def _bad(node: ast.expr) -> str:
+    text = " ".join(source_of(node).segment(node).split())
+    short = text if len(text) <= 40 else text[:37] + "..."
+    return f"`{short}` would be a 16-bit number on {at(statement_of(node))}"
 
 
-def _parameter(function: ast.AST, name: str) -> ast.arg | None:
-    """A parameter as a definition of its variable."""
-    args = function.args if isinstance(function, FUNCTIONS) else None
-    every = [*args.posonlyargs, *args.args, *args.kwonlyargs] if args is not None else []
-    return next((a for a in every if a.arg == name), None)
-
-
-def _floats_of(target: ast.expr, value: ast.AST) -> ast.expr:
-    """``values`` in ``values, indices = t.topk(5)``."""
-    if (
-        isinstance(target, (ast.Tuple, ast.List))
-        and len(target.elts) == 2
-        and isinstance(value, ast.Call)
-    ):
-        return target.elts[0] if short_name(value.func) in WITH_INDICES else target
-    return target
-
-
-def _is_index(node: ast.Subscript) -> bool:
+def _is_index(node: ast.AST) -> bool:
     """``t.max(1)[1]``"""
     return (
-        isinstance(node.value, ast.Call)
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Call)
         and short_name(node.value.func) in WITH_INDICES
         and isinstance(node.slice, ast.Constant)
         and node.slice.value in (1, -1)
     )
+
+
+def _is_negative(node: ast.AST) -> bool:
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
 
 
 def is_network(model: Model) -> bool:
@@ -371,8 +281,3 @@ def is_network(model: Model) -> bool:
     return any(not name.endswith("Loss") for name in model.layers) or not isinstance(
         model.thing, Inst
     )
-
-
-def _short(node: ast.AST) -> str:
-    text = " ".join(source_of(node).segment(node).split())
-    return text if len(text) <= 40 else text[:37] + "..."

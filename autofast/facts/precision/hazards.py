@@ -11,7 +11,7 @@ from autofast.facts.precision.banned import banned, error_of
 from autofast.facts.precision.between import structure
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.distances import distances
-from autofast.facts.precision.foreign import custom_function, foreign
+from autofast.facts.precision.foreign import custom_function, foreign, loaded_in_16
 from autofast.facts.precision.layers import dense_sizes, is_small
 from autofast.facts.precision.one_dtype import one_dtype, own_dtype
 from autofast.facts.precision.ratios import Ratios
@@ -61,6 +61,8 @@ def _dtypes(code: Code) -> str:
         if model.dtype:
             kind = "float64" if model.dtype == "f64" else "16-bit"
             return f"{model.name} is {kind} by choice"
+        if name := loaded_in_16(model.thing):
+            return f"{model.name} is loaded with {name}=, which decides about precision"
     for part in [*code.parts, *(c for m in code.models for c in m.classes)]:
         if (word := complex_in(code.script, part)) is not None:
             return f"{at(word)} computes with complex numbers"

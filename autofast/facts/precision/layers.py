@@ -8,13 +8,12 @@ from autofast.model.names import is_model_class
 from autofast.model.script import Model, Script
 from autofast.model.source import ancestors, at
 from autofast.model.values import Ext, Thing, const
+from autofast.ops.families import RECURRENT
 
 HEAVY = tuple(
     """Conv LSTM GRU RNN Transformer MultiheadAttention Embedding Bilinear torchvision.models.
     create_model from_pretrained from_config""".split()
 )
-# CuDNN computes them in fp16 under autocast.
-RECURRENT = frozenset({"LSTM", "GRU", "RNN", "RNNBase"})
 ANY_LAYER = "torch.nn.*"  # getattr(nn, name): one of which only the module is known
 TINY = 2**16  # a matrix with fewer weights than this is multiplied faster than it is cast
 
@@ -31,7 +30,7 @@ def recurrent(code: Code) -> str:
     torch casts the arguments of cuDNN's recurrent networks to fp16 (AutocastRNN.cpp); cells (``LSTMCell``) get the dtype asked for.
     """
     for model in code.models:
-        if found := sorted(model.layers & RECURRENT):
+        if found := sorted(model.layers & {*RECURRENT, "RNNBase"}):
             return f"autocast runs the {found[0]} of {model.name} in fp16, whatever it is set to"
         for site in code.script.log.of("new"):
             if _belongs(site, model) and any(_may_be_recurrent(o.this) for o in site):

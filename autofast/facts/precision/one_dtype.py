@@ -7,7 +7,7 @@ import ast
 from autofast.facts.precision.activations import is_activation
 from autofast.facts.precision.code import Code
 from autofast.model.kinds import is_module
-from autofast.model.source import at, walk
+from autofast.model.source import at, nodes_in, walk
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Method, Tensor, Thing, Unknown, Values
 
@@ -56,8 +56,8 @@ def own_dtype(code: Code) -> str:
     ``F.linear(x, self.weight.to(x.dtype))`` is mixed precision already, perhaps in fp16, perhaps in fp32 by choice.
     """
     for part in code.parts[len(code.statements) :]:
-        for node in walk(part):
-            if isinstance(node, ast.Call) and _casts_weight(code, node):
+        for node in nodes_in(part, ast.Call):
+            if _casts_weight(code, node):
                 return f"{at(node)} brings weights to a dtype that the script chooses itself"
     return ""
 
@@ -94,8 +94,8 @@ def _demanded(code: Code, node: ast.AST) -> ast.AST | None:
         return None
     if not isinstance(node, (ast.Assert, ast.If)):
         return None
-    for word in walk(node.test):
-        if isinstance(word, ast.Attribute) and word.attr == "dtype":
+    for word in nodes_in(node.test, ast.Attribute):
+        if word.attr == "dtype":
             if any(
                 isinstance(t, Unknown)
                 or (isinstance(t, Tensor) and t.dtype != "int" and (t.grad or t.models))

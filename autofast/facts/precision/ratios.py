@@ -16,7 +16,7 @@ from autofast.flow.program import Flow, function_around
 from autofast.model.calls import is_method
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.source import walk
+from autofast.model.source import nodes_in
 from autofast.model.values import Arg, Cls, Const, Func, Module, Num, Ref, Tensor
 
 # what is done to a difference of logarithms before exp() is taken of it
@@ -36,7 +36,7 @@ class Ratios:
     @cached_property
     def of_an_earlier_pass(self) -> ast.Call | None:
         """``exp(a - b)`` of which one is made of a forward pass of this code, and the other comes from outside of it."""
-        for call in (n for p in self.parts for n in walk(p) if isinstance(n, ast.Call)):
+        for call in (n for p in self.parts for n in nodes_in(p, ast.Call)):
             for a, b in self._differences(call):
                 if {self._is_made_here(a), self._is_made_here(b)} == {True, False}:
                     return call

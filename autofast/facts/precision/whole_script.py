@@ -10,7 +10,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import short_name
 from autofast.model.events import Site
 from autofast.model.script import Script
-from autofast.model.source import at, walk
+from autofast.model.source import at, nodes_in, walk
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Ref, Values, const
 
@@ -124,7 +124,7 @@ def _odd_parameter(script: Script) -> str:
 
 def _assigned(script: Script, call: ast.AST) -> Iterator[ast.AST]:
     """What the variables in a call may have been set to."""
-    names = (n for a in getattr(call, "args", ()) for n in walk(a) if isinstance(n, ast.Name))
+    names = (n for a in getattr(call, "args", ()) for n in nodes_in(a, ast.Name))
     yield from (
         d.value for n in names for d in script.analysis(Flow).reaching(n) if d.value is not None
     )

@@ -10,10 +10,10 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from autofast.flow.loops import LOOPS, Loop
+from autofast.flow.loops import Loop
 from autofast.flow.positions import block, index, shared, statement_at
 from autofast.flow.program import Flow
-from autofast.model.calls import keyword_of
+from autofast.model.calls import is_name, keyword_of
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -27,7 +27,8 @@ from autofast.model.events import (
 )
 from autofast.model.kinds import is_loader, is_scaler
 from autofast.model.script import Loader, Scheduler, Script, Tick, Update
-from autofast.model.source import at, parent_of, statement_of
+from autofast.model.source import at, nodes_in, parent_of, statement_of
+from autofast.model.syntax import LOOPS
 from autofast.model.values import Const, Dict, Ext, Inst, Thing, Values, const
 from autofast.rule import Refusal
 
@@ -427,14 +428,9 @@ def _may_grow(dataset: Thing, set_outside: tuple[ast.AST, ...]) -> bool:
     """Whether what ``__len__`` counts is set from outside."""
     found = dataset.cls.find("__len__") if isinstance(dataset, Inst) else None
     counted = {
-        n.attr
-        for f in found or ()
-        for n in ast.walk(getattr(f, "node", ast.Pass()))
-        if isinstance(n, ast.Attribute)
+        n.attr for f in found or () for n in nodes_in(getattr(f, "node", ast.Pass()), ast.Attribute)
     }
-    touched = {
-        n.attr for place in set_outside for n in ast.walk(place) if isinstance(n, ast.Attribute)
-    }
+    touched = {n.attr for place in set_outside for n in nodes_in(place, ast.Attribute)}
     return bool(counted & touched)
 
 
@@ -535,7 +531,7 @@ class Counter:
         """c, where ``expr`` is the number of the batch (from 0) plus c."""
         return _plus(
             expr,
-            lambda e: self.start if isinstance(e, ast.Name) and e.id == self.name else None,
+            lambda e: self.start if is_name(e, self.name) else None,
             self.script,
         )
 

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from autofast.facts.updates.cadence import Cadence
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
+from autofast.model.calls import is_name
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_loader, is_scheduler
 from autofast.model.script import Scheduler, Script, Tick
-from autofast.model.source import ancestors, at, parent_of, statement_of, within
+from autofast.model.source import ancestors, at, nodes_in, parent_of, statement_of, within
+from autofast.model.syntax import LOOPS, TESTS
 from autofast.model.values import Arg, Bound, Cls, Const, Func, Ref, Values
-from autofast.read.recover.steps import LOOPS
 from autofast.rule import Refusal
 
 SHOWS = ("get_last_lr", "get_lr", "print_lr")  # the rate of now
@@ -142,9 +143,7 @@ def _decides(script: Script, node: ast.expr) -> ast.AST | None:
     """A condition that depends on what ``node`` reads, directly or through one variable."""
     here: ast.AST = node
     for outer in ancestors(node):
-        if isinstance(outer, ast.Compare) or (
-            isinstance(outer, (ast.If, ast.While, ast.IfExp)) and here is outer.test
-        ):
+        if isinstance(outer, ast.Compare) or (isinstance(outer, TESTS) and here is outer.test):
             return outer
         if (
             isinstance(outer, ast.Assign)
@@ -210,7 +209,7 @@ def counted_wrong(script: Script, tick: Tick, schedulers: list[Scheduler]) -> st
             counts = (
                 total is not None
                 and total.expr is not None
-                and any(isinstance(n, ast.Name) and n.id == "len" for n in ast.walk(total.expr))
+                and any(is_name(n, "len") for n in ast.walk(total.expr))
             )
             if (given is not None and given.values != {Const(1)}) or counts:
                 return f"OneCycleLR is made for a step after every update, but the step on {at(tick.node)} is made once an epoch: the rate hardly moves"
@@ -219,15 +218,10 @@ def counted_wrong(script: Script, tick: Tick, schedulers: list[Scheduler]) -> st
 
 def counts_batches(script: Script, expr: ast.expr) -> bool:
     """Whether the length of a loader is in a number, directly or through one variable."""
-    names = (n for n in ast.walk(expr) if isinstance(n, ast.Name))
+    names = (n for n in nodes_in(expr, ast.Name))
     values = (d.value for n in names for d in script.analysis(Flow).reaching(n))
     parts = [expr, *(v for v in values if v is not None)]
-    calls = [
-        n
-        for part in parts
-        for n in ast.walk(part)
-        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "len"
-    ]
+    calls = [n for part in parts for n in nodes_in(part, ast.Call) if is_name(n.func, "len")]
     return any(is_loader(t) for call in calls for a in call.args for t in script.values(a))
 
 

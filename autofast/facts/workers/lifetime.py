@@ -9,7 +9,7 @@ from autofast.flow.callgraph import Callee
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import holder_of
 from autofast.flow.scopes import defaults, parameters
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, is_name
 from autofast.model.source import function_of, live, parent_of
 from autofast.model.values import (
     Bound,
@@ -186,7 +186,7 @@ class Lifetime:
     def keeps_result(self, call: ast.Call, depth: int, place: int | None = None) -> bool:
         """With ``place``: whether that part of a tuple which it returns is kept."""
         callees = self.script.values(call.func)
-        if isinstance(call.func, ast.Name) and call.func.id == "super":
+        if is_name(call.func, "super"):
             first = [Definition(p.arg, p) for p in parameters(function_of(call))[:1]]
             return any(self.binds_kept(d, depth) for d in first)
         names = library_names(callees)
@@ -251,10 +251,7 @@ class Lifetime:
 
 
 def is_static_method(function: ast.AST) -> bool:
-    return any(
-        isinstance(d, ast.Name) and d.id == "staticmethod"
-        for d in getattr(function, "decorator_list", ())
-    )
+    return any(is_name(d, "staticmethod") for d in getattr(function, "decorator_list", ()))
 
 
 def draws(found: Values) -> bool:

@@ -14,7 +14,7 @@ from autofast.model.calls import call_of
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_property
 from autofast.model.script import Script
-from autofast.model.source import ancestors, live, parent_of, walk
+from autofast.model.source import ancestors, live, nodes_in, parent_of
 from autofast.model.values import (
     Arg,
     Arguments,
@@ -173,7 +173,7 @@ class Side:
         for name in self.free.values():
             todo += ordered(self.script.values(name))
         for function in self.functions.values():
-            for name in (n for n in walk(function) if isinstance(n, ast.Name)):
+            for name in (n for n in nodes_in(function, ast.Name)):
                 todo += [t for t in self.script.values(name) if isinstance(t, Cls)]
         seen: set[int] = set()
         while todo and len(seen) < 4000:

@@ -10,7 +10,7 @@ from autofast.facts.workers.shared_state import items
 from autofast.facts.workers.timing import Time
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.model.script import Loader, Script
-from autofast.model.source import ancestors, at, function_of, parent_of
+from autofast.model.source import ancestors, at, function_of, nodes_in, parent_of
 
 ALL = frozenset({"torch", "numpy", "python"})
 # fmt: off
@@ -78,7 +78,7 @@ def fixed_by_workers(script: Script, loader: Loader) -> str:
     argument = given(loader, "worker_init_fn")
     for thing in argument.values if argument is not None and draws_of(loader) else ():
         for callee in code_of(thing):
-            calls = [n for n in ast.walk(callee.function) if isinstance(n, ast.Call)]
+            calls = list(nodes_in(callee.function, ast.Call))
             # The reader never runs it.
             names = [ast.unparse(c.func).rsplit(".", 1)[-1] for c in calls]
             if "initial_seed" in names or _asks_worker(callee.function):
@@ -91,7 +91,7 @@ def fixed_by_workers(script: Script, loader: Loader) -> str:
 
 def _asks_worker(function: ast.AST) -> bool:
     """It reads ``get_worker_info().seed``."""
-    called = {id(n.func) for n in ast.walk(function) if isinstance(n, ast.Call)}
+    called = {id(n.func) for n in nodes_in(function, ast.Call)}
     return any(
         isinstance(n, ast.Attribute) and n.attr == "seed" and id(n) not in called
         for n in ast.walk(function)

@@ -13,9 +13,11 @@ from autofast.facts.workers.shared_reads import Shared
 from autofast.facts.workers.timing import Time
 from autofast.flow.effects import Effects, Write
 from autofast.flow.program import holder_of
-from autofast.flow.scopes import COMPREHENSIONS, parameters
+from autofast.flow.scopes import parameters
+from autofast.model.calls import is_name
 from autofast.model.script import Loader, Script
-from autofast.model.source import ancestors, at, function_of, live
+from autofast.model.source import ancestors, at, function_of, live, parent_of
+from autofast.model.syntax import COMPREHENSIONS
 from autofast.model.values import Cls, Module, Ref, Thing, Unknown, library_names, ordered
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
@@ -85,13 +87,13 @@ def changed_by_items(script: Script, loader: Loader, *, files: bool = True) -> s
 def changed_meanwhile(script: Script, loader: Loader) -> str:
     """What is changed while batches are fetched ahead."""
     time = Time(script, loader, _skip(items(script, loader)))
-    why = _changed(script, items(script, loader), time.within)
+    why = _changed(script, items(script, loader), time.within, time)
     if why:
         return f"{why} while workers fetch items ahead: they would not see it"
     side = indices(script, loader)
     if side.functions or side.objects:
         ahead = Time(script, loader, _skip(side))
-        if not _at_once(script, side) and (why := _changed(script, side, ahead.within)):
+        if not _at_once(script, side) and (why := _changed(script, side, ahead.within, ahead)):
             return f"{why}, which its sampler reads, and workers ask for indices ahead of time"
         if why := _told(script, loader, side):
             return why
@@ -102,7 +104,7 @@ def changed_between(script: Script, loader: Loader) -> str:
     """What is changed between epochs, or within them."""
     side = items(script, loader)
     time = Time(script, loader, _skip(side))
-    why = _changed(script, side, time.after)
+    why = _changed(script, side, time.after, time)
     return (
         f"{why} after the workers have got their copy of it: they would not see it" if why else ""
     )
@@ -111,7 +113,8 @@ def changed_between(script: Script, loader: Loader) -> str:
 def changed_since_made(script: Script, loader: Loader) -> str:
     """What items read and is changed once the loader has been made: all items that it took at once would be others."""
     side = items(script, loader)
-    return _changed(script, side, Time.since_made(script, loader, _skip(side)).after)
+    time = Time.since_made(script, loader, _skip(side))
+    return _changed(script, side, time.after, time)
 
 
 def changed_ever(script: Script, loader: Loader) -> str:
@@ -152,9 +155,7 @@ def unseen(script: Script, loader: Loader) -> bool:
 
 def _below_guard(node: ast.AST) -> bool:
     tests = (a.test for a in ancestors(node) if isinstance(a, ast.If))
-    return any(
-        isinstance(n, ast.Name) and n.id == "__name__" for test in tests for n in ast.walk(test)
-    )
+    return any(is_name(n, "__name__") for test in tests for n in ast.walk(test))
 
 
 def _skip(side: Side) -> Callable[[ast.AST], bool]:
@@ -166,7 +167,9 @@ def _skip(side: Side) -> Callable[[ast.AST], bool]:
     return skip
 
 
-def _changed(script: Script, side: Side, when: Callable[[ast.AST], bool]) -> str:
+def _changed(
+    script: Script, side: Side, when: Callable[[ast.AST], bool], time: Time | None = None
+) -> str:
     if not side.functions and not side.objects:
         return ""
     shared, skip = Shared(side), _skip(side)
@@ -176,6 +179,7 @@ def _changed(script: Script, side: Side, when: Callable[[ast.AST], bool]) -> str
             or _makes_itself(change)
             or not shared.touched(change)
             or not when(change.node)
+            or (time is not None and time.of_new(change))
         ):
             continue
         what = change.bound or shown(
@@ -291,9 +295,22 @@ def _files(script: Script, loader: Loader, side: Side, time: Time) -> str:
                 and not _is_module(script, part)
                 and shared.is_part(part)
                 and time.within(node)
+                and _names_entry(side, part)
             ):
                 return f"{at(node)} writes a file by `{shown(part)}`, from which items are read: workers fetch them ahead"
     return ""
+
+
+def _names_entry(side: Side, part: ast.expr) -> bool:
+    """Of ``settings["paths"]["out"]``, the code of the items names the last key, too; true where there is none."""
+    key, whole = "", parent_of(part)
+    while isinstance(whole, ast.Subscript) and isinstance(whole.slice, ast.Constant):
+        name, whole = whole.slice.value, parent_of(whole)
+        key = name if isinstance(name, str) else key
+    code = [*side.functions.values(), *(cls.node for cls in side.classes.values())]
+    return not key or any(
+        isinstance(n, ast.Constant) and n.value == key for c in code for n in ast.walk(c)
+    )
 
 
 def _written_files(script: Script) -> list[tuple[ast.Call, ast.expr]]:

@@ -7,12 +7,18 @@ from collections.abc import Callable
 
 from autofast.facts.loaders import fits, hooks
 from autofast.flow.callgraph import CallGraph, Function
+from autofast.flow.effects import Write
 from autofast.flow.program import Flow
-from autofast.flow.scopes import FUNCTIONS
 from autofast.model.events import CallFrame, LoopFrame
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, function_of, is_generator, parent_of
+from autofast.model.syntax import FUNCTIONS, LOOPS
+from autofast.model.values import Ref
 
+CONTAINERS = frozenset(
+    Ref(n)
+    for n in "builtins.list builtins.dict builtins.set collections.OrderedDict collections.deque".split()
+)
 STARTS = (CallFrame, LoopFrame)  # the frames of a stack that tell where a place begins to run
 EARLY = frozenset(
     """__init__ __post_init__ __init_subclass__ setup prepare_data configure_optimizers
@@ -87,6 +93,24 @@ class Time:
             return any(self.follows(node, place) for place in on_the_way)
         return isinstance(function, FUNCTIONS) and self.called(function, within)
 
+    def of_new(self, change: Write) -> bool:
+        """It changes a list or dict that the same call of a function has made: what workers have is older."""
+        function = function_of(change.node)
+        if not isinstance(change.base, ast.Name) or not isinstance(function, ast.FunctionDef):
+            return False
+        started = {n for way in self.ways for n in way}
+        if is_generator(function) or function in started | set(map(_scope_of_place, started)):
+            return False
+        return all(
+            function_of(d.node) is function and self._makes(d.value)
+            for d in self.flow.reaching(change.base)
+        )
+
+    def _makes(self, value: ast.AST | None) -> bool:
+        if isinstance(value, ast.Call):
+            return self.script.values(value.func) <= CONTAINERS != frozenset()
+        return isinstance(value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp))
+
     def follows(self, node: ast.AST, place: ast.AST) -> bool:
         """Whether, in one function, ``node`` may run after ``place`` has begun."""
         graph = self.flow.graph(node)
@@ -112,8 +136,6 @@ def _scope_of_place(node: ast.AST) -> ast.AST:
 
 
 def _in_body(node: ast.AST, loop: ast.AST) -> bool:
-    parts: list[ast.AST] = (
-        [*loop.body] if isinstance(loop, (ast.For, ast.AsyncFor, ast.While)) else [loop]
-    )
+    parts: list[ast.AST] = [*loop.body] if isinstance(loop, LOOPS) else [loop]
     around = {id(a) for a in (node, *ancestors(node))}
     return any(id(p) in around for p in parts)

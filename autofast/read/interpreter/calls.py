@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from autofast.model.calls import is_name
 from autofast.model.changes import CLOCK
 from autofast.model.device_loader import MARK, is_device_loader
 from autofast.model.events import CallFrame, Frame, WithFrame
@@ -74,7 +75,7 @@ class Calls(Binding):
     """Everything that happens at ``f(...)``."""
 
     def expr_Call(self, node: ast.Call, env: Env) -> Values:
-        if isinstance(node.func, ast.Name) and node.func.id == "super":
+        if is_name(node.func, "super"):
             for given in node.args:
                 self.expr(given, env)
             return self.super_of(env)

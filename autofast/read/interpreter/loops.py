@@ -6,6 +6,7 @@ import ast
 import importlib
 
 from autofast.model import names
+from autofast.model.calls import is_name
 from autofast.model.changes import CLOCK
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import star
@@ -248,7 +249,7 @@ def _augmented(node: ast.AST) -> list[ast.expr]:
             and isinstance(part.targets[0], ast.Name)
         ):
             name = part.targets[0].id
-            if any(isinstance(n, ast.Name) and n.id == name for n in walk(part.value)):
+            if any(is_name(n, name) for n in walk(part.value)):
                 found.append(part.targets[0])
     node._af_augmented = found  # type: ignore[attr-defined]
     return found

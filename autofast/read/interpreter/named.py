@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from autofast.model.calls import is_name
 from autofast.model.values import (
     NOTHING,
     Arg,
@@ -42,7 +43,7 @@ def is_namespace(node: ast.expr) -> bool:
 def by_key(interp: Core, index: Values, env: Env, node: ast.expr) -> Values:
     """``globals()[name]``: what the name may be."""
     of = node.value if isinstance(node, ast.Subscript) else None
-    if isinstance(of, ast.Call) and isinstance(of.func, ast.Name) and of.func.id == "globals":
+    if isinstance(of, ast.Call) and is_name(of.func, "globals"):
         env = env.module
     return NOTHING.union(*(_named(interp, key, env, node) for key in ordered(index))) or values(
         COMPUTED

@@ -8,11 +8,13 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from autofast.model.calls import is_name
 from autofast.model.changes import Watched
 from autofast.model.events import BranchFrame, GuardFrame, TryFrame, WithFrame
 from autofast.model.kinds import entered
 from autofast.model.names import NAMED_TUPLE
-from autofast.model.source import children, walk
+from autofast.model.source import children, nodes_in, walk
+from autofast.model.syntax import LOOPS
 from autofast.model.tensors import binary
 from autofast.model.values import (
     NOTHING,
@@ -208,10 +210,8 @@ class Statements(Binding):
         if not isinstance(func, Func) or not isinstance(func.node, ast.FunctionDef):
             return False
         parameters = func.node.args.args
-        returns = [n.value for n in walk(func.node) if isinstance(n, ast.Return)]
-        if not parameters or not all(
-            isinstance(r, ast.Name) and r.id == parameters[-1].arg for r in returns
-        ):
+        returns = [n.value for n in nodes_in(func.node, ast.Return)]
+        if not parameters or not all(is_name(r, parameters[-1].arg) for r in returns):
             return False
         self.registered[id(func.node)] = self.registered.get(id(func.node), 0) + 1
         if self.registered[id(func.node)] <= MOST_CALLEES:
@@ -363,8 +363,7 @@ class Statements(Binding):
         if (
             truth
             and isinstance(test, ast.Call)
-            and isinstance(test.func, ast.Name)
-            and test.func.id == "issubclass"
+            and is_name(test.func, "issubclass")
             and len(test.args) == 2
         ):
             self.narrow_class(test.args[0], test.args[1], env)
@@ -535,15 +534,11 @@ def ways_out(stmt: ast.stmt) -> list[str]:
                 isinstance(node, (ast.Break, ast.Continue)) and not in_loop
             ):
                 found.add(_WAYS_OUT[type(node)])
-            inner = in_loop or isinstance(node, (ast.For, ast.AsyncFor, ast.While))
+            inner = in_loop or isinstance(node, LOOPS)
             todo.extend((child, inner) for child in children(node))
         known = stmt._af_ways_out = sorted(found)  # type: ignore[attr-defined]
     return known
 
 
 def _is_main_guard(node: ast.If) -> bool:
-    return (
-        isinstance(node.test, ast.Compare)
-        and isinstance(node.test.left, ast.Name)
-        and node.test.left.id == "__name__"
-    )
+    return isinstance(node.test, ast.Compare) and is_name(node.test.left, "__name__")

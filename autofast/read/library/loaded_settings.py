@@ -40,7 +40,7 @@ from autofast.model.values import (
 from autofast.model.values import things as values
 from autofast.read.library.containers import SETTINGS, dict_of
 from autofast.read.setting_files import JSON, SUFFIXES, TOML, YAML, candidates, text_of
-from autofast.read.state.core import Core
+from autofast.read.state.core import MOST_CALLEES, Core, join
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -270,6 +270,16 @@ def member(interp: Core, module: Module, name: Setting | Arg, node: ast.AST | No
         return values(Unknown("the attribute's name is computed"))
     interp.attribute(module, str(default), node)
     return first | found
+
+
+def any_member(module: Thing) -> Values:
+    """``getattr(module, name)`` with a name that is not known: whatever the module offers; empty where that is not all known, or too much."""
+    if not isinstance(module, Module) or module.env.opaque:
+        return NOTHING
+    public = [held for name, held in module.env.vars.items() if not name.startswith("_")]
+    found = [t for held in public for t in held if not isinstance(t, Module)]
+    many = sum(not isinstance(t, (Const, Num)) for t in found) > MOST_CALLEES
+    return NOTHING if many else join(frozenset(found))
 
 
 def _may_stand_for(module: Module, thing: Thing, named: Thing) -> bool:

@@ -33,6 +33,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.model.values import things as values
+from autofast.ops.families import PAIRED
 from autofast.read.library import module_parts
 from autofast.read.library.iteration import submodules
 from autofast.read.state.core import Core
@@ -238,7 +239,7 @@ def _forward(
             return module_parts.in_order(interp, thing, args, values(base))
         if short == "Sigmoid":
             return values(base.but(prob=node or thing.node or SOMEWHERE))
-        if short in ("LSTM", "GRU", "RNN", "MultiheadAttention"):
+        if short in PAIRED:
             return values(
                 interp.intern(
                     Seq,

@@ -77,13 +77,15 @@ def _transposed(interp: Core, rows: Values, node: ast.AST | None) -> Values:
             column.elem = join(column.elem, *(items[n] for items in exact if items is not None))
             found.append(values(column))
         whole: Seq = interp.intern(
-            Seq, (id(node), "columns", len(found)), lambda: Seq(node, tuple(found), NOTHING, "zip")
+            Seq,
+            (id(node), "columns", len(found)),
+            lambda: Seq(node, tuple(found), NOTHING, "zipped"),
         )
         return values(whole)
     some: Seq = interp.intern(Seq, (id(node), "column"), lambda: Seq(node, None, NOTHING, "tuple"))
     some.elem = join(some.elem, iterate(interp, rows, node or ast.Pass()))
     return values(
-        interp.intern(Seq, (id(node), "columns"), lambda: Seq(node, None, values(some), "zip"))
+        interp.intern(Seq, (id(node), "columns"), lambda: Seq(node, None, values(some), "zipped"))
     )
 
 
@@ -146,7 +148,7 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
                 )
             )
         return values(
-            interp.intern(Seq, (id(node), "zip"), lambda: Seq(node, None, values(row), "zip"))
+            interp.intern(Seq, (id(node), "zip"), lambda: Seq(node, None, values(row), "zipped"))
         )
     if name in ("sys.path.append", "sys.path.insert", "site.addsitedir"):
         where = args.given(int(name == "sys.path.insert"), "")
@@ -359,7 +361,9 @@ def _getattr(interp: Core, args: Arguments, node: ast.AST | None) -> Values:
                 found |= interp.attribute(thing, key.value, node)
             elif isinstance(thing, Module) and isinstance(key, (Setting, Arg)):
                 found |= loaded_settings.member(interp, thing, key, node)
-            elif parts := module_parts.by_prefix(thing, given.expr if given else None):
+            elif parts := module_parts.by_prefix(
+                thing, given.expr if given else None
+            ) or loaded_settings.any_member(thing):
                 found |= parts
             else:
                 found |= values(
@@ -405,6 +409,25 @@ def imported(interp: Core, args: Arguments) -> Values:
     return values(*found) or values(Unknown(f"the module `{pattern or '*'}` is imported by name"))
 
 
+# what a string that is known says of itself
+OF_TEXT = frozenset(
+    """startswith endswith lower upper strip lstrip rstrip replace title capitalize isdigit islower
+    isupper isalpha isidentifier removeprefix removesuffix find count zfill""".split()
+)
+
+
+def _of_text(text: str, name: str, args: Arguments) -> Values:
+    """``arch.startswith("resnet")``, computed where all of it is known."""
+    given = [one(g.values) for g in args.positional]
+    known = [t.value for t in given if isinstance(t, Const)]
+    if args.named or args.open or args.loose is not None or len(known) != len(given):
+        return values(Num())
+    try:
+        return values(Const(getattr(text, name)(*known)))
+    except (TypeError, ValueError):
+        return values(Num())
+
+
 def method(
     interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
 ) -> Values | None:
@@ -422,6 +445,8 @@ def method(
     if isinstance(this, Located) and name in loaded_settings.KEPT:
         return values(this)
     if isinstance(this, (Num, Const, Arg)):
+        if name in OF_TEXT and isinstance(this, Const) and isinstance(this.value, str):
+            return _of_text(this.value, name, args)
         if name in ("split", "rsplit", "splitlines", "partition", "rpartition"):
             return values(row_of(interp, (id(node), "split"), node, values(Num())))
         return values(Num())

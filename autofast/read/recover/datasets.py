@@ -10,10 +10,11 @@ from typing import TypeGuard
 
 from autofast.flow.scratch import is_scratch
 from autofast.model import names
+from autofast.model.calls import is_name
 from autofast.model.contents import opened
 from autofast.model.kinds import library_dataset
 from autofast.model.script import Dataset
-from autofast.model.source import ancestors, at, function_of, live, source_of
+from autofast.model.source import ancestors, at, function_of, live, nodes_in, source_of
 from autofast.model.tensors import device_kinds, is_device
 from autofast.model.values import (
     Arg,
@@ -70,7 +71,9 @@ WITHOUT_DICE = frozenset(
     pyarrow zarr netCDF4 msgpack msgpack_numpy yaml ujson orjson xml pycocotools decord av
     turbojpeg accimage trimesh plyfile laspy sentencepiece jieba hashlib unicodedata bisect
     heapq enum dataclasses tempfile shutil traceback base64 zlib bz2 decimal fractions
-    statistics textwrap threading contextvars types abc ast html urllib""".split()
+    statistics textwrap threading contextvars types abc ast html urllib array wave mmap locale
+    unidecode anyascii inflect num2words regex ftfy emoji pypinyin phonemizer g2p_en pyworld
+    parselmouth resampy shapely pyproj diskcache joblib tqdm""".split()
 )
 IN_MEMORY_LIBRARY = frozenset(
     "MNIST FashionMNIST KMNIST EMNIST QMNIST CIFAR10 CIFAR100 SVHN STL10 USPS FakeData".split()
@@ -83,6 +86,10 @@ CHEAP = frozenset(
 
 
 WRAPPERS = tuple(f"torch.utils.data.{n}" for n in ("Subset", "ConcatDataset", "random_split"))
+# Transforms of albumentations that do the same to each image where no `p` is given.
+FIXED_ALBUMENTATIONS = frozenset(
+    """Resize SmallestMaxSize LongestMaxSize CenterCrop PadIfNeeded Normalize ToFloat FromFloat ToTensorV2""".split()
+)
 COMPOSERS = ("Compose", "RandomApply", "Lambda", "Sequential", "RandomChoice")
 
 
@@ -220,7 +227,12 @@ def transform_randomness(interp: Core, transforms: Values) -> tuple[frozenset[st
             continue  # a logger
         if isinstance(thing, Ext):
             last = thing.name.rsplit(".", 1)[-1]
-            if last.startswith("Random") or last in (
+            if thing.name.startswith("albumentations."):
+                if last not in FIXED_ALBUMENTATIONS or "p" in thing.arg_names():
+                    draws.add("albumentations")
+            elif thing.name.startswith("imgaug."):
+                draws.add("own")  # a generator of the library, which a worker gets a copy of
+            elif last.startswith("Random") or last in (
                 "ColorJitter",
                 "AutoAugment",
                 "TrivialAugmentWide",
@@ -335,12 +347,8 @@ def _handles(thing: Inst) -> Iterator[tuple[str, str]]:
     init = thing.cls.find("__init__") or frozenset()
     for func in init:
         if isinstance(func, Func):
-            for node in ast.walk(func.node):
-                if (
-                    isinstance(node, ast.Assign)
-                    and isinstance(node.targets[0], ast.Attribute)
-                    and isinstance(node.value, ast.Call)
-                ):
+            for node in nodes_in(func.node, ast.Assign):
+                if isinstance(node.targets[0], ast.Attribute) and isinstance(node.value, ast.Call):
                     written = ast.unparse(node.value.func)
                     if written == "open" or written.endswith(
                         (
@@ -406,8 +414,7 @@ class Walk:
             part = part.value
         if (
             isinstance(part, ast.Attribute)
-            and isinstance(part.value, ast.Name)
-            and part.value.id == "self"
+            and is_name(part.value, "self")
             and not is_scratch(target, self.interp.project.sources.values(), self.values)
         ):
             owner = next((a.name for a in ancestors(part) if isinstance(a, ast.ClassDef)), "")

@@ -11,6 +11,7 @@ from autofast.model.kinds import grad_mode_of, is_autocast, is_module, is_optimi
 from autofast.model.names import WRAPPERS, is_of_model_library
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import ancestors, at, function_of, statement_of
+from autofast.model.syntax import DEFS, LOOPS
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Arguments,
@@ -23,15 +24,16 @@ from autofast.model.values import (
     Values,
     const,
 )
-from autofast.read.recover.escapes import YIELDS, carries, ends_with_call, leak
+from autofast.read.recover.compiled import is_in_place, is_left_eager, records_graphs
+from autofast.read.recover.escapes import YIELDS, ends_with_call, leak
 from autofast.read.recover.eval_mode import switching_functions
+from autofast.read.recover.leaks import carries
 from autofast.read.recover.module_changes import changed_module
 from autofast.read.recover.region import Region
 from autofast.read.recover.sealed import Sealed
 from autofast.read.recover.shared_passes import apart, keeps_gradients
 from autofast.read.recover.trials import memory_trial
 
-LOOPS = (ast.For, ast.While, ast.AsyncFor)
 BACKWARDS = tuple(
     """.backward .manual_backward torch.autograd.grad torch.autograd.backward
     torch.autograd.functional.jacobian""".split()
@@ -102,7 +104,7 @@ def evaluations(script: Script) -> list[Evaluation]:
         if evaluation.context is None and any(id(a) in whole for a in ancestors(evaluation.node)):
             del found[key]  # the whole function is one evaluation
     for key, evaluation in list(found.items()):
-        region = _region(script, evaluation)
+        region = region_of(script, evaluation)
         kept = evaluation.shared and evaluation.node not in sealed
         if kept and keeps_gradients(script, region):
             del found[key]  # training goes on with what it computes
@@ -121,9 +123,10 @@ HOOKS = frozenset(
 )  # of Lightning
 
 
-def _region(script: Script, evaluation: Evaluation) -> Region:
+def region_of(script: Script, evaluation: Evaluation) -> Region:
+    """The code that an evaluation stands for."""
     node = evaluation.node
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+    if isinstance(node, DEFS):
         return Region(script.log, node, node.body, True)
     return Region(
         script.log,
@@ -325,7 +328,7 @@ def _hazard(script: Script, evaluation: Evaluation, region: Region) -> str:
             return f"setattr() keeps a tensor made here ({at(site.node)})"
     return (
         changed_module(script, evaluation, region)
-        or _compiled(script, region)
+        or _compiled(script, evaluation, region)
         or _foreign_model(evaluation)
         or _caches(script, region)
         or _shared_objects(script, region)
@@ -333,34 +336,19 @@ def _hazard(script: Script, evaluation: Evaluation, region: Region) -> str:
     )
 
 
-def _compiled(script: Script, region: Region) -> str:
+def _compiled(script: Script, evaluation: Evaluation, region: Region) -> str:
+    if (graphs := records_graphs(script)) is not None:
+        if not all(is_left_eager(script, o) for site in evaluation.forwards for o in site):
+            return f"{at(graphs)} has torch record CUDA graphs, and under inference_mode none can be recorded for a training"
     for name in ("torch.compile", "torch.jit.script", "torch.jit.trace"):
         for site in script.calls(name):
-            if name == "torch.compile" and _in_place(site.node):
-                continue
-            return f"{at(site.node)} compiles: {name}() and inference_mode do not go well together"
+            if name != "torch.compile" or not is_in_place(site.node):
+                return (
+                    f"{at(site.node)} compiles: {name}() and inference_mode do not go well together"
+                )
     for site, _ in region.sites(script, ".compile"):
         return f"{at(site.node)} compiles a model"
     return ""
-
-
-def _in_place(call: ast.AST) -> bool:
-    """``model.forward = torch.compile(model.forward)``, without a mode: as ``model.compile()``, for a container of torch."""
-    assign = statement_of(call)
-    if (
-        not isinstance(call, ast.Call)
-        or len(call.args) != 1
-        or call.keywords
-        or not isinstance(assign, ast.Assign)
-    ):
-        return False
-    (target, *others), given = assign.targets, call.args[0]
-    return (
-        assign.value is call
-        and not others
-        and ast.unparse(target) == ast.unparse(given)
-        and ast.unparse(given).endswith(".forward")
-    )
 
 
 # Models of transformers that compute all they need anew in each pass: no tables of positions that grow.

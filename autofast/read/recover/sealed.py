@@ -7,10 +7,10 @@ import ast
 from autofast.flow.scopes import is_local, parameters
 from autofast.model.events import CallFrame, Stack, inside
 from autofast.model.script import Script
-from autofast.model.source import function_of
+from autofast.model.source import function_of, nodes_in
 from autofast.model.tensors import tensors_in, things_in
 from autofast.model.values import Const, Ext, Inst, Num, Ref, Tensor, Values
-from autofast.read.recover.escapes import root_of
+from autofast.read.recover.leaks import root_of
 from autofast.read.recover.region import Region
 from autofast.read.recover.shared_passes import KEEPS
 
@@ -50,7 +50,7 @@ class Sealed:
             isinstance(n, (ast.Global, ast.Nonlocal)) for f in functions for n in ast.walk(f)
         ):
             return False
-        ends = [n for n in ast.walk(node) if isinstance(n, ast.Return) and function_of(n) is node]
+        ends = [n for n in nodes_in(node, ast.Return) if function_of(n) is node]
         if not all(_is_free(self.script.values(n.value)) for n in ends if n.value is not None):
             return False
         for site, occurrence in region.sites(self.script, *KEEPS):

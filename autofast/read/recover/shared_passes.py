@@ -14,13 +14,14 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import is_local
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
-from autofast.model.source import function_of, statement_of
+from autofast.model.source import function_of, nodes_in, statement_of
+from autofast.model.syntax import LOOPS
 from autofast.model.tensors import tensors_in
-from autofast.read.recover.escapes import ends_with_call, root_of
+from autofast.read.recover.escapes import ends_with_call
+from autofast.read.recover.leaks import root_of
 from autofast.read.recover.region import Region
 
 WHOLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
-LOOPS = (ast.For, ast.While, ast.AsyncFor)
 KEEPS = ("set_attribute", "set_elsewhere", "append", "set_item", "augment", "tensor_write")
 
 
@@ -76,10 +77,8 @@ def keeps_gradients(script: Script, region: Region) -> bool:
     names = [
         part
         for statement in region.statements
-        for part in ast.walk(statement)
-        if isinstance(part, ast.Name)
-        and isinstance(part.ctx, ast.Store)
-        and function_of(part) is region.scope
+        for part in nodes_in(statement, ast.Name)
+        if isinstance(part.ctx, ast.Store) and function_of(part) is region.scope
     ]
     flow = script.analysis(Flow)
     for name in names:
@@ -94,7 +93,7 @@ def keeps_gradients(script: Script, region: Region) -> bool:
         followed = followed or ends_with_call(site.node, region)
         if not followed and any(t.grad for t in tensors_in(occurrence.result)):
             return True
-    returns = [p for s in region.statements for p in ast.walk(s) if isinstance(p, ast.Return)]
+    returns = [p for s in region.statements for p in nodes_in(s, ast.Return)]
     return any(
         part.value is not None and _carries(script, part.value)
         for part in returns

@@ -14,7 +14,8 @@ from autofast.facts.updates.cadence import FRAMEWORKS
 from autofast.facts.updates.events import Iteration, check_order, iteration_of
 from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script, Step
-from autofast.model.source import at, function_of
+from autofast.model.source import at, function_of, nodes_in
+from autofast.read.recover.compiled import records_graphs
 from autofast.rule import Options, Refusal
 from autofast.techniques.accumulation.batch_size import drops_last, smaller
 from autofast.techniques.accumulation.body import Body, whole
@@ -91,6 +92,10 @@ def _of(script: Script, step: Step, steps: int, keep: bool) -> Accumulated:
             )
         if script.unread:
             raise Refusal(f"not all of the script is followed: {script.unread}")
+        if (graphs := records_graphs(script)) is not None:
+            raise Refusal(
+                f"{at(graphs)} has torch record CUDA graphs, whose gradients overwrite those of the batch before"
+            )
         present = existing(script, step)
         if present is not None:
             return _changed(script, present, steps, keep)
@@ -156,10 +161,7 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
 def _kinds(script: Script, iteration: Iteration, window: Window, keep: bool) -> dict[int, Kind]:
     losses = Losses(script, keep)
     counters = {window.counter} if not window.made else set()
-    batch = (
-        frozenset(n.id for n in ast.walk(iteration.loop.target) if isinstance(n, ast.Name))
-        - counters
-    )
+    batch = frozenset(n.id for n in nodes_in(iteration.loop.target, ast.Name)) - counters
     kinds: dict[int, Kind] = {}
     for event in iteration.of("backward"):
         run = Activation(function_of(iteration.loop), {}, iteration.loop, batch)

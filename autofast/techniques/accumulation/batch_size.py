@@ -12,8 +12,8 @@ from autofast.flow.frequency import rare_arm
 from autofast.model.calls import short_name
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Loader, Script
-from autofast.model.source import ancestors, at, parent_of, within
-from autofast.model.values import Arg, Arguments, Bound, Const, Ext, Func, Thing, const
+from autofast.model.source import ancestors, at, nodes_in, parent_of, within
+from autofast.model.values import Arg, Arguments, Bound, Const, Ext, Func, Thing, certainly, const
 from autofast.rule import Refusal
 from autofast.techniques.accumulation.window import Window
 from autofast.write.spelling import spelled
@@ -149,12 +149,8 @@ def _check_others(
     }
     for node in _code(script, iteration):
         if isinstance(node, ast.Call) and short_name(node.func) in SHAPES:
-            for part in ast.walk(node):
-                if (
-                    isinstance(part, ast.Constant)
-                    and part.value in numbers
-                    and not isinstance(part.value, bool)
-                ):
+            for part in nodes_in(node, ast.Constant):
+                if part.value in numbers and not isinstance(part.value, bool):
                     raise Refusal(
                         f"{part.value!r} on {at(part)} may mean the size of the loader's batches, too"
                     )
@@ -177,9 +173,7 @@ def _is_passed_on(script: Script, node: ast.AST) -> bool:
     if isinstance(outer, ast.keyword):
         outer = parent_of(outer)
     if isinstance(outer, ast.Call) and outer.func is not node:
-        return bool(script.values(outer.func)) and all(
-            isinstance(t, (Func, Bound)) for t in script.values(outer.func)
-        )
+        return certainly(script.values(outer.func), Func, Bound)
     if isinstance(outer, ast.Attribute):
         return False
     return isinstance(outer, ast.Assign) and outer.value is node

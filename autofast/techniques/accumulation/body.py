@@ -24,6 +24,7 @@ from autofast.model.source import (
     at,
     function_of,
     is_elif,
+    nodes_in,
     parent_of,
     source_of,
     statement_of,
@@ -393,7 +394,7 @@ class Body:
             self.script.analysis(Flow).graph(self.loop),
         )
         for condition in (e.condition for u in units for e in u.events if e.condition is not None):
-            for asked in (n for n in ast.walk(condition.test) if isinstance(n, ast.Name)):
+            for asked in (n for n in nodes_in(condition.test, ast.Name)):
                 for node in mentions(function_of(condition), asked.id):
                     if (
                         isinstance(node.ctx, ast.Store)
@@ -418,9 +419,7 @@ class Body:
                         f"`{name}` is asked for on {at(node)}, and known only after an update"
                     )
             for target in (
-                n
-                for n in ast.walk(unit.statement)
-                if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+                n for n in nodes_in(unit.statement, ast.Attribute) if isinstance(n.ctx, ast.Store)
             ):
                 if not any(e.kind == "average" for e in unit.events):
                     raise Refusal(

@@ -13,7 +13,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of, short_name
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside
 from autofast.model.script import Script, Step
-from autofast.model.source import at, function_of, parent_of, within
+from autofast.model.source import at, function_of, nodes_in, parent_of, within
 from autofast.model.values import Arg, const, one
 from autofast.rule import Refusal
 
@@ -149,13 +149,8 @@ def other_number(script: Script, window: Existing, steps: int) -> list[Edit]:
     if isinstance(every, ast.Constant):
         literals = [n for n in _literals(window) if n.value == every.value]
         known = {id(n) for n in literals}
-        for node in ast.walk(window.step.loop):
-            if (
-                isinstance(node, ast.Constant)
-                and node.value == every.value
-                and id(node) not in known
-                and _is_factor(node)
-            ):
+        for node in nodes_in(window.step.loop, ast.Constant):
+            if node.value == every.value and id(node) not in known and _is_factor(node):
                 raise Refusal(f"{every.value!r} on {at(node)} may mean the window, too")
         return [Rewrite(n, str(steps)) for n in literals]
     thing = one(script.values(every))
@@ -195,12 +190,8 @@ def _definition(script: Script, every: ast.expr) -> ast.expr:
 
 def _literals(window: Existing) -> Iterator[ast.Constant]:
     """The places that write the number: the condition, and what divides the loss."""
-    for node in ast.walk(window.test):
-        if (
-            isinstance(node, ast.BinOp)
-            and isinstance(node.op, ast.Mod)
-            and isinstance(node.right, ast.Constant)
-        ):
+    for node in nodes_in(window.test, ast.BinOp):
+        if isinstance(node.op, ast.Mod) and isinstance(node.right, ast.Constant):
             yield node.right
     if isinstance(window.test, ast.Call) and isinstance(window.every, ast.Constant):
         yield window.every
@@ -258,12 +249,8 @@ def _shares(script: Script, window: Existing) -> bool:
     if isinstance(window.every, ast.Constant):
         return False
     for backward in window.step.backwards:
-        for node in ast.walk(backward.node):
-            if (
-                isinstance(node, ast.Call)
-                and node is not backward.node
-                and any(_alike(a, window.every) for a in node.args)
-            ):
+        for node in nodes_in(backward.node, ast.Call):
+            if node is not backward.node and any(_alike(a, window.every) for a in node.args):
                 return True
     name = getattr(window.every, "id", "")
     return bool(name) and any(

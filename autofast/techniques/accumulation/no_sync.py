@@ -10,6 +10,7 @@ from autofast.edit.order import Rank
 from autofast.facts.updates.events import Iteration, check_hooks
 from autofast.flow.positions import block, index, place_in
 from autofast.flow.scopes import stored_in
+from autofast.model.calls import names_in
 from autofast.model.names import DDP
 from autofast.model.script import Script, Step
 from autofast.model.source import function_of, parent_of, source_of, statement_of, within
@@ -33,9 +34,7 @@ def communicates(script: Script, iteration: Iteration, window: Window, edits: li
     same = len({ast.unparse(c.func) for c in calls}) == 1 and isinstance(
         model, (ast.Name, ast.Attribute)
     )
-    if not same or {n.id for n in ast.walk(model) if isinstance(n, ast.Name)} & stored_in(
-        iteration.loop
-    ):
+    if not same or names_in(model) & stored_in(iteration.loop):
         return SLOW
     condition = literal(window.is_last)
     backwards = [e.node for e in iteration.of("backward")]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from autofast.edit.edits import Edit, Wrap, literal
 from autofast.facts.updates.events import Event, Iteration
 from autofast.flow.scopes import mentions, owner, variables_of
+from autofast.model.calls import is_name
 from autofast.model.kinds import is_loader
 from autofast.model.script import Scheduler, Script
 from autofast.model.source import at, function_of, parent_of, statement_of
@@ -119,7 +120,7 @@ class Horizons:
                         self._in_function(node, scheduler)
 
     def _in_function(self, node: ast.AST, scheduler: Scheduler) -> None:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
+        if isinstance(node, ast.Call) and is_name(node.func, "len"):
             self._length(node, scheduler.node)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             found = self.script.values(node)

@@ -13,8 +13,9 @@ import math
 from autofast.facts.attribute_values import lasting
 from autofast.facts.dimensions import least
 from autofast.flow.program import Flow
+from autofast.model.calls import is_name
 from autofast.model.script import Script
-from autofast.model.source import at
+from autofast.model.source import at, nodes_in
 from autofast.model.values import Ext, Tensor, const, library_name
 from autofast.rule import Refusal
 from autofast.techniques.attention.written_out import Attention, Mask
@@ -92,7 +93,7 @@ def _ends(script: Script, where: ast.expr) -> list[ast.expr]:
 
 def _sizes(script: Script, expr: ast.expr) -> list[ast.expr]:
     """The last sizes of ``torch.ones(...)`` and ``torch.full(...)`` in an expression."""
-    calls = [n for n in ast.walk(expr) if isinstance(n, ast.Call) and n.args]
+    calls = [n for n in nodes_in(expr, ast.Call) if n.args]
     made = [c for c in calls if library_name(script.values(c.func)) in ("torch.ones", "torch.full")]
     given = [
         c.args[0].elts if isinstance(c.args[0], (ast.Tuple, ast.List)) else c.args for c in made
@@ -124,9 +125,7 @@ def _have_length(script: Script, tensor: ast.expr, length: ast.expr) -> bool:
                 expr = inner
             case ast.Call(func=ast.Attribute(attr="view" | "reshape"), args=sizes):
                 return isinstance(length, ast.Name) and any(
-                    isinstance(s, ast.Name)
-                    and s.id == length.id
-                    and flow.reaching(s) == flow.reaching(length)
+                    is_name(s, length.id) and flow.reaching(s) == flow.reaching(length)
                     for s in sizes
                 )
             case _:

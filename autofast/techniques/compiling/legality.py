@@ -16,8 +16,9 @@ from autofast.model.calls import is_method, keyword_of, short_name
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
-from autofast.model.script import Model, Script
+from autofast.model.script import Model, Script, Step
 from autofast.model.source import ancestors, at, parent_of
+from autofast.model.syntax import TESTS
 from autofast.model.values import (
     Arguments,
     Cls,
@@ -31,6 +32,7 @@ from autofast.model.values import (
     Values,
     const,
 )
+from autofast.ops.families import RECURRENT
 from autofast.read.recover.build import unwrapped
 
 SINCE = (2, 3)
@@ -58,7 +60,6 @@ HOOKED = tuple(
     torch.nn.utils.parametrize. torch.nn.utils.parametrizations. wandb.watch""".split()
 )
 MANY = ("torch.nn.Sequential", "torch.nn.Transformer")
-RECURRENT = ("LSTM", "GRU", "RNN")
 DETECTION = ("fasterrcnn", "maskrcnn", "keypointrcnn", "retinanet", "ssd", "fcos")
 PADS = frozenset(
     """pad_sequence pack_sequence pad_packed_sequence max nested_tensor
@@ -305,16 +306,25 @@ def _given(model: Model) -> Iterator[tuple[Site, Arguments]]:
     )
 
 
-def _shapes(script: Script, model: Model, code: Code) -> str:
-    mine = [
+def padded(script: Script, model: Model) -> str:
+    """Where batches get the size of their longest item, in words; empty where nothing shows that."""
+    things = [t for step in _steps(script, model) for t in step.loaders]
+    for loader in script.loaders:
+        if any(t in things for t in loader.things) and (why := _pads(script, loader.args)):
+            return f"{why} ({at(loader.node)})"
+    return ""
+
+
+def _steps(script: Script, model: Model) -> list[Step]:
+    return [
         s
         for s in script.steps
         if any(inner is model.thing for t in s.models for inner in unwrapped(t))
     ]
-    for loader in script.loaders:
-        if any(t in step.loaders for step in mine for t in loader.things):
-            if why := _pads(script, loader.args):
-                return f"{why} ({at(loader.node)}): batches differ in size, and many sizes are compiled one by one or not at all"
+
+
+def _shapes(script: Script, model: Model, code: Code) -> str:
+    mine = _steps(script, model)
     for site in script.calls("torch.nn.functional.interpolate"):
         for occurrence in site:
             in_step = any(
@@ -417,7 +427,7 @@ def _effects(script: Script, model: Model, code: Code) -> str:
 
 def _control(script: Script, model: Model, code: Code) -> str:
     for node in (n for part in code.parts for n in ast.walk(part)):
-        tests = [node.test] if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)) else []
+        tests = [node.test] if isinstance(node, TESTS) else []
         for test in tests:
             if any(_is_data(script.values(t)) for t in _operands(test)):
                 return f"{at(node)} decides by the values of a tensor, where the graph breaks"

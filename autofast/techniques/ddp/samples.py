@@ -15,7 +15,7 @@ from autofast.model.events import BranchFrame, below
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import makes_module
 from autofast.model.script import Script
-from autofast.model.source import at, function_of
+from autofast.model.source import at, function_of, nodes_in
 from autofast.model.tensors import things_in
 from autofast.model.values import (
     Bound,
@@ -29,6 +29,7 @@ from autofast.model.values import (
     Thing,
     const,
 )
+from autofast.ops.families import PAIRED
 from autofast.rule import Refusal
 
 # fmt: off
@@ -57,10 +58,6 @@ PYTHON = frozenset(f"builtins.{n}" for n in (
     "round map set format id repr next iter"
 ).split())
 # fmt: on
-RECURRENT = frozenset(
-    f"torch.nn.{n}"
-    for n in ("LSTM", "GRU", "RNN", "MultiheadAttention", "Transformer", "TransformerEncoder")
-)
 LIBRARIES = ("torchvision.models.", "timm.", "torch.nn.")
 
 
@@ -87,7 +84,8 @@ def check_forward(script: Script, module: Thing) -> bool:
                 raise Refusal(
                     f"whether {thing.name} treats the samples of a batch one by one is not known"
                 )
-            if thing.name in RECURRENT or thing.name.startswith("torch.nn.Transformer"):
+            layer = thing.name.removeprefix("torch.nn.")
+            if layer in PAIRED or layer.startswith("Transformer"):
                 turned |= const(thing.arg("batch_first")) is not True
             given = things_in(*(g.values for g in thing.args.every))
             todo.extend(t for t in given if is_module(t))
@@ -133,9 +131,7 @@ def _function(script: Script, function: ast.AST, todo: list[Thing], seen: set[in
 
 
 def _products(script: Script, function: ast.AST) -> list[ast.AST]:
-    return [
-        n for n in ast.walk(function) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.MatMult)
-    ]
+    return [n for n in nodes_in(function, ast.BinOp) if isinstance(n.op, ast.MatMult)]
 
 
 def _both(script: Script, product: ast.AST) -> bool:

@@ -15,7 +15,7 @@ from autofast.model.calls import is_method
 from autofast.model.events import CallFrame, Site, inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script, Transfer
-from autofast.model.source import function_of, parent_of, source_of, statement_of
+from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Cls, Ext, Inst, Ref, Thing, Unknown
 from autofast.read.recover.build import unwrapped
@@ -312,8 +312,8 @@ def _holds(script: Script, given: ast.expr, target: ast.expr, copy: ast.AST) -> 
     made = {id(d.node) for d in flow.reaching(given)}
     before = {
         id(d.node)
-        for n in ast.walk(copy)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id == given.id
+        for n in nodes_in(copy, ast.Name)
+        if isinstance(n.ctx, ast.Load) and n.id == given.id
         for d in flow.reaching(n)
     }
     return id(target) in made and made <= before | {id(target)}

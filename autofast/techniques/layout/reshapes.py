@@ -14,7 +14,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import call_of, is_method
 from autofast.model.script import Script
-from autofast.model.source import at, function_of, parent_of
+from autofast.model.source import at, function_of, nodes_in, parent_of
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Ext, Ref, Tensor, Thing, Unknown, Values, const, library_names
 
@@ -126,6 +126,8 @@ def _comes_flat(script: Script, value: ast.expr | None, around: tuple[ast.expr, 
             return True
         case ast.Subscript(value=of, slice=mask):
             return _is_picked(script, of, mask)
+        case ast.BinOp(op=ast.MatMult()):
+            return True
         case ast.Call():
             return _is_contiguous(script, value, around) or _is_averaged(value)
     return False
@@ -171,7 +173,7 @@ def _has_one_number_each(script: Script, node: ast.Call, base: ast.expr) -> bool
     """``net(x).view(x.size(0))``: a single number for each sample, as nothing else has that size, in whichever order it lies."""
     if len(node.args) != 1:
         return False
-    given = [base, *(a for call in ast.walk(base) if isinstance(call, ast.Call) for a in call.args)]
+    given = [base, *(a for call in nodes_in(base, ast.Call) for a in call.args)]
     return any(_is_size_of(script, node.args[0], of, 0) for of in given)
 
 
@@ -247,8 +249,8 @@ def _comes_in_order(script: Script, call: ast.Call, around: tuple[ast.expr, ...]
     returned = [
         n.value
         for callee in callees
-        for n in ast.walk(callee.function)
-        if isinstance(n, ast.Return) and function_of(n) is callee.function
+        for n in nodes_in(callee.function, ast.Return)
+        if function_of(n) is callee.function
     ]
     return bool(returned) and all(
         r is not None and _lies_in_order(script, r, around) for r in returned

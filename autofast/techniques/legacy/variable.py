@@ -12,7 +12,7 @@ from autofast.facts.cost import gains
 from autofast.facts.tensor_identity import VARIABLE, Plainness
 from autofast.flow.importers import Importers
 from autofast.flow.scopes import is_parameter
-from autofast.model.calls import call_of, pairs_of
+from autofast.model.calls import call_of, keyword_of, pairs_of
 from autofast.model.names import FUNCTIONAL_LOSSES, is_loss
 from autofast.model.script import Script
 from autofast.model.source import Source, function_of, parent_of, source_of, statement_of
@@ -24,6 +24,7 @@ NAME = "variable-api"
 
 
 DETACHED = gains.nothing("`.detach()` does what the Variable does, in as many words")
+SINCE = {"bool": (1, 2)}  # of what is written anew, where an older torch does not have it
 MODULES = ("torch.autograd", "torch.autograd.variable")
 
 
@@ -304,17 +305,29 @@ def _may_be(script: Script, importer: Source, node: ast.ImportFrom, source: Sour
     )
 
 
-def old_items(script: Script) -> Iterator[Finding]:
-    for site in script.log.of("sync"):
-        node = site.node
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
-            text = ast.unparse(node)
-            message = f"`{text}` is an IndexError since torch 0.4, as a loss has no dimensions"
-            yield Finding(
-                node,
-                message,
-                edits=(Rewrite(node, "{tensor}.item()", {"tensor": node.value.value}, moot=True),),
-            )
+def renewed(script: Script) -> Iterator[Finding]:
+    """What keeps newer versions of torch away, as these have it."""
+    for old in script.torch.newest:
+        if old.anew and old.node is not None:
+            edits = tuple(_anew(old.node, old.anew))
+            since = SINCE.get(old.anew)
+            yield Finding(old.node, old.why, edits=edits, key=old.node, renews=True, torch=since)
+
+
+def _anew(node: ast.AST, anew: str) -> Iterator[Edit]:
+    match node:
+        case ast.Subscript(value=ast.Attribute(value=tensor)):  # loss.data[0]
+            yield Rewrite(node, f"{{tensor}}.{anew}()", {"tensor": tensor}, moot=True)
+        case ast.stmt():
+            yield Replace(node, anew)
+        case ast.Call() if "=" in anew:
+            old, new = anew.split("=")
+            given = keyword_of(node, old)
+            assert given is not None
+            yield DropKeyword(node, old)
+            yield Keyword(node, new, ast.unparse(given))
+        case ast.Call(func=ast.Attribute(value=value) as func):
+            yield Rewrite(func, f"{{value}}.{anew}", {"value": value})
 
 
 def old_reductions(script: Script) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from autofast.facts.loaders import (
     given,
     is_spelled_out,
     managed,
+    of_array,
     unpinned,
 )
 from autofast.facts.workers.legality import on_device
@@ -42,11 +43,16 @@ def place(script: Script, options: Options, things: Sequence[Thing]) -> ast.AST 
         return True
     able = pinnable(script, options) if options.decides(Pinned) else []
     calls = [x.node for x in able]
-    for loader in sorted((x for x in able if x in mine), key=lambda x: not x.trains):
+    for loader in sorted((x for x in able if x in mine), key=_seldomness):
         home = room(script, loader.args, "pin_memory", calls)
         if not isinstance(home, str):
             return home.node
     return False
+
+
+def _seldomness(loader: Loader) -> tuple[bool, bool]:
+    """Loaders that are trained with come first, and those that are gone through once come last."""
+    return not loader.trains, not any(use.repeated for use in loader.uses)
 
 
 def is_given(loader: Loader) -> bool:
@@ -73,7 +79,9 @@ def against(script: Script, loader: Loader) -> str:
 
 def _reaches_gpu(script: Script, loader: Loader) -> bool:
     if any(
-        t.kinds - {"cpu", "tensor", "type"} and t.how in ("to", "cuda", "type")
+        t.kinds - {"cpu", "tensor", "type"}
+        and t.how in ("to", "cuda", "type")
+        and not of_array(script, t.node.func)
         for t in loader.moved
     ):
         return True

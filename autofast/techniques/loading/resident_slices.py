@@ -13,8 +13,9 @@ from autofast.model.calls import pairs_of
 from autofast.model.script import Script, Transfer
 from autofast.model.source import function_of, statement_of, within
 from autofast.model.values import Tensor
+from autofast.ops.families import REGROUPING
 
-VIEWS = frozenset("view reshape contiguous t transpose permute flatten unsqueeze squeeze".split())
+VIEWS = REGROUPING | {"t"}
 CASTS = frozenset("long int float".split())
 DEPTH = 8
 Given = Mapping[str, ast.expr]

@@ -20,10 +20,11 @@ from autofast.flow.loops import loop_of
 from autofast.flow.program import Flow
 from autofast.flow.provenance import assigned, only_value
 from autofast.flow.scopes import is_parameter, mentions, owner
-from autofast.model.calls import arguments_of
+from autofast.model.calls import arguments_of, is_name
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.script import Script
-from autofast.model.source import function_of, parent_of, source_of, statement_of
+from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
+from autofast.model.syntax import DEFS
 from autofast.model.values import Arg, Const, Num, Ref, Seq, Tensor, const, library_names
 from autofast.ops import reshapes
 from autofast.rule import Refusal
@@ -133,9 +134,7 @@ def _window(script: Script, expr: ast.expr, index: str) -> ast.Subscript | None:
                 return None  # all windows together would lie in memory in another order
             arguments = [n for a in arguments_of(expr) for n in ast.walk(a)]
             return (
-                None
-                if any(isinstance(n, ast.Name) and n.id == index for n in arguments)
-                else _window(script, inner, index)
+                None if any(is_name(n, index) for n in arguments) else _window(script, inner, index)
             )
     return None
 
@@ -162,11 +161,7 @@ class Windows:
         as_tensor = _is(script, self.call.func, "torch.stack")
         if as_tensor != (
             kind == "torch"
-            or any(
-                _is(script, n.func, "torch.from_numpy")
-                for n in ast.walk(self.each)
-                if isinstance(n, ast.Call)
-            )
+            or any(_is(script, n.func, "torch.from_numpy") for n in nodes_in(self.each, ast.Call))
         ):
             raise Refusal(f"`{self.row.id}` is of another library than what is stacked")
         if kind == "torch" and drawn == "numpy":
@@ -428,13 +423,11 @@ def _values(name: ast.Name, stack: Stack) -> Iterator[tuple[ast.expr | None, Sta
             given = frame.given[name.id]
             yield (given.expr if not given.via else None), stack[:n]
             return
-    if isinstance(scope, ast.Module) or name.id in {
-        a.arg for a in ast.walk(scope) if isinstance(a, ast.arg)
-    }:
+    if isinstance(scope, ast.Module) or name.id in {a.arg for a in nodes_in(scope, ast.arg)}:
         yield None, stack
         return
     outer = owner(name)
-    if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):  # a function around this one
+    if isinstance(outer, DEFS):  # a function around this one
         calls = [
             n for n, f in enumerate(stack) if isinstance(f, CallFrame) and f.func.node is outer
         ]

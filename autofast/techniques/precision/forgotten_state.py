@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from autofast.facts.attribute_values import given
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow
-from autofast.flow.scopes import FUNCTIONS, own_nodes
+from autofast.flow.scopes import own_nodes
+from autofast.model.calls import is_name
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Script
-from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
+from autofast.model.source import ancestors, at, function_of, nodes_in, parent_of, statement_of
+from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Values
 from autofast.rule import Finding, Refusal
 from autofast.techniques.precision.scaler_state import checkpoints, places
@@ -90,7 +92,7 @@ class _Names:
 
     def _given(self, function: ast.AST, name: str) -> Values:
         """What a parameter may be, as its first read shows."""
-        reads = (n for n in own_nodes(function) if isinstance(n, ast.Name) and n.id == name)
+        reads = (n for n in own_nodes(function) if is_name(n, name))
         return next((self.script.values(n) for n in reads), frozenset())
 
     # ------------------------------------------------------------------------------------------------ attributes
@@ -99,10 +101,9 @@ class _Names:
         cls = parent_of(function)
         if not isinstance(cls, ast.ClassDef):
             return
-        for node in ast.walk(cls):
+        for node in nodes_in(cls, ast.Attribute):
             if (
-                isinstance(node, ast.Attribute)
-                and isinstance(node.value, ast.Name)
+                isinstance(node.value, ast.Name)
                 and isinstance(node.ctx, ast.Load)
                 and node.value.id == _self_of(function)
                 and self._is(node)

@@ -14,8 +14,9 @@ from autofast.edit.edits import Edit, Keyword, Rewrite, Wrap, literal
 from autofast.facts.updates.rates import counts_batches
 from autofast.flow.callgraph import code_of
 from autofast.flow.scopes import stored_in
+from autofast.model.calls import is_name
 from autofast.model.script import Scheduler, Script, Tick
-from autofast.model.source import at
+from autofast.model.source import at, nodes_in
 from autofast.model.values import Bound, Const, Func, Seq, Thing, Values, const, one
 from autofast.rule import Refusal
 from autofast.write.spelling import spelled
@@ -242,14 +243,10 @@ def _function(script: Script, expr: ast.expr, count: str, kind: str) -> tuple[li
             for n in ast.walk(expr.body)
         ):
             return [Wrap(expr, f"lambda step: {{}}(step // {count})")], False
-        new = (
-            "step"
-            if not any(isinstance(n, ast.Name) and n.id == "step" for n in ast.walk(expr.body))
-            else "update"
-        )
+        new = "step" if not any(is_name(n, "step") for n in ast.walk(expr.body)) else "update"
         how = "/" if smooth and changes else "//"
         edits: list[Edit] = [Rewrite(expr, f"lambda {new}: {{body}}", {"body": expr.body})]
-        uses = [n for n in ast.walk(expr.body) if isinstance(n, ast.Name) and n.id == name]
+        uses = [n for n in nodes_in(expr.body, ast.Name) if n.id == name]
         edits += [Rewrite(n, f"({new} {how} {count})") for n in uses]
         return edits, smooth and changes
     found = script.values(expr)
@@ -281,7 +278,7 @@ def _is_plain(args: ast.arguments) -> bool:
 def _factor(script: Script, expr: ast.expr, count: str) -> list[Edit]:
     if isinstance(expr, ast.Lambda) and _is_plain(expr.args):
         name, body = expr.args.args[0].arg, expr.body
-        if not any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(body)) and isinstance(
+        if not any(is_name(n, name) for n in ast.walk(body)) and isinstance(
             body, (ast.Constant, ast.Name, ast.Attribute)
         ):
             value = const(script.values(body)) if not isinstance(body, ast.Constant) else body.value
@@ -416,7 +413,7 @@ def _above_zero(node: ast.expr, names: set[str]) -> bool:
             _is_positive(side) and _is_smooth(other, names)
             for side, other in ((node.left, node.right), (node.right, node.left))
         )
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "max":
+    if isinstance(node, ast.Call) and is_name(node.func, "max"):
         return any(_is_positive(a) for a in node.args) and all(
             _is_smooth(a, names) for a in node.args
         )

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from autofast.flow.build import is_try
 from autofast.flow.callgraph import Function, code_of
 from autofast.flow.program import may_swallow
-from autofast.flow.scopes import FUNCTIONS, binds
+from autofast.flow.scopes import binds
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of
+from autofast.model.source import ancestors, function_of, nodes_in
+from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Cls, Func, Inst, Ref, Unknown
 
 
@@ -54,8 +55,6 @@ def _sees(script: Script, manager: ast.expr) -> bool:
 
 def _keeps_to_itself(script: Script, function: Function) -> bool:
     """Whether a function looks at nothing but its arguments and what is imported."""
-    loads = (
-        n for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
-    )
+    loads = (n for n in nodes_in(function, ast.Name) if isinstance(n.ctx, ast.Load))
     outside = (n for n in loads if not binds(function_of(n), n.id))
     return all(isinstance(t, (Ref, Func, Cls)) for n in outside for t in script.values(n))

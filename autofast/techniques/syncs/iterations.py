@@ -11,10 +11,12 @@ from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.program import Flow
+from autofast.model.calls import is_name
 from autofast.model.events import LoopFrame
 from autofast.model.script import Loader, Script
-from autofast.model.source import function_of, parent_of, statement_of, within
-from autofast.model.values import Const, Ext, Num, const, one
+from autofast.model.source import function_of, nodes_in, parent_of, statement_of, within
+from autofast.model.syntax import SIMPLE
+from autofast.model.values import Const, Ext, Num, certainly, const, one
 from autofast.techniques.syncs.common_reads import is_always
 from autofast.techniques.syncs.empty_lists import is_empty_without, is_sum_of_nothing
 
@@ -73,7 +75,7 @@ def _divisions(scope: ast.AST) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
             yield node, node.target, node.value
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             statement = statement_of(node)
-            simple = isinstance(statement, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return))
+            simple = isinstance(statement, SIMPLE)
             if simple and function_of(node) is scope and is_always(node, statement):
                 yield node, node.left, node.right
 
@@ -103,7 +105,7 @@ def _only_numbers(script: Script, made: Definition) -> bool:
     added = made.statement.value
     arrays = any(isinstance(n, ast.Attribute) and n.attr == "numpy" for n in ast.walk(added))
     found = script.values(added)
-    return not arrays and bool(found) and all(isinstance(t, (Num, Const)) for t in found)
+    return not arrays and certainly(found, Num, Const)
 
 
 def _is_literal(value: ast.expr) -> bool:
@@ -118,10 +120,7 @@ def _is_zero_without(script: Script, divisor: ast.expr, loop: ast.For) -> bool:
     if isinstance(divisor, ast.Name):
         return _counts_iterations(script, divisor, loop)
     if not (
-        isinstance(divisor, ast.Call)
-        and isinstance(divisor.func, ast.Name)
-        and divisor.func.id == "len"
-        and len(divisor.args) == 1
+        isinstance(divisor, ast.Call) and is_name(divisor.func, "len") and len(divisor.args) == 1
     ):
         return False
     over, sized = _iterated(loop.iter), divisor.args[0]
@@ -202,11 +201,7 @@ def _is_same(script: Script, one: ast.expr, other: ast.expr) -> bool:
         flow = script.analysis(Flow)
         return flow.reaching(one) == flow.reaching(other)
     if isinstance(one, ast.Attribute) and isinstance(other, ast.Attribute):
-        stored = (
-            n
-            for n in ast.walk(function_of(one))
-            if isinstance(n, ast.Attribute) and n.attr == one.attr
-        )
+        stored = (n for n in nodes_in(function_of(one), ast.Attribute) if n.attr == one.attr)
         return all(isinstance(n.ctx, ast.Load) for n in stored) and _is_same(
             script, one.value, other.value
         )

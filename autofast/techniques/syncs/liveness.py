@@ -11,7 +11,7 @@ from autofast.flow.loops import Loop, common_loop, loop_of
 from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
 from autofast.flow.scopes import binds, declared, is_parameter, mentions
-from autofast.model.calls import call_of
+from autofast.model.calls import call_of, is_name
 from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module
@@ -273,7 +273,7 @@ def _under_another_name(script: Script, holder: ast.Name, loop: Loop) -> ast.AST
             node.ctx, ast.Load
         ):
             continue
-        if isinstance(node, ast.Name) and node.id == holder.id and function_of(node) is scope:
+        if is_name(node, holder.id) and function_of(node) is scope:
             continue
         seen = script.values(node)
         parent = parent_of(node)

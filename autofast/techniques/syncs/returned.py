@@ -12,7 +12,7 @@ from autofast.flow.program import Flow
 from autofast.model.events import CallFrame, Occurrence
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
-from autofast.model.source import at, function_of, parent_of, statement_of
+from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of
 from autofast.model.values import Bound, Func
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off
@@ -35,9 +35,7 @@ def results_of(
     script: Script, function: ast.FunctionDef, reads: list[Read]
 ) -> tuple[ast.Return, list[Result]] | None:
     """What ``function`` reads only to return it."""
-    returns = [
-        n for n in ast.walk(function) if isinstance(n, ast.Return) and function_of(n) is function
-    ]
+    returns = [n for n in nodes_in(function, ast.Return) if function_of(n) is function]
     if len(returns) != 1 or returns[0].value is None or not _is_at_end(returns[0], function):
         return None
     value = returns[0].value

@@ -9,11 +9,19 @@ from dataclasses import dataclass, field
 
 from autofast.flow.loops import Loop
 from autofast.flow.scopes import binds, mentions, stored_in
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, is_name
 from autofast.model.events import inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.source import Source, function_of, live, parent_of, source_of, statement_of
+from autofast.model.source import (
+    Source,
+    function_of,
+    live,
+    nodes_in,
+    parent_of,
+    source_of,
+    statement_of,
+)
 from autofast.model.values import (
     Arg,
     Bound,
@@ -28,6 +36,7 @@ from autofast.model.values import (
     Ref,
     Seq,
     Tensor,
+    certainly,
 )
 from autofast.rule import Refusal
 from autofast.techniques.syncs.reads import Read, gives_the_same
@@ -119,7 +128,7 @@ def _does_more(script: Script, statement: ast.stmt) -> bool:
     )
     for target in targets:
         if isinstance(target, ast.Name):
-            same = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == target.id]
+            same = [n for n in nodes_in(statement, ast.Name) if n.id == target.id]
             if any(isinstance(t, Inst) for n in same for t in script.values(n)):
                 return True
         if not isinstance(target, (ast.Attribute, ast.Subscript)):
@@ -165,7 +174,7 @@ def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
         statement = parent_of(node)
         if isinstance(statement, ast.Assign) and any(t is node for t in statement.targets):
             found = script.values(statement.value)
-            known = bool(found) and all(isinstance(t, (Num, Const, Arg)) for t in found)
+            known = certainly(found, Num, Const, Arg)
             made = (
                 script.values(statement.value.func)
                 if isinstance(statement.value, ast.Call)
@@ -182,7 +191,7 @@ def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
 
 
 def _names(node: ast.AST, name: str) -> bool:
-    return any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node))
+    return any(is_name(n, name) for n in ast.walk(node))
 
 
 def not_a_keeper(script: Script, func: ast.Attribute) -> str:
@@ -266,9 +275,7 @@ def _is_constant(script: Script, name: ast.Name) -> bool:
     if all(isinstance(t, (Ref, Func, Cls)) for t in found):
         return bool(found)
     stores = [
-        n
-        for n in source_of(name).nodes
-        if isinstance(n, ast.Name) and n.id == name.id and not isinstance(n.ctx, ast.Load)
+        n for n in source_of(name).nodes if is_name(n, name.id) and not isinstance(n.ctx, ast.Load)
     ]
     return (
         all(isinstance(t, Const) for t in found)
@@ -391,12 +398,7 @@ class _Collector:
             return all(
                 self.is_same_later(c) for c in ast.iter_child_nodes(expr) if isinstance(c, ast.expr)
             )
-        if (
-            isinstance(expr, ast.Call)
-            and isinstance(expr.func, ast.Name)
-            and expr.func.id == "len"
-            and len(expr.args) == 1
-        ):
+        if isinstance(expr, ast.Call) and is_name(expr.func, "len") and len(expr.args) == 1:
             fixed = (Ext, Inst, Tensor)
             return self.is_same_later(expr.args[0]) and all(
                 isinstance(t, fixed) for t in self.script.values(expr.args[0])
@@ -468,7 +470,7 @@ def is_number(script: Script, expr: ast.expr) -> bool:
         and expr.value.attr == "shape"
     ):
         return not isinstance(expr.slice, ast.Slice)
-    if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Name) and expr.func.id == "len":
+    if isinstance(expr, ast.Call) and is_name(expr.func, "len"):
         return True
     values = script.values(expr)
     return bool(values) and all(

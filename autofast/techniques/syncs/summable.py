@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
 from autofast.model.script import Script
+from autofast.model.source import nodes_in
 from autofast.model.values import Const, Tensor
 from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.floats import kind_of
@@ -131,6 +132,4 @@ def own_uses(sink: Sink) -> list[ast.Name]:
     if isinstance(sink.statement, ast.AugAssign):
         return [target] if isinstance(target, ast.Name) else []
     assert isinstance(sink.statement, ast.Assign) and isinstance(target, ast.Name)
-    return [
-        n for n in ast.walk(sink.statement.value) if isinstance(n, ast.Name) and n.id == target.id
-    ]
+    return [n for n in nodes_in(sink.statement.value, ast.Name) if n.id == target.id]

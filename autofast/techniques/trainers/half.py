@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from autofast.edit.edits import Edit
 from autofast.facts.precision.code import Code
-from autofast.facts.precision.foreign import KNOWN_LIBRARIES
+from autofast.facts.precision.foreign import loaded_in_16
 from autofast.facts.precision.hazards import against, has_autocast, ratio
 from autofast.facts.precision.layers import recurrent
 from autofast.facts.precision.whole_script import against_script
@@ -18,12 +18,6 @@ from autofast.model.values import Cls, Ext, Func, Inst, Thing, Unknown, ordered
 from autofast.read.recover.build import layers_of
 from autofast.rule import Options
 from autofast.write.half_dtype import HAS_BF16, in_module
-
-# libraries of models and measures that are made of torch's own layers and functions
-PLAIN_TORCH = frozenset(
-    "torchmetrics segmentation_models_pytorch diffusers open_clip peft sentence_transformers".split()
-)
-LOADED_IN_16 = ("torch_dtype", "dtype", "load_in_8bit", "load_in_4bit", "quantization_config")
 
 
 def has_bf16(script: Script, source: Source) -> tuple[str, tuple[Edit, ...]]:
@@ -62,7 +56,7 @@ def against_half(
         return "it has autocast blocks of its own"
     if options.target == "cuda" and (why := recurrent(asked)):
         return f"{why}: without a GradScaler small gradients become zero"
-    return against(asked) or ratio(asked) or _foreign_object(asked)
+    return against(asked) or ratio(asked)
 
 
 def _adapted(thing: Thing) -> list[Thing]:
@@ -72,25 +66,13 @@ def _adapted(thing: Thing) -> list[Thing]:
     return [thing]
 
 
-def _foreign_object(asked: Code) -> str:
-    """An object of a library that gets tensors: a model or loss that may compute in ways which autocast does not know."""
-    for site, occurrence in asked.events("call_object"):
-        thing = occurrence.this
-        if isinstance(thing, Ext) and thing.name.split(".")[0] not in KNOWN_LIBRARIES | PLAIN_TORCH:
-            return f"{at(site.node)} gives tensors to {thing.name}, which may not take 16-bit ones"
-    return ""
-
-
 def _of_thing(thing: Thing) -> str:
     if isinstance(thing, Unknown):
         return f"what it trains is not known: {thing.why}"
-    if isinstance(thing, Ext):
-        for name in LOADED_IN_16:
-            given = thing.args.named.get(name)
-            if given is not None and any(
-                getattr(t, "value", "set") not in (None, False) for t in given.values
-            ):
-                return f"the model of {at(thing.node)} is loaded with {name}=, which decides about precision"
+    if isinstance(thing, Ext) and (name := loaded_in_16(thing)):
+        return (
+            f"the model of {at(thing.node)} is loaded with {name}=, which decides about precision"
+        )
     return ""
 
 

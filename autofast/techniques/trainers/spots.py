@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite, literal
-from autofast.model.calls import keyword_of
+from autofast.model.calls import is_name, keyword_of
 from autofast.model.script import Script
 from autofast.model.source import Source, parent_of, source_of
 from autofast.model.values import (
@@ -74,11 +74,7 @@ class Spot:
         """The expression of a field's default, where the dataclass spells it out."""
         for base in [self.cls, *self.cls.ancestors()] if self.cls is not None else []:
             for stmt in base.node.body:
-                if (
-                    isinstance(stmt, ast.AnnAssign)
-                    and isinstance(stmt.target, ast.Name)
-                    and stmt.target.id == name
-                ):
+                if isinstance(stmt, ast.AnnAssign) and is_name(stmt.target, name):
                     return _default(stmt.value)
         return None
 
@@ -139,7 +135,7 @@ def _uses_field(node: ast.ClassDef) -> bool:
         for s in node.body
         if isinstance(s, ast.AnnAssign) and isinstance(s.value, ast.Call)
     ]
-    return any(isinstance(f, ast.Name) and f.id == "field" for f in made)
+    return any(is_name(f, "field") for f in made)
 
 
 def spot_of(

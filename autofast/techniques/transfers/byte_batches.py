@@ -13,6 +13,8 @@ from autofast.flow.defuse import Definition
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
+from autofast.flow.usage import Act, Usage, is_identity, usage_of
+from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
 from autofast.model.calls import call_of
 from autofast.model.contents import elements, opened
 from autofast.model.script import Loader, Script, Transfer
@@ -29,8 +31,10 @@ from autofast.model.values import (
     Seq,
     Thing,
     Values,
+    certainly,
     const,
 )
+from autofast.ops.families import REGROUPING
 from autofast.rule import Refusal
 from autofast.techniques.transfers.byte_items import Items, Key
 
@@ -46,7 +50,6 @@ HANDED |= {
 LOOPED = frozenset({"builtins.enumerate", "tqdm.tqdm", "tqdm.auto.tqdm"})
 ASKED = frozenset({"dataset", "batch_size", "sampler", "num_workers", "drop_last"})
 SHAPE = frozenset({"shape", "size", "dim", "ndim"})
-VIEWS = frozenset("view reshape flatten unsqueeze squeeze permute transpose contiguous".split())
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +97,11 @@ def _against(script: Script, loader: Loader, items: Items) -> None:
     value = given(loader, "collate_fn")
     if value is not None and value.values != {Const(None)}:
         raise Refusal(f"{where} has a collate_fn of its own")
-    for node, found in _expressions(script):
-        if any(t is x for t in found for x in loader.things):
-            if why := _use(script, node, LOOPED | {"builtins.len"}, ASKED, iterated=True):
-                raise Refusal(f"{at(node)} {why} of {at(loader.node)}")
+    things = {id(x) for x in loader.things}
+    handling = _Handling(script, LOOPED | {"builtins.len"}, ASKED, iterated=True)
+    if bad := first_bad(script, lambda found: any(id(t) in things for t in found), handling.judge):
+        node, why = bad
+        raise Refusal(f"{at(node)} {why} of {at(loader.node)}")
 
 
 def _of_library(script: Script, items: Items) -> None:
@@ -110,10 +114,12 @@ def _of_library(script: Script, items: Items) -> None:
         )
     makers = {t.name for t in items.sets if isinstance(t, Ext)} | {"builtins.print"}
     calls = {id(c.func) for c in items.calls}
-    for node, found in _expressions(script):
+    handling = _Handling(script, makers, ("",))
+    for node in expressions(script, bool):
+        found = script.values(node)
         inside = list(opened(found, elements))
         if any(t is x for t in inside for x in items.transforms) and id(node) not in calls:
-            if why := _use(script, node, makers, ("",)):
+            if isinstance(why := handling.judge(usage_of(node)), str):
                 raise Refusal(f"{at(node)} {why}, a transform")
         for t in inside:
             if isinstance(t, Ext) and t.name.startswith("torchvision.datasets."):
@@ -136,21 +142,16 @@ def _of_library(script: Script, items: Items) -> None:
 
 def _is_own(found: Values) -> bool:
     """Certainly an object of the project, or a module."""
-    return bool(found) and all(isinstance(t, (Inst, Ref, Module)) for t in found)
-
-
-def _expressions(script: Script) -> Iterator[tuple[ast.expr, Values]]:
-    for node in script.nodes:
-        if isinstance(node, ast.expr) and (found := script.values(node)):
-            yield node, found
+    return certainly(found, Inst, Ref, Module)
 
 
 # ------------------------------------------------------------------------------------------------ the dataset
 def _others(script: Script, items: Items) -> None:
     """Raises :class:`Refusal` for a place that may take items out of the dataset itself."""
-    for node, found in _expressions(script):
-        if _holds(found, items) and (why := _use(script, node, HANDED)):
-            raise Refusal(f"{at(node)} {why}, a dataset")
+    handling = _Handling(script, HANDED)
+    if bad := first_bad(script, lambda found: _holds(found, items), handling.judge):
+        node, why = bad
+        raise Refusal(f"{at(node)} {why}, a dataset")
 
 
 def _holds(found: Values, items: Items) -> bool:
@@ -163,49 +164,54 @@ def _given(thing: Thing) -> Iterable[Thing]:
     return elements(thing)
 
 
-def _use(
-    script: Script,
-    node: ast.expr,
-    functions: Collection[str],
-    attributes: Collection[str] = (),
-    iterated: bool = False,
-) -> str:
-    """What is done with a dataset or loader, or a list of some, that is not followed; empty where nothing is.
+@dataclass(frozen=True)
+class _Handling:
+    """What may be done with a dataset or loader, or a list of some: the reader follows them.
 
     Known are code of the project, ``functions`` of libraries, ``attributes`` (none: all but those that make items), and, for what may be
     ``iterated``, loops.
     """
-    if isinstance(getattr(node, "ctx", None), ast.Store):
-        return ""
-    several, text = all(isinstance(t, Seq) for t in script.values(node)), ast.unparse(node)
-    match parent := parent_of(node):
-        case ast.Attribute(attr=attr):
-            known = attr in attributes if attributes else attr not in ("__getitem__", "__iter__")
-            taken = bool(attributes) and isinstance(parent_of(parent), ast.Subscript)
-            return f"uses `{ast.unparse(parent)}`" if taken or not known else ""
-        case ast.Call() | ast.keyword():
-            call = parent if isinstance(parent, ast.Call) else parent_of(parent)
-            callee = script.values(call.func) if isinstance(call, ast.Call) else frozenset()
-            known = bool(callee) and all(
-                isinstance(t, (Func, Bound, Cls)) or (isinstance(t, Ref) and t.name in functions)
-                for t in callee
-            )
-            return "" if known else f"hands on `{text}`"
-        case ast.For() if iterated:
-            return ""
-        case ast.Subscript() | ast.For() | ast.comprehension() | ast.Starred():
-            return "" if several else f"takes something out of `{text}`"
-        case ast.Assign() | ast.AnnAssign() | ast.Tuple() | ast.List() | ast.Return() | ast.Expr():
-            return ""
-        case (
-            ast.Dict()
-            | ast.IfExp()
-            | ast.If()
-            | ast.Assert()
-            | ast.Compare(ops=[ast.Is() | ast.IsNot()])
-        ):
-            return ""
-    return f"has a use for `{text}` that is not followed"
+
+    script: Script
+    functions: Collection[str]
+    attributes: Collection[str] = ()
+    iterated: bool = False
+
+    def judge(self, use: Usage) -> Answer:
+        node, text = use.node, ast.unparse(use.expr)
+        match use.act:
+            case Act.ASKED:
+                fine = self._asks(node)  # type: ignore[arg-type]
+                return Verdict.GOES_ON if fine else f"uses `{ast.unparse(node)}`"
+            case Act.GIVEN | Act.CALLED:
+                fine = self._knows(node)  # type: ignore[arg-type]
+                return Verdict.GOES_ON if fine else f"hands on `{text}`"
+            case Act.LOOPED if self.iterated and isinstance(node, ast.For):
+                return Verdict.GOES_ON
+            case Act.HELD if isinstance(node, (ast.Tuple, ast.List, ast.Dict)):
+                return Verdict.GOES_ON
+            case Act.TAKEN | Act.FILLED | Act.INDEXES | Act.LOOPED | Act.HELD:
+                several = all(isinstance(t, Seq) for t in self.script.values(use.expr))
+                return Verdict.GOES_ON if several else f"takes something out of `{text}`"
+            case Act.TARGET | Act.BOUND | Act.RETURNED | Act.DROPPED | Act.TESTED:
+                return Verdict.GOES_ON
+            case Act.CHOSEN if isinstance(node, ast.IfExp):
+                return Verdict.GOES_ON
+            case Act.COMPARED if is_identity(node):
+                return Verdict.STOPS
+        return f"has a use for `{text}` that is not followed"
+
+    def _asks(self, node: ast.Attribute) -> bool:
+        if not self.attributes:
+            return node.attr not in ("__getitem__", "__iter__")
+        return node.attr in self.attributes and not isinstance(parent_of(node), ast.Subscript)
+
+    def _knows(self, call: ast.Call) -> bool:
+        callee = self.script.values(call.func)
+        return bool(callee) and all(
+            isinstance(t, (Func, Bound, Cls)) or (isinstance(t, Ref) and t.name in self.functions)
+            for t in callee
+        )
 
 
 # ------------------------------------------------------------------------------------------------ its batches
@@ -279,7 +285,7 @@ def _copied(script: Script, read: ast.expr) -> Transfer | None:
             if why := against_copy(transfer, ast.unparse(read)):
                 raise Refusal(f"{at(call)}: {why}")
             return transfer
-        if parent.attr not in VIEWS:
+        if parent.attr not in REGROUPING:
             break
         parent = parent_of(call)
     if isinstance(parent, ast.Call) and script.values(parent.func) == {Ref("builtins.len")}:

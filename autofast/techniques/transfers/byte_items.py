@@ -14,14 +14,13 @@ from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
 from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, live, statement_of
-from autofast.model.values import Func, Inst, Ref, Tensor, Thing, const, library_name
+from autofast.model.values import Func, Inst, Ref, Tensor, Thing, const, library_name, one
+from autofast.ops.families import ARITHMETIC, SIGNS
 from autofast.rule import Refusal
 
 Constants = tuple[Channels, Channels]
 Key = int | str | None  # of a tuple, of a dict; None: an item is nothing else
 
-SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
-METHODS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 LAYOUT = frozenset(
     "permute transpose contiguous unsqueeze squeeze view reshape flip copy clone".split()
 )
@@ -245,8 +244,8 @@ def _operation(script: Script, expr: ast.expr) -> Operation | None:
         case ast.Call(func=ast.Attribute(value=inner, attr="float"), args=[], keywords=[]):
             return made(inner, CAST)
         case ast.Call(func=ast.Attribute(value=inner, attr=attr), args=[given], keywords=[]):
-            if attr in METHODS and _number(given):
-                return made(inner, f"{METHODS[attr]} {ast.unparse(given)}")
+            if attr in ARITHMETIC and _number(given):
+                return made(inner, f"{ARITHMETIC[attr]} {ast.unparse(given)}")
             if attr in ("to", "type", "astype") and _is_single(script, given):
                 return made(inner, CAST)
             if library_name(script.values(expr.func)) == "numpy.float32":
@@ -322,7 +321,7 @@ def _same_numbers(script: Script, expr: ast.expr, getitem: ast.FunctionDef) -> a
                 return given
     match expr:
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in LAYOUT:
-            return None if isinstance(_first(script, expr.func), Ref) else inner
+            return None if isinstance(one(script.values(expr.func)), Ref) else inner
     return None
 
 
@@ -333,12 +332,7 @@ def _number(expr: ast.expr) -> bool:
 
 
 def _is_single(script: Script, expr: ast.expr) -> bool:
-    found = _first(script, expr)
+    found = one(script.values(expr))
     return (isinstance(found, Ref) and found.name in SINGLE) or const(
         script.values(expr)
     ) == "float32"
-
-
-def _first(script: Script, expr: ast.expr) -> object:
-    found = script.values(expr)
-    return next(iter(found)) if len(found) == 1 else None

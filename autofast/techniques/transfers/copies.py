@@ -10,14 +10,14 @@ from autofast.edit.edits import Edit, Keyword
 from autofast.facts.loaders import cannot_pin, given, is_spelled_out, managed, unpinned
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method
 from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
 from autofast.model.source import at, source_of
-from autofast.model.values import Ext, Inst, Ref, Tensor, Thing, Values, why_unknown
+from autofast.model.syntax import LOOPS
+from autofast.model.tensors import NOT_CUDA
+from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
 from autofast.read.requirements import rules_out
 from autofast.write.spelling import (
-    NOT_CUDA,
     is_device_object,
     may_be_mps,
     spelled,
@@ -25,7 +25,6 @@ from autofast.write.spelling import (
 )
 
 GRAPHS = "torch-geometric"
-OF_ARRAYS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.asarray"})
 SHAPES = frozenset(
     {"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "requires_grad_"}
 )
@@ -76,7 +75,7 @@ def moves(script: Script) -> Iterator[Move]:
 
 
 def _repeated(transfer: Transfer) -> bool:
-    return any(isinstance(f.node, (ast.For, ast.While, ast.AsyncFor)) for f in transfer.loops)
+    return any(isinstance(f.node, LOOPS) for f in transfer.loops)
 
 
 def _to_gpu(transfer: Transfer) -> bool:
@@ -138,16 +137,6 @@ def _to_the_models(script: Script, move: Move) -> bool:
     return transfer.target is not None and any(
         t is not None and t.values == transfer.target.values for t in targets
     )
-
-
-def is_batch_memory(script: Script, move: Move) -> bool:
-    """Whether the memory of a batch may be what is copied, not that of something computed from it on the host, or of a NumPy array."""
-    call = move.source
-    while is_method(call) and (found := script.values(call.func)):
-        if all(isinstance(t, Ref) and t.name in OF_ARRAYS for t in found):
-            return False  # pin_memory knows tensors only
-        call = call.func.value
-    return script.analysis(Memory).made_by(move.source) is None
 
 
 def _is_part(script: Script, move: Move) -> bool:

@@ -3,40 +3,37 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
 from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
-from autofast.model.calls import arguments_of
-from autofast.model.events import CallFrame, LoopFrame, Site, Stack, inside
-from autofast.model.names import FACTORIES, LEGACY_TENSORS
+from autofast.model.calls import names_in
+from autofast.model.events import Site
+from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
-from autofast.model.source import at, block_of, parent_of, source_of, statement_of
-from autofast.model.tensors import device_kinds, is_dtype
+from autofast.model.source import parent_of, source_of, statement_of
+from autofast.model.tensors import is_dtype
 from autofast.model.values import (
-    Arg,
-    Const,
     Num,
     Ref,
-    Seq,
     Tensor,
     Unknown,
-    Values,
     const,
     library_names,
 )
 from autofast.rule import Effect
 from autofast.techniques.transfers.composed import chain, hides, parts
-from autofast.techniques.transfers.filled import constructor, made_there
+from autofast.techniques.transfers.dealt_out import against
+from autofast.techniques.transfers.factories import (
+    Creation,
+    again_and_again,
+    factory,
+    held_by,
+    is_bound_to,
+)
+from autofast.techniques.transfers.filled import made_there
 from autofast.techniques.transfers.listed import listed
 from autofast.write.spelling import spelled
-
-KEEPS = frozenset(  # methods that do the same on every device
-    """float double half bfloat16 long int bool view reshape unsqueeze squeeze expand repeat
-    flatten""".split()
-    + ["permute", "transpose", "t", "contiguous", "clone", "fill_", "zero_"]
-)
-
 
 COMPUTED = frozenset({"linspace", "logspace"})  # each device rounds in its own way
 
@@ -49,73 +46,6 @@ ALIKE = {"torch.zeros": "new_zeros", "torch.ones": "new_ones"}
 FLOATS = frozenset(f"torch.{name}" for name in ("zeros", "ones", "rand", "randn", "eye"))
 
 
-DATA = frozenset({"tensor", "normal", "bernoulli"})  # made from data: only where these are numbers
-
-
-DRAWS = {  # NumPy's draws and constants: the method that makes the same of a new tensor, and where the shape is given
-    "numpy.random.normal": ("normal_", 2),
-    "numpy.random.randn": ("normal_", -1),
-    "numpy.random.standard_normal": ("normal_", 0),
-    "numpy.random.uniform": ("uniform_", 2),
-    "numpy.random.random": ("uniform_", 0),
-    "numpy.random.random_sample": ("uniform_", 0),
-    "numpy.random.rand": ("uniform_", -1),
-    "numpy.ones": ("fill_(1)", 0),
-    "numpy.zeros": ("zero_()", 0),
-}
-
-
-# What Lightning calls for each batch.
-HOOKS = frozenset({"training_step", "validation_step", "test_step", "forward"})
-
-
-SPLITS = {  # what deals out data, by the generator that it draws from
-    "torch": ("torch.utils.data.random_split", "torch.randperm"),
-    "numpy": (
-        "numpy.random.permutation",
-        "numpy.random.shuffle",
-        "numpy.random.choice",
-        "sklearn.model_selection.train_test_split",
-        "sklearn.model_selection.ShuffleSplit",
-    ),
-}
-
-
-@dataclass(frozen=True, eq=False)
-class Creation:
-    """A tensor that is made on the host, and what makes it on the device; ``asked``: the place has to ask whether there is one."""
-
-    call: ast.Call
-    site: Site
-    edits: tuple[Edit, ...]
-    effect: Effect
-    asked: bool = False
-
-
-def loops_of_steps(script: Script) -> frozenset[int]:
-    """The loops around training steps and evaluations, those over epochs too."""
-    stacks = [o.stack for step in script.steps for b in step.backwards for o in b.site]
-    stacks += [o.stack for e in script.evaluations for site in e.forwards for o in site]
-    return frozenset(
-        id(f.node)
-        for stack in stacks
-        for f in stack
-        if isinstance(f, LoopFrame) and isinstance(f.node, (ast.For, ast.While))
-    )
-
-
-def again_and_again(script: Script, stack: Stack, hot: frozenset[int]) -> bool:
-    if any(id(f.node) in hot for f in stack):
-        return True
-    calls = [f.func for f in stack if isinstance(f, CallFrame)]
-    return (
-        "lightning" in script.frameworks
-        and bool(calls)
-        and calls[0].name in HOOKS
-        and calls[0].owner is not None
-    )
-
-
 def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     """Factories whose result goes to the device at once, or in a later statement of the same block."""
     for transfer in script.transfers:
@@ -126,7 +56,7 @@ def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
         if not any(again_and_again(script, o.stack, hot) for o in transfer.site):
             continue
         call, gate = factory(script, func.value), None
-        if call is None and (bound := _bound(script, transfer, func.value)) is not None:
+        if call is None and (bound := held_by(script, transfer, func.value)) is not None:
             call, gate = bound
         if call is not None and _is_there(script, transfer, call):
             continue
@@ -141,15 +71,15 @@ def _all_made_there(
 ) -> Iterator[Creation]:
     """Several tensors that become one, or one that is reworked over several statements: all are made there, or none."""
     stmt = statement_of(transfer.node)
-    needed = {n.id for n in ast.walk(ast.parse(where)) if isinstance(n, ast.Name)}
+    needed = names_in(ast.parse(where))
     gate = None
     if isinstance(expr, ast.Name):
-        if not _is_bound_to(stmt, transfer.node, expr.id):
+        if not is_bound_to(stmt, transfer.node, expr.id):
             return
         calls = chain(script, stmt, expr.id, needed, factory)
         above = parent_of(stmt)
         if not calls and isinstance(above, ast.If) and above.body == [stmt] and not above.orelse:
-            needed |= {n.id for n in ast.walk(above.test) if isinstance(n, ast.Name)}
+            needed |= names_in(above.test)
             if _is_switch(script, above.test):
                 gate, calls = above, chain(script, above, expr.id, needed, factory)
     else:
@@ -166,7 +96,7 @@ def _all_made_there(
     if any(against(script, other, hot) for other in others):
         return
     edits = list(first.edits)
-    if _only_moves(transfer):
+    if only_moves(transfer):
         whole = gate if gate is not None else stmt
         if isinstance(expr, ast.Name) and getattr(stmt, "value", None) is transfer.node:
             edits.append(Remove(whole))
@@ -218,7 +148,7 @@ def _made_there(
         yield replace(creation, edits=(like,))
         return
     edits = [*creation.edits, *_idle(script, call)]
-    if _only_moves(transfer):
+    if only_moves(transfer):
         stmt = statement_of(transfer.node)
         alone = (
             isinstance(stmt, ast.Assign)
@@ -381,7 +311,7 @@ def _device(script: Script, transfer: Transfer) -> str | None:
     return text
 
 
-def _only_moves(transfer: Transfer) -> bool:
+def only_moves(transfer: Transfer) -> bool:
     """The copy does nothing else: no cast, nothing like ``copy=True``."""
     node = transfer.node
     names = {k.arg for k in node.keywords}
@@ -391,263 +321,3 @@ def _only_moves(transfer: Transfer) -> bool:
         and len(node.args) <= 1
         and names <= {"device", "non_blocking"}
     )
-
-
-def factory(script: Script, expr: ast.expr) -> ast.Call | None:
-    """``torch.zeros(...)`` in ``torch.zeros(...).long().unsqueeze(0)`` or ``Variable(torch.zeros(...))``.
-
-    Of an old constructor it is the call that fills the tensor: ``torch.FloatTensor(n).zero_()``.
-    """
-    while isinstance(expr, ast.Call):
-        found = script.values(expr.func)
-        names = library_names(found)
-        if listed(script, expr, "") is not None:
-            return expr
-        if len(names) == len(found) == 1:
-            name = next(iter(names))
-            if name.startswith("torch.") and name.removeprefix("torch.") in FACTORIES:
-                return expr if _from_numbers(script, name, expr) else None
-            if name != "torch.autograd.Variable" or len(expr.args) != 1 or expr.keywords:
-                return None
-            expr = expr.args[0]
-        elif isinstance(expr.func, ast.Attribute) and expr.func.attr in KEEPS:
-            made = expr.func.value
-            if isinstance(made, ast.Call) and constructor(script, made):
-                return expr if made_there(script, expr, "") is not None else None
-            expr = made
-        else:
-            return None
-    return None
-
-
-def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:
-    """No tensor of the host has a part in it, but one whose shape is taken."""
-    if name.endswith("_like"):
-        return True
-    if (
-        name == "torch.tensor"
-        and len(call.args) == 1
-        and isinstance(call.args[0], (ast.List, ast.Tuple))
-    ):
-        return _is_display(script, call.args[0])
-    values = [
-        t for a in call.args for t in script.values(a.value if isinstance(a, ast.Starred) else a)
-    ]
-    values += [t for k in call.keywords for t in script.values(k.value)]
-    if name.removeprefix("torch.") in DATA and any(
-        isinstance(t, (Unknown, Num, Seq)) for t in values
-    ):
-        return False
-    return not any(isinstance(t, Tensor) for t in values)
-
-
-def _is_display(script: Script, data: ast.expr) -> bool:
-    """``[a, b]`` with numbers, written out."""
-    if isinstance(data, (ast.List, ast.Tuple)):
-        return all(_is_display(script, part) for part in data.elts)
-    found = script.values(data)
-    return bool(found) and all(
-        isinstance(t, (Const, Arg)) or (isinstance(t, Num) and t.synced is None) for t in found
-    )
-
-
-def _bound(
-    script: Script, transfer: Transfer, expr: ast.expr
-) -> tuple[ast.Call, ast.If | None] | None:
-    """The factory call of ``x = torch.zeros(...)`` where ``x = x.to(device)`` follows in the same block, and nothing uses ``x`` before.
-
-    Or in the body of an ``if`` in that block, which is given as well.
-    """
-    stmt = statement_of(transfer.node)
-    if not isinstance(expr, ast.Name) or not _is_bound_to(stmt, transfer.node, expr.id):
-        return None
-    needed = {
-        n.id for a in arguments_of(transfer.node) for n in ast.walk(a) if isinstance(n, ast.Name)
-    }
-    made = _earlier(script, stmt, expr.id, needed)
-    gate = parent_of(stmt)
-    if made is None and isinstance(gate, ast.If) and not gate.orelse:
-        needed |= {n.id for n in ast.walk(gate.test) if isinstance(n, ast.Name)}
-        inside_it = [n for s in gate.body[: gate.body.index(stmt)] for n in ast.walk(s)]
-        if any(isinstance(n, ast.Name) and n.id == expr.id for n in inside_it):
-            return None
-        made = _earlier(script, gate, expr.id, needed)
-        return (made, gate) if made is not None else None
-    return (made, None) if made is not None else None
-
-
-def _is_bound_to(stmt: ast.stmt, value: ast.expr, name: str) -> bool:
-    """``name = value``, alone or as one of ``a, name = other, value``."""
-    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
-        return False
-    target, given = stmt.targets[0], stmt.value
-    if isinstance(target, ast.Tuple) and isinstance(given, ast.Tuple):
-        pairs = list(zip(target.elts, given.elts, strict=False))
-        return len(target.elts) == len(given.elts) and any(
-            v is value and isinstance(t, ast.Name) and t.id == name for t, v in pairs
-        )
-    return given is value and isinstance(target, ast.Name) and target.id == name
-
-
-def _earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast.Call | None:
-    """The factory call that ``name`` is bound to before ``stmt`` in its block, where nothing uses it, or binds what is ``needed``, between."""
-    block = block_of(stmt)
-    for earlier in reversed(block[: block.index(stmt)]):
-        if isinstance(earlier, ast.Assign) and [ast.unparse(t) for t in earlier.targets] == [name]:
-            return factory(script, earlier.value)
-        names = {
-            (n.id, isinstance(n.ctx, ast.Load))
-            for n in ast.walk(earlier)
-            if isinstance(n, ast.Name)
-        }
-        if any(found == name or (found in needed and not load) for found, load in names):
-            return None
-    return None
-
-
-def from_numpy(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
-    """``Tensor(np.ones(shape))`` where ``Tensor`` may be ``torch.cuda.FloatTensor``: made there by its own methods."""
-    for site in script.log.of(*(f"torch.cuda.{name}" for name in LEGACY_TENSORS)):
-        call = site.node
-        if (
-            not isinstance(call, ast.Call)
-            or len(call.args) != 1
-            or call.keywords
-            or not isinstance(call.args[0], ast.Call)
-        ):
-            continue
-        inner = call.args[0]
-        names = [t.name for t in script.values(inner.func) if isinstance(t, Ref)]
-        if (
-            len(names) != 1
-            or names[0] not in DRAWS
-            or not any(again_and_again(script, o.stack, hot) for o in site)
-        ):
-            continue
-        if (
-            "FloatTensor" not in site.kind
-            or (template := _in_place(script, names[0], inner)) is None
-        ):
-            continue
-        text, holes = template
-        effect = Effect.SAMPLING if "random" in names[0] else Effect.EXACT
-        yield Creation(
-            call, site, (Rewrite(call, "{tensor}" + text, {"tensor": call.func, **holes}),), effect
-        )
-
-
-def _in_place(
-    script: Script, name: str, call: ast.Call
-) -> tuple[str, Mapping[str, ast.expr]] | None:
-    """``(n, m).normal_(0, 1)`` for ``np.random.normal(0, 1, (n, m))``."""
-    method, at = DRAWS[name]
-    given = {k.arg: k.value for k in call.keywords}
-    shape = given.pop("size", None) or given.pop("shape", None)
-    bounds, sizes = (call.args[:at], call.args[at:]) if at >= 0 else ([], call.args)
-    if (
-        given
-        or (shape is not None and (at < 0 or sizes))
-        or (at >= 0 and len([*sizes, shape]) - (shape is None) != 1)
-    ):
-        return None
-    if shape is not None:
-        sizes = [shape]
-    holes: dict[str, ast.expr] = {}
-    dims = _each(sizes, holes) if at < 0 else _dims(script, sizes[0], holes)
-    if not dims:
-        return None
-    holes.update((f"b{i}", bound) for i, bound in enumerate(bounds))
-    arguments = ", ".join(f"{{b{i}}}" for i in range(len(bounds)))
-    return f"({dims}).{method}" + ("" if method.endswith(")") else f"({arguments})"), holes
-
-
-def _dims(script: Script, shape: ast.expr, holes: dict[str, ast.expr]) -> str | None:
-    """A shape as arguments of the legacy constructor, which takes sizes one by one (it takes a tuple for data)."""
-    if isinstance(shape, (ast.Tuple, ast.List)):
-        return _each(shape.elts, holes)
-    found = script.values(shape)
-    if isinstance(const(found), int):
-        return _each([shape], holes)
-    if (
-        isinstance(shape, ast.Attribute)
-        and shape.attr == "shape"
-        or found
-        and all(isinstance(t, Seq) or isinstance(const(found), tuple) for t in found)
-    ):
-        holes["d0"] = shape
-        return "*{d0}"
-    return None
-
-
-def _each(sizes: list[ast.expr], holes: dict[str, ast.expr]) -> str:
-    texts = []
-    for i, size in enumerate(sizes):
-        holes[f"d{i}"] = size.value if isinstance(size, ast.Starred) else size
-        texts.append(f"{'*' if isinstance(size, ast.Starred) else ''}{{d{i}}}")
-    return ", ".join(texts)
-
-
-def against(script: Script, creation: Creation, hot: frozenset[int]) -> str:
-    """Why this tensor must stay where it is made; empty where nothing speaks against."""
-    for o in creation.site:
-        if o.args is None or creation.call.func is None:
-            continue
-        if o.args.open and o.args.dicts:
-            return f"it may be given a device already: {o.args.open}"
-        if "requires_grad" in o.args.named and o.args.named["requires_grad"].values != {
-            Const(False)
-        }:
-            return "it requires a gradient, which would then belong to the tensor on the device"
-        if "generator" in o.args.named and creation.effect is Effect.SAMPLING:
-            return "it has a generator of its own, which belongs to one device"
-    if creation.effect is not Effect.SAMPLING:
-        return ""
-    if script.deterministic:
-        return f"determinism is asked for ({at(script.deterministic[0])}): the device would draw other numbers"
-    return _splits(script, creation, hot)
-
-
-def _splits(script: Script, creation: Creation, hot: frozenset[int]) -> str:
-    """A place that deals out the data by the numbers that the host draws next: others may be held out then than in the run before."""
-    kind = (
-        "numpy"
-        if any(
-            isinstance(t, Ref) and t.name in DRAWS
-            for a in creation.call.args
-            for t in _made_by(script, a)
-        )
-        else "torch"
-    )
-    first = min((o.order for o in creation.site), default=0)
-    for site in script.calls(*SPLITS[kind]):
-        line = f"{at(site.node)}"
-        for o in site:
-            if (
-                o.args is not None
-                and "generator" in o.args.named
-                and o.args.named["generator"].values != {Const(None)}
-            ):
-                continue
-            if o.args is not None and {"random_state", "seed"} & o.args.named.keys():
-                continue
-            if o.args is not None and "device" in o.args.named:
-                kinds = device_kinds(o.args.named["device"].values)
-                if {"accel", "cuda"} & kinds and "cpu" not in kinds:
-                    continue  # drawn there, or all is on the host
-            around = any(
-                inside(o.stack, f.node) for c in creation.site for f in c.stack if id(f.node) in hot
-            )
-            shuffles = site.kind != "torch.utils.data.random_split" and any(
-                id(f.node) in hot for f in o.stack
-            )  # of each epoch
-            if (
-                around
-                and not shuffles
-                or (o.order > first and not any(id(f.node) in hot for f in o.stack))
-            ):
-                return f"what {line} deals out depends on how many numbers the host has drawn"
-    return ""
-
-
-def _made_by(script: Script, expr: ast.expr) -> Values:
-    return script.values(expr.func) if isinstance(expr, ast.Call) else frozenset()

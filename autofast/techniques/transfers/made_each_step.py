@@ -25,7 +25,7 @@ from autofast.model.values import (
     Tensor,
     library_names,
 )
-from autofast.techniques.transfers.creations import KEEPS
+from autofast.techniques.transfers.factories import KEEPS
 from autofast.techniques.transfers.fixed import DATA
 
 THERE = "make it on the device: `device=` in the call that makes it, also where it is drawn"

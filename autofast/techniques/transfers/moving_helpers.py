@@ -17,7 +17,8 @@ from autofast.model.events import CallFrame
 from autofast.model.script import Script, Transfer
 from autofast.model.source import ancestors, source_of
 from autofast.model.values import Ref
-from autofast.techniques.transfers.creations import Creation, again_and_again, created, factory
+from autofast.techniques.transfers.creations import created
+from autofast.techniques.transfers.factories import Creation, again_and_again, factory
 from autofast.write.spelling import spelled, torch_in
 
 AVAILABLE = Ref("torch.cuda.is_available")

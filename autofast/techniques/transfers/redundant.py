@@ -12,7 +12,7 @@ from autofast.flow.scopes import mentions
 from autofast.model.calls import is_method, pairs_of
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, TryFrame
 from autofast.model.script import Script, Transfer
-from autofast.model.source import function_of, parent_of, statement_of, within
+from autofast.model.source import function_of, nodes_in, parent_of, statement_of, within
 from autofast.model.values import Const, Dict, Ext, Thing
 
 
@@ -106,7 +106,7 @@ def _comes_from(
                 or not follows(loop, statement)
             ):
                 return False
-            used = [n for n in ast.walk(loop.iter) if isinstance(n, ast.Name) and n.id == name.id]
+            used = [n for n in nodes_in(loop.iter, ast.Name) if n.id == name.id]
             return bool(used) and within(used[0], loop.iter)
     return False
 

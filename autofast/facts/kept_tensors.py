@@ -1,4 +1,4 @@
-"""Gradients that are the same tensors for several steps, because somebody holds them: parts of one flat buffer, a list made before the loop."""
+"""Tensors that somebody still holds in the next turn of a loop: gradients in one flat buffer or in a list made before, outputs in a list."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import declared, scope_of, variables_of
 from autofast.model.script import Script, Step
 from autofast.model.source import function_of, parent_of, within
+from autofast.model.syntax import LOOPS
 from autofast.model.values import Ref
-
-LOOPS = (ast.For, ast.While, ast.AsyncFor)
 
 
 def kept_gradient(script: Script, step: Step) -> ast.AST | None:
@@ -22,7 +21,7 @@ def kept_gradient(script: Script, step: Step) -> ast.AST | None:
         if node.attr == "grad":
             if any(isinstance(t, Ref) for t in script.values(node)):
                 continue  # torch.autograd.grad
-            if isinstance(node.ctx, ast.Load) and _is_kept(script, node, step):
+            if isinstance(node.ctx, ast.Load) and is_kept(script, node, step.loop):
                 return node
             if isinstance(node.ctx, ast.Store) and not _is_given_new(script, node):
                 return node
@@ -40,30 +39,30 @@ def _is_given_new(script: Script, node: ast.Attribute) -> bool:
     return is_nothing(value) or script.analysis(Memory).is_fresh(value)
 
 
-def _is_kept(script: Script, node: ast.expr, step: Step) -> bool:
-    """Whether the tensor itself, not something computed from it, is put where it is still there in the next step."""
-    return any(_outlives(script, h, step) for h in script.analysis(Holders).ever(node))
+def is_kept(script: Script, node: ast.expr, loop: ast.AST) -> bool:
+    """Whether the tensor itself, not something computed from it, is put where it is still there in the next turn of the loop."""
+    return any(_outlives(script, h, loop) for h in script.analysis(Holders).ever(node))
 
 
-def _outlives(script: Script, holder: Holder, step: Step) -> bool:
+def _outlives(script: Script, holder: Holder, loop: ast.AST) -> bool:
     match holder.how, holder.node:
         case How.VARIABLE, ast.arg() as parameter:
-            return isinstance(step.loop, LOOPS) and scope_of(parameter) is function_of(step.loop)
+            return isinstance(loop, LOOPS) and scope_of(parameter) is function_of(loop)
         case How.VARIABLE, ast.Name() as name:
             in_turns = isinstance(parent_of(name), ast.comprehension)
-            return not in_turns and not _is_set_in_every_step(script, name, step)
+            return not in_turns and not _is_set_in_every_turn(script, name, loop)
         case How.CONTAINER, ast.Name() as name:
             return not script.analysis(Flow).reaching(name)  # else its definitions say it
     return True
 
 
-def _is_set_in_every_step(script: Script, target: ast.Name, step: Step) -> bool:
-    """A local variable of a function that the step calls, or one that each turn of the loop sets before it is used."""
+def _is_set_in_every_turn(script: Script, target: ast.Name, loop: ast.AST) -> bool:
+    """A local variable of a function that the loop calls, or one that each turn of the loop sets before it is used."""
     function = function_of(target)
     if isinstance(function, ast.Module) or (
-        isinstance(step.loop, LOOPS) and function is function_of(step.loop)
+        isinstance(loop, LOOPS) and function is function_of(loop)
     ):
-        if not isinstance(step.loop, LOOPS) or not within(target, step.loop):
+        if not isinstance(loop, LOOPS) or not within(target, loop):
             return False
         return _is_set_before_each_use(script, target)
     return target.id not in declared(function)

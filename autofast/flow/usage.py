@@ -1,0 +1,112 @@
+"""What is done with the value of an expression, at the place where it stands."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from enum import Enum
+
+from autofast.model.calls import call_of
+from autofast.model.source import parent_of
+from autofast.model.syntax import COMPREHENSIONS
+
+
+class Act(Enum):
+    """What the code around an expression does with its value; ``Usage.node`` is that code."""
+
+    ASKED = "an attribute of it is asked for, or a method called: x.name, x.name(...)"
+    TAKEN = "something is taken out of it: x[i]"
+    FILLED = "something is put into it, or taken away: x[i] = y, del x[i]"
+    INDEXES = "it says which: other[x]"
+    CALLED = "it is called: x(...)"
+    GIVEN = "it is an argument: f(x), f(name=x)"
+    BOUND = "it gets a name, or a place in something: y = x, (y := x), box[i] = x"
+    ADDED = "it is added to something: y += x"
+    LOOPED = "its elements get a name: for y in x"
+    HELD = "it is put into a tuple, list, dict: [x], *x, [x for ...]"
+    CHOSEN = "it, or something else: x if a else b, x or y"
+    COMPUTED = "something is computed with it: x + y, -x"
+    COMPARED = "it is compared: x > y"
+    TESTED = "it decides: if x, assert x"
+    SHOWN = "it stands in a text: f'{x}'"
+    RETURNED = "it is the result of the function: return x"
+    YIELDED = "it is handed out, or waited for: yield x, await x"
+    DROPPED = "nothing: x, del x"
+    TARGET = "it is itself what gets a value"
+    OTHER = "anything else"
+
+
+ACTS: dict[type[ast.AST], Act] = {
+    **dict.fromkeys((ast.Assign, ast.AnnAssign, ast.NamedExpr), Act.BOUND),
+    ast.AugAssign: Act.ADDED,
+    **dict.fromkeys((ast.For, ast.AsyncFor, ast.comprehension), Act.LOOPED),
+    ast.Attribute: Act.ASKED,
+    ast.Call: Act.GIVEN,
+    ast.Subscript: Act.INDEXES,
+    ast.Slice: Act.INDEXES,
+    **dict.fromkeys((ast.Tuple, ast.List, ast.Set, ast.Dict, ast.Starred), Act.HELD),
+    **dict.fromkeys(COMPREHENSIONS, Act.HELD),
+    **dict.fromkeys((ast.BinOp, ast.UnaryOp), Act.COMPUTED),
+    **dict.fromkeys((ast.BoolOp, ast.IfExp), Act.CHOSEN),
+    ast.Compare: Act.COMPARED,
+    **dict.fromkeys((ast.If, ast.While, ast.Assert), Act.TESTED),
+    ast.FormattedValue: Act.SHOWN,
+    ast.Return: Act.RETURNED,
+    **dict.fromkeys((ast.Yield, ast.YieldFrom, ast.Await), Act.YIELDED),
+    **dict.fromkeys((ast.Expr, ast.Delete), Act.DROPPED),
+}
+
+
+@dataclass(frozen=True)
+class Usage:
+    """One use of ``expr`` by ``node``, the code around it."""
+
+    expr: ast.expr
+    act: Act
+    node: ast.AST
+
+    @property
+    def targets(self) -> list[ast.expr]:
+        """What gets the value, or its elements."""
+        if self.act not in (Act.BOUND, Act.ADDED, Act.LOOPED):
+            return []
+        targets: list[ast.expr] = getattr(self.node, "targets", [])
+        return targets or [self.node.target]  # type: ignore[attr-defined]
+
+    @property
+    def result(self) -> ast.expr | None:
+        """The expression around it: for a method, the call."""
+        if self.act is Act.ASKED:
+            return call_of(self.node) or self.node  # type: ignore[return-value]
+        return self.node if isinstance(self.node, ast.expr) else None
+
+
+def usage_of(expr: ast.expr) -> Usage:
+    """What is done with the value of an expression where it stands."""
+    parent = parent_of(expr)
+    if isinstance(parent, ast.keyword):
+        parent = parent_of(parent)
+    assert parent is not None
+    return Usage(expr, _act(expr, parent), parent)
+
+
+def _act(expr: ast.expr, parent: ast.AST) -> Act:
+    if isinstance(getattr(expr, "ctx", None), (ast.Store, ast.Del)):
+        return Act.TARGET
+    match parent:
+        case ast.Subscript(value=value, ctx=ctx) if value is expr:
+            return Act.TAKEN if isinstance(ctx, ast.Load) else Act.FILLED
+        case ast.Call(func=func) if func is expr:
+            return Act.CALLED
+        case ast.comprehension(iter=over) if over is not expr:
+            return Act.TESTED
+        case ast.IfExp(test=test) if test is expr:
+            return Act.TESTED
+        case ast.AnnAssign(annotation=annotation) if annotation is expr:
+            return Act.OTHER
+    return ACTS.get(type(parent), Act.OTHER)
+
+
+def is_identity(node: ast.AST) -> bool:
+    """``x is None``, which reads nothing of ``x``."""
+    return isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot))

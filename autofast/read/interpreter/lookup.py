@@ -1,0 +1,332 @@
+"""What a name, an attribute and a subscript give."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator
+
+from autofast.flow.scopes import own_nodes
+from autofast.model import names
+from autofast.model.calls import is_name
+from autofast.model.events import CallFrame, TryFrame
+from autofast.model.kinds import (
+    is_autograd_function,
+    is_classmethod,
+    is_module,
+    is_property,
+    is_static,
+)
+from autofast.model.names import canonical
+from autofast.model.values import (
+    NOTHING,
+    Arguments,
+    Bound,
+    Cls,
+    Const,
+    Dict,
+    Entry,
+    Env,
+    Ext,
+    Func,
+    Given,
+    Inst,
+    Method,
+    Module,
+    Num,
+    Reason,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    certainly,
+    const,
+    ordered,
+)
+from autofast.model.values import things as values
+from autofast.read.library import hugging_face_data, module_parts, options, pretrained, protocols
+from autofast.read.library import torch_library as torchlib
+from autofast.read.library.iteration import element
+from autofast.read.state.core import Core, NoValue, join
+
+BUILTINS = frozenset(dir(builtins))
+DICT_METHODS = frozenset(dir(dict))
+UNBOUND = frozenset({"UnboundLocalError", "NameError", "Exception", "BaseException", ""})
+UNSET = frozenset({"AttributeError"})  # who names it expects it; a handler for anything may not
+
+
+class Lookup(Core):
+    """Reads of variables, attributes and elements."""
+
+    def choices(self, found: Values) -> Iterator[Thing]:
+        """The things one by one; where there are several, what happens to each may not happen."""
+        if len(found) < 2:
+            yield from found
+            return
+        with self.maybe():
+            yield from ordered(found)
+
+    def lookup(self, name: str, env: Env) -> Values:
+        scope: Env | None = env
+        if name in env.globals:
+            scope = env.module
+        first, own = True, True
+        while scope is not None:
+            if first or scope.kind != "class":
+                found = scope.vars.get(name) if own else scope.held(name)
+                if found is not None:
+                    if scope is not env:
+                        self.summaries.read(scope, name, found)
+                    return self.variable(scope, name, found)
+            first = first and scope.kind == "comprehension"
+            own = own and scope.kind != "function"
+            scope = scope.outer
+        self.summaries.read(env.module, name, None)
+        if (starred := env.module.starred) and not (
+            name in BUILTINS and starred in names.NO_BUILTINS
+        ):
+            return values(Unknown(f"`{name}` may come from {starred}", Reason.FOREIGN, name))
+        if name in BUILTINS:
+            return values(Ref(f"builtins.{name}"))
+        self.changes += self.records[-1].first_miss(name)
+        if self.is_unbound_local(name, env) and self.catches(UNBOUND):
+            raise NoValue
+        return values(Unknown(f"`{name}` is not defined here", Reason.UNDEFINED, name))
+
+    def is_unbound_local(self, name: str, env: Env) -> bool:
+        """Whether ``name`` is a variable of the running function alone, which has not come to where it gets a value."""
+        call = next((f for f in reversed(self.stack) if isinstance(f, CallFrame)), None)
+        if call is None or env.kind != "function" or env.module.opaque or name in env.nonlocals:
+            return False
+        return any(
+            is_name(n, name) and isinstance(n.ctx, ast.Store) for n in own_nodes(call.func.node)
+        )
+
+    def catches(self, errors: frozenset[str]) -> bool:
+        """Whether this place stands in a ``try`` of the running function that goes on where one of these errors is raised."""
+        for frame in reversed(self.stack):
+            if isinstance(frame, CallFrame):
+                return False
+            if isinstance(frame, TryFrame) and frame.part == "body":
+                return catches(frame.node, errors)
+        return False
+
+    def variable(self, scope: Env, name: str, found: Values) -> Values:
+        """The value of a name of ``scope``; where anything may have been set, constants and what functions rebind are not known."""
+        if scope.opaque and (any(isinstance(t, Const) for t in found) or name in scope.rebound):
+            return found | values(Unknown(scope.opaque))
+        return found
+
+    def attribute(self, thing: Thing, name: str, node: ast.AST | None) -> Values:
+        if isinstance(thing, Module) and name == "__dict__":
+            table = {
+                key: [Entry(found, None, None, True)]
+                for key, found in thing.env.vars.items()
+                if not key.startswith("__")
+            }
+            return values(self.intern(Dict, ("namespace", id(thing)), lambda: Dict(None, table)))
+        if isinstance(thing, Module):
+            self.summaries.read(thing.env, name, thing.env.vars.get(name))
+            if name in thing.env.vars:
+                return self.variable(thing.env, name, thing.env.vars[name])
+            sub = (
+                self.project.find(name, 1, thing.source)
+                if thing.source.path.name == "__init__.py"
+                else None
+            )
+            return (
+                values(self.run_module(sub, False))
+                if sub
+                else values(Unknown(f"`{name}` is not found in {thing.source.rel}"))
+            )
+        if isinstance(thing, Ref):
+            return self.library_attribute(thing, name)
+        if isinstance(thing, Inst) and name == "__class__":
+            return values(thing.cls)
+        if isinstance(thing, (Inst, Ext)) and name == "__dict__":
+            return values(
+                self.intern(
+                    Ext,
+                    ("vars", thing),
+                    lambda: Ext("builtins.vars", node, Arguments(None), {"of": values(thing)}),
+                )
+            )
+        if isinstance(thing, Inst):
+            return self.of_instance(thing, name, node)
+        if isinstance(thing, Cls):
+            found = thing.find(name)
+            if not found and name == "apply" and is_autograd_function(thing):
+                why = f"{thing.node.name} is an autograd Function"
+                return values(Unknown(why, Reason.FUNCTION, thing.node.name))
+            if not found and name == "__name__":
+                return values(Const(thing.node.name))
+            if not found and name in protocols.SPELLED:
+                return values(Ref(protocols.SPELLED[name]))
+            if not found and name == pretrained.NAME and pretrained.extends_one(thing):
+                return values(Method(thing, name))
+            if not found:
+                return values(Unknown(f"`{thing.node.name}.{name}` is not found"))
+            if any(n.startswith("enum.") for n in thing.external):
+                return values(Unknown(f"`{thing.node.name}.{name}` is a member of an enumeration"))
+            return frozenset(
+                Bound(t, thing) if isinstance(t, Func) and is_classmethod(t) else t for t in found
+            )
+        if isinstance(thing, Ext) and name in thing.attrs:
+            return thing.attrs[name] | (values(Unknown(thing.open)) if thing.open else NOTHING)
+        if isinstance(thing, Func) and name in thing.attrs:
+            return thing.attrs[name]
+        if isinstance(thing, Unknown):
+            return values(Method(thing, name))
+        if isinstance(thing, Seq) and name in thing.names and thing.items is not None:
+            return thing.items[thing.names.index(name)] | thing.elem
+        if isinstance(thing, Dict) and name not in DICT_METHODS and (found := thing.get(name)):
+            return found  # one that gives its items as attributes, too
+        return torchlib.attribute(self, thing, name, node)
+
+    def library_attribute(self, thing: Ref, name: str) -> Values:
+        """``thing.name`` of a library, or of a folder of the project without ``__init__.py``."""
+        full = canonical(f"{thing.name}.{name}")
+        if full in self.patched and thing.name == options.FLAGS:
+            return self.patched[full]
+        if full in self.patched:
+            return self.patched[full] | values(Ref(full))
+        if (source := self.project.in_namespace(full)) is not None:
+            return values(self.run_module(source, False))
+        return values(Ref(full))
+
+    def of_instance(self, thing: Inst, name: str, node: ast.AST | None) -> Values:
+        """``thing.name`` of an object of the project."""
+        if not name.startswith("__") and protocols.own_getter(self, thing):
+            return self.call_method_of(thing, "__getattribute__", [values(Const(name))], node)
+        found = thing.attrs.get(name)
+        if not found and (member := thing.cls.find(name)):
+            found = self.bind_members(member, thing, node)
+        if found:
+            data = thing.open and not any(isinstance(t, (Func, Bound)) for t in found)
+            return found | (values(Unknown(thing.open)) if data else NOTHING)
+        if (getter := thing.cls.find("__getattr__")) and not name.startswith("__"):
+            return self.call_values(
+                self.bind_members(getter, thing, node),
+                Arguments(node, [Given(values(Const(name)), None)]),
+                node,
+            )
+        if name == "_modules" and is_module(thing) and not thing.open:
+            return module_parts.table(self, thing)
+        if thing.cls.external - {"dataclass"} or name.startswith("__"):
+            return torchlib.attribute(self, thing, name, node)
+        if thing.open:
+            return values(Unknown(thing.open))
+        if self.catches(UNSET):
+            raise NoValue
+        return values(
+            Unknown(f"`.{name}` is never set on {thing.cls.node.name}", Reason.UNSET, name)
+        )
+
+    def bind_members(self, found: Values, this: Inst, node: ast.AST | None) -> Values:
+        out: Values = NOTHING
+        for member in found:
+            if not isinstance(member, Func):
+                out |= protocols.get(self, member, this, node)
+            elif is_static(member):
+                out |= values(member)
+            elif is_property(member):
+                out |= self.call_thing(Bound(member, this), Arguments(node), node)
+            else:
+                out |= values(Bound(member, this.cls if is_classmethod(member) else this))
+        return out
+
+    def subscript(self, thing: Thing, index: Values, node: ast.AST | None) -> Values:
+        key = const(index)
+        if isinstance(thing, Dict):
+            found: Values = NOTHING
+            for one_key in index:
+                found |= thing.get(one_key.value) if isinstance(one_key, Const) else thing.any()
+            known = certainly(index, Const)
+            if found or (known and not thing.open):
+                return found  # nothing: where the key is not there, the script does not go on
+            return values(
+                Unknown(f"the key {key!r} is never set" if key is not ... else "a key is computed")
+            )
+        if isinstance(thing, Ext) and thing.name == "builtins.vars" and isinstance(key, str):
+            return NOTHING.union(*(self.attribute(t, key, node) for t in thing.attrs["of"]))
+        if isinstance(thing, Seq):
+            if (
+                thing.items is not None
+                and isinstance(key, int)
+                and -len(thing.items) <= key < len(thing.items)
+            ):
+                return thing.items[key] | thing.elem if key >= 0 or not thing.elem else thing.any()
+            if isinstance(key, int) and 0 <= key < len(thing.head):
+                return thing.head[key]
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+                if layers := module_parts.sliced_list(self, thing, node):
+                    return layers
+                if (first := _first_of(thing, node.slice)) is not None:
+                    return values(
+                        self.intern(
+                            Seq,
+                            (id(node), thing, first),
+                            lambda: Seq(node, first, NOTHING, "tuple"),
+                        )
+                    )
+                part: Seq = self.intern(
+                    Seq, (id(node), thing), lambda: Seq(node, None, NOTHING, thing.kind)
+                )
+                part.elem = join(part.elem, thing.any())
+                return values(part)
+            return thing.any() or values(Unknown("the list is empty here"))
+        if isinstance(thing, Const) and isinstance(thing.value, (tuple, str)):
+            if isinstance(key, int) and -len(thing.value) <= key < len(thing.value):
+                return values(Const(thing.value[key]))
+            return values(Num())
+        if isinstance(thing, Inst):
+            getter = thing.cls.find("__getitem__")
+            if getter is not None:
+                return self.call_values(
+                    self.bind_members(getter, thing, node),
+                    Arguments(node, [Given(index, None)]),
+                    node,
+                )
+        if isinstance(thing, (Inst, Ext)) and module_parts.is_container(thing):
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+                return module_parts.sliced(self, thing, node)
+            if isinstance(key, str):
+                return module_parts.part(thing, key) or values(Unknown("a submodule"))
+        if isinstance(thing, Ext) and hugging_face_data.is_dataset(thing):
+            return hugging_face_data.split(thing, key)
+        if isinstance(thing, Tensor) and thing.loss_first:
+            if key == "loss":
+                key = 0
+            elif isinstance(node, ast.Subscript) and _is_beginning(node.slice):
+                return values(thing)
+        return element(self, thing, key if isinstance(key, int) else None)
+
+
+def _is_beginning(index: ast.expr) -> bool:
+    """``[:2]``, ``[0:2]``"""
+    lower = index.lower if isinstance(index, ast.Slice) else index
+    return isinstance(index, ast.Slice) and (
+        lower is None or isinstance(lower, ast.Constant) and lower.value == 0
+    )
+
+
+def _first_of(thing: Seq, index: ast.Slice) -> tuple[Values, ...] | None:
+    """``row[:2]`` of a tuple: the elements; None where they are not known one by one."""
+    match index:
+        case ast.Slice(None | ast.Constant(0), ast.Constant(int(end)), None) if (
+            thing.kind == "tuple" and not thing.names and end >= 0
+        ):
+            known = thing.exact
+            if known is not None or end <= len(thing.head):
+                return (known or thing.head)[:end]
+    return None
+
+
+def catches(node: ast.AST, errors: frozenset[str]) -> bool:
+    """Whether a handler of this ``try`` names one of these errors ("": it names none)."""
+    kinds = [h.type for h in getattr(node, "handlers", ())]
+    several = [k.elts if isinstance(k, ast.Tuple) else [k] for k in kinds]
+    named = ["" if k is None else getattr(k, "id", None) for ks in several for k in ks]
+    return not errors.isdisjoint(named)

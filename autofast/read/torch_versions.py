@@ -1,0 +1,188 @@
+"""What is known of torch's versions, and of those of what goes with it: the one place for such facts.
+
+Sources: the release notes of torch (github.com/pytorch/pytorch/releases), torchvision and torchtext, "Backwards Incompatible Changes" and
+"Deprecations"; "last" means the last release before the one that names the change. What was only deprecated, and still runs in torch
+2.13 (tried there), is not here: ``size_average=``, ``volatile=``, ``F.upsample``, ``nn.init.xavier_uniform``, ``add_(alpha, x)``,
+``addcmul_(value, x, y)``, ``torch.qr``, ``torch.svd``, ``torch.lu``, ``torch.cuda.amp``. Nor is what is NumPy's (``np.float``): any torch
+runs with an old NumPy, too; nor ``torchtext.data.Field``: the torchtexts that have it ask for no version of torch.
+"""
+
+from __future__ import annotations
+
+import re
+
+from autofast.model.torch_age import Version
+
+# The last torch for a Python (python -> torch), as the wheels on PyPI go.
+PYTHONS: dict[Version, Version] = {
+    (2,): (1, 4),
+    (3, 4): (1, 0),
+    (3, 5): (1, 5),
+    (3, 6): (1, 10),
+    (3, 7): (1, 13),
+    (3, 8): (2, 4),
+    (3, 9): (2, 8),
+}
+PYTHON_37, PYTHON_38 = PYTHONS[3, 7], PYTHONS[3, 8]
+FIRST_PAIRED = (0, 3)  # torchvision: older ones take any torch
+
+_SCIPY = "since SciPy 1.3, and older ones want Python 3.7"
+_SKIMAGE = "since scikit-image 0.18, and older ones want Python 3.8"
+_SKLEARN = "since scikit-learn 0.23, and older ones want Python 3.8"
+_TF1 = "since TensorFlow 2, and older ones want Python 3.7"
+_LOADER = "torch.utils.data.dataloader"
+# What is gone: the last torch that it goes with, and since when, in words.
+GONE: dict[str, tuple[Version, str]] = {
+    "torch._six": ((1, 13), "in torch 2.0"),
+    "torch._utils._accumulate": ((2, 2), "in torch 2.3"),
+    "torch.legacy": ((0, 4), "in torch 1.0"),
+    "torch.utils.ffi": ((0, 4), "in torch 1.0"),
+    "torch.utils.trainer": ((0, 4), "in torch 1.0"),
+    "torch.utils.serialization.load_lua": ((0, 4), "in torch 1.0"),
+    "torch.utils.serialization.read_lua_file": ((0, 4), "in torch 1.0"),
+    f"{_LOADER}._DataLoaderIter": ((1, 1), "in torch 1.2"),
+    f"{_LOADER}.DataLoaderIter": ((0, 4), "in torch 1.0"),
+    f"{_LOADER}.numpy_type_map": ((1, 1), "in torch 1.2"),
+    "torch.nn.modules.linear._LinearWithBias": ((1, 8), "in torch 1.9"),
+    "torch.fft": ((1, 7), "as a function in torch 1.8"),
+    **dict.fromkeys(("torch.ifft", "torch.rfft", "torch.irfft"), ((1, 7), "in torch 1.8")),
+    **dict.fromkeys(
+        ("torch.gesv", "torch.potrf", "torch.potri", "torch.potrs", "torch.pstrf", "torch.trtrs"),
+        ((1, 1), "in torch 1.2"),
+    ),
+    **dict.fromkeys(("torch.btrifact", "torch.btrisolve"), ((1, 1), "in torch 1.2")),
+    "torch.gels": ((1, 2), "in torch 1.3"),
+    **dict.fromkeys(
+        ("torch.eig", "torch.lstsq", "torch.matrix_rank", "torch.solve"), ((1, 12), "in torch 1.13")
+    ),
+    "torch.symeig": ((1, 13), "in torch 2.0"),
+    "torchtext.legacy": ((1, 10), "since the torchtext of torch 1.11"),
+    "torchvision.models.utils": ((1, 12), "since the torchvision of torch 1.13"),
+    **{
+        f"torchvision.transforms.{name}": ((1, 11), "since the torchvision of torch 1.12")
+        for name in ("Scale", "RandomSizedCrop")
+    },
+    **{
+        f"scipy.misc.{name}": (PYTHON_37, _SCIPY)
+        for name in (
+            "bytescale fromimage imfilter imread imresize imrotate imsave imshow toimage".split()
+        )
+    },
+    **{
+        f"skimage.measure.compare_{name}": (PYTHON_38, _SKIMAGE)
+        for name in ("mse", "nrmse", "psnr", "ssim")
+    },
+    **dict.fromkeys(
+        ("sklearn.externals.joblib", "sklearn.externals.six", "sklearn.utils.linear_assignment_"),
+        (PYTHON_38, _SKLEARN),
+    ),
+    **{
+        f"tensorflow.{name}": (PYTHON_37, _TF1)
+        for name in "contrib ConfigProto HistogramProto Session Summary placeholder summary.FileWriter".split()
+    },
+    "time.clock": (PYTHON_37, "since Python 3.8"),
+}
+MODULES = frozenset({"torch.fft"})  # what is gone as a function only
+# What is gone and has another name today, with the same meaning; and where the names of a module are today.
+RENAMED = {
+    "torchvision.transforms.Scale": "Resize",
+    "torchvision.transforms.RandomSizedCrop": "RandomResizedCrop",
+    "time.clock": "process_time",
+}
+MOVED = {
+    "torch._six.inf": "from math import inf",
+    "torch._six.nan": "from math import nan",
+    "torch._six.container_abcs": "import collections.abc as container_abcs",
+}
+# Methods of tensors that are gone, as functions of torch above.
+METHODS = (
+    "symeig eig lstsq solve gels gesv potrf potri potrs pstrf trtrs btrifact btrisolve".split()
+)
+# Keywords of calls that are gone: the last torch, since when, and the keyword of today.
+_VERBOSE = ((2, 6), "in torch 2.7", "")
+GONE_KEYWORDS: dict[str, dict[str, tuple[Version, str, str]]] = {
+    ".backward": {"retain_variables": ((0, 4), "in torch 1.0", "retain_graph")},
+    **{
+        f"torch.optim.lr_scheduler.{name}": {"verbose": _VERBOSE}
+        for name in (
+            "ChainedScheduler ConstantLR CosineAnnealingLR CosineAnnealingWarmRestarts CyclicLR ExponentialLR LambdaLR"
+            " LinearLR MultiStepLR MultiplicativeLR OneCycleLR PolynomialLR ReduceLROnPlateau SequentialLR StepLR".split()
+        )
+    },
+}
+# What is new: the first torch that has it.
+NEW: dict[str, Version] = {
+    "torch.no_grad": (0, 4),
+    "torch.as_tensor": (0, 4),
+    "torch.nn.Identity": (1, 1),
+    "torch.nn.MultiheadAttention": (1, 1),
+    "torch.nn.SyncBatchNorm": (1, 1),
+    "torch.utils.tensorboard.SummaryWriter": (1, 1),
+    "torch.optim.lr_scheduler.CyclicLR": (1, 1),
+    "torch.optim.lr_scheduler.CosineAnnealingWarmRestarts": (1, 1),
+    "torch.nn.Transformer": (1, 2),
+    "torch.nn.TransformerEncoder": (1, 2),
+    "torch.nn.TransformerEncoderLayer": (1, 2),
+    "torch.nn.Flatten": (1, 2),
+    "torch.optim.AdamW": (1, 2),
+    "torch.utils.data.IterableDataset": (1, 2),
+    "torch.optim.lr_scheduler.OneCycleLR": (1, 3),
+    "torch.nn.GELU": (1, 4),
+    "torch.true_divide": (1, 5),
+    "torch.cuda.amp.autocast": (1, 6),
+    "torch.cuda.amp.GradScaler": (1, 6),
+    "torch.optim.swa_utils.AveragedModel": (1, 6),
+    "torch.nn.SiLU": (1, 7),
+    "torch.amax": (1, 7),
+    "torch.quantile": (1, 7),
+    "torch.nan_to_num": (1, 8),
+    "torch.tile": (1, 8),
+    "torch.use_deterministic_algorithms": (1, 8),
+    "torch.nn.LazyLinear": (1, 8),
+    "torch.inference_mode": (1, 9),
+    "torch.nn.Mish": (1, 9),
+    "torch.autocast": (1, 10),
+    "torch.amp.autocast": (1, 10),
+    "torch.concat": (1, 10),
+    "torch.optim.NAdam": (1, 10),
+    "torch.optim.RAdam": (1, 10),
+    "torch.optim.lr_scheduler.ConstantLR": (1, 10),
+    "torch.optim.lr_scheduler.LinearLR": (1, 10),
+    "torch.optim.lr_scheduler.SequentialLR": (1, 10),
+    "torch.cuda.mem_get_info": (1, 11),
+    "torch.set_float32_matmul_precision": (1, 12),
+    "torch.compile": (2, 0),
+    "torch.func.functional_call": (2, 0),
+    "torch.func.grad": (2, 0),
+    "torch.func.vmap": (2, 0),
+    "torch.set_default_device": (2, 0),
+    "torch.nn.functional.scaled_dot_product_attention": (2, 0),
+    "torch.amp.GradScaler": (2, 3),
+    "torch.amp.custom_fwd": (2, 4),
+    "torch.amp.custom_bwd": (2, 4),
+}
+NEW_KEYWORDS: dict[str, dict[str, Version]] = {
+    "torch.utils.data.DataLoader": {
+        "multiprocessing_context": (1, 2),
+        "generator": (1, 6),
+        "persistent_workers": (1, 7),
+        "prefetch_factor": (1, 7),
+        "pin_memory_device": (1, 12),
+    },
+    ".zero_grad": {"set_to_none": (1, 7)},
+    "torch.stft": {"return_complex": (1, 7)},
+    "torch.div": {"rounding_mode": (1, 8)},
+    "torch.nn.functional.cross_entropy": {"label_smoothing": (1, 10)},
+    "torch.nn.CrossEntropyLoss": {"label_smoothing": (1, 10)},
+    "torch.meshgrid": {"indexing": (1, 10)},
+    "torch.load": {"weights_only": (1, 13)},
+    "torch.optim.Adam": {"foreach": (1, 12), "fused": (2, 0)},
+    "torch.optim.AdamW": {"foreach": (1, 12), "fused": (2, 0)},
+    "torch.optim.SGD": {"foreach": (1, 12), "fused": (2, 3)},
+    "torch.nn.functional.scaled_dot_product_attention": {"scale": (2, 1)},
+}
+# C++ and CUDA of extensions: what does not compile, the last torch that it compiles with, and since when.
+CPP: tuple[tuple[re.Pattern[str], str, Version, str], ...] = (
+    (re.compile(r"^(?!\s*#).*\bAT_CHECK\s*\(", re.M), "AT_CHECK", (1, 4), "in torch 1.5"),
+    (re.compile(r"^\s*#\s*include\s*[<\"]THC?/\w+\.c?uh?\b|^\s*#\s*include\s*[<\"]THC?/THC?\w*\.h", re.M), "TH's headers", (1, 10), "in torch 1.11"),
+)  # fmt: skip

@@ -1,0 +1,243 @@
+"""Whether the kernels of a compiled model may be recorded in CUDA graphs (``mode="reduce-overhead"``), and which evaluations have to stay out.
+
+Each run overwrites what the run before gave: outputs, and gradients, which a second backward would add to itself. So a model is only recorded
+that is called once a step, with inputs of one shape, whose gradients are dropped in every step, and whose output nobody holds any longer.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from autofast.edit.edits import Around, Decorator, Edit
+from autofast.facts.cost import measured
+from autofast.facts.cost.heads import is_narrow
+from autofast.facts.cost.step import Cost
+from autofast.facts.input_shapes import varying
+from autofast.facts.kept_tensors import is_kept
+from autofast.facts.precision.code import Code
+from autofast.facts.recorded_graphs import gives_its_loss
+from autofast.facts.switches import in_every_iteration
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.holders import Holders
+from autofast.flow.loops import loop_of
+from autofast.model.calls import keyword_of
+from autofast.model.events import CallFrame, LoopFrame, Site, below, inside
+from autofast.model.kinds import is_module
+from autofast.model.names import WRAPPERS
+from autofast.model.script import Evaluation, Model, Script, Step
+from autofast.model.source import at, function_of, parent_of, source_of, within
+from autofast.model.syntax import LOOPS
+from autofast.model.values import Method, Ref, Tensor, const
+from autofast.read.recover.build import unwrapped
+from autofast.write.spelling import torch_in
+
+SINCE = (2, 6)  # torch.compiler.set_stance
+EAGER = '.compiler.set_stance("force_eager")'
+READS = frozenset("item tolist cpu numpy".split())  # what may be put off to the end of an epoch
+BATCHES = (2, "shuffle"), (8, "drop_last")
+KNOWN = ("torch.", "builtins.", "numpy.", "math.")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A model that may be recorded: ``uneven`` where the last batch may be smaller, ``eager`` keeps evaluations as they are."""
+
+    uneven: bool
+    eager: tuple[Edit, ...]
+
+
+def recorded(script: Script, model: Model) -> Recorded | str:
+    """How a model is recorded; or why it is not, in words."""
+    if why := _launches(script):
+        return why
+    if model.wraps or any(_wraps(t) for s in script.steps for t in s.models):
+        return "several GPUs share the work"
+    mine = [s for s in script.steps if any(_is(model, t) for t in s.models)]
+    if len(mine) != 1 or len(script.steps) != 1:
+        return "it is trained in several loops"
+    (step,) = mine
+    checks: tuple[Callable[[Script, Model, Step], str], ...] = (_calls, _gradients, _shapes, _kept)
+    if why := next((why for check in checks if (why := check(script, model, step))), ""):
+        return why
+    eager = _evaluations(script, model, step)
+    if isinstance(eager, str):
+        return eager
+    loaders = [x for x in script.loaders if any(t in step.loaders for t in x.things)]
+    even = all(const(x.args.get(8, "drop_last")) is True for x in loaders)
+    return Recorded(not even, tuple(eager))
+
+
+def _is(model: Model, thing: object) -> bool:
+    return any(inner is model.thing for inner in unwrapped(thing))  # type: ignore[arg-type]
+
+
+def _wraps(thing: object) -> bool:
+    return getattr(thing, "name", "") in WRAPPERS
+
+
+def _launches(script: Script) -> str:
+    """Why a step is not known to wait for the host to begin operations."""
+    facts = measured.for_target(script, "cuda")
+    if facts is not None and facts.idle is not None:
+        idles = facts.idle >= measured.MOST_IDLE
+        return "" if idles else f"measured: the GPU idles {measured.percent(facts.idle)} of a step"
+    found = script.analysis(Cost).estimate("cuda")
+    if isinstance(found, str):
+        return "" if is_narrow(script) else f"whether launches bound a step is not known: {found}"
+    return "" if found.host >= found.device else found.words
+
+
+# ------------------------------------------------------------------------------------------------ the step
+def _calls(script: Script, model: Model, step: Step) -> str:
+    """Called once a step, with one backward and one update for each call."""
+    sites = [s for s in model.forwards if any(o.grad in ("on", "maybe") for o in s)]
+    if len(sites) != 1 or sites[0] not in step.forwards or len(step.forwards) != 1:
+        return "it is called at several places of a step"
+    if len(step.backwards) != 1 or len(step.updates) != 1:
+        return "a step has several backwards or updates"
+    for site in (sites[0], step.backwards[0].site, step.updates[0].site):
+        if not in_every_iteration(script, site):
+            return f"{at(site.node)} does not run in every step"
+        if any(isinstance(f, LoopFrame) for o in site for f in below(o.stack, step.loop)):
+            return f"{at(site.node)} runs several times in a step"
+    if step.updates[0].closure:
+        return "its optimizer calls it again"
+    return ""
+
+
+def _gradients(script: Script, model: Model, step: Step) -> str:
+    """Dropped in every step, and not between the call and its backward, when those of the step before would be overwritten already."""
+    forward = max(o.order for s in step.forwards for o in s)
+    backward = max(o.order for o in step.backwards[0].site)
+    for zero in step.zeros:
+        given = keyword_of(zero.node, "set_to_none")  # type: ignore[arg-type]
+        to_none = given is None or const(script.values(given)) is True
+        clears = getattr(getattr(zero.node, "func", None), "attr", "") == "zero_grad"
+        order = max(o.order for o in zero)
+        if clears and to_none and in_every_iteration(script, zero):
+            if not forward < order < backward:
+                return ""
+    return "its gradients are not set to None in every step before it is called again"
+
+
+def _shapes(script: Script, model: Model, step: Step) -> str:
+    """Why what it is called with may differ in shape, but for a smaller last batch."""
+    if why := varying(script):
+        return why
+    own = Code(script, (), (model.thing,)).all
+    items = {id(d.getitem) for x in script.loaders for d in x.datasets}  # of one shape, as is known
+    stacks = [
+        [f for f in below(s, step.loop) if isinstance(f, CallFrame)]
+        for s in script.stacks
+        if inside(s, step.loop)
+    ]
+    functions = {
+        id(f.func.node): f.func.node
+        for calls in stacks
+        if not any(id(f.func.node) in items for f in calls)
+        for f in calls
+    }
+    for part in (step.loop, *functions.values()):
+        for node in ast.walk(part):
+            match node:
+                case ast.Subscript(value=cut, slice=index) if id(node) not in own:
+                    of_tensor = any(isinstance(t, Tensor) for t in script.values(cut))
+                    if of_tensor and _varies(script, index):
+                        return f"{at(node)} may cut a batch to another size"
+    return ""
+
+
+def _varies(script: Script, index: ast.expr) -> bool:
+    """Whether what is taken by an index may be more or less another time: bounds that are no constants, masks."""
+    match index:
+        case ast.Tuple(elts=parts):
+            return any(_varies(script, part) for part in parts)
+        case ast.Slice(lower=lower, upper=upper):
+            return any(b is not None and const(script.values(b)) is ... for b in (lower, upper))
+    return any(isinstance(t, Tensor) for t in script.values(index))
+
+
+def _kept(script: Script, model: Model, step: Step) -> str:
+    """Where an output, or a view of it, is still there when the next one overwrites it, or may be once its reads are put off."""
+    (site,) = step.forwards
+    call: ast.expr = site.node  # type: ignore[assignment]
+    if gives_its_loss(script, site):
+        return "it gives the loss itself, or several things"
+    loop = step.loop if isinstance(step.loop, LOOPS) else loop_of(call)
+    if loop is None or is_kept(script, call, loop):
+        return f"what it gives on {at(call)} is kept beyond the step"
+    holders = script.analysis(Holders)
+    for expr in holders.mentions(call):
+        whole = holders.whole(expr)
+        user = parent_of(whole)
+        match parent_of(user) if user is not None and hasattr(user, "arg") else user:
+            case ast.Attribute(attr=attr) if attr in READS:
+                return f"{at(whole)} is read as a whole"
+            case ast.Call() as other if other.func is not whole and not _is_known(script, other):
+                return f"{at(other)} may keep what it gives"
+    return ""
+
+
+def _is_known(script: Script, call: ast.Call) -> bool:
+    """A call that keeps nothing of what it is given: of torch, or of the project, which is followed."""
+    if script.analysis(CallGraph).callees(call):
+        return True
+    found = script.values(call.func)
+    return bool(found) and all(
+        (isinstance(t, Ref) and t.name.startswith(KNOWN))
+        or (isinstance(t, Method) and isinstance(t.this, Tensor))
+        or (is_module(t) and getattr(t, "name", "").startswith("torch.nn."))
+        for t in found
+    )
+
+
+# ------------------------------------------------------------------------------------------------ evaluations
+def _evaluations(script: Script, model: Model, step: Step) -> list[Edit] | str:
+    """What keeps all other calls as they are: under inference_mode graphs cannot be recorded for a training, and outputs are often collected."""
+    edits: list[Edit] = []
+    left: dict[int, Site] = {id(s): s for s in model.forwards if s not in step.forwards}
+    done: set[int] = set()
+    for evaluation in script.evaluations:
+        mine = [s for s in evaluation.forwards if id(s) in left]
+        if not mine:
+            continue
+        if evaluation.shared or within(step.loop, evaluation.node):
+            return f"{at(evaluation.node)} evaluates in code that trains, too"
+        for site in mine:
+            left.pop(id(site))
+        if id(evaluation.node) not in done:
+            done.add(id(evaluation.node))
+            edits += _kept_eager(script, evaluation)
+    if left:
+        site = next(iter(left.values()))
+        return f"the call on {at(site.node)} is no evaluation that could be left as it is"
+    return edits
+
+
+def _kept_eager(script: Script, evaluation: Evaluation) -> Iterator[Edit]:
+    node = evaluation.node
+    torch, imports = torch_in(source_of(node))
+    yield from imports
+    match _function(script, evaluation), node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() as function, _:
+            yield Decorator(function, torch + EAGER)
+        case _, ast.stmt() as first:
+            yield Around(first, first, f"with {torch}{EAGER}:")
+
+
+def _function(script: Script, evaluation: Evaluation) -> ast.AST | None:
+    """The function that runs models nowhere but in this evaluation."""
+    around = function_of(evaluation.node)
+    match evaluation.node, around:
+        case ast.FunctionDef() | ast.AsyncFunctionDef(), _:
+            return evaluation.node
+        case _, ast.FunctionDef():
+            here = {id(site.node) for site in evaluation.forwards}
+            runs = [s.node for s in script.log.of("forward") if within(s.node, around)]
+            steps = [step for step in script.steps if within(step.loop, around)]
+            calls = (f for step in script.steps for f in step.stack if isinstance(f, CallFrame))
+            trains = steps or any(f.func.node is around for f in calls)
+            return None if trains or any(id(n) not in here for n in runs) else around
+    return None

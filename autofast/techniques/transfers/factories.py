@@ -1,0 +1,183 @@
+"""Calls that make tensors: where an expression stands for one, whether it is known what of, and how often they run."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from autofast.edit.edits import Edit
+from autofast.model.calls import arguments_of, is_name, names_in
+from autofast.model.events import CallFrame, LoopFrame, Site, Stack
+from autofast.model.names import FACTORIES
+from autofast.model.script import Script, Transfer
+from autofast.model.source import block_of, nodes_in, parent_of, statement_of
+from autofast.model.values import (
+    Arg,
+    Const,
+    Num,
+    Seq,
+    Tensor,
+    Unknown,
+    library_names,
+)
+from autofast.rule import Effect
+from autofast.techniques.transfers.filled import constructor, made_there
+from autofast.techniques.transfers.listed import listed
+
+KEEPS = frozenset(  # methods that do the same on every device
+    """float double half bfloat16 long int bool view reshape unsqueeze squeeze expand repeat
+    flatten""".split()
+    + ["permute", "transpose", "t", "contiguous", "clone", "fill_", "zero_"]
+)
+DATA = frozenset({"tensor", "normal", "bernoulli"})  # made from data: only where these are numbers
+# What Lightning calls for each batch.
+HOOKS = frozenset({"training_step", "validation_step", "test_step", "forward"})
+
+
+# what reads a tensor among its arguments as a number
+SIZED = frozenset(f"torch.{n}" for n in ("arange", "range", "eye", "randperm"))
+
+
+@dataclass(frozen=True, eq=False)
+class Creation:
+    """A tensor that is made on the host, and what makes it on the device.
+
+    ``asked``: the place has to ask whether there is one. ``moves``: the copies that others make of it, of which none is left.
+    """
+
+    call: ast.Call
+    site: Site
+    edits: tuple[Edit, ...]
+    effect: Effect
+    asked: bool = False
+    moves: tuple[ast.Call, ...] = ()
+
+
+def loops_of_steps(script: Script) -> frozenset[int]:
+    """The loops around training steps and evaluations, those over epochs too."""
+    stacks = [o.stack for step in script.steps for b in step.backwards for o in b.site]
+    stacks += [o.stack for e in script.evaluations for site in e.forwards for o in site]
+    return frozenset(
+        id(f.node)
+        for stack in stacks
+        for f in stack
+        if isinstance(f, LoopFrame) and isinstance(f.node, (ast.For, ast.While))
+    )
+
+
+def again_and_again(script: Script, stack: Stack, hot: frozenset[int]) -> bool:
+    if any(id(f.node) in hot for f in stack):
+        return True
+    calls = [f.func for f in stack if isinstance(f, CallFrame)]
+    return (
+        "lightning" in script.frameworks
+        and bool(calls)
+        and calls[0].name in HOOKS
+        and calls[0].owner is not None
+    )
+
+
+def factory(script: Script, expr: ast.expr) -> ast.Call | None:
+    """``torch.zeros(...)`` in ``torch.zeros(...).long().unsqueeze(0)`` or ``Variable(torch.zeros(...))``.
+
+    Of an old constructor it is the call that fills the tensor: ``torch.FloatTensor(n).zero_()``.
+    """
+    while isinstance(expr, ast.Call):
+        found = script.values(expr.func)
+        names = library_names(found)
+        if listed(script, expr, "") is not None:
+            return expr
+        if len(names) == len(found) == 1:
+            name = next(iter(names))
+            if name.startswith("torch.") and name.removeprefix("torch.") in FACTORIES:
+                return expr if _from_numbers(script, name, expr) else None
+            if name != "torch.autograd.Variable" or len(expr.args) != 1 or expr.keywords:
+                return None
+            expr = expr.args[0]
+        elif isinstance(expr.func, ast.Attribute) and expr.func.attr in KEEPS:
+            made = expr.func.value
+            if isinstance(made, ast.Call) and constructor(script, made):
+                return expr if made_there(script, expr, "") is not None else None
+            expr = made
+        else:
+            return None
+    return None
+
+
+def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:
+    """No tensor of the host has a part in it, but one whose shape is taken."""
+    if name.endswith("_like"):
+        return True
+    if (
+        name == "torch.tensor"
+        and len(call.args) == 1
+        and isinstance(call.args[0], (ast.List, ast.Tuple))
+    ):
+        return _is_display(script, call.args[0])
+    values = [
+        t for a in call.args for t in script.values(a.value if isinstance(a, ast.Starred) else a)
+    ]
+    values += [t for k in call.keywords for t in script.values(k.value)]
+    if name.removeprefix("torch.") in DATA and any(
+        isinstance(t, (Unknown, Num, Seq)) for t in values
+    ):
+        return False
+    return name in SIZED or not any(isinstance(t, Tensor) for t in values)
+
+
+def _is_display(script: Script, data: ast.expr) -> bool:
+    """``[a, b]`` with numbers, written out."""
+    if isinstance(data, (ast.List, ast.Tuple)):
+        return all(_is_display(script, part) for part in data.elts)
+    found = script.values(data)
+    return bool(found) and all(
+        isinstance(t, (Const, Arg)) or (isinstance(t, Num) and t.synced is None) for t in found
+    )
+
+
+def held_by(
+    script: Script, transfer: Transfer, expr: ast.expr
+) -> tuple[ast.Call, ast.If | None] | None:
+    """The factory call of ``x = torch.zeros(...)`` where ``x = x.to(device)`` follows in the same block, and nothing uses ``x`` before.
+
+    Or in the body of an ``if`` in that block, which is given as well.
+    """
+    stmt = statement_of(transfer.node)
+    if not isinstance(expr, ast.Name) or not is_bound_to(stmt, transfer.node, expr.id):
+        return None
+    needed = {n.id for a in arguments_of(transfer.node) for n in nodes_in(a, ast.Name)}
+    made = _earlier(script, stmt, expr.id, needed)
+    gate = parent_of(stmt)
+    if made is None and isinstance(gate, ast.If) and not gate.orelse:
+        needed |= names_in(gate.test)
+        inside_it = [n for s in gate.body[: gate.body.index(stmt)] for n in ast.walk(s)]
+        if any(is_name(n, expr.id) for n in inside_it):
+            return None
+        made = _earlier(script, gate, expr.id, needed)
+        return (made, gate) if made is not None else None
+    return (made, None) if made is not None else None
+
+
+def is_bound_to(stmt: ast.stmt, value: ast.expr, name: str) -> bool:
+    """``name = value``, alone or as one of ``a, name = other, value``."""
+    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
+        return False
+    target, given = stmt.targets[0], stmt.value
+    if isinstance(target, ast.Tuple) and isinstance(given, ast.Tuple):
+        pairs = list(zip(target.elts, given.elts, strict=False))
+        return len(target.elts) == len(given.elts) and any(
+            v is value and is_name(t, name) for t, v in pairs
+        )
+    return given is value and is_name(target, name)
+
+
+def _earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast.Call | None:
+    """The factory call that ``name`` is bound to before ``stmt`` in its block, where nothing uses it, or binds what is ``needed``, between."""
+    block = block_of(stmt)
+    for earlier in reversed(block[: block.index(stmt)]):
+        if isinstance(earlier, ast.Assign) and [ast.unparse(t) for t in earlier.targets] == [name]:
+            return factory(script, earlier.value)
+        names = {(n.id, isinstance(n.ctx, ast.Load)) for n in nodes_in(earlier, ast.Name)}
+        if any(found == name or (found in needed and not load) for found, load in names):
+            return None
+    return None

@@ -1,0 +1,334 @@
+"""What is not worth its lines since it runs once or seldom, or since what it copies is small or not what was pinned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.onerule import apply
+from tests.test_worth import ROWS, rewritten
+
+# ------------------------------------------------------------------------------------------------ what runs alone, or now and then
+ENDLESS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(TensorDataset(torch.randn(256, 6400), torch.randn(256, 1)), batch_size=32)
+model = nn.Sequential(nn.Linear(6400, 512), nn.ReLU(), nn.Linear(512, 1)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+{before}
+batches = iter(loader)
+kept = [torch.randn(32, 6400).to(device), torch.randn(32, 6400).to(device)]
+for step in range(1000):
+    try:
+        x, y = next(batches)
+    except StopIteration:
+        batches = iter(loader)
+        x, y = next(batches)
+    {inside}
+    loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step % {every} == 0:
+        with torch.no_grad():
+            for images in {over}:
+                print(model(images.to(device)).mean())
+"""
+
+
+def endless(before: str = "", inside: str = "", every: int = 100, over: str = "kept") -> str:
+    return ENDLESS.format(before=before, inside=inside, every=every, over=over)
+
+
+def test_what_stands_above_a_training_of_one_loop_runs_once() -> None:
+    look = "with torch.no_grad():\n    print(model(torch.zeros(1, 6400, device=device)).mean())"
+    found = apply("no-grad-eval", endless(before=look, over="enumerate(loader)"), min_gain=0.01)
+    assert [f.gain.reason for f in found.findings if f.gain and not f.worth][:1] == [
+        "runs once, beside all steps of the training"
+    ]
+    turns = look.replace("with", "for _ in range(50):\n  with").replace("    print", "      print")
+    found = apply("no-grad-eval", endless(before=turns, over="enumerate(loader)"), min_gain=0.01)
+    assert all(f.worth for f in found.findings)
+
+
+def test_what_makes_an_item_runs_as_often_as_a_loader_asks() -> None:
+    """A function that a library calls has no loop around it, and runs in each step."""
+    items = """
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 256
+
+    def __getitem__(self, index):
+        return torch.ones(6400).to(device), torch.zeros(1)
+"""
+    text = endless(before=items).replace(
+        "TensorDataset(torch.randn(256, 6400), torch.randn(256, 1))", "None"
+    )
+    text = text.replace(
+        "batches = iter(loader)\nkept",
+        "loader = DataLoader(Rows(), batch_size=32)\nbatches = iter(loader)\nkept",
+    )
+    found = apply("device-creation", text, min_gain=0.01)
+    reasons = [f.gain.reason for f in found.findings if f.gain]
+    assert "runs once, beside all steps of the training" not in reasons
+
+
+@pytest.mark.parametrize(
+    ("every", "over", "worth"),
+    [
+        (100, "kept", False),  # a few samples that are looked at now and then
+        (100, "enumerate(loader)", True),  # an evaluation
+        (100, "range(600)", True),
+        (5, "kept", True),  # not so seldom
+    ],
+)
+def test_samples_now_and_then_are_left(every: int, over: str, worth: bool) -> None:
+    text = endless(every=every, over=over)
+    if "range" in over:
+        text = text.replace("model(images.to(device))", "model(kept[images % 2])")
+    if "loader" in over:
+        text = text.replace("for images in", "for _, (images, _) in")
+    assert bool(apply("no-grad-eval", text, min_gain=0.01).fixes) is worth
+
+
+def test_a_small_part_of_a_training_step_gets_no_inference_mode() -> None:
+    """One of four passes through networks, in each step; not the only look at what the step has come to."""
+    look = "        with torch.no_grad():\n            error = (model(x) - y).abs().mean().item()\n"
+    text = ROWS.replace("        loss.backward()\n", look + "        loss.backward()\n")
+    assert apply("no-grad-eval", text, min_gain=0.01).fixes
+    more = "        loss = loss + model(x + 1).mean()\n        loss = loss + model(x + 2).mean()\n"
+    found = apply("no-grad-eval", text.replace(look, more + look), min_gain=0.01)
+    assert [f.gain.reason for f in found.findings if f.gain and not f.worth] == [
+        "a few operations of a training step, all others of which count them"
+    ]
+
+
+# ------------------------------------------------------------------------------------------------ what is copied of a batch
+CLASSES = """
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Frames(Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        return self.get(index)
+
+    @property
+    def kind(self):
+        return int(self.number)
+
+    def get(self, index):
+        return np.load(f"{index}.npy"), LABEL
+
+
+loader = DataLoader(Frames(), batch_size=32, num_workers=4)
+model = nn.DataParallel(nn.Sequential(nn.Flatten(), nn.LazyLinear(10)).cuda())
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for epoch in range(3):
+    for images, labels in loader:
+        labels = labels.cuda()
+        loss = nn.functional.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("label", "moved", "worth"),
+    [
+        ("int(index % 10)", "", False),
+        ("self.kind", "", False),
+        ('np.load(f"{index}.mask.npy")', "", True),  # a mask, as large as the image
+        ("int(index % 10)", "        images = images.cuda()\n", True),
+    ],
+)
+def test_a_class_for_each_item_is_not_worth_a_copy_in_the_background(
+    label: str, moved: str, worth: bool, tmp_path: Path
+) -> None:
+    text = CLASSES.replace("LABEL", label)
+    text = text.replace("        labels = ", moved + "        labels = ")
+    result = rewritten(tmp_path, text)
+    applied = {"non-blocking", "pin-memory"} & result.plan.applied
+    assert applied == ({"non-blocking", "pin-memory"} if worth else set())
+
+
+EPISODES = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+from torchvision import transforms
+from torchvision.datasets.folder import default_loader
+
+
+class Task(Dataset):
+    def __init__(self, number):
+        self.number = number
+
+    def __len__(self):
+        return 25
+
+    def __getitem__(self, index):
+        return transforms.functional.to_tensor(default_loader(f"{self.number}/{index}.png"))
+
+
+def fetch(number, workers=0):
+    return DataLoader(Task(number), batch_size=25, num_workers=WORKERS)
+
+
+model = nn.Sequential(nn.Flatten(), nn.LazyLinear(10)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for episode in range(5000):
+    images = next(iter(fetch(episode)))
+    loss = model(images.cuda()).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if episode % 100 == 0:
+        for images in fetch(-1):
+            print(model(images.cuda()).mean())
+"""
+
+
+@pytest.mark.parametrize(("workers", "worth"), [("0", False), ("4", True)])
+def test_a_loader_for_one_batch_pins_nothing_ahead(workers: str, worth: bool) -> None:
+    found = apply("pin-memory", EPISODES.replace("WORKERS", workers), min_gain=0.01)
+    assert bool(found.fixes) is worth
+    if not worth:
+        assert [f.gain.reason for f in found.findings if f.gain] == [
+            "a loader made for one batch, which the process pins that waits for it"
+        ]
+
+
+def test_batches_are_not_pinned_for_a_copy_of_something_else(tmp_path: Path) -> None:
+    """What the network is given is made anew on the host, and not pinned: the copies wait."""
+    text = CLASSES.replace("LABEL", 'np.load(f"{index}.mask.npy")')
+    own = "        images = torch.Tensor(images.numpy() * 2).cuda()\n"
+    text = text.replace("        labels = ", own + "        labels = ")
+    result = rewritten(tmp_path, text)
+    assert not {"non-blocking", "pin-memory"} & result.plan.applied
+    text = text.replace(own, "        images = images.cuda()\n")
+    result = rewritten(tmp_path, text)
+    assert {"non-blocking", "pin-memory"} <= result.plan.applied
+
+
+def test_what_the_host_makes_of_a_batch_is_not_pinned() -> None:
+    text = CLASSES.replace("LABEL", 'np.load(f"{index}.mask.npy")')
+    moved = "        images = (images / 255).cuda()\n        labels = labels.mul(2).cuda()\n"
+    computed = text.replace("        labels = labels.cuda()\n", moved)
+    found = apply("pin-memory", computed, min_gain=0.01)
+    assert [f.gain.reason for f in found.findings if f.gain] == [
+        "what is copied is computed from the batches on the host, and not pinned"
+    ]
+    as_they_are = computed.replace("(images / 255).cuda()", "images.cuda() / 255")
+    assert apply("pin-memory", as_they_are, min_gain=0.01).fixes
+
+
+def test_products_of_items_are_made_on_the_host() -> None:
+    """What a library does to an item decides nothing about TF32."""
+    text = CONVOLVES.format(call="self.augment(image=index)")
+    assert not apply("tf32", text, min_gain=0.01).fixes
+    text = text.replace("        loss = ", "        mixed(images)\n        loss = ")
+    text = text.replace("loader = ", "mixed = lib.Mixer()\nloader = ")
+    assert apply("tf32", text, min_gain=0.01).fixes
+
+
+CONVOLVES = """
+import lib
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Images(Dataset):
+    def __init__(self):
+        self.augment = lib.Augment()
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        return torch.as_tensor({call})
+
+
+model = nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU(), nn.Conv2d(64, 64, 3)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+loader = DataLoader(Images(), batch_size=8, num_workers=4)
+for epoch in range(3):
+    for images in loader:
+        images = images.cuda()
+        loss = model(images).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+CHARACTERS = """
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.cell = nn.Embedding(60, 128), nn.GRU(128, 128)
+        self.layers = nn.ModuleList(nn.Linear(128, 128) for _ in range(4))
+
+    def forward(self, x, state):
+        x = self.embed(x)[None]
+        for n in range(4):
+            x = self.layers[n](x)
+        return self.cell(x, state)
+
+
+net = Net().to(device)
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+for step in range(3):
+    x = torch.randint(0, 60, (LENGTH, 8), device=device)
+    state = torch.zeros(1, 8, 128, device=device)
+    loss = 0.0
+    for t in range(LENGTH):
+        out, state = net(x[t], state)
+        loss = loss + out.square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("length", "worth"), [(200, False), (2, True)])
+def test_one_update_beside_hundreds_of_passes(length: int, worth: bool) -> None:
+    found = apply("fused-optimizer", CHARACTERS.replace("LENGTH", str(length)), min_gain=0.01)
+    assert bool(found.fixes) is worth
+    if not worth:
+        said = [f.gain.reason for f in found.findings if f.gain]
+        assert len(said) == 1 and said[0].startswith("one update, and 200 passes through line ")
+
+
+def test_layers_one_after_the_other_are_no_recurrence() -> None:
+    """Hundreds of layers, each with its own weights, are what an update in one kernel is for."""
+    text = CHARACTERS.replace("LENGTH", "1").replace("range(4)", "range(400)")
+    assert apply("fused-optimizer", text, min_gain=0.01).fixes
+
+
+@pytest.mark.parametrize(
+    ("made", "worth"), [("torch.Tensor(images.numpy()).float()", False), ("images.float()", True)]
+)
+def test_data_of_the_host_are_waited_for(made: str, worth: bool, tmp_path: Path) -> None:
+    text = CLASSES.replace("LABEL", 'np.load(f"{index}.mask.npy")')
+    both = f"        images, labels = {made}.cuda(), labels.cuda()\n"
+    text = text.replace("        labels = labels.cuda()\n", both)
+    applied = {"non-blocking", "pin-memory"} & rewritten(tmp_path, text).plan.applied
+    assert bool(applied) is worth
