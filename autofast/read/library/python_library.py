@@ -225,6 +225,8 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
                     Seq, (id(node), "range"), lambda: Seq(node, None, values(Num()), "range")
                 )
             )
+        if name == "builtins.len" and (sizes := _lengths(first)):
+            return sizes
         return values(Num())
     if name in ("builtins.print", "builtins.str", "builtins.repr", "builtins.format"):
         for given in args.positional:
@@ -407,6 +409,16 @@ def imported(interp: Core, args: Arguments) -> Values:
     )
     found = [interp.run_module(source, False) for source in interp.project.matching(pattern)]
     return values(*found) or values(Unknown(f"the module `{pattern or '*'}` is imported by name"))
+
+
+def _lengths(found: Values) -> Values:
+    """The lengths of tuples that are known one by one; empty where there may be something else."""
+    exact = [t.exact if isinstance(t, Seq) and t.kind == "tuple" else None for t in found]
+    return (
+        frozenset(Const(len(items)) for items in exact if items is not None)
+        if None not in exact
+        else NOTHING
+    )
 
 
 # what a string that is known says of itself
