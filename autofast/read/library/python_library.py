@@ -356,17 +356,17 @@ def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
 
 def _getattr(interp: Core, args: Arguments, node: ast.AST | None) -> Values:
     """``getattr(x, "name"[, default])``, the name being one of a few."""
-    found, given = args.get(2, "default"), args.given(1, "name")
+    found = args.get(2, "default")
     for thing in ordered(args.get(0, "object")):
         for key in ordered(args.get(1, "name")):
             if isinstance(key, Const) and isinstance(key.value, str):
                 found |= interp.attribute(thing, key.value, node)
             elif isinstance(thing, Module) and isinstance(key, (Setting, Arg)):
                 found |= loaded_settings.member(interp, thing, key, node)
-            elif parts := module_parts.by_prefix(
-                thing, given.expr if given else None
-            ) or loaded_settings.any_member(thing):
+            elif parts := module_parts.by_prefix(thing, values(key)):
                 found |= parts
+            elif offered := loaded_settings.any_member(thing):
+                found |= offered
             else:
                 found |= values(
                     Ref(f"{thing.name}.*")
