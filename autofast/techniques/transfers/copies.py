@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword
 from autofast.facts.loaders import cannot_pin, given, is_spelled_out, managed, unpinned
+from autofast.flow import scopes
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.model.events import Site, inside, loops
@@ -17,6 +18,7 @@ from autofast.model.syntax import LOOPS
 from autofast.model.tensors import NOT_CUDA
 from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
 from autofast.read.requirements import rules_out
+from autofast.rule import Refusal
 from autofast.write.spelling import (
     is_device_object,
     may_be_mps,
@@ -231,3 +233,18 @@ def asynchronous(script: Script, move: Move) -> Iterator[Edit]:
     torch, imports = torch_in(source_of(move.node))
     yield from imports
     yield Keyword(move.node, "non_blocking", f"{torch}.cuda.is_available()")
+
+
+def device_above(transfer: Transfer, loop: ast.AST) -> ast.expr | None:
+    """The device of a copy, where that means the same above the loop; None: the current GPU. Raises :class:`Refusal` otherwise."""
+    expr = spelled(transfer.node, transfer.target)
+    if transfer.how == "cuda" and (expr is not None or transfer.target is not None):
+        raise Refusal(f"the device of {at(transfer.node)} may be None, which means the current one")
+    match expr:
+        case None if transfer.how == "cuda":
+            return None
+        case ast.Name() | ast.Attribute() | ast.Constant():
+            if scopes.loaded_in(expr) & scopes.stored_in(loop):
+                raise Refusal("the device is set in the loop")
+            return expr
+    raise Refusal("the device is worked out in each step")
