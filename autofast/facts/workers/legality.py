@@ -133,11 +133,9 @@ def _of_dataset(dataset: Dataset) -> str:
     if dataset.kind == "unknown" or (dataset.unknown and dataset.kind != "library"):
         return f"the dataset is not known: {dataset.unknown}"
     if dataset.iterable and not dataset.sharded:
-        return f"{dataset.name} does not ask get_worker_info(): every worker would give all of the data"
+        return f"{dataset.name} does not share its data out by get_worker_info().num_workers: every worker would give all of the data"
     if dataset.on_device:
         return f"items of {dataset.name} are on the device ({dataset.on_device}): a worker would need the GPU"
-    if dataset.handles:
-        return f"{dataset.name}: {dataset.handles[0]}, which workers would share"
     if dataset.writes:
         return f"fetching an item changes {dataset.writes[0]}: workers would change copies of it"
     if "own" in dataset.random:
