@@ -1256,6 +1256,31 @@ def test_what_items_have_from_before(init: str, item: str, reason: str) -> None:
     assert reason in found.refusals
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "draw", "applied"),
+    [
+        ("", "torch.utils.data.random_split(range(9), [6, 3])", "torch.randn(1)", False),
+        ("", "torch.utils.data.random_split(range(9), [6, 3])", "random.random()", True),
+        ("torch.utils.data.random_split(range(9), [6, 3])", "", "torch.randn(1)", True),
+        (
+            "",
+            "torch.utils.data.random_split(range(9), [6, 3], torch.Generator())",
+            "torch.randn(1)",
+            True,
+        ),
+    ],
+)
+def test_a_split_after_items_have_drawn(before: str, after: str, draw: str, applied: bool) -> None:
+    """Another split on the way to a resumed run would train on what it was validated on."""
+    dataset = "import random\n" + files(f"x = x + {draw}\nreturn x, 1.0")
+    text = script(PLAIN, dataset=dataset, more=before).replace(
+        "    main()", f"    main()\n    {after}"
+    )
+    found = apply(RULE, text)
+    assert bool(found.fixes) is applied, found.refusals
+    assert applied or "after items have drawn" in found.refusals
+
+
 def test_the_generator_of_a_split_is_no_matter() -> None:
     text = script(
         "DataLoader(part, batch_size=4)",

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from autofast.facts.splits import SPLITS
 from autofast.facts.workers.loader_code import Side, ever_bound, holds
 from autofast.flow.defuse import bound_to
 from autofast.flow.effects import Effects
@@ -37,7 +38,6 @@ READS = frozenset(
     """read readline readlines read_frames get_batch get_avg_fps keys getnames namelist infolist fetchone fetchall load compute
     to_numpy to_dataframe astype tolist item copy numpy cpu asnumpy select find find_one count_documents to_pandas""".split()
 )
-SPLITS = ("torch.utils.data.random_split", "torch.utils.data.dataset.random_split")
 
 
 class Held:

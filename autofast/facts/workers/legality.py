@@ -10,6 +10,7 @@ from autofast.facts.cost.items import worth_a_worker
 from autofast.facts.datasets import Images, images
 from autofast.facts.loaders import DEVICE_DEFAULTS, again, given, hooks, peeks
 from autofast.facts.parts import held_by
+from autofast.facts.splits import split_after
 from autofast.facts.workers.seeding import SEED_ALL, seeded_anew
 from autofast.facts.workers.shared_state import (
     changed_by_items,
@@ -79,6 +80,7 @@ def against(script: Script, loader: Loader) -> str:
         or changed_meanwhile(script, loader)
         or _own_seeds(script, loader)
         or _same_numbers(script, loader)
+        or _other_split(script, loader)
     )
 
 
@@ -127,6 +129,19 @@ def _own_seeds(script: Script, loader: Loader) -> str:
     if anew is None or "torch" in anew[1]:
         return ""
     return f"{at(anew[0])} sets the seed of a generator that items draw from anew, and workers take theirs from torch's"
+
+
+def _other_split(script: Script, loader: Loader) -> str:
+    """Items of workers no longer draw from torch's generator of the main process, by which data are split later."""
+    drawn = loader.collate_random.union(*(d.random for d in loader.datasets))
+    ways = [(use.node, use.stack) for use in loader.uses]
+    split = split_after(script, ways) if drawn & {"torch", "transform"} else None
+    return (
+        f"{at(split)} draws what is trained on and what is not after items have drawn, which workers would do "
+        "with other generators: give it a generator"
+        if split is not None
+        else ""
+    )
 
 
 def _of_dataset(dataset: Dataset) -> str:
