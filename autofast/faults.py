@@ -12,6 +12,17 @@ DEBUG = "AUTOFAST_DEBUG"
 _DEBUGGING: ContextVar[bool] = ContextVar("debugging", default=False)
 
 
+class PostConditionError(Exception):
+    """The output is not fit to be written: a mistake in a rule or in autofast itself. ``str()`` is the one line that is shown.
+
+    ``rule`` is the rule to leave out, where it is known.
+    """
+
+    def __init__(self, message: str, rule: str = ""):
+        super().__init__(message)
+        self.rule = rule
+
+
 def debug(on: bool) -> None:
     """Whether traces are shown from now on (``--debug``); ``AUTOFAST_DEBUG`` in the environment asks for them, too."""
     _DEBUGGING.set(on)

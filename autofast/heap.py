@@ -9,24 +9,26 @@ from contextlib import contextmanager
 
 MANY = 1_000_000  # new objects that are kept from the collector before it looks at them once more
 _left = 0  # by its last look: what lives on is not looked at again until there is as much anew
+_made = 0  # since then; the collector could count them, but goes through all of them for that
 
 
 @contextmanager
 def growing() -> Iterator[None]:
     """Nothing is collected meanwhile, and afterwards the collector passes over all that was made: a process that ends has nothing
     to collect, and in one that goes on to many more scripts, what is garbage by then goes with the next of them."""
-    global _left
+    global _left, _made
     if not gc.isenabled():
         yield
         return
-    if gc.get_freeze_count() > MANY + 2 * _left:
+    if _made > MANY + _left:
         gc.unfreeze()
         gc.collect()
         gc.freeze()
-        _left = gc.get_freeze_count()
+        _left, _made = gc.get_freeze_count(), 0
     gc.disable()
     try:
         yield
     finally:
+        _made += gc.get_count()[0]  # begins anew with each look and each freeze
         gc.freeze()
         gc.enable()

@@ -7,7 +7,6 @@ import pkgutil
 import sys
 from collections.abc import Collection, Iterable
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from autofast.rule import REGISTRY, Rule
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
+    from importlib.metadata import EntryPoint
 
 GROUP = "autofast.rules"  # of entry points: modules with rules of other packages
 ALL = "all"  # as a group: also the rules that are off unless asked for
@@ -35,12 +35,14 @@ def all_rules() -> dict[str, Rule]:
 
 def _entry_points() -> Iterable[EntryPoint]:
     """What other packages declare."""
+    from importlib.metadata import entry_points
+
     return entry_points(group=GROUP)
 
 
 def has_other_rules() -> bool:
     """Whether rules of other packages take part."""
-    return bool(list(_entry_points()))
+    return any(package_of(rule) != "autofast" for rule in all_rules().values())
 
 
 def _take(point: EntryPoint) -> None:

@@ -17,6 +17,7 @@ from autofast.model.events import loops
 from autofast.model.names import OWNERS
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import at, source_of
+from autofast.model.syntax import DEFS
 from autofast.model.tensors import is_unknown_in, tensors_in
 from autofast.model.values import Ext, Ref
 from autofast.read.recover.evaluations import HOOKS
@@ -109,9 +110,7 @@ def tightened(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
         return
     name, imports = inference_mode(script, called)
     edit: Edit = Rewrite(context, name)
-    if evaluation.kind == "decorator" and isinstance(
-        evaluation.node, (ast.FunctionDef, ast.AsyncFunctionDef)
-    ):
+    if evaluation.kind == "decorator" and isinstance(evaluation.node, DEFS):
         edit = Decorator(evaluation.node, name, old=context)
     yield Finding(node, message, edits=(*imports, edit), asks=ASKS, torch=SINCE)
 
@@ -144,7 +143,7 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     whole = whole_function(script, node)
     if whole is not None:
         edit: Edit = Decorator(whole, mode, rank=Rank.GRAD_MODE)
-    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+    elif isinstance(node, DEFS):
         edit = Decorator(node, mode, rank=Rank.GRAD_MODE)
     else:
         assert isinstance(node, ast.stmt)

@@ -48,8 +48,12 @@ LAYERS: dict[str, set[str]] = {
         "report",
     },
     "options": {"model", "config", "faults", "nearest", "registry", "rule"},
+    "streams": {"report"},
+    "checked": {"commands", "model", "options", "report", "streams"},
     "cli": {
+        "checked",
         "options",
+        "streams",
         "faults",
         "model",
         "config",
@@ -369,8 +373,8 @@ def test_no_cache_beside_the_script() -> None:
 # ---------------------------------------------------------------------------------------------- ceilings
 # What got better must not grow again; where one of these falls, lower it. `python scripts/house.py` says all figures.
 CEILINGS = {
-    "statements": 46,  # functions that tell four or more kinds of statement apart: ask flow what it knows
-    "kinds": 1120,  # lines with isinstance(..., ast.) in rules and techniques: see model/calls.py
+    "statements": 36,  # functions that tell four or more kinds of statement apart: ask flow what it knows
+    "kinds": 1105,  # lines with isinstance(..., ast.) in rules and techniques: see model/calls.py
     "loops": 6,  # over the files, and then over the nodes of each: script.nodes, script.each(ast.Call)
     "methods": 2,  # calls of methods told by two isinstance: is_method(node, "item")
 }

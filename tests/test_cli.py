@@ -131,7 +131,13 @@ BAD: dict[str, tuple[bytes, str]] = {
         r"bad\.py:1: .*not a Python|bad\.py:1: a binary file",
     ),
     "nul": (b"import torch\n\x00\n", r"bad\.py:1: a binary file"),
-    "wrong encoding": (b"# coding: utf-8\nname = '\xe9'\n", r"bad\.py:\d+: not a Python text file"),
+    "wrong encoding": (
+        b"# coding: utf-8\nname = '\xe9'\n",
+        r"bad\.py:1: not UTF-8, and it names no other",
+    ),
+    "latin-1, not said": (b"name = '\xe9'\n", r"bad\.py:1: not UTF-8, and it names no other"),
+    "utf-16": ("name = 1\n".encode("utf-16"), r"bad\.py:1: not UTF-8, and it names no other"),
+    "too deep": (b"x = " + b"(" * 5000 + b")" * 5000, r"bad\.py:1: syntax error: too many nested"),
     "unknown encoding": (b"# coding: klingon\nname = 1\n", r"bad\.py:1: not a Python text file"),
 }
 
@@ -145,6 +151,55 @@ def test_unreadable_script(project: Path, command: str, case: str) -> None:
     done = autofast(command, "bad.py", *(["--in-place"] if command == "rewrite" else []))
     assert re.match(said, fault(done)), done.err
     assert files(project) == before
+
+
+BAD_NOTEBOOKS = {
+    "empty": ("", 1, "its JSON"),
+    "no json": ('{\n "cells": [\n  nothing', 3, "its JSON"),
+    "a list": ("[]", 1, "no list of cells"),
+    "a number": ("3", 1, "no list of cells"),
+    "no cells": ("{}", 1, "no list of cells"),
+    "cells are a number": ('{"cells": 3}', 1, "no list of cells"),
+    "a cell is a number": ('{"cells": [3]}', 1, "no list of cells"),
+}
+
+
+@pytest.mark.parametrize("command", ["rewrite", "check"])
+@pytest.mark.parametrize("case", BAD_NOTEBOOKS)
+def test_unreadable_notebook(project: Path, command: str, case: str) -> None:
+    text, line, why = BAD_NOTEBOOKS[case]
+    (project / "bad.ipynb").write_text(text)
+    said = fault(autofast(command, "bad.ipynb"))
+    assert said.startswith(f"bad.ipynb:{line}: not a Jupyter notebook of format 4 ({why}"), said
+    assert said.endswith("open and save it with Jupyter")
+    assert (project / "bad.ipynb").read_text() == text
+
+
+@pytest.mark.parametrize("command", ["rewrite", "check"])
+def test_links_that_lead_nowhere(project: Path, command: str) -> None:
+    Path("one.py").symlink_to("other.py")
+    Path("other.py").symlink_to("one.py")
+    Path("lost.py").symlink_to("nothing.py")
+    assert "one.py: a link that leads back to itself; " in fault(autofast(command, "one.py"))
+    said = fault(autofast(command, "lost.py"))
+    assert said.startswith("lost.py: a link to nothing.py, which does not exist; mend the link")
+
+
+@pytest.mark.parametrize("style", ["text", "json", "concise", "sarif", "markdown"])
+def test_a_name_that_is_no_text(project: Path, style: str) -> None:
+    name = os.fsdecode(b"tr\xff.py")
+    try:
+        Path(name).write_text(SCRIPT)
+    except OSError:
+        pytest.skip("this file system has no such names")
+    done = autofast("check", name, "--output-format", style, "--exit-zero")
+    shown = rb"tr%FF.py" if style == "sarif" else rb"tr\udcff.py"
+    assert done.code == 0 and shown in done.out, done.err
+    assert autofast("check", name, "--diff").code == 1
+    done = autofast("rewrite", name, "--diff")
+    assert done.code == 0 and rb"tr\udcff.py" in done.out
+    autofast("rewrite", name, "--patch", "all.patch")
+    assert b"+++ b/tr\xff.py\n" in Path("all.patch").read_bytes()
 
 
 def test_no_such_file(project: Path) -> None:
@@ -858,7 +913,8 @@ def test_colour_only_on_a_terminal(project: Path) -> None:
                 pass
         os.close(ours)
         assert process.returncode == 0
-        return b"\x1b[" in out
+        # Long work moves the cursor, too: that is no colour.
+        return bool(re.search(rb"\x1b\[[\d;]*m", out))
 
     assert colours() and not colours(NO_COLOR="1") and not colours(TERM="dumb")
 
@@ -930,9 +986,10 @@ def test_a_named_pipe_in_the_folder_is_not_read(project: Path) -> None:
     assert "no training loop" in autofast("rewrite", "empty.py").err
 
 
-def test_a_neighbour_that_python_cannot_parse(project: Path) -> None:
+@pytest.mark.parametrize("levels", [3_000, 20_000])  # more than we follow, than Python parses
+def test_a_neighbour_that_python_cannot_parse(project: Path, levels: int) -> None:
     Path("empty.py").write_text("")
-    Path("deep.py").write_text("import empty\nx = " + "1+" * 20000 + "1\n")
+    Path("deep.py").write_text("import empty\nx = " + "1+" * levels + "1\n")
     done = autofast("rewrite", "empty.py")
     assert done.code == 0 and "no training loop" in done.err and "nested" not in done.err
 

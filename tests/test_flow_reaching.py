@@ -12,8 +12,9 @@ import pytest
 
 from autofast.flow.defuse import DefUse
 from autofast.flow.program import function_around
-from autofast.flow.scopes import FUNCTIONS, bound_by, owner, parameters
+from autofast.flow.scopes import bound_by, owner, parameters
 from autofast.model.source import Source, parent_of
+from autofast.model.syntax import FUNCTIONS
 from tests.flow_traces import instrumented, parse, run, spot
 
 TEXT = (Path(__file__).parent / "flow_programs.txt").read_text("utf-8")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from autofast.commands.rewriting import rewrite
+from autofast.config import Config
 from autofast.report import progress
 from tests.test_cli import autofast, project  # noqa: F401
 
@@ -64,7 +66,22 @@ def test_check_tells_and_quiet_does_not(
             pass
 
     monkeypatch.setattr(progress, "counted", Counted)
-    autofast("check", "--quiet", "train.py")
-    assert not told
+    for command in (["check"], ["check", "--diff"], ["rewrite"]):
+        autofast(*command, "--quiet", "train.py")
+        assert not told
     autofast("check", "train.py")
     assert told == [(0, 1, "train.py")]
+    for command in (["check", "--diff"], ["rewrite"]):
+        told.clear()
+        autofast(*command, "train.py")
+        assert told[:2] == [(0, 1, "train.py"), (0, 1, "train.py, rewritten")], command
+
+
+def test_what_shares_files_is_told(project: Path) -> None:  # noqa: F811
+    script = project / "train.py"
+    (project / "part.py").write_text(script.read_text())
+    for name in ("train.py", "other.py"):
+        (project / name).write_text("import part\n\nif __name__ == '__main__':\n    part.main()\n")
+    told: list[str] = []
+    rewrite(script, project, Config(), tell=told.append)
+    assert "other.py, which shares files with it" in told

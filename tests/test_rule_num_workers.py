@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from autofast.cli import cli
 from autofast.commands.rewriting import rewrite
 from autofast.config import Config
 from autofast.rule import Effect
@@ -521,6 +523,34 @@ def test_so_many_as_the_user_says(given: str) -> None:
     found = apply(RULE, script(loader), workers=6)
     assert len(found.fixes) == 1 and "os.cpu_count()" not in found.text
     assert "num_workers=6" in found.text or "workers = 6 if multiprocessing" in found.text
+
+
+@pytest.mark.parametrize("given", ["", ", num_workers=0", ", num_workers=1", ", num_workers=2"])
+def test_as_many_as_there_are_cores(given: str) -> None:
+    """``--workers auto``: a number that is written out gives way, but not to workers that would break the script."""
+    loader = f"DataLoader(Files(), batch_size=4{given})"
+    found = apply(RULE, script(loader), workers=-1)
+    assert len(found.fixes) == 1 and "min(8, os.cpu_count())" in found.text
+    assert "num_workers=0" not in found.text
+    counting = files("self.count += 1\nreturn x, x.sum()", "self.count = 0")
+    assert not apply(RULE, script(loader, dataset=counting), workers=-1).fixes
+
+
+def test_auto_on_the_command_line_and_in_the_configuration(tmp_path: Path) -> None:
+    loader = "DataLoader(Files(), batch_size=4, num_workers=0)"
+    (tmp_path / "train.py").write_text(script(loader))
+    call = ["rewrite", "--root", str(tmp_path), str(tmp_path / "train.py"), "--exhaustive"]
+
+    def said(*options: str) -> str:
+        done = CliRunner().invoke(cli, [*call, *options])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    assert "cpu_count" not in said() and "min(8, os.cpu_count())" in said("--workers", "auto")
+    (tmp_path / "pyproject.toml").write_text('[tool.autofast]\nworkers = "auto"\n')
+    assert "min(8, os.cpu_count())" in said() and "cpu_count" not in said("--workers", "3")
+    wrong = CliRunner().invoke(cli, [*call, "--workers", "all"])
+    assert wrong.exit_code == 2
 
 
 def test_more_workers_than_the_user_says_stay() -> None:

@@ -6,7 +6,7 @@ held against all scripts of the project that import the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from autofast.edit.edits import TEXTS
 from autofast.edit.merge import anchors, file_of
 from autofast.edit.plan import Plan
 from autofast.model.script import Script
-from autofast.model.source import BadInput, Source, source_of
+from autofast.model.source import BadInput, Source, shown_path, source_of
 from autofast.rule import Finding, Options, Rule
 
 MOST = 12  # scripts that are read besides: the nearest
@@ -78,7 +78,14 @@ class Known:
 class Agreement:
     """The other scripts of a project. It may serve many rewrites: each of them is read once."""
 
-    def __init__(self, root: Path, config: Config, overlay: Mapping[Path, bytes] | None = None):
+    def __init__(
+        self,
+        root: Path,
+        config: Config,
+        overlay: Mapping[Path, bytes] | None = None,
+        tell: Callable[[str], None] | None = None,
+    ):
+        self._tell = tell
         self._root, self._config, self._overlay = root, config, overlay or {}
         self._entries = Entries(root, overlay)
         self._known: dict[object, Known | None] = {}
@@ -116,6 +123,8 @@ class Agreement:
         texts = {**self._overlay, **texts}
         key = other, tuple(sorted((str(path), hash(raw)) for path, raw in texts.items()))
         if key not in self._known:
+            if self._tell is not None:
+                self._tell(f"{shown_path(other.resolve())}, which shares files with it")
             try:
                 again = read(other, self._root, None, self._config, texts)
                 self._known[key] = Known.of(plan(again, self._config))

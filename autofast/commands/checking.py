@@ -13,8 +13,7 @@ from autofast.commands.informing import stale
 from autofast.commands.outcome import Outcome, Unused, agreed, unused_by_all
 from autofast.config import Config
 from autofast.depth import deeply
-from autofast.edit.postcheck import PostConditionError
-from autofast.faults import internal
+from autofast.faults import PostConditionError, internal
 from autofast.heap import growing
 from autofast.model import disk
 from autofast.model.source import BadInput, shown_path

@@ -84,6 +84,10 @@ def scripts(
             found: Iterable[Path] = _training(path, root, exclude, [] if tests is None else tests)
         elif path.exists():
             found = [] if force and excluded([path], root, exclude) else [path]
+        elif path.is_symlink():
+            from autofast.model.opening import broken_link
+
+            raise BadInput(f"{path}: {broken_link(path)}; mend the link, or give another script")
         else:
             raise BadInput(
                 f"{path}: no such file or folder; give a script, or a folder that holds some"

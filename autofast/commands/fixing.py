@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,8 +45,9 @@ class Fixed:
 
 
 @deeply
-def fix(request: Request) -> Fixed:
-    """Rewrite every script that is named or found, in memory.
+def fix(request: Request, tell: Callable[[int, int, str], None] | None = None) -> Fixed:
+    """Rewrite every script that is named or found, in memory. ``tell`` is called as by :func:`autofast.commands.checking.check`, and with what
+    else is read for a script.
 
     Scripts that share a file must make the same of it: one that would make something else of it than those before is left out.
     """
@@ -55,11 +56,19 @@ def fix(request: Request) -> Fixed:
     read: dict[Path, Source] = {}
     outcomes: list[Outcome] = []  # as far as comments are concerned
     todo, _ = entries(request)
-    others = Agreement(request.root, request.config)
+    place = [0]
+    say = None if tell is None else (lambda name: tell(place[0], len(todo), name))
+    others = Agreement(request.root, request.config, tell=say)
 
     def take(entry: Path, raw: bytes | None) -> None:
         done = rewrite(
-            entry, request.root, request.config, raw=raw, within=request.within, others=others
+            entry,
+            request.root,
+            request.config,
+            raw=raw,
+            within=request.within,
+            others=others,
+            tell=say,
         )
         result.warnings += done.warnings
         read.update((source.path, source) for source in done.script.sources)
@@ -75,7 +84,7 @@ def fix(request: Request) -> Fixed:
                 return
         _add(result, done, made, entry)
 
-    for entry, raw in todo:
+    for place[0], (entry, raw) in enumerate(todo):
         guarded(entry, lambda entry=entry, raw=raw: take(entry, raw), result.errors)  # type: ignore[misc]
     if not result.errors:  # else a comment may be needed by what could not be read
         _tidy(result, request, read, outcomes)

@@ -52,7 +52,7 @@ class Delivery:
 def deliver(result: Rewritten, to: Destination, style: Style) -> Delivery:
     """Write what is to be written; ``style`` is that of standard output. Raises ``BadInput``, and then nothing was written."""
     if to.mode == "diff":
-        return Delivery(diff.shown(result.diffs(), style).encode())
+        return Delivery(diff.shown(result.diffs(), style).encode("utf-8", "backslashreplace"))
     if to.mode == "file":
         return _file(result, to)
     if to.mode == "folder":

@@ -22,8 +22,9 @@ from autofast.edit.plan import Plan
 from autofast.edit.recovery import stand
 from autofast.edit.running import run
 from autofast.heap import growing
+from autofast.model.disk import real
 from autofast.model.script import Script
-from autofast.model.source import Source, source_of
+from autofast.model.source import Source, shown_path, source_of
 from autofast.read import read_script
 from autofast.registry import ALL, all_rules, select
 from autofast.report.diff import Change, FileDiff
@@ -164,18 +165,22 @@ def rewrite(
     within: Callable[[Path], bool] | None = None,
     unwanted: Callable[[Iterable[Finding]], Iterable[Key]] | None = None,
     others: Agreement | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Rewritten:
     """Rewrite the script at ``entry``; with ``alone`` only the entry itself may change, or only the files that are ``within``. What would then
     be done by half is left out whole. ``unwanted`` is asked which fixes are not to be made; what only follows from others is not made then.
     ``others`` knows the scripts that share files with this one, where it is not the first of the project to be rewritten.
+    ``tell`` is called with what is being read: that may take long.
 
     A rule that raises, or whose changes do not stand up to being read again, is left out, and the others are composed without it. Raises
     ``BadInput`` for what the user must mend and ``PostConditionError`` where that helps nothing.
     """
+    tell = tell or (lambda _: None)
+    tell(shown_path(real(entry)))
     script = read(entry, root, raw, config, overlay)
     rules = select(config.select, config.ignore, config.given, config.extend_select)
     if not alone:
-        others = others or Agreement(root, config, overlay)
+        others = others or Agreement(root, config, overlay, tell)
         rules = [others.held(rule) for rule in rules]
     whole = chosen = _plan(script, config, rules)
     if alone:
@@ -191,6 +196,7 @@ def rewrite(
     def reread(new: Mapping[Source, str]) -> Script:
         texts = _texts(entry, raw, overlay)
         texts |= {source.path: source.encode(text) for source, text in new.items()}
+        tell(f"{shown_path(real(entry))}, rewritten")
         again = read_script(entry, root, overlay=texts, before=latest[0].sources)
         latest[0] = spare(again, config)
         return again
@@ -245,7 +251,8 @@ def options_of(config: Config, rules: list[Rule]) -> Options:
             if not r.default and (r.name in config.named or r.is_asked_by(config.given))
         ),
         accumulate=config.accumulate,
-        workers=config.workers,
+        workers=max(0, config.workers),
+        any_workers=config.workers != 0,
         keep_batch=config.keep_batch,
         sync_batchnorm=config.sync_batchnorm,
         named=_named(config, rules),

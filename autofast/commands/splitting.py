@@ -10,7 +10,7 @@ from autofast.commands.files import Output, write_all
 from autofast.commands.rewriting import Rewritten
 from autofast.edit.hunks import changes, lines_of
 from autofast.edit.passes import Passes
-from autofast.edit.postcheck import PostConditionError
+from autofast.faults import PostConditionError
 from autofast.model.opening import open_source
 from autofast.model.source import BadInput, Source
 from autofast.report import diff

@@ -13,6 +13,7 @@ from autofast.flow.positions import in_main_guard
 from autofast.flow.scopes import defaults, loaded_in, variables_of
 from autofast.model.script import Script
 from autofast.model.source import Source, parent_of, walk
+from autofast.model.syntax import DEFS
 from autofast.model.values import Seq, Tensor, Values
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -52,7 +53,7 @@ def _functions(tree: ast.Module) -> dict[str, Function]:
     """The functions at module level and the methods of classes there, by their qualified names."""
     found: dict[str, Function] = {}
     for node in walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if isinstance(node, DEFS):
             owner = parent_of(node)
             prefix = f"{owner.name}." if isinstance(owner, ast.ClassDef) else ""
             outer = owner if isinstance(owner, ast.ClassDef) else node

@@ -15,9 +15,10 @@ from autofast.edit.edits import Edit, EditConflict
 from autofast.edit.hunks import Hunk, old_line, old_lines
 from autofast.edit.ignores import Ignores, UnusedIgnore
 from autofast.edit.merge import Pool, file_of
-from autofast.edit.postcheck import Amendable, PostConditionError
+from autofast.edit.postcheck import Amendable
 from autofast.edit.running import LeftOut, run
 from autofast.edit.worth import NOT_WORTH, judged
+from autofast.faults import PostConditionError
 from autofast.model.source import Source, line_of, source_of, statement_of
 from autofast.model.torch_age import shown
 from autofast.rule import REGISTRY, Effect, Finding, Need, Options, Rule

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from autofast.edit.hunks import Hunk, lines_of
+from autofast.faults import PostConditionError
 from autofast.model.source import Source
 
 # Names that every module has without defining them.
@@ -17,17 +18,6 @@ MODULE_NAMES = frozenset(
     f"__{name}__"
     for name in "file name doc package spec loader builtins path annotations class qualname module".split()
 )
-
-
-class PostConditionError(Exception):
-    """The output is not fit to be written: a mistake in a rule or in autofast itself. ``str()`` is the one line that is shown.
-
-    ``rule`` is the rule to leave out, where it is known.
-    """
-
-    def __init__(self, message: str, rule: str = ""):
-        super().__init__(message)
-        self.rule = rule
 
 
 class Amendable(PostConditionError):

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from autofast.edit.edits import TEXTS, Edit, Helper, Import
 from autofast.edit.merge import anchors, file_of
 from autofast.model.source import Source, ancestors, nodes_in
+from autofast.model.syntax import FUNCTIONS
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 SCOPES = (*FUNCTIONS, ast.ClassDef)
 BUILTIN = re.compile(
     rf"(?<![\w.])(?:{'|'.join(name for name in dir(builtins) if name.islower())})\b(?!\s*=[^=])"

@@ -14,6 +14,7 @@ from autofast.edit.edits import Helper, Import
 from autofast.flow.imports import Binding, bindings, parsed
 from autofast.model import disk
 from autofast.model.source import Source, block_of, nodes_in, parent_of, source_of
+from autofast.model.syntax import DEFINITIONS, is_docstring
 
 BEFORE_ALL = -1
 
@@ -282,7 +283,7 @@ def _end_of_lead(tree: ast.Module) -> int:
     end = BEFORE_ALL
     for n, statement in enumerate(tree.body):
         if isinstance(statement, (ast.Import, ast.ImportFrom)) or (
-            n == 0 and _is_docstring(statement)
+            n == 0 and is_docstring(statement)
         ):
             end = n
         elif not _is_dunder(statement):
@@ -296,17 +297,9 @@ def must_stay_above(statement: ast.stmt) -> ast.stmt | None:
     is_documented = isinstance(
         parent_of(statement), (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     )
-    top = [s for s in block[:1] if is_documented and _is_docstring(s)]
+    top = [s for s in block[:1] if is_documented and is_docstring(s)]
     top += [s for s in block if isinstance(s, ast.ImportFrom) and s.module == "__future__"]
     return top[-1] if any(s is statement for s in top) else None
-
-
-def _is_docstring(statement: ast.stmt) -> bool:
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    )
 
 
 def _is_dunder(statement: ast.stmt) -> bool:
@@ -318,10 +311,7 @@ def _is_dunder(statement: ast.stmt) -> bool:
 
 
 def _is_definition(helper: Helper) -> bool:
-    return any(
-        isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-        for s in ast.parse(helper.code).body
-    )
+    return any(isinstance(s, DEFINITIONS) for s in ast.parse(helper.code).body)
 
 
 def _is_defined(helper: Helper, tree: ast.Module) -> bool:

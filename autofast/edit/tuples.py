@@ -38,7 +38,7 @@ def apart(code: Sequence[str]) -> list[str]:
             return []
     stored: set[str] = set()
     for target, value in pairs:
-        if not isinstance(target, ast.Name) or not _only_moves(value) or _reads(value) & stored:
+        if not isinstance(target, ast.Name) or not _only_moves(value) or names_in(value) & stored:
             return []
         stored.add(target.id)
     if len(stored) < len(pairs) or _has_comment(line):
@@ -55,10 +55,6 @@ def _only_moves(value: ast.expr) -> bool:
     return all(isinstance(c.func, ast.Attribute) and c.func.attr in MOVES for c in calls) and all(
         isinstance(n, (*plain, *more, ast.expr_context)) for n in ast.walk(value)
     )
-
-
-def _reads(value: ast.expr) -> set[str]:
-    return names_in(value)
 
 
 def _has_comment(line: str) -> bool:

@@ -11,9 +11,10 @@ from autofast.edit.spans import own_lines
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.graph import Function
 from autofast.flow.program import Flow, function_around
-from autofast.flow.scopes import FUNCTIONS, Variable, bound_by, variables_of
+from autofast.flow.scopes import Variable, bound_by, variables_of
 from autofast.model.script import Script
 from autofast.model.source import Source, statement_of
+from autofast.model.syntax import FUNCTIONS
 
 
 @dataclass(frozen=True)

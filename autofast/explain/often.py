@@ -11,13 +11,13 @@ from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.loops import Loop
 from autofast.flow.loops import loops_around as around
 from autofast.flow.program import Flow
-from autofast.flow.scopes import FUNCTIONS
 from autofast.model.events import CallFrame, LoopFrame, Stack, loops
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, statement_of
+from autofast.model.syntax import FUNCTIONS, LOOPS
 
 DEEP = 8  # calls that are followed back to where a function is run
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_LOOPS = LOOPS
 
 
 def how_often(script: Script, stmt: ast.stmt) -> list[str]:

@@ -25,6 +25,7 @@ from autofast.model.values import (
     Values,
     const,
     library_name,
+    one,
 )
 
 TYPES = {
@@ -240,17 +241,17 @@ def _is_whole(script: Script, expr: ast.expr) -> bool:
 # ------------------------------------------------------------------------------------------------ operations
 def _of_two(script: Script, left: ast.expr, right: ast.expr, depth: int) -> Array | None:
     pair = [array_of(script, side, depth + 1) for side in (left, right)]
-    for one, other, side in ((pair[0], pair[1], right), (pair[1], pair[0], left)):
-        if one is None or one.is_list or one.tensor:
+    for mine, other, side in ((pair[0], pair[1], right), (pair[1], pair[0], left)):
+        if mine is None or mine.is_list or mine.tensor:
             continue
         if other is not None and other.plain and not other.is_list and not other.tensor:
-            ranks = (one.rank, other.rank)
+            ranks = (mine.rank, other.rank)
             rank = None if None in ranks else max(r for r in ranks if r is not None)
-            return Array(one.dtype if one.dtype == other.dtype else "", rank, one.plain)
+            return Array(mine.dtype if mine.dtype == other.dtype else "", rank, mine.plain)
         if other is None and _is_number(script, side):
             whole = isinstance(const(script.values(side)), int)
-            keeps = one.dtype.startswith("float") or (whole and one.dtype != "bool")
-            return replace(one, dtype=one.dtype if keeps else "")
+            keeps = mine.dtype.startswith("float") or (whole and mine.dtype != "bool")
+            return replace(mine, dtype=mine.dtype if keeps else "")
     return None
 
 
@@ -287,7 +288,7 @@ def _of_call(script: Script, call: ast.Call, depth: int) -> Array | None:
             return Array()
         case ast.Attribute(value=inner, attr="to_numpy") if _is_frame(script.values(inner)):
             return Array(typed, plain=bool(typed))
-        case ast.Attribute(value=inner, attr=attr) if not isinstance(_only(callee), Ref):
+        case ast.Attribute(value=inner, attr=attr) if not isinstance(one(callee), Ref):
             base = array_of(script, inner, depth + 1)
             if base is None or base.is_list or base.tensor:
                 return None
@@ -351,10 +352,6 @@ def _literal(script: Script, expr: ast.expr) -> Array | None:
             sides = [_literal(script, side) for side in (left, right)]
             return Array("float64", 0) if all(s and s.rank == 0 for s in sides) else None
     return None
-
-
-def _only(found: Values) -> Thing | None:
-    return next(iter(found)) if len(found) == 1 else None
 
 
 def constant(script: Script, expr: ast.expr) -> Array | None:

@@ -7,7 +7,7 @@ import ast
 from autofast.facts.attribute_values import given
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.values import Ref, Unknown, const, library_name
+from autofast.model.values import Ref, Unknown, const, library_name, one
 
 MODES = frozenset({"RGB", "L", "RGBA", "CMYK", "YCbCr", "HSV"})  # of PIL: eight bits a channel
 PICTURES = frozenset(
@@ -49,7 +49,7 @@ def is_bytes(script: Script, expr: ast.expr, depth: int = 0) -> bool:
         case ast.Subscript(value=inner):
             return is_bytes(script, inner, depth + 1)
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if not isinstance(
-            _only(script, expr.func), Ref
+            one(script.values(expr.func)), Ref
         ):
             if attr in ("astype", "to", "type") and expr.args:
                 return _is_type(script, expr.args[0])
@@ -96,10 +96,5 @@ def _all_bound(script: Script, name: ast.Name, asked: object, depth: int) -> boo
 
 
 def _is_type(script: Script, expr: ast.expr) -> bool:
-    found = _only(script, expr)
+    found = one(script.values(expr))
     return (isinstance(found, Ref) and found.name in TYPES) or const(script.values(expr)) == "uint8"
-
-
-def _only(script: Script, expr: ast.expr) -> object:
-    found = script.values(expr)
-    return next(iter(found)) if len(found) == 1 else None

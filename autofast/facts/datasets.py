@@ -39,6 +39,7 @@ from autofast.model.values import (
     Seq,
     Tensor,
     Thing,
+    certainly,
     const,
     library_name,
     one,
@@ -152,9 +153,7 @@ def _rows(
             value=ast.Attribute(value=ast.Name(id=this), attr=attr), slice=ast.Name(id=index)
         ):
             held = thing.attrs.get(attr, frozenset())
-            return (
-                [this, index] == params and bool(held) and all(isinstance(t, Tensor) for t in held)
-            )
+            return [this, index] == params and certainly(held, Tensor)
         case ast.Name(id=name):
             return name in known
         case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[], keywords=[]):
@@ -200,7 +199,7 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
                 return True  # made from numbers
             if name in OF_LISTS and args:
                 given = script.values(args[0])
-                return bool(given) and all(isinstance(t, Seq) for t in given)
+                return certainly(given, Seq)
             if is_pointwise(name):
                 return bool(args) and all(_keeps_order(script, a, depth) for a in args)
             parts = (

@@ -27,11 +27,10 @@ from autofast.model.events import (
 from autofast.model.kinds import is_module
 from autofast.model.script import Evaluation, Script, Step
 from autofast.model.source import nodes_in, statement_of
+from autofast.model.syntax import ASSIGNMENTS, LOOPS, SIMPLE
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Cls, Inst, Method, Ref, Tensor, Thing
 from autofast.read.recover.eval_mode import switched_above
-
-LOOPS = (ast.For, ast.While, ast.AsyncFor)
 
 
 @dataclass(eq=False)
@@ -174,7 +173,8 @@ def _before_backward(
             mine, theirs, depth = in_common(occurrence, node, other, backward.node)
             here = block(theirs)
             distance = index(here, theirs) - index(here, mine)
-            if index(here, mine) < 0 or distance < 0:
+            after = distance == 0 and occurrence.order > other.order  # f(True), f(False)
+            if index(here, mine) < 0 or distance < 0 or after:
                 continue
             if best is None or (depth, -distance) > best:
                 best = depth, -distance
@@ -247,10 +247,7 @@ def _names_again(statement: ast.stmt) -> bool:
 
 def _makes_tensor(script: Script, statement: ast.stmt) -> bool:
     """It computes a new tensor out of a model's output: more than picking one out of a tuple or reading a number."""
-    if (
-        not isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign))
-        or statement.value is None
-    ):
+    if not isinstance(statement, ASSIGNMENTS) or statement.value is None:
         return True
     found = script.values(statement.value)
     return any(isinstance(t, Tensor) and t.models and t.grad for t in found)
@@ -320,7 +317,7 @@ def is_worth(evaluation: Evaluation) -> bool:
     """A single statement that is evaluation as a whole (not the head of an ``if`` or ``for``), and runs more than now and then."""
     whole = isinstance(
         evaluation.node,
-        (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return),
+        SIMPLE,
     )
     return whole and not all(
         _seldom(occurrence) for site in evaluation.forwards for occurrence in site

@@ -8,8 +8,7 @@ from autofast.facts.forwards import Region
 from autofast.flow.positions import nodes_of
 from autofast.model.calls import arguments_of
 from autofast.model.source import parent_of, statement_of
-
-SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
+from autofast.model.syntax import SIMPLE
 
 
 def forwards_alone(region: Region) -> list[Region]:

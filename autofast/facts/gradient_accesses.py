@@ -17,6 +17,7 @@ from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, parent_of
+from autofast.model.syntax import DEFS
 from autofast.model.values import (
     Bound,
     Cls,
@@ -32,6 +33,7 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Unknown,
+    certainly,
     const,
 )
 from autofast.read.recover.build import unwrapped
@@ -95,8 +97,7 @@ def _has_backward(script: Script, node: ast.ClassDef) -> bool:
 
 def _is_own_method(script: Script, node: ast.Attribute) -> bool:
     """A method of the project that is only called like one of torch's: a runner's ``register_hook``."""
-    found = script.values(node)
-    return bool(found) and all(isinstance(t, Bound) for t in found)
+    return certainly(script.values(node), Bound)
 
 
 def against_scaler(script: Script) -> str:
@@ -450,7 +451,7 @@ def _dead(script: Script) -> set[int]:
         for f in o.stack
         if isinstance(f, CallFrame)
     }
-    nodes = (n for n in script.nodes if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    nodes = (n for n in script.nodes if isinstance(n, DEFS))
     named = (
         n
         for n in nodes

@@ -168,17 +168,17 @@ def _is_stack(script: Script, function: ast.FunctionDef, expr: ast.expr) -> bool
         return (
             len(given.generators) == 1
             and not given.generators[0].ifs
-            and _is_named(given.generators[0].iter, batch)
+            and is_name(given.generators[0].iter, batch)
         )
     for definition in flow.reaching(given) if isinstance(given, ast.Name) else ():
         match bound_to(definition.node)[0]:
             case ast.Call(func=func, args=[ast.Starred(value=held)]) if Ref(
                 "builtins.zip"
             ) in script.values(func):
-                return _is_named(held, batch)
+                return is_name(held, batch)
     for statement in function.body:
         match statement:
-            case ast.For(iter=over, body=body) if _is_named(over, batch):
+            case ast.For(iter=over, body=body) if is_name(over, batch):
                 appends = [
                     s.value.func
                     for s in body
@@ -208,10 +208,6 @@ def _whole(script: Script, expr: ast.expr) -> bool:
     return bool(found) and all(
         (isinstance(t, Tensor) and t.dtype == "int") or isinstance(t, (Num, Const)) for t in things
     )
-
-
-def _is_named(expr: ast.expr, name: str) -> bool:
-    return is_name(expr, name)
 
 
 def one_size(dataset: Dataset) -> bool:

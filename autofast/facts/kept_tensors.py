@@ -11,9 +11,8 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import declared, scope_of, variables_of
 from autofast.model.script import Script, Step
 from autofast.model.source import function_of, parent_of, within
+from autofast.model.syntax import LOOPS
 from autofast.model.values import Ref
-
-LOOPS = (ast.For, ast.While, ast.AsyncFor)
 
 
 def kept_gradient(script: Script, step: Step) -> ast.AST | None:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.program import Flow
-from autofast.flow.scopes import FUNCTIONS, own_nodes, variables_of
+from autofast.flow.scopes import own_nodes, variables_of
 from autofast.flow.slices import Slice, Slices
 from autofast.model.calls import arguments_of, is_method, is_name, short_name
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, statement_of, within
+from autofast.model.syntax import FUNCTIONS, LOOPS
 from autofast.model.values import Const, Method, Num, Tensor, Unknown
 
 BACKWARDS = frozenset({"backward", "manual_backward", "grad"})
@@ -41,7 +42,7 @@ def kept_graphs(script: Script) -> Iterator[Kept]:
         return
     through: Slice | None = None
     for loop in {id(s.loop): s.loop for s in script.steps}.values():
-        if not isinstance(loop, (ast.For, ast.While, ast.AsyncFor)):
+        if not isinstance(loop, LOOPS):
             continue
         functions = script.analysis(CallGraph).run_in(loop)
         for node in (n for code in (loop, *functions) for n in _statements(code)):

@@ -109,16 +109,12 @@ def makes_layer(script: Script, call: ast.Call) -> bool:
     return any(isinstance(t, Ext) and t.name == LAYER for t in script.values(call))
 
 
-def is_named(expr: ast.expr, name: str) -> bool:
-    return is_name(expr, name)
-
-
 def has_value_of(flow: Flow, place: ast.expr, variable: ast.expr) -> bool:
     """Whether ``variable``, read at ``place``, has the value that it has where it stands: it gets one once in its function."""
     if not isinstance(variable, ast.Name) or len(made := flow.reaching(variable)) != 1:
         return False
-    named = (n for n in ast.walk(function_of(variable)) if is_named(n, variable.id))  # type: ignore[arg-type]
-    bound = [n for n in named if not isinstance(n.ctx, ast.Load)]  # type: ignore[attr-defined]
+    named = (n for n in ast.walk(function_of(variable)) if is_name(n, variable.id))
+    bound = [n for n in named if not isinstance(n.ctx, ast.Load)]
     return bound == [next(iter(made)).node] and flow.graph(place).dominates(variable, place)
 
 

@@ -21,6 +21,7 @@ from autofast.model.events import (
 )
 from autofast.model.script import Script
 from autofast.model.source import is_elif, parent_of
+from autofast.model.syntax import LOOPS
 from autofast.model.values import Arg, Const, Setting
 
 Branch = tuple[int, bool]
@@ -130,9 +131,7 @@ def _batch_loops(script: Script) -> list[ast.AST]:
                 free = [f for f in _outside_of_models(o.stack) if isinstance(f, LoopFrame)]
                 over = [f for f in loops if f.loaders] or free[-1:]  # batches, users, a range
                 ways += [(o.stack, f.node) for f in over]
-    mine = {
-        id(loop): loop for _, loop in ways if isinstance(loop, (ast.For, ast.While, ast.AsyncFor))
-    }
+    mine = {id(loop): loop for _, loop in ways if isinstance(loop, LOOPS)}
     outer = {
         id(f.node)
         for stack, loop in ways

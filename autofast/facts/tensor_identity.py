@@ -14,6 +14,7 @@ from autofast.model.calls import is_method, is_name, pairs_of
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, nodes_in, parent_of, statement_of
+from autofast.model.syntax import ASSIGNMENTS
 from autofast.model.values import (
     Const,
     Ext,
@@ -25,6 +26,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    certainly,
     const,
     library_names,
 )
@@ -276,8 +278,7 @@ class Plainness:
         return bool(found) and not any(isinstance(t, (Tensor, Unknown, Seq)) for t in found)
 
     def _are_tensors(self, expr: ast.expr) -> bool:
-        found = self.script.values(expr)
-        return bool(found) and all(isinstance(t, Tensor) for t in found)
+        return certainly(self.script.values(expr), Tensor)
 
     def _is_factory(self, expr: ast.expr) -> bool:
         """``torch.zeros(3)``, ``x.new(3)``, ``torch.cuda.FloatTensor(array)``: made without a graph, whatever it is made of."""
@@ -409,7 +410,7 @@ class Plainness:
 
     def _stored_has_graph(self, target: ast.AST) -> bool:
         for outer in ancestors(target):
-            if isinstance(outer, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+            if isinstance(outer, ASSIGNMENTS):
                 return outer.value is not None and self._has_graph(self.script.values(outer.value))
             if isinstance(outer, ast.stmt):
                 return True

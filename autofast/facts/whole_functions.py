@@ -11,7 +11,8 @@ from autofast.model.kinds import is_loss
 from autofast.model.names import LOADER
 from autofast.model.script import Script
 from autofast.model.source import is_generator, parent_of
-from autofast.model.values import Func, Method, Ref, Seq, Tensor, Unknown
+from autofast.model.syntax import is_docstring
+from autofast.model.values import Func, Method, Ref, Seq, Tensor, Unknown, certainly
 
 PLAIN = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Assert, ast.Pass)
 # They make and keep no tensors.
@@ -39,7 +40,7 @@ def whole_function(script: Script, loop: ast.AST) -> ast.FunctionDef | None:
     ):
         return None
     for statement in function.body:
-        if statement is loop or _is_docstring(statement):
+        if statement is loop or is_docstring(statement):
             continue
         if not _is_plain(statement) or not all(_is_harmless(script, e) for e in _inside(statement)):
             return None
@@ -52,10 +53,6 @@ def _is_plain(statement: ast.stmt) -> bool:
     return isinstance(statement, PLAIN)
 
 
-def _is_docstring(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-
-
 def _inside(statement: ast.stmt) -> Iterator[ast.expr]:
     return (n for n in ast.walk(statement) if isinstance(n, ast.expr))
 
@@ -66,7 +63,7 @@ def _is_harmless(script: Script, expr: ast.expr) -> bool:
         return False
     if isinstance(expr, ast.ListComp):
         over = [script.values(g.iter) for g in expr.generators]
-        return all(bool(o) and all(isinstance(t, Seq) for t in o) for o in over)
+        return all(certainly(o, Seq) for o in over)
     if not isinstance(expr, ast.Call):
         return not isinstance(expr, (ast.Await, ast.Lambda, ast.GeneratorExp))
     callees = script.values(expr.func)

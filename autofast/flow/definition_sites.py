@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from autofast.flow import callgraph
 from autofast.flow.graph import Function
 from autofast.flow.positions import block, nodes_of, place_in
-from autofast.flow.scopes import FUNCTIONS, Variable, is_parameter, variables_of
+from autofast.flow.scopes import Variable, is_parameter, variables_of
 from autofast.model.calls import is_name
 from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
+from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Inst, Thing
 
 

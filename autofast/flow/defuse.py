@@ -11,9 +11,10 @@ from functools import cached_property
 from autofast.flow.accesses import Access, Kind, accesses
 from autofast.flow.cfg import Graph, graph_of
 from autofast.flow.graph import PLACES, Function, Node
-from autofast.flow.scopes import COMPREHENSIONS, STAR, Variable, variables_of
+from autofast.flow.scopes import STAR, Variable, variables_of
 from autofast.flow.solve import Problem, solve
 from autofast.model.source import parent_of, statement_of, walk
+from autofast.model.syntax import COMPREHENSIONS
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from autofast.model.values import (
     Method,
     Num,
     Values,
+    certainly,
     library_names,
     ordered,
 )
@@ -124,4 +125,4 @@ class Effects:
 
 def is_number(found: Values) -> bool:
     """Numbers and strings: ``+=`` gives a new one."""
-    return bool(found) and all(isinstance(t, (Const, Num, Arg)) for t in found)
+    return certainly(found, Const, Num, Arg)

@@ -11,10 +11,10 @@ from weakref import WeakKeyDictionary
 from autofast.flow.cfg import Graph
 from autofast.flow.graph import Node
 from autofast.flow.loops import Loop, loops_around
-from autofast.flow.scopes import FUNCTIONS
 from autofast.model.calls import names_in
 from autofast.model.events import BranchFrame
 from autofast.model.source import ancestors, nodes_in, source_of
+from autofast.model.syntax import FUNCTIONS
 
 
 class Frequency(Enum):
@@ -174,11 +174,11 @@ def _is_rare(test: ast.expr, value: bool, gate: ast.If) -> bool:
     unequal = isinstance(test.ops[0], (ast.NotEq, ast.IsNot))
     if _has_remainder(test):
         return value is not unequal
-    if not _changed_by_loop(gate) & _names(test):
+    if not _changed_by_loop(gate) & names_in(test):
         return False
     if equal or unequal:
         return value is equal and not isinstance(test.ops[0], (ast.Is, ast.IsNot))
-    full = isinstance(test.ops[0], (ast.Gt, ast.GtE)) and _names(test.left) & _set_back(gate)
+    full = isinstance(test.ops[0], (ast.Gt, ast.GtE)) and names_in(test.left) & _set_back(gate)
     return value and bool(full)
 
 
@@ -201,7 +201,3 @@ def _set_back(gate: ast.If) -> set[str]:
         n for s in gate.body for n in nodes_in(s, ast.Assign) if isinstance(n.value, ast.Constant)
     ]
     return {t.id for part in parts for t in part.targets if isinstance(t, ast.Name)}
-
-
-def _names(node: ast.AST) -> set[str]:
-    return names_in(node)

@@ -15,8 +15,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from functools import cached_property
 
-from autofast.flow.scopes import FUNCTIONS
 from autofast.model.source import parent_of
+from autofast.model.syntax import FUNCTIONS
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
 PLACES = (ast.stmt, ast.ExceptHandler, ast.match_case)

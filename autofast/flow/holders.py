@@ -24,7 +24,6 @@ from autofast.model.values import Dict, Seq, Tensor, library_names
 
 ADDERS = frozenset("append appendleft extend extendleft insert add setdefault update put".split())
 DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.IfExp, ast.BoolOp)
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 # What gives the same objects: functions, and methods of containers and iterators.
 PASSING = frozenset(
     f"builtins.{n}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,6 +36,7 @@ class Importers:
         self._read: dict[Path, Source | None] = {s.path: s for s in script.sources}
         self._mine = frozenset(self._read)
         self._found: dict[int, User | None] = {}
+        self._modules: dict[tuple[Path, str, int], Path | None] = {}
 
     def user(self, function: ast.AST) -> User | None:
         """A use of a function (or of a method, or a class) in a file that is not part of the script; None where there is none."""
@@ -54,7 +56,7 @@ class Importers:
             if (path, name) in seen:
                 continue
             seen.add((path, name))
-            for file in self._mentioning(name):
+            for file in self._mentioning(name, path):
                 uses = list(_uses_of(self, file, path, name))
                 targets += [(file.path, again) for again in _exported(self, file, path, name)]
                 if method != getattr(owner, "name", "") and uses:
@@ -79,11 +81,36 @@ class Importers:
                 continue  # what nobody can read imports nothing
         return found
 
-    def _mentioning(self, name: str) -> Iterator[Source]:
-        word = name.encode()
+    def _mentioning(self, name: str, module: Path) -> Iterator[Source]:
+        """The files that may import ``name`` of ``module``, by their text."""
+        word, imports = name.encode(), self._imports(module)
         for path, raw in self._raw.items():
-            if word in raw and (source := self._source(path, raw)) is not None:
+            if (
+                word in raw
+                and (path.suffix != ".py" or imports.search(raw))
+                and (source := self._source(path, raw)) is not None
+            ):
                 yield source
+
+    def _imports(self, module: Path) -> re.Pattern[bytes]:
+        """What stands in each file that imports ``module``: a file that only has the same words need not be parsed.
+
+        Notebooks are otherwise: their lines are JSON's.
+        """
+        called = {path.stem for path in self._links if path.resolve() == module}
+        whole = module.stem == "__init__"
+        called.add(module.parent.name if whole else module.stem)
+        words = "|".join(sorted(re.escape(name) for name in called))
+        if not words.isascii():  # one identifier may be spelled in many ways
+            return re.compile(b"")
+        dots = r"|\bfrom[ \t\f\\]*\.[ \t\f.\\]*import\b" if whole else ""
+        lines = rf"\b(?:from|import)\b(?:[^#\n]|\\\r?\n)*?\b(?:{words})\b"
+        in_parentheses = rf"\bimport\s*\((?:[^()#]|#[^\n]*\n)*?\b(?:{words})\b"
+        return re.compile(f"{lines}|{in_parentheses}{dots}".encode())
+
+    @cached_property
+    def _links(self) -> list[Path]:
+        return [path for path in self._files if path.is_symlink()]
 
     def _source(self, path: Path, raw: bytes) -> Source | None:
         key = path.resolve()
@@ -96,8 +123,13 @@ class Importers:
 
     def module(self, importer: Source, name: str, level: int = 0) -> Path | None:
         """The file that an import of a module in ``importer`` means, where it is one of the project."""
+        key = importer.path.parent, name, level
+        if key not in self._modules:
+            self._modules[key] = self._look_up(*key)
+        return self._modules[key]
+
+    def _look_up(self, here: Path, name: str, level: int) -> Path | None:
         parts = name.split(".") if name else []
-        here = importer.path.parent
         if level:
             bases = [[here, *here.parents][level - 1]]
         else:
@@ -114,35 +146,30 @@ class Importers:
 def _uses_of(files: Importers, file: Source, path: Path, name: str) -> Iterator[ast.expr]:
     """The places in ``file`` that use ``name`` of the module at ``path``."""
     names, modules = set(), set()
-    for node in file.nodes:
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                if files.module(file, alias.name) == path:
-                    modules.add(alias.asname or alias.name)
-        elif isinstance(node, ast.ImportFrom):
-            whole = files.module(file, node.module or "", node.level)
-            for alias in node.names:
-                if whole == path and alias.name in (name, "*"):
-                    names.add(alias.asname or name)
-                elif (
-                    files.module(
-                        file, ".".join(filter(None, (node.module, alias.name))), node.level
-                    )
-                    == path
-                ):
-                    modules.add(alias.asname or alias.name)
-    for node in file.nodes if names or modules else ():
+    for plain in file.each(ast.Import):
+        for alias in plain.names:
+            if files.module(file, alias.name) == path:
+                modules.add(alias.asname or alias.name)
+    for node in file.each(ast.ImportFrom):
+        whole = files.module(file, node.module or "", node.level)
+        for alias in node.names:
+            part = ".".join(filter(None, (node.module, alias.name)))
+            if whole == path and alias.name in (name, "*"):
+                names.add(alias.asname or name)
+            elif files.module(file, part, node.level) == path:
+                modules.add(alias.asname or alias.name)
+    for use in file.nodes if names or modules else ():
         if (
-            isinstance(node, ast.Name)
-            and isinstance(node.ctx, ast.Load)
-            and node.id in names
+            isinstance(use, ast.Name)
+            and isinstance(use.ctx, ast.Load)
+            and use.id in names
             or (
-                isinstance(node, ast.Attribute)
-                and node.attr == name
-                and ast.unparse(node.value) in modules
+                isinstance(use, ast.Attribute)
+                and use.attr == name
+                and ast.unparse(use.value) in modules
             )
         ):
-            yield node
+            yield use
 
 
 def _exported(files: Importers, file: Source, path: Path, name: str) -> Iterator[str]:

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 from autofast.flow.build import catches_all, is_try
 from autofast.flow.graph import is_body
-from autofast.flow.scopes import FUNCTIONS
 from autofast.model.source import ancestors, statement_of
+from autofast.model.syntax import FUNCTIONS, LOOPS
 
 Loop = ast.For | ast.AsyncFor | ast.While
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 def loops_around(node: ast.AST) -> Iterator[Loop]:

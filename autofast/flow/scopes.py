@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autofast.model.source import ancestors, children, nodes_in, parent_of, source_of, walk
+from autofast.model.syntax import COMPREHENSIONS, DEFS, FUNCTIONS
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Scope = (
     ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | Comprehension
 )
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 SCOPES = (ast.Module, *FUNCTIONS, ast.ClassDef, *COMPREHENSIONS)
 TYPE_PARAMETERS = tuple(
     getattr(ast, n) for n in ("TypeVar", "ParamSpec", "TypeVarTuple") if hasattr(ast, n)
@@ -147,7 +146,7 @@ def scope_of(node: ast.AST) -> Scope:
         if isinstance(parent, ast.Lambda):
             if here is parent.body or (isinstance(node, ast.arg) and here is parent.args):
                 return parent
-        elif isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        elif isinstance(parent, DEFS):
             if isinstance(here, (ast.stmt, *TYPE_PARAMETERS)) or (
                 isinstance(node, ast.arg) and here is parent.args
             ):

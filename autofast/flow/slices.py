@@ -12,7 +12,7 @@ from autofast.flow.scopes import Variable, own_nodes, variables_of
 from autofast.model.calls import arguments_of, call_of
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of
-from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown
+from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown, certainly
 
 CONTAINERS = (ast.Tuple, ast.List, ast.Starred)
 
@@ -98,8 +98,7 @@ class Slices:
                             yield name
 
     def _is_method(self, node: ast.Attribute) -> bool:
-        known = self.script.values(node)
-        return bool(known) and all(isinstance(t, (Method, Bound, Ref)) for t in known)
+        return certainly(self.script.values(node), Method, Bound, Ref)
 
 
 def _put_into(place: ast.expr) -> list[ast.expr]:

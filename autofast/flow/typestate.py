@@ -25,6 +25,7 @@ from autofast.flow.scopes import own_nodes
 from autofast.flow.solve import Problem, solve
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, walk
+from autofast.model.syntax import DEFINITIONS, DEFS, FUNCTIONS
 from autofast.model.values import const
 
 MOST = 400  # states before one statement: more than any script needed that was tried
@@ -147,9 +148,7 @@ class _Walk(Generic[S, E]):
             for outer in (node, *ancestors(node)):
                 if id(outer) in self.hot or isinstance(outer, ast.Module):
                     break
-                if outer is not node and isinstance(
-                    outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-                ):
+                if outer is not node and isinstance(outer, FUNCTIONS):
                     break
                 self.hot.add(id(outer))
 
@@ -339,7 +338,7 @@ class _Walk(Generic[S, E]):
 States = frozenset[_State]
 COMPOUND = (
     *(ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match),
-    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
+    *DEFINITIONS,
 )
 
 
@@ -390,7 +389,7 @@ def _forget_function(states: Iterable[_State], function: Function) -> States:
 
 
 def _is_generator(function: Function) -> bool:
-    return isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(
+    return isinstance(function, DEFS) and any(
         isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(function)
     )
 

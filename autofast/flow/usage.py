@@ -8,6 +8,7 @@ from enum import Enum
 
 from autofast.model.calls import call_of
 from autofast.model.source import parent_of
+from autofast.model.syntax import COMPREHENSIONS
 
 
 class Act(Enum):
@@ -44,7 +45,7 @@ ACTS: dict[type[ast.AST], Act] = {
     ast.Subscript: Act.INDEXES,
     ast.Slice: Act.INDEXES,
     **dict.fromkeys((ast.Tuple, ast.List, ast.Set, ast.Dict, ast.Starred), Act.HELD),
-    **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), Act.HELD),
+    **dict.fromkeys(COMPREHENSIONS, Act.HELD),
     **dict.fromkeys((ast.BinOp, ast.UnaryOp), Act.COMPUTED),
     **dict.fromkeys((ast.BoolOp, ast.IfExp), Act.CHOSEN),
     ast.Compare: Act.COMPARED,

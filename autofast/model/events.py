@@ -154,11 +154,12 @@ class Log:
             known = self._stacks[stack] = stack, number
         stack = known[0]
         way = (grad, this, known[1])
-        if way in ways:
-            old = site.occurrences[ways[way]]
-            site.occurrences[ways[way]] = Occurrence(
-                stack, old.order, this, args, old.result | result, grad, data
-            )
+        if (place := ways.get(way)) is not None:
+            old = site.occurrences[place]
+            before = old.result
+            if before is not result:
+                result = before | result
+            site.occurrences[place] = Occurrence(stack, old.order, this, args, result, grad, data)
         elif len(ways) < self.MOST:
             ways[way] = len(site.occurrences)
             site.occurrences.append(Occurrence(stack, self._count, this, args, result, grad, data))

@@ -62,8 +62,14 @@ def _load(raw: bytes, rel: str) -> tuple[dict[str, Any], tuple[Any, bool, str]]:
             isinstance(c, dict) and isinstance(c.get("source", ""), (str, list)) for c in cells
         )
     except (ValueError, KeyError, TypeError, AssertionError) as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else 1
+        why = (
+            "its JSON breaks off or is not valid here"
+            if isinstance(error, ValueError)
+            else "no list of cells"
+        )
         raise BadInput(
-            f"{rel}:1: not a Jupyter notebook of format 4 ({type(error).__name__}); open and save it with Jupyter"
+            f"{rel}:{line}: not a Jupyter notebook of format 4 ({why}); open and save it with Jupyter"
         ) from None
     indent = re.match(rb"\{\r?\n([ \t]+)", raw)
     width: Any = indent[1].decode() if indent else None

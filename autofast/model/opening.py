@@ -14,9 +14,7 @@ def read_source(path: Path, root: Path, before: Source | None = None) -> Source:
     """Read ``path``, which may still be what it was ``before``; raises :class:`BadInput` with one clear line where it is no readable Python 3."""
     rel = path.as_posix()
     if path.is_symlink() and not path.exists():
-        raise BadInput(
-            f"{rel}: a link to {os.readlink(path)}, which does not exist; mend the link, or give another script"
-        )
+        raise BadInput(f"{rel}: {broken_link(path)}; mend the link, or give another script")
     if path.is_dir():
         raise BadInput(f"{rel}: is a directory; give the training script in it")
     try:
@@ -26,6 +24,17 @@ def read_source(path: Path, root: Path, before: Source | None = None) -> Source:
     except OSError as error:
         raise BadInput(f"{rel}: cannot be read ({error.strerror})") from None
     return open_source(path.resolve(), _relative(path, root), raw, before)
+
+
+def broken_link(path: Path) -> str:
+    """What is wrong with a link that leads nowhere."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return "a link that leads back to itself"
+    return f"a link to {os.readlink(path)}, which does not exist"
 
 
 def open_source(path: Path, rel: str, raw: bytes, before: Source | None = None) -> Source:

@@ -17,6 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeGuard, TypeVar
 
+from autofast.model.syntax import DEFINITIONS
+
 N = TypeVar("N", bound=ast.AST)
 IGNORE = re.compile(r"#\s*autofast:\s*ignore(-file)?(?![\w-])(?:\[([^\]]*)\])?")
 
@@ -44,7 +46,7 @@ class Source:
         try:
             decoded = raw[len(codecs.BOM_UTF8) if self.bom else 0 :].decode(self.encoding)
         except (UnicodeDecodeError, LookupError) as error:
-            raise BadInput(f"{rel}:1: not a Python text file ({error}); give a .py file") from None
+            raise BadInput(_no_text(raw, rel, error)) from None
         if "\0" in decoded:
             raise BadInput(f"{rel}:1: a binary file, not Python source; give a .py file")
         self.newline = _newline(decoded)
@@ -157,7 +159,7 @@ class Source:
                 found.add(node.id)
             elif isinstance(node, ast.arg):
                 found.add(node.arg)
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            elif isinstance(node, DEFINITIONS):
                 found.add(node.name)
             elif isinstance(node, ast.alias):
                 found.add((node.asname or node.name).split(".")[0])
@@ -389,8 +391,17 @@ def _encoding(raw: bytes, rel: str) -> tuple[str, bool]:
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
     except (SyntaxError, UnicodeDecodeError) as error:
-        raise BadInput(f"{rel}:1: not a Python text file ({error}); give a .py file") from None
+        raise BadInput(_no_text(raw, rel, error)) from None
     return ("utf-8" if encoding == "utf-8-sig" else encoding), bom
+
+
+def _no_text(raw: bytes, rel: str, error: Exception) -> str:
+    """What is wrong with a file that cannot be decoded."""
+    if b"\0" in raw and not raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return f"{rel}:1: a binary file, not Python source; give a .py file"
+    if str(error).startswith(("invalid or missing", "'utf-8' codec")):
+        return f"{rel}:1: not UTF-8, and it names no other encoding that it is in; save it as UTF-8"
+    return f"{rel}:1: not a Python text file ({error}); save it as UTF-8"
 
 
 def _newline(text: str) -> str:

@@ -8,6 +8,7 @@ with the reason that ends up in a refusal.
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -118,7 +119,10 @@ class Unknown(metaclass=Pooled):
     name: str = ""
 
     def __hash__(self) -> int:
-        return steady(self.why) + 1
+        known: int | None = self.__dict__.get("_hash")
+        if known is None:
+            known = self.__dict__["_hash"] = steady(self.why) + 1
+        return known
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -164,7 +168,10 @@ class Method(metaclass=Pooled):
     name: str
 
     def __hash__(self) -> int:
-        return hash((hash(self.this), steady(self.name)))
+        known: int | None = self.__dict__.get("_hash")
+        if known is None:
+            known = self.__dict__["_hash"] = hash((hash(self.this), steady(self.name)))
+        return known
 
 
 @dataclass(eq=False, repr=False)
@@ -616,7 +623,7 @@ def ordered(values: Values) -> list[Thing]:
 def _rank(thing: Thing) -> tuple[str, int, str]:
     kind = type(thing).__name__
     if isinstance(thing, Numbered):
-        return kind, hash(thing), ""
+        return kind, thing.serial, ""
     if isinstance(thing, Bound):
         return kind, hash(thing.this) if isinstance(thing.this, Numbered) else 0, thing.func.name
     if isinstance(thing, Method):
@@ -649,6 +656,11 @@ def _rank(thing: Thing) -> tuple[str, int, str]:
 def one(values: Values) -> Thing | None:
     """The single thing that ``values`` must be, if there is one."""
     return next(iter(values)) if len(values) == 1 else None
+
+
+def certainly(values: Collection[Thing], *kinds: type) -> bool:
+    """Whether there are some, and all of these kinds."""
+    return bool(values) and all(isinstance(thing, kinds) for thing in values)
 
 
 def const(values: Values) -> Any:

@@ -38,7 +38,8 @@ class Project:
         self.entry, self.root = entry, root.resolve()
         self.overlay = {path.resolve(): raw for path, raw in (overlay or {}).items()}
         self.sources: dict[Path, Source] = {}
-        self.broken: dict[Path, str] = {}
+        self.broken: dict[Path, str] = {}  # why; empty where nobody need know
+        self.neighbours: set[Path] = set()  # files that import the entry, and are read for that
         self.namespaces: dict[str, Source | None] = {}
         self._places: dict[tuple[Path | str, ...], Source | None] = {}
         first = Path(os.path.realpath(entry)).parent

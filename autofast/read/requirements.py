@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 from autofast.model import disk
@@ -65,29 +66,37 @@ class Requirements:
             name = "(?:py)?torch" if package == "torch" else name
             exact = [WHEEL % name, *([IMAGE] if package == "torch" else [])]
             patterns = re.compile(REQUIREMENT % name), *map(re.compile, exact)
-            self._limits[package] = tuple(_found(self._folders, *patterns))
+            self._limits[package] = tuple(_found(self._lines, *patterns))
         return self._limits[package]
+
+    @cached_property
+    def _lines(self) -> tuple[tuple[str, str], ...]:
+        """The place and the text of each line of these files that may ask for a version."""
+        found = []
+        for path in (
+            p for folder in self._folders for kind in FILES for p in disk.matching(folder, kind)
+        ):
+            try:
+                text = disk.text(path)
+            except OSError:
+                continue
+            for number, line in enumerate(text.splitlines(), 1):
+                if any(map(str.isdigit, code := line.split("#")[0])):
+                    found.append((f"{path.name}:{number}", code))
+        return tuple(found)
 
 
 def _found(
-    folders: tuple[Path, ...], asked: re.Pattern[str], *exact: re.Pattern[str]
+    lines: tuple[tuple[str, str], ...], asked: re.Pattern[str], *exact: re.Pattern[str]
 ) -> Iterator[tuple[str, str, Limit | None]]:
-    for folder in folders:
-        for pattern in FILES:
-            for path in disk.matching(folder, pattern):
-                try:
-                    text = disk.text(path)
-                except OSError:
-                    continue
-                for number, line in enumerate(text.splitlines(), 1):
-                    code = line.split("#")[0]
-                    if match := asked.search(code):
-                        spec = match[1].strip().rstrip(",").strip()
-                    elif match := next((m for e in exact if (m := e.search(code))), None):
-                        spec = f"=={match[1]}"
-                    else:
-                        continue
-                    yield f"{path.name}:{number}", spec, _limit(spec)
+    for place, code in lines:
+        if match := asked.search(code):
+            spec = match[1].strip().rstrip(",").strip()
+        elif match := next((m for e in exact if (m := e.search(code))), None):
+            spec = f"=={match[1]}"
+        else:
+            continue
+        yield place, spec, _limit(spec)
 
 
 def _limit(spec: str) -> Limit | None:

@@ -71,7 +71,8 @@ def patch(files: Iterable[FileDiff]) -> bytes:
                 f"{source.rel}: ends its lines with a bare carriage return, which no patch can say; use -o FILE"
             )
         old, new = file.paths
-        out.append(f"diff --git {old.rstrip()} {new.rstrip()}\n--- {old}\n+++ {new}\n".encode())
+        head = f"diff --git {old.rstrip()} {new.rstrip()}\n--- {old}\n+++ {new}\n"
+        out.append(head.encode("utf-8", "surrogateescape"))
         for line in _lines(file):
             if line.kind in "@\\":
                 out.append(line.text.encode() + b"\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 import time
@@ -82,10 +83,11 @@ def counted() -> Iterator[Callable[[int, int, str], None]]:
 
 def _show(now: list[tuple[int, int, str]], over: threading.Event) -> None:
     began = time.monotonic()
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         while not over.wait(EVERY):
             done, of, name = now[0]
-            line = f"{time.monotonic() - began:5.0f} s  {done} of {of}: {name}"
+            count = f"{done} of {of}: " if of > 1 else ""
+            line = f"{time.monotonic() - began:5.0f} s  {count}{name}"
             print(line, file=sys.stderr, flush=True)
         return
     if over.wait(AFTER):
@@ -94,7 +96,8 @@ def _show(now: list[tuple[int, int, str]], over: threading.Event) -> None:
     from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = TimeElapsedColumn(), BarColumn(bar_width=24), MofNCompleteColumn()
+    counts = [MofNCompleteColumn()] if now[0][1] > 1 else []
+    columns = TimeElapsedColumn(), BarColumn(bar_width=24), *counts
     console = Console(stderr=True)
     with Progress(
         *columns, TextColumn("{task.description}"), console=console, transient=True

@@ -124,4 +124,4 @@ def _replacement(source: Source, text: str, change: Change) -> dict[str, Any]:
 def _uri(path: str) -> str:
     from urllib.parse import quote
 
-    return quote(path)
+    return quote(path, errors="surrogateescape")

@@ -17,8 +17,7 @@ from autofast.commands.entries import Entries
 from autofast.config import Config, find_root, load
 from autofast.depth import deeply
 from autofast.edit.amend import Key, key_of
-from autofast.edit.postcheck import PostConditionError
-from autofast.faults import internal
+from autofast.faults import PostConditionError, internal
 from autofast.model.disk import NEVER
 from autofast.model.source import BadInput, shown_path
 from autofast.registry import all_rules

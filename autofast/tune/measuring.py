@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from autofast.edit.postcheck import PostConditionError
+from autofast.edit.plan import PostConditionError
 from autofast.tune.result import Confirmation
 from autofast.tune.search import Spent
 from autofast.tune.setting import ORIGINAL, Setting

@@ -10,7 +10,7 @@ from pathlib import Path
 from autofast.commands.rewriting import Rewritten, findings, rewrite
 from autofast.config import Config
 from autofast.edit.passes import Passes
-from autofast.edit.postcheck import PostConditionError
+from autofast.edit.plan import PostConditionError
 from autofast.model.source import BadInput
 from autofast.registry import all_rules, expanded
 from autofast.report.record import Record

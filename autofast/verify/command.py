@@ -17,7 +17,7 @@ from pathlib import Path
 from autofast.commands.rewriting import Rewritten, rewrite
 from autofast.config import Config
 from autofast.edit.passes import Passes
-from autofast.edit.postcheck import PostConditionError
+from autofast.edit.plan import PostConditionError
 from autofast.model.measured import Facts
 from autofast.model.source import BadInput
 from autofast.report import diff

@@ -22,7 +22,8 @@ from autofast.flow.scopes import defaults, is_parameter, variables_of
 from autofast.model.calls import call_of, is_method
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, source_of, statement_of
-from autofast.model.values import Arguments, Bound, Cls, Dict, Func, Given, Ref, const
+from autofast.model.syntax import DEFS
+from autofast.model.values import Arguments, Bound, Cls, Dict, Func, Given, Ref, certainly, const
 
 DICTS = frozenset({"builtins.dict", "collections.OrderedDict"})
 READERS = frozenset({"get", "pop", "setdefault"})
@@ -126,7 +127,7 @@ def others_may_give(script: Script, call: ast.AST) -> str:
     seen: set[int] = set()
     while todo:
         here = todo.pop()
-        if not isinstance(here, (ast.FunctionDef, ast.AsyncFunctionDef)) or id(here) in seen:
+        if not isinstance(here, DEFS) or id(here) in seen:
             continue
         seen.add(id(here))
         if here.args.kwarg is not None and (user := importers.user(here)):
@@ -277,8 +278,7 @@ def _spread(script: Script, call: ast.Call, name: str) -> list[Dict] | None:
 
 def _enters(script: Script, call: ast.Call) -> bool:
     """Whether the call leads into the project, where the same dict is seen again under the parameter's name."""
-    callee = script.values(call.func)
-    return bool(callee) and all(isinstance(t, (Func, Bound, Cls)) for t in callee)
+    return certainly(script.values(call.func), Func, Bound, Cls)
 
 
 def _dicts(script: Script, expr: ast.AST) -> list[Dict]:

@@ -23,13 +23,13 @@ from autofast.model.source import (
     statement_of,
     within,
 )
+from autofast.model.syntax import LOOPS
 from autofast.model.values import NOTHING, Ext, Thing, Values
 from autofast.read.recover.build import unwrapped
 
 SETS_UP = frozenset(
     "to cuda cpu float apply load_state_dict requires_grad_ to_empty train eval".split()
 )
-LOOPS = (ast.For, ast.While, ast.AsyncFor)
 
 
 @dataclass(eq=False)

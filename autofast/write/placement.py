@@ -18,6 +18,7 @@ from autofast.model.source import (
     statement_of,
     within,
 )
+from autofast.model.syntax import is_docstring
 from autofast.model.tensors import target_of
 from autofast.model.values import Ext, Inst, const
 
@@ -171,12 +172,7 @@ def _in_the_child(script: Script) -> ast.stmt | None:
 
 def _declares(stmt: ast.stmt) -> bool:
     """A docstring, ``global`` or ``nonlocal``: what stands first in a function."""
-    text = (
-        isinstance(stmt, ast.Expr)
-        and isinstance(stmt.value, ast.Constant)
-        and isinstance(stmt.value.value, str)
-    )
-    return text or isinstance(stmt, (ast.Global, ast.Nonlocal))
+    return is_docstring(stmt) or isinstance(stmt, (ast.Global, ast.Nonlocal))
 
 
 def _leading_to(script: Script, model: Model) -> ast.stmt | None:

@@ -26,10 +26,11 @@ from autofast.flow.definition_sites import Attribute
 from autofast.flow.graph import Function
 from autofast.flow.importers import Importers
 from autofast.flow.positions import in_main_guard
-from autofast.flow.scopes import FUNCTIONS, Variable, variables_of
+from autofast.flow.scopes import Variable, variables_of
 from autofast.model import disk
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, function_of, nodes_in, parent_of, source_of
+from autofast.model.syntax import DEFS, FUNCTIONS
 from autofast.model.values import Cls, Inst
 
 Plain = Callable[[Source], tuple[str, tuple[Edit, ...]]]
@@ -94,9 +95,7 @@ class Way:
         if isinstance(self.origin, Variable):
             return self.origin.name if any(s is self.origin.scope for s in around) else None
         for function in around:
-            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and (
-                this := self._self_of(function)
-            ):
+            if isinstance(function, DEFS) and (this := self._self_of(function)):
                 return f"{this}.{self.origin.name}"
         return None
 
@@ -143,7 +142,7 @@ class Way:
         if why := self._against(scope):
             self.refusal = why
             return None
-        assert isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef))
+        assert isinstance(scope, DEFS)
         self._names[id(scope)] = name  # before the callers: a function may call itself
         default, needed = self.plain(source_of(scope)) if callable(self.plain) else (self.plain, ())
         if callable(self.plain) and self._is_only_called_here(scope):

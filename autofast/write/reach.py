@@ -10,18 +10,11 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.definition_sites import Home, home_of
 from autofast.flow.graph import Function as Scope
 from autofast.flow.program import Flow
-from autofast.flow.scopes import (
-    FUNCTIONS,
-    Variable,
-    binds,
-    defaults,
-    is_parameter,
-    mentions,
-    variables_of,
-)
+from autofast.flow.scopes import Variable, binds, defaults, is_parameter, mentions, variables_of
 from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, source_of, statement_of
+from autofast.model.syntax import DEFS, FUNCTIONS
 from autofast.model.values import NOTHING, Const, Dict, Thing, Values, const
 from autofast.rule import Refusal
 from autofast.write.plumbing import Way
@@ -158,9 +151,7 @@ def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> dict[int, str]:
     functions: dict[int, Function] = {}
     for stack in stacks:
         for frame in stack:
-            if not isinstance(frame, CallFrame) or not isinstance(
-                frame.func.node, (ast.FunctionDef, ast.AsyncFunctionDef)
-            ):
+            if not isinstance(frame, CallFrame) or not isinstance(frame.func.node, DEFS):
                 continue
             function = functions.setdefault(id(frame.func.node), frame.func.node)
             mine = held.setdefault(id(function), {})
@@ -195,9 +186,7 @@ def _done(
     place = _place_in(function, stack, node)
     if place is not None:
         return graph.one_dominates(stores, place)
-    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not graph.one_dominates(
-        stores, None
-    ):
+    if not isinstance(function, DEFS) or not graph.one_dominates(stores, None):
         return False
     if function.name == "__init__":
         return True  # ``self`` is there, and not from inside its __init__

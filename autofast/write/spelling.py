@@ -94,7 +94,7 @@ def _certain(script: Script, node: ast.AST, stack: Stack) -> bool:
 
 def devices(script: Script) -> frozenset[str]:
     """The kinds of device that the script names anywhere: cpu, cuda, mps, xpu, accel (whatever there is), option, ?."""
-    return frozenset(kind for kind, _ in _named(script))
+    return frozenset(kind for kind, _ in script.analysis(_named))
 
 
 def only_cuda(script: Script) -> bool:
@@ -104,7 +104,7 @@ def only_cuda(script: Script) -> bool:
     """
     if requires_cuda(script):
         return True
-    own = {kind for kind, derived in _named(script) if not derived}
+    own = {kind for kind, derived in script.analysis(_named) if not derived}
     return not script.frameworks and not own & NOT_CUDA
 
 
@@ -125,7 +125,12 @@ def _is_left_open(script: Script, kinds: Set[str]) -> bool:
     return "?" in kinds and not only_cuda(script)
 
 
-def _named(script: Script) -> Iterator[tuple[str, bool]]:
+def _named(script: Script) -> frozenset[tuple[str, bool]]:
+    """``script.analysis(_named)``: what :func:`_names` gives, once each."""
+    return frozenset(_names(script))
+
+
+def _names(script: Script) -> Iterator[tuple[str, bool]]:
     """Each kind of device that the script names, and whether it is one that something else is on."""
     for site in script.log.of("move", "move_model"):
         for occurrence in site:

@@ -11,7 +11,7 @@ from autofast.facts.batch.losses_of_torch import LAYERS
 from autofast.flow.graph import Function
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, source_of
-from autofast.model.values import Arg, Const, Dict, Ext, Num, Seq, Tensor, Thing
+from autofast.model.values import Arg, Const, Dict, Ext, Num, Seq, Tensor, Thing, certainly
 from autofast.rule import Refusal
 
 Shape = Kind | tuple["Shape", ...]
@@ -65,8 +65,7 @@ class Shapes:
 
     def _container(self, expr: ast.expr) -> bool:
         """A tuple, list or dict and no tensor."""
-        found = self.script.values(expr)
-        return bool(found) and all(isinstance(t, (Seq, Dict)) for t in found)
+        return certainly(self.script.values(expr), Seq, Dict)
 
     def _combined(self, op: ast.operator, left: Shape, right: Shape, where: ast.AST) -> Shape:
         if isinstance(left, tuple) or isinstance(right, tuple):

@@ -8,6 +8,7 @@ from autofast.facts.precision.code import Code
 from autofast.model.events import Occurrence, WithFrame
 from autofast.model.kinds import grad_mode_of, is_optimizer, is_scaler
 from autofast.model.source import ancestors, at, walk
+from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Tensor
 
 
@@ -78,6 +79,6 @@ def _in_function_below(node: ast.AST, statements: list[ast.AST]) -> bool:
     for outer in ancestors(node):
         if id(outer) in tops:
             return False
-        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        if isinstance(outer, FUNCTIONS):
             return True
     return False

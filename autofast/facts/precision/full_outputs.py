@@ -7,7 +7,20 @@ import ast
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.values import Arg, Const, Ext, Method, Num, Ref, Seq, Tensor, Thing, Values, one
+from autofast.model.values import (
+    Arg,
+    Const,
+    Ext,
+    Method,
+    Num,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Values,
+    certainly,
+    one,
+)
 from autofast.read.recover.build import unwrapped
 
 # Computed in fp32 by every version of torch that has autocast, whatever is given to them.
@@ -69,8 +82,7 @@ class FullOutputs:
         return False
 
     def _is_number(self, expr: ast.expr) -> bool:
-        found = self.script.values(expr)
-        return bool(found) and all(isinstance(t, (Const, Num, Arg)) for t in found)
+        return certainly(self.script.values(expr), Const, Num, Arg)
 
     def _call(self, call: ast.Call, part: int | None, depth: int) -> bool:
         found = [inner for t in self.script.values(call.func) for inner in unwrapped(t)]

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from autofast.flow.loops import LOOPS, Loop
+from autofast.flow.loops import Loop
 from autofast.flow.positions import block, index, shared, statement_at
 from autofast.flow.program import Flow
 from autofast.model.calls import is_name, keyword_of
@@ -28,6 +28,7 @@ from autofast.model.events import (
 from autofast.model.kinds import is_loader, is_scaler
 from autofast.model.script import Loader, Scheduler, Script, Tick, Update
 from autofast.model.source import at, nodes_in, parent_of, statement_of
+from autofast.model.syntax import LOOPS
 from autofast.model.values import Const, Dict, Ext, Inst, Thing, Values, const
 from autofast.rule import Refusal
 

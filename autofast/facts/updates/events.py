@@ -28,6 +28,7 @@ from autofast.model.events import (
 from autofast.model.kinds import is_module, is_optimizer, is_scaler, is_scheduler
 from autofast.model.script import Backward, Script, Step, Update
 from autofast.model.source import at, function_of, parent_of, source_of, within
+from autofast.model.syntax import DEFS
 from autofast.model.values import Const, Ext, Seq, Tensor, Thing, Values
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Refusal
@@ -226,10 +227,7 @@ def _is_set(attribute: ast.Attribute, loop: ast.For) -> bool:
             function = function_of(node)
             if getattr(function, "name", "") != "__init__" and within(node, loop):
                 return True
-            if (
-                isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
-                and function.name != "__init__"
-            ):
+            if isinstance(function, DEFS) and function.name != "__init__":
                 return True
     return False
 

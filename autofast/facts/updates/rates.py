@@ -13,8 +13,8 @@ from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_loader, is_scheduler
 from autofast.model.script import Scheduler, Script, Tick
 from autofast.model.source import ancestors, at, nodes_in, parent_of, statement_of, within
+from autofast.model.syntax import LOOPS, TESTS
 from autofast.model.values import Arg, Bound, Cls, Const, Func, Ref, Values
-from autofast.read.recover.steps import LOOPS
 from autofast.rule import Refusal
 
 SHOWS = ("get_last_lr", "get_lr", "print_lr")  # the rate of now
@@ -143,9 +143,7 @@ def _decides(script: Script, node: ast.expr) -> ast.AST | None:
     """A condition that depends on what ``node`` reads, directly or through one variable."""
     here: ast.AST = node
     for outer in ancestors(node):
-        if isinstance(outer, ast.Compare) or (
-            isinstance(outer, (ast.If, ast.While, ast.IfExp)) and here is outer.test
-        ):
+        if isinstance(outer, ast.Compare) or (isinstance(outer, TESTS) and here is outer.test):
             return outer
         if (
             isinstance(outer, ast.Assign)

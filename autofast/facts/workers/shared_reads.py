@@ -9,10 +9,10 @@ from autofast.facts.workers.lifetime import PARTS, PASSING
 from autofast.facts.workers.loader_code import Side, ever_bound
 from autofast.flow.effects import Effects, Write, is_number
 from autofast.flow.program import holder_of
-from autofast.flow.scopes import FUNCTIONS
 from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import parent_of
+from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import (
     Dict,
     Ext,

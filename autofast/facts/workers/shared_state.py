@@ -14,10 +14,11 @@ from autofast.facts.workers.shared_reads import Shared
 from autofast.facts.workers.timing import Time
 from autofast.flow.effects import Effects, Write
 from autofast.flow.program import holder_of
-from autofast.flow.scopes import COMPREHENSIONS, parameters
+from autofast.flow.scopes import parameters
 from autofast.model.calls import is_name
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, function_of, live, parent_of
+from autofast.model.syntax import COMPREHENSIONS
 from autofast.model.values import Cls, Module, Ref, Thing, Unknown, library_names, ordered
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)

@@ -9,10 +9,10 @@ from autofast.facts.loaders import fits, hooks
 from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.effects import Write
 from autofast.flow.program import Flow
-from autofast.flow.scopes import FUNCTIONS
 from autofast.model.events import CallFrame, LoopFrame
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, function_of, is_generator, parent_of
+from autofast.model.syntax import FUNCTIONS, LOOPS
 from autofast.model.values import Ref
 
 CONTAINERS = frozenset(
@@ -136,8 +136,6 @@ def _scope_of_place(node: ast.AST) -> ast.AST:
 
 
 def _in_body(node: ast.AST, loop: ast.AST) -> bool:
-    parts: list[ast.AST] = (
-        [*loop.body] if isinstance(loop, (ast.For, ast.AsyncFor, ast.While)) else [loop]
-    )
+    parts: list[ast.AST] = [*loop.body] if isinstance(loop, LOOPS) else [loop]
     around = {id(a) for a in (node, *ancestors(node))}
     return any(id(p) in around for p in parts)

@@ -41,6 +41,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    certainly,
     const,
     ordered,
 )
@@ -242,7 +243,7 @@ class Lookup(Core):
             found: Values = NOTHING
             for one_key in index:
                 found |= thing.get(one_key.value) if isinstance(one_key, Const) else thing.any()
-            known = bool(index) and all(isinstance(one_key, Const) for one_key in index)
+            known = certainly(index, Const)
             if found or (known and not thing.open):
                 return found  # nothing: where the key is not there, the script does not go on
             return values(

@@ -14,6 +14,7 @@ from autofast.model.events import BranchFrame, GuardFrame, TryFrame, WithFrame
 from autofast.model.kinds import entered
 from autofast.model.names import NAMED_TUPLE
 from autofast.model.source import children, nodes_in, walk
+from autofast.model.syntax import LOOPS
 from autofast.model.tensors import binary
 from autofast.model.values import (
     NOTHING,
@@ -533,7 +534,7 @@ def ways_out(stmt: ast.stmt) -> list[str]:
                 isinstance(node, (ast.Break, ast.Continue)) and not in_loop
             ):
                 found.add(_WAYS_OUT[type(node)])
-            inner = in_loop or isinstance(node, (ast.For, ast.AsyncFor, ast.While))
+            inner = in_loop or isinstance(node, LOOPS)
             todo.extend((child, inner) for child in children(node))
         known = stmt._af_ways_out = sorted(found)  # type: ignore[attr-defined]
     return known

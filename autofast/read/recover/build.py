@@ -29,6 +29,7 @@ from autofast.model.events import (
 from autofast.model.kinds import foreign_bases, is_loader, is_loss, is_module, is_optimizer
 from autofast.model.script import Loader, Model, Optimizer, Script, Sync, Transfer, Use
 from autofast.model.source import Source, nested_too_deeply
+from autofast.model.syntax import LOOPS
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -98,13 +99,16 @@ def read_script(
             deepest, why = nested_too_deeply(interp.modules)
             if deepest is None or deepest is source or deepest.path.resolve() in broken:
                 raise why from None
-            broken[deepest.path.resolve()] = str(why)  # what depends on it is not known
+            # What depends on it is not known; on a file that only imports the entry nothing does.
+            path = deepest.path.resolve()
+            broken[path] = "" if path in project.neighbours else str(why)
 
 
 def _read(interp: Interpreter, project: Project, source: Source) -> Script:
     interp.run_module(source, True)
     if not interp.log.of(".backward"):
         for path in project.importers(source):
+            project.neighbours.add(path.resolve())
             try:
                 interp.run_module(project.read(path), True)
             except ValueError:
@@ -124,7 +128,7 @@ def build(interp: Interpreter, source: object) -> Script:
     project = interp.project
     entry = project.read(project.entry)
     script = Script(entry, list(interp.modules), interp.log, interp.at, interp.notes)
-    script.notes.extend(f"not read: {why}" for why in project.broken.values())
+    script.notes.extend(f"not read: {why}" for why in project.broken.values() if why)
     script.frameworks = _frameworks(interp)
     script.deterministic = list(determinism.asked(script))
     script.processes = interp.log.of("process")
@@ -346,11 +350,7 @@ def _loader(
             ),
             default=0,
         )
-        outer = [
-            f
-            for f in loops(thing.made[begin:])
-            if isinstance(f.node, (ast.For, ast.While, ast.AsyncFor))
-        ]
+        outer = [f for f in loops(thing.made[begin:]) if isinstance(f.node, LOOPS)]
         loader.loop = loader.loop or (outer[-1].node if outer else None)
     made_at = [_guarded(t.made, script.entry) for t, _ in group]
     loader.guarded = (

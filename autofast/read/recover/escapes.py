@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.flow.program import Flow
-from autofast.flow.scopes import FUNCTIONS, declared, is_local
+from autofast.flow.scopes import declared, is_local
 from autofast.flow.usage import usage_of
 from autofast.flow.valueflow import first
 from autofast.model.calls import is_method
@@ -19,7 +19,8 @@ from autofast.model.contents import opened
 from autofast.model.events import Occurrence
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of, walk
-from autofast.model.values import Dict, Seq, Tensor, Thing
+from autofast.model.syntax import FUNCTIONS
+from autofast.model.values import Dict, Seq, Tensor, Thing, certainly
 from autofast.read.recover.leaks import FRESH, Leaks, carries, in_data, root_of
 from autofast.read.recover.region import Region
 
@@ -149,10 +150,8 @@ class _Ways:
         site = self.script.log.at("augment", statement)
         old = [t for o in site for t in o.data["old"]] if site is not None else []
         origins = self.flow.definitions(name).origins(name)
-        return (
-            bool(old)
-            and all(isinstance(t, Tensor) for t in old)
-            and not any(self.region.holds(d.node) for d in origins if not d.is_augmented)
+        return certainly(old, Tensor) and not any(
+            self.region.holds(d.node) for d in origins if not d.is_augmented
         )
 
 

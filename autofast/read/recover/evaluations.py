@@ -11,6 +11,7 @@ from autofast.model.kinds import grad_mode_of, is_autocast, is_module, is_optimi
 from autofast.model.names import WRAPPERS, is_of_model_library
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import ancestors, at, function_of, statement_of
+from autofast.model.syntax import DEFS, LOOPS
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Arguments,
@@ -33,7 +34,6 @@ from autofast.read.recover.sealed import Sealed
 from autofast.read.recover.shared_passes import apart, keeps_gradients
 from autofast.read.recover.trials import memory_trial
 
-LOOPS = (ast.For, ast.While, ast.AsyncFor)
 BACKWARDS = tuple(
     """.backward .manual_backward torch.autograd.grad torch.autograd.backward
     torch.autograd.functional.jacobian""".split()
@@ -126,7 +126,7 @@ HOOKS = frozenset(
 def region_of(script: Script, evaluation: Evaluation) -> Region:
     """The code that an evaluation stands for."""
     node = evaluation.node
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+    if isinstance(node, DEFS):
         return Region(script.log, node, node.body, True)
     return Region(
         script.log,

@@ -9,8 +9,9 @@ from autofast.model.calls import is_method
 from autofast.model.events import LoopFrame, Site, loops
 from autofast.model.kinds import is_optimizer, is_scheduler
 from autofast.model.script import Scheduler, Script, Tick
+from autofast.model.syntax import LOOPS
 from autofast.model.values import Ext, Inst, Seq, Thing, Values, joined, ordered
-from autofast.read.recover.steps import LOOPS, all_updates
+from autofast.read.recover.steps import all_updates
 
 SEVERAL = {"SequentialLR": 1, "ChainedScheduler": 0}  # where their list of schedulers stands
 

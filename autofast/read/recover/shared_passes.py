@@ -15,13 +15,13 @@ from autofast.flow.scopes import is_local
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, statement_of
+from autofast.model.syntax import LOOPS
 from autofast.model.tensors import tensors_in
 from autofast.read.recover.escapes import ends_with_call
 from autofast.read.recover.leaks import root_of
 from autofast.read.recover.region import Region
 
 WHOLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
-LOOPS = (ast.For, ast.While, ast.AsyncFor)
 KEEPS = ("set_attribute", "set_elsewhere", "append", "set_item", "augment", "tensor_write")
 
 

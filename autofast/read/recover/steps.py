@@ -9,6 +9,7 @@ from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack,
 from autofast.model.kinds import is_autocast, is_optimizer, is_scaler, is_scheduler
 from autofast.model.script import Backward, Script, Step, Update
 from autofast.model.source import function_of
+from autofast.model.syntax import LOOPS
 from autofast.model.values import Const, Ext, Tensor, Thing, Unknown, const
 from autofast.read.library import apex
 
@@ -18,7 +19,6 @@ CLIPS = (
     "torch.nn.utils.clip_grads_with_norm_",
     "torch.nn.utils.get_total_norm",
 )
-LOOPS = (ast.For, ast.While, ast.AsyncFor)
 
 
 def build_steps(script: Script) -> list[Step]:

@@ -9,7 +9,7 @@ from autofast.flow.program import Flow
 from autofast.model.events import Occurrence, TryFrame
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import at, parent_of
-from autofast.model.values import Num, Ref, Tensor
+from autofast.model.values import Num, Ref, Tensor, certainly
 from autofast.read.recover.region import Region
 
 OUT_OF_MEMORY = frozenset(
@@ -78,5 +78,4 @@ def _is_unused(script: Script, target: ast.Name, seen: set[ast.AST]) -> bool:
 def _only_computes(script: Script, call: ast.Call) -> bool:
     callees = script.values(call.func)
     outside = any(isinstance(t, Ref) and not t.name.startswith("torch.") for t in callees)
-    found = script.values(call)
-    return not outside and bool(found) and all(isinstance(t, Tensor | Num) for t in found)
+    return not outside and certainly(script.values(call), Tensor, Num)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -65,22 +66,31 @@ def join(*sets: Values) -> Values:
         one, other = sets
         largest = one if other <= one else other
         holds_all = largest is one or one <= other
+    elif len(sets) == 1:
+        largest, holds_all = sets[0], True
     else:
         largest = max(sets, key=len, default=NOTHING)
         holds_all = all(part <= largest for part in sets)
     if holds_all and len(largest) <= MOST_VALUES + 1:
         return largest
     out = NOTHING.union(*sets)
-    if sum(isinstance(t, (Func, Cls)) for t in out) > MOST_CALLEES:
+    if len(out) <= MOST_CALLEES:
+        return out
+    if _count(out, (Func, Cls)) > MOST_CALLEES:
         out |= {TOO_MANY}
     if len(out) > MOST_VALUES:
-        if sum(isinstance(t, (Const, Num)) for t in out) > MOST_VALUES // 2:
+        if _count(out, (Const, Num)) > MOST_VALUES // 2:
             out = frozenset(t for t in out if not isinstance(t, (Const, Num))) | {Num()}
         if len(out) > MOST_VALUES and not _are_alike(out):
             kept = frozenset(ordered(out)[:MOST_VALUES])
             _give_up(out - kept)
             out = kept | {TOO_MANY}
     return out
+
+
+def _count(found: Values, kinds: tuple[type, ...]) -> int:
+    """How many things of these kinds there are; types are counted first, as there are few of them."""
+    return sum(n for kind, n in Counter(map(type, found)).items() if issubclass(kind, kinds))
 
 
 def _give_up(left_out: Values) -> None:
@@ -102,6 +112,8 @@ def _give_up(left_out: Values) -> None:
 
 def _are_alike(found: Values) -> bool:
     if len(found) > MOST_ALIKE:
+        return False
+    if len(found) - _count(found, (Inst,)) > MOST_VALUES:
         return False
     return len({t.cls if isinstance(t, Inst) else t for t in found}) <= MOST_VALUES
 

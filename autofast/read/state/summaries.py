@@ -142,13 +142,16 @@ class Summaries:
         """The events of a call happen once more; returns how many."""
         before = tuple(stack)
         events = found.events
+        stacks: dict[int, tuple[Frame, ...]] = {}  # those of the events, which share theirs
         # Functions that call each other: one way to each place in them.
         if len(events) > MOST_EVENTS:
             events = list({(e.kind, id(e.node), e.this): e for e in events}.values())
         for e in events:
-            emit(
-                e.kind, e.node, e.frames if e.whole else before + e.frames, e.this, e.args, e.result, e.grad, e.data
-            )  # fmt: skip
+            around = e.frames
+            if not e.whole:
+                known = stacks.get(id(around))
+                around = stacks[id(around)] = before + around if known is None else known
+            emit(e.kind, e.node, around, e.this, e.args, e.result, e.grad, e.data)
         if self.open:
             self.reads += [(env, name, held, env.born) for env, name, held, _ in found.reads]
             self.made += found.made
@@ -196,7 +199,7 @@ class Summaries:
             mine = list({id(t): t for t in self.made[made:]}.values())
             ways = self.way_there(stack) if mine else None
             turns = _turns(stack) if dicts != self.dicts else None
-            happened = [_event(e, stack) for e in self.events[events:]]
+            happened = _happened(self.events[events:], stack)
             roots = [
                 *(t for found in (*given.all(), result) for t in found),
                 *(t for _, _, found, _ in read.values() for t in found or ()),
@@ -223,11 +226,18 @@ class Summaries:
             self.recursions.clear()
 
 
-def _event(event: tuple[Any, ...], stack: list[Frame]) -> Event:
-    kind, node, frames, *rest = event
+def _happened(events: list[tuple[Any, ...]], stack: list[Frame]) -> list[Event]:
+    """What happened in a call, with the frames below its own where these are around it."""
     n = len(stack)
-    whole = len(frames) < n or (n > 0 and frames[n - 1] is not stack[n - 1])
-    return Event(kind, node, frames if whole else frames[n:], whole, *rest)
+    below: dict[int, tuple[tuple[Frame, ...], bool]] = {}  # by their stack, which many share
+    found = []
+    for kind, node, frames, this, args, result, grad, data in events:
+        known = below.get(id(frames))
+        if known is None:
+            whole = len(frames) < n or (n > 0 and frames[n - 1] is not stack[n - 1])
+            known = below[id(frames)] = (frames if whole else frames[n:], whole)
+        found.append(Event(kind, node, *known, this, args, result, grad, data))
+    return found
 
 
 def _turns(stack: list[Frame]) -> tuple[int, ...]:

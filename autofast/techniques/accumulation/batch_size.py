@@ -13,7 +13,7 @@ from autofast.model.calls import short_name
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, nodes_in, parent_of, within
-from autofast.model.values import Arg, Arguments, Bound, Const, Ext, Func, Thing, const
+from autofast.model.values import Arg, Arguments, Bound, Const, Ext, Func, Thing, certainly, const
 from autofast.rule import Refusal
 from autofast.techniques.accumulation.window import Window
 from autofast.write.spelling import spelled
@@ -173,9 +173,7 @@ def _is_passed_on(script: Script, node: ast.AST) -> bool:
     if isinstance(outer, ast.keyword):
         outer = parent_of(outer)
     if isinstance(outer, ast.Call) and outer.func is not node:
-        return bool(script.values(outer.func)) and all(
-            isinstance(t, (Func, Bound)) for t in script.values(outer.func)
-        )
+        return certainly(script.values(outer.func), Func, Bound)
     if isinstance(outer, ast.Attribute):
         return False
     return isinstance(outer, ast.Assign) and outer.value is node

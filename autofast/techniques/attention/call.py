@@ -11,10 +11,11 @@ from autofast.facts.double_backward import functional_derivative, gradients_of_g
 from autofast.flow.changes import may_change
 from autofast.flow.positions import block
 from autofast.flow.program import Flow
-from autofast.flow.scopes import FUNCTIONS, binds
+from autofast.flow.scopes import binds
 from autofast.model.calls import is_name
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, nodes_in, source_of, statement_of
+from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Ext, const, library_name
 from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.masks import is_causal, mask_text, may_differ
@@ -65,7 +66,7 @@ def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect
     source = source_of(found.product)
     name, imports = functional_in(source)
     holes = {"q": found.query, "k": found.key, "v": found.value}
-    words, effect = ["{q}", "{k}", "{v}"], Effect.ROUNDING
+    words, effect = ["{" + n + "}" + found.turns.get(n, "") for n in holes], Effect.ROUNDING
     _not_hidden(source, found.product, name.split(".")[0])
     for side in (found.query, found.value):
         if may_be_vector(script, side):
@@ -96,6 +97,7 @@ def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect
     ):
         no_hooks(script)
     call = f"{name}.scaled_dot_product_attention({', '.join(words)})"
+    call += found.turns.get("product", "")
     edits = _in_place(found.product, call, holes)
     return (*imports, *edits, *(Remove(s) for s in gone)), effect
 

@@ -21,13 +21,14 @@ from autofast.facts.recorded_graphs import gives_its_loss
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.holders import Holders
-from autofast.flow.loops import LOOPS, loop_of
+from autofast.flow.loops import loop_of
 from autofast.model.calls import keyword_of
 from autofast.model.events import CallFrame, LoopFrame, Site, below, inside
 from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS
 from autofast.model.script import Evaluation, Model, Script, Step
 from autofast.model.source import at, function_of, parent_of, source_of, within
+from autofast.model.syntax import LOOPS
 from autofast.model.values import Method, Ref, Tensor, const
 from autofast.read.recover.build import unwrapped
 from autofast.write.spelling import torch_in

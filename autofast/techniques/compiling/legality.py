@@ -18,6 +18,7 @@ from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script, Step
 from autofast.model.source import ancestors, at, parent_of
+from autofast.model.syntax import TESTS
 from autofast.model.values import (
     Arguments,
     Cls,
@@ -426,7 +427,7 @@ def _effects(script: Script, model: Model, code: Code) -> str:
 
 def _control(script: Script, model: Model, code: Code) -> str:
     for node in (n for part in code.parts for n in ast.walk(part)):
-        tests = [node.test] if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)) else []
+        tests = [node.test] if isinstance(node, TESTS) else []
         for test in tests:
             if any(_is_data(script.values(t)) for t in _operands(test)):
                 return f"{at(node)} decides by the values of a tensor, where the graph breaks"

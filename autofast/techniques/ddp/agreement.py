@@ -17,6 +17,7 @@ from autofast.model.events import BranchFrame, Occurrence, Stack, TryFrame, belo
 from autofast.model.kinds import is_loader
 from autofast.model.script import Script, Step
 from autofast.model.source import ancestors, at, nodes_in, parent_of
+from autofast.model.syntax import COMPREHENSIONS
 from autofast.model.values import (
     Const,
     Ext,
@@ -202,7 +203,7 @@ def _is_set(script: Script, made: Seq) -> bool:
 def _gone_over(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
         return [node.iter]
-    if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+    if isinstance(node, COMPREHENSIONS):
         return [g.iter for g in node.generators]
     return list(node.args) if isinstance(node, ast.Call) else []
 
@@ -336,10 +337,10 @@ def _stores(script: Script, function: ast.AST) -> None:
     loaded = {
         n.attr
         for n in nodes_in(function, ast.Attribute)
-        if isinstance(n.ctx, ast.Load) and _is_this(n.value, this)
+        if isinstance(n.ctx, ast.Load) and is_name(n.value, this)
     }
     for node in nodes_in(function, ast.Attribute):
-        if _is_this(node.value, this):
+        if is_name(node.value, this):
             stored = isinstance(node.ctx, ast.Store) and (
                 node.attr in loaded or isinstance(parent_of(node), ast.AugAssign)
             )
@@ -347,10 +348,6 @@ def _stores(script: Script, function: ast.AST) -> None:
                 raise Refusal(
                     f"forward keeps `{ast.unparse(node)}` from batch to batch ({at(node)}): each process would keep that of its part"
                 )
-
-
-def _is_this(expr: ast.expr, this: str) -> bool:
-    return is_name(expr, this)
 
 
 def _in_place(node: ast.Attribute) -> bool:

@@ -15,12 +15,13 @@ from autofast.facts.loaders import given, managed
 from autofast.facts.updates import cadence
 from autofast.flow.loops import loop_of
 from autofast.flow.program import Flow
-from autofast.flow.scopes import FUNCTIONS, is_local, stored_in
+from autofast.flow.scopes import is_local, stored_in
 from autofast.model.calls import is_name, short_name
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
 from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
+from autofast.model.syntax import DEFS, FUNCTIONS
 from autofast.model.values import Const, Ext, Given, const
 from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
@@ -255,7 +256,7 @@ def _at_call(
         isinstance(
             a, (*FUNCTIONS, ast.GeneratorExp, ast.ListComp, ast.DictComp, ast.IfExp, ast.BoolOp)
         )
-        and not isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and not isinstance(a, DEFS)
         for a in _inside(call, statement)
     ):
         raise Refusal(

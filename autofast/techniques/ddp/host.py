@@ -16,6 +16,7 @@ from autofast.flow.positions import block
 from autofast.model.calls import is_method, keyword_of
 from autofast.model.script import Script
 from autofast.model.source import at, statement_of
+from autofast.model.syntax import SIMPLE
 from autofast.model.values import const
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host, run, short
@@ -83,10 +84,7 @@ def _downloads(script: Script, ranks: Ranks, host: Host) -> Iterator[Edit]:
     done: set[int] = set()
     for statement in mine.values():
         beside = block(statement)
-        if (
-            not isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return))
-            or not beside
-        ):
+        if not isinstance(statement, SIMPLE) or not beside:
             raise Refusal(
                 f"the download on {at(statement)} is part of a larger statement: give it one of its own"
             )

@@ -22,7 +22,19 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Backward, Script
 from autofast.model.source import at, function_of, parent_of
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Arg, Const, Dict, Ext, Inst, Num, Seq, Tensor, Thing, Values
+from autofast.model.values import (
+    Arg,
+    Const,
+    Dict,
+    Ext,
+    Inst,
+    Num,
+    Seq,
+    Tensor,
+    Thing,
+    Values,
+    certainly,
+)
 from autofast.rule import Refusal
 from autofast.techniques.ddp.samples import ELEMENTWISE, REDUCTIONS, TURNS, check_forward, first_dim
 
@@ -244,7 +256,7 @@ class Loss(Losses):
 
 def _is_plain(found: Values) -> bool:
     """Constants, numbers and options: no gradient flows through them."""
-    return bool(found) and all(isinstance(t, (Const, Num, Arg)) for t in found)
+    return certainly(found, Const, Num, Arg)
 
 
 def _is_target(node: ast.AST) -> bool:

@@ -18,13 +18,14 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.definition_sites import Attribute, home_of
 from autofast.flow.graph import Function
 from autofast.flow.positions import block as block_around
-from autofast.flow.scopes import FUNCTIONS, Variable, is_parameter, mentions, own_nodes
+from autofast.flow.scopes import Variable, is_parameter, mentions, own_nodes
 from autofast.model.calls import call_of, names_in
 from autofast.model.events import BranchFrame, GuardFrame, LoopFrame, Occurrence, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP
 from autofast.model.script import Model, Script, Step
 from autofast.model.source import ancestors, at, function_of, is_elif, parent_of
+from autofast.model.syntax import DEFS, FUNCTIONS
 from autofast.model.values import Const, Ext, Inst, Num, Tensor, Thing
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Options, Refusal
@@ -354,9 +355,7 @@ class _Bring:
 
     def _is_given(self, function: Function, name: str) -> bool:
         """The function gets the model by a parameter that can hold the wrapper instead: then all its calls give that."""
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not is_parameter(
-            function, name
-        ):
+        if not isinstance(function, DEFS) or not is_parameter(function, name):
             return False
         if not all(self._is_light(n) for n in mentions(function, name)):
             return False

@@ -21,6 +21,7 @@ from autofast.flow.imports import bindings
 from autofast.model.events import GuardFrame
 from autofast.model.script import Loader, Model, Script, Step
 from autofast.model.source import Source, ancestors, at, source_of
+from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Thing
 from autofast.rule import Refusal
 from autofast.write.imports import imported, module_in
@@ -131,7 +132,7 @@ class Ranks:
             id(f.node) for s in self.script.steps for f in s.stack if isinstance(f, GuardFrame)
         }
         around = list(ancestors(node))
-        if any(isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) for a in around):
+        if any(isinstance(a, FUNCTIONS) for a in around):
             return False
         return bool(guards) and not any(id(a) in guards for a in (node, *around))
 

@@ -23,7 +23,7 @@ from autofast.model.events import (
 )
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, parent_of
-from autofast.model.values import Arg, Const, Ext, Inst, const
+from autofast.model.values import Arg, Const, Ext, Inst, certainly, const
 from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
 from autofast.write.spelling import VISIBLE, uses_gpu
@@ -39,7 +39,6 @@ SEEDS = tuple(
     """torch.manual_seed torch.random.manual_seed torch.seed lightning.seed_everything
     accelerate.utils.set_seed""".split()
 )
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 Happening = tuple[Stack, ast.AST]
 
 
@@ -283,12 +282,13 @@ def _spelled(ranks: Ranks, module: str, node: ast.AST) -> str:
 
 def _fixed(occurrence: Occurrence) -> bool:
     """Seeded by a constant or an option, not by something that is drawn or read from the clock."""
-    given = (
+    return certainly(
         occurrence.args.positional[0].values
         if occurrence.args is not None and occurrence.args.positional
-        else frozenset()
+        else frozenset(),
+        Const,
+        Arg,
     )
-    return bool(given) and all(isinstance(t, (Const, Arg)) for t in given)
 
 
 def _certain(stack: Stack) -> bool:

@@ -10,6 +10,7 @@ from autofast.edit.edits import Decorator, Edit, Replace, Rewrite
 from autofast.model.calls import call_of
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, parent_of
+from autofast.model.syntax import DEFS
 from autofast.model.values import library_names
 from autofast.write.spelling import torch_in
 
@@ -62,10 +63,7 @@ def old_uses(script: Script, source: Source) -> Iterator[Use]:
             parent = parent_of(node)
             call = call_of(node)
             function = (
-                parent
-                if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef))
-                and node in parent.decorator_list
-                else None
+                parent if isinstance(parent, DEFS) and node in parent.decorator_list else None
             )
             root: ast.expr = node
             while isinstance(root, ast.Attribute):

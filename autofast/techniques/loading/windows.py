@@ -24,6 +24,7 @@ from autofast.model.calls import arguments_of, is_name
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
+from autofast.model.syntax import DEFS
 from autofast.model.values import Arg, Const, Num, Ref, Seq, Tensor, const, library_names
 from autofast.ops import reshapes
 from autofast.rule import Refusal
@@ -426,7 +427,7 @@ def _values(name: ast.Name, stack: Stack) -> Iterator[tuple[ast.expr | None, Sta
         yield None, stack
         return
     outer = owner(name)
-    if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):  # a function around this one
+    if isinstance(outer, DEFS):  # a function around this one
         calls = [
             n for n, f in enumerate(stack) if isinstance(f, CallFrame) and f.func.node is outer
         ]

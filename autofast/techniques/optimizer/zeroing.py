@@ -20,6 +20,7 @@ from autofast.model.source import (
     parent_of,
     statement_of,
 )
+from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Const, Seq, Tensor, Thing, const
 from autofast.read.recover.build import unwrapped
 
@@ -208,7 +209,7 @@ def _is_test(node: ast.AST) -> bool:
                 outer.test.ops[0], ast.IsNot
             ) and ast.unparse(outer.test.left) == ast.unparse(node):
                 return True
-        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        if isinstance(outer, FUNCTIONS):
             return False
         here = outer
     return False

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from autofast.facts.attribute_values import given
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow
-from autofast.flow.scopes import FUNCTIONS, own_nodes
+from autofast.flow.scopes import own_nodes
 from autofast.model.calls import is_name
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, nodes_in, parent_of, statement_of
+from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Values
 from autofast.rule import Finding, Refusal
 from autofast.techniques.precision.scaler_state import checkpoints, places

@@ -10,9 +10,10 @@ from autofast.flow.positions import block, index, is_sure, nodes_of, shared, sta
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, inside
 from autofast.model.script import Backward, Script, Step, Update
 from autofast.model.source import ancestors, at, statement_of
+from autofast.model.syntax import ASSIGNMENTS, DEFINITIONS, DEFS
 from autofast.rule import Refusal
 
-DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+DEFINES = DEFINITIONS
 
 
 def makes(
@@ -50,7 +51,7 @@ def makes(
     }
     for place in places:
         for outer in ancestors(place):
-            if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if isinstance(outer, DEFS):
                 break
             if isinstance(outer, (ast.For, ast.While)) and id(outer) not in made_in:
                 raise Refusal(
@@ -79,7 +80,7 @@ def _does_little(script: Script, statement: ast.stmt) -> bool:
     if isinstance(statement, ast.If):
         return not any(script.reached(s) for s in (*statement.body, *statement.orelse))
     optimizers = {t for optimizer in script.optimizers for t in optimizer.things}
-    return isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr)) and not any(
+    return isinstance(statement, (*ASSIGNMENTS, ast.Expr)) and not any(
         optimizers & script.values(n) for n in ast.walk(statement)
     )
 

@@ -10,14 +10,13 @@ from autofast.facts.sigmoids import (
     Group,
     has_value_of,
     idle_layers,
-    is_named,
     makes_layer,
     sigmoids,
     taken_by,
 )
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, is_name
 from autofast.model.script import Script
 from autofast.model.source import at, parent_of, source_of, statement_of
 from autofast.rule import Options, Refusal
@@ -101,7 +100,7 @@ def _without_call(call: ast.Call) -> list[Edit]:
     inner = taken_by(call)
     assert inner is not None
     match parent_of(call):
-        case ast.Assign(targets=[ast.Name(id=name)]) as statement if is_named(inner, name):
+        case ast.Assign(targets=[ast.Name(id=name)]) as statement if is_name(inner, name):
             return [Remove(statement)]
     return [Rewrite(call, "{x}", {"x": inner})]
 

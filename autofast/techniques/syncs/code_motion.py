@@ -19,7 +19,7 @@ from autofast.flow.reflection import shows_names
 from autofast.flow.scopes import declared, mentions, stored_in
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, walk, within
-from autofast.model.values import Const, Dict, Func, Inst, Num, Ref, Seq, Tensor, Thing
+from autofast.model.values import Const, Dict, Func, Inst, Num, Ref, Seq, Tensor, Thing, certainly
 from autofast.ops import is_in_place, op
 from autofast.techniques.syncs.freshness import is_fresh, writes
 from autofast.techniques.syncs.handlers import catchers
@@ -130,9 +130,7 @@ def _is_pure_call(script: Script, call: ast.Call) -> bool:
         case ast.Attribute(
             value=tensor, attr="detach" | "cpu" | "mean" | "sum" | "size" | "numel" | "dim"
         ):
-            return bool(script.values(tensor)) and all(
-                isinstance(t, Tensor) for t in script.values(tensor)
-            )
+            return certainly(script.values(tensor), Tensor)
     found = script.values(call.func)
     return bool(found) and all(
         isinstance(t, Ref) and (t.name in PURE or t.name.startswith("math.")) for t in found
@@ -186,27 +184,19 @@ def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
 
 
 def _is_number(script: Script, expr: ast.expr) -> bool:
-    return bool(script.values(expr)) and all(
-        isinstance(t, (Num, Const)) for t in script.values(expr)
-    )
+    return certainly(script.values(expr), Num, Const)
 
 
 def _is_object(script: Script, expr: ast.expr) -> bool:
-    return bool(script.values(expr)) and all(
-        isinstance(t, (Inst, Seq, Dict)) for t in script.values(expr)
-    )
+    return certainly(script.values(expr), Inst, Seq, Dict)
 
 
 def _is_fixed(script: Script, name: ast.Name) -> bool:
     """Whether a variable holds what cannot change by itself: a number, a text, a function, a tensor that nothing changes in place."""
     found = script.values(name)
-    if bool(found) and all(isinstance(t, (Num, Const, Ref, Func)) for t in found):
+    if certainly(found, Num, Const, Ref, Func):
         return True
-    return (
-        bool(found)
-        and all(isinstance(t, (Tensor, Num, Const)) for t in found)
-        and is_fresh(script, name)
-    )
+    return certainly(found, Tensor, Num, Const) and is_fresh(script, name)
 
 
 def _is_quiet(script: Script, call: ast.Call) -> bool:

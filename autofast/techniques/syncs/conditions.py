@@ -14,7 +14,7 @@ from autofast.facts.switches import in_every_iteration
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import nodes_of
 from autofast.model.script import Script
-from autofast.model.values import Arg, Const, Method, Ref, Tensor, Thing
+from autofast.model.values import Arg, Const, Method, Ref, Tensor, Thing, certainly
 from autofast.techniques.syncs.sinks import is_number
 from autofast.techniques.syncs.steps import is_step, rare_branch
 
@@ -79,7 +79,7 @@ def _is_flag(script: Script, part: ast.expr) -> bool:
     """``DEBUG``, ``args.check``: a variable that holds no tensor, certainly."""
     found = script.values(part)
     plain = isinstance(part, (ast.Name, ast.Attribute))
-    return plain and bool(found) and all(isinstance(t, (Const, Arg)) for t in found)
+    return plain and certainly(found, Const, Arg)
 
 
 def _only_asks(script: Script, part: ast.expr) -> bool:

@@ -27,7 +27,7 @@ from autofast.model.source import (
     statement_of,
     within,
 )
-from autofast.model.values import Const, Ref
+from autofast.model.values import Const, Ref, certainly
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off
 from autofast.techniques.syncs.freshness import kept
@@ -362,4 +362,4 @@ def _is_number(script: Script, value: ast.expr) -> bool:
     """A plain number without ``.item()``: what is computed in Python, not by NumPy."""
     if isinstance(value, ast.Constant):
         return True
-    return bool(script.values(value)) and all(isinstance(t, Const) for t in script.values(value))
+    return certainly(script.values(value), Const)

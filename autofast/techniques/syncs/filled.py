@@ -17,10 +17,10 @@ from autofast.edit.order import Rank
 from autofast.flow.defuse import Definition
 from autofast.flow.loops import Loop, loop_of, loops_around
 from autofast.flow.program import Flow
-from autofast.flow.scopes import COMPREHENSIONS
 from autofast.model.calls import call_of, is_method
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, parent_of, within
+from autofast.model.syntax import COMPREHENSIONS
 from autofast.model.values import Tensor, library_name
 from autofast.techniques.syncs.freshness import without_graph
 from autofast.techniques.syncs.liveness import Needs

@@ -15,7 +15,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions
 from autofast.model.script import Script
 from autofast.model.source import parent_of
-from autofast.model.values import Method, Ref, Tensor
+from autofast.model.values import Method, Ref, Tensor, certainly
 
 CASTS = frozenset({"float", "double", "half", "bfloat16"})
 KEEPS = frozenset(  # methods whose result has the type of what they are called on
@@ -108,8 +108,7 @@ def _may_be_complex(script: Script) -> bool:
 
 
 def _is_tensor(script: Script, expr: ast.expr) -> bool:
-    found = script.values(expr)
-    return bool(found) and all(isinstance(t, Tensor) for t in found)
+    return certainly(script.values(expr), Tensor)
 
 
 def _assigns(script: Script, made: Definition, depth: int) -> bool:

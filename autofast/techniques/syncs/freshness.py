@@ -12,7 +12,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import call_of
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, within
-from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Thing, const
+from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Thing, certainly, const
 from autofast.ops import is_in_place, may_share, op
 
 # Layers whose result is their argument, or a view of it.
@@ -228,9 +228,7 @@ def _begins_fresh(script: Script, made: Definition, loop: Loop | None, depth: in
 
 def _is_plain(script: Script, value: ast.expr) -> bool:
     """``loss = None``, ``total = 0``: no tensor yet, or one that ``+=`` makes."""
-    return bool(script.values(value)) and all(
-        isinstance(t, (Const, Num)) for t in script.values(value)
-    )
+    return certainly(script.values(value), Const, Num)
 
 
 def _is_harmless(script: Script, node: ast.expr) -> bool:

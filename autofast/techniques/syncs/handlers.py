@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from autofast.flow.build import is_try
 from autofast.flow.callgraph import Function, code_of
 from autofast.flow.program import may_swallow
-from autofast.flow.scopes import FUNCTIONS, binds
+from autofast.flow.scopes import binds
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, nodes_in
+from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Cls, Func, Inst, Ref, Unknown
 
 

@@ -15,7 +15,8 @@ from autofast.model.calls import is_name
 from autofast.model.events import LoopFrame
 from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of, within
-from autofast.model.values import Const, Ext, Num, const, one
+from autofast.model.syntax import SIMPLE
+from autofast.model.values import Const, Ext, Num, certainly, const, one
 from autofast.techniques.syncs.common_reads import is_always
 from autofast.techniques.syncs.empty_lists import is_empty_without, is_sum_of_nothing
 
@@ -74,7 +75,7 @@ def _divisions(scope: ast.AST) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
             yield node, node.target, node.value
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             statement = statement_of(node)
-            simple = isinstance(statement, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return))
+            simple = isinstance(statement, SIMPLE)
             if simple and function_of(node) is scope and is_always(node, statement):
                 yield node, node.left, node.right
 
@@ -104,7 +105,7 @@ def _only_numbers(script: Script, made: Definition) -> bool:
     added = made.statement.value
     arrays = any(isinstance(n, ast.Attribute) and n.attr == "numpy" for n in ast.walk(added))
     found = script.values(added)
-    return not arrays and bool(found) and all(isinstance(t, (Num, Const)) for t in found)
+    return not arrays and certainly(found, Num, Const)
 
 
 def _is_literal(value: ast.expr) -> bool:

@@ -9,7 +9,7 @@ from autofast.flow.reflection import is_spelled
 from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import statement_of
-from autofast.model.values import Const, Tensor
+from autofast.model.values import Const, Tensor, certainly
 from autofast.ops import draws, is_in_place
 from autofast.techniques.syncs.scalars import is_scalar
 
@@ -65,19 +65,19 @@ def reads(script: Script) -> list[Read]:
         node = site.node
         how = site.occurrences[-1].data.get("how", "item")
         if how == "numpy" and is_method(node) and not node.args and not node.keywords:
-            core = _peeled(node.func.value)
+            core = peeled(node.func.value)
             if any(on_device(t) for t in script.values(core)) and is_scalar(script, core):
                 found.append(Read(node, core, how))
         if not any(on_device(o.this) for o in site):
             continue
         if isinstance(node, ast.Subscript):  # ``loss.data[0]``
-            found.append(Read(node, _peeled(node.value), "item"))
+            found.append(Read(node, peeled(node.value), "item"))
         if not isinstance(node, ast.Call):
             continue
         if how == "item" and isinstance(node.func, ast.Attribute):
-            found.append(Read(node, _peeled(node.func.value), how))
+            found.append(Read(node, peeled(node.func.value), how))
         elif how in ("float", "int") and len(node.args) == 1 and not node.keywords:
-            found.append(Read(node, _peeled(node.args[0]), how))
+            found.append(Read(node, peeled(node.args[0]), how))
     # what may be None besides would be an error at this place already
     found = [
         r
@@ -92,7 +92,7 @@ def on_device(thing: object) -> bool:
     return isinstance(thing, Tensor) and thing.device != "cpu"
 
 
-def _peeled(expr: ast.expr) -> ast.expr:
+def peeled(expr: ast.expr) -> ast.expr:
     """``loss`` of ``loss.detach().cpu()`` and ``loss.data``."""
     while True:
         if is_method(expr) and not expr.args and not expr.keywords:
@@ -130,10 +130,7 @@ def gives_the_same(script: Script, expr: ast.expr) -> bool:
                 else getattr(node.func, "id", "")
             )
             tensors = (
-                bool(of)
-                and all(isinstance(t, Tensor) for t in of)
-                and not is_in_place(name, flags=True)
-                and not draws(name)
+                certainly(of, Tensor) and not is_in_place(name, flags=True) and not draws(name)
             )
             if not tensors and name not in ("len", "size", "numel", "float", "int"):
                 return False

@@ -12,9 +12,9 @@ from autofast.edit.order import Rank
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.loops import Loop, loop_of, loops_around
 from autofast.flow.program import Flow
-from autofast.flow.scopes import COMPREHENSIONS
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, within
+from autofast.model.syntax import COMPREHENSIONS
 from autofast.techniques.syncs.floats import kind_of
 from autofast.techniques.syncs.freshness import without_graph
 from autofast.techniques.syncs.liveness import Needs

@@ -36,6 +36,7 @@ from autofast.model.values import (
     Ref,
     Seq,
     Tensor,
+    certainly,
 )
 from autofast.rule import Refusal
 from autofast.techniques.syncs.reads import Read, gives_the_same
@@ -173,7 +174,7 @@ def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
         statement = parent_of(node)
         if isinstance(statement, ast.Assign) and any(t is node for t in statement.targets):
             found = script.values(statement.value)
-            known = bool(found) and all(isinstance(t, (Num, Const, Arg)) for t in found)
+            known = certainly(found, Num, Const, Arg)
             made = (
                 script.values(statement.value.func)
                 if isinstance(statement.value, ast.Call)

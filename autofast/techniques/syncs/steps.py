@@ -6,11 +6,12 @@ import ast
 from collections.abc import Iterable
 
 from autofast.flow.frequency import Frequency, frequency, rare_arm, rare_arms_around
-from autofast.flow.loops import LOOPS, Loop, common_loop
+from autofast.flow.loops import Loop, common_loop
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, CallFrame, Occurrence, loops
 from autofast.model.script import Script
 from autofast.model.source import function_of, within
+from autofast.model.syntax import LOOPS
 
 
 def is_step(script: Script, loop: ast.AST | None) -> bool:

@@ -22,7 +22,7 @@ from autofast.flow.scopes import loaded_in
 from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import source_of
-from autofast.model.values import Dict, Seq, Tensor
+from autofast.model.values import Dict, Seq, Tensor, certainly
 from autofast.ops import is_in_place
 from autofast.rule import Refusal
 from autofast.techniques.syncs.common_reads import (
@@ -87,7 +87,7 @@ def _is_plain(script: Script, sink: Sink) -> bool:
     target = sink.statement.target if isinstance(sink.statement, ast.AugAssign) else None
     if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
         things = script.values(sink.holder)
-        return bool(things) and all(isinstance(t, Dict) for t in things)
+        return certainly(things, Dict)
     return sink.kind == "number"
 
 

@@ -19,6 +19,7 @@ from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import function_of, live, nodes_in, parent_of, statement_of
+from autofast.model.syntax import LOOPS, TESTS
 from autofast.model.values import Const, Num, Tensor, Thing, Values, const
 from autofast.rule import Finding
 from autofast.techniques.syncs.code_motion import moves
@@ -36,7 +37,6 @@ PICKS = frozenset(
 CHOOSES = frozenset(
     {"gather", "index_select", "take_along_dim"}
 )  # with the indices behind the dimension
-TESTS = (ast.If, ast.While, ast.Assert, ast.IfExp)
 LOOKED_AT = (*TESTS, ast.Subscript, ast.BinOp)
 SHAPED = frozenset("flatten view reshape squeeze unsqueeze detach".split())
 MOST_NAMES = 8  # followed behind a mask
@@ -193,9 +193,7 @@ def _by_code(script: Script) -> Iterator[tuple[ast.AST, ast.AST, Wait]]:
     """Tests and indices, which are no calls."""
     flow, calls = script.analysis(Flow), script.analysis(CallGraph)
     for loop in batch_loops(script):
-        if not isinstance(loop, (ast.For, ast.While, ast.AsyncFor)) or not goes_by_batch(
-            script, loop
-        ):
+        if not isinstance(loop, LOOPS) or not goes_by_batch(script, loop):
             continue
         here = [n for n in live(loop) if isinstance(n, LOOKED_AT) and n is not loop]
         mine = [n for n in here if function_of(n) is function_of(loop)]

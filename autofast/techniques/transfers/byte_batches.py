@@ -31,6 +31,7 @@ from autofast.model.values import (
     Seq,
     Thing,
     Values,
+    certainly,
     const,
 )
 from autofast.ops.families import REGROUPING
@@ -141,7 +142,7 @@ def _of_library(script: Script, items: Items) -> None:
 
 def _is_own(found: Values) -> bool:
     """Certainly an object of the project, or a module."""
-    return bool(found) and all(isinstance(t, (Inst, Ref, Module)) for t in found)
+    return certainly(found, Inst, Ref, Module)
 
 
 # ------------------------------------------------------------------------------------------------ the dataset

@@ -14,7 +14,7 @@ from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
 from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, live, statement_of
-from autofast.model.values import Func, Inst, Ref, Tensor, Thing, const, library_name
+from autofast.model.values import Func, Inst, Ref, Tensor, Thing, const, library_name, one
 from autofast.ops.families import ARITHMETIC, SIGNS
 from autofast.rule import Refusal
 
@@ -321,7 +321,7 @@ def _same_numbers(script: Script, expr: ast.expr, getitem: ast.FunctionDef) -> a
                 return given
     match expr:
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in LAYOUT:
-            return None if isinstance(_first(script, expr.func), Ref) else inner
+            return None if isinstance(one(script.values(expr.func)), Ref) else inner
     return None
 
 
@@ -332,12 +332,7 @@ def _number(expr: ast.expr) -> bool:
 
 
 def _is_single(script: Script, expr: ast.expr) -> bool:
-    found = _first(script, expr)
+    found = one(script.values(expr))
     return (isinstance(found, Ref) and found.name in SINGLE) or const(
         script.values(expr)
     ) == "float32"
-
-
-def _first(script: Script, expr: ast.expr) -> object:
-    found = script.values(expr)
-    return next(iter(found)) if len(found) == 1 else None

@@ -9,10 +9,10 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from autofast.flow.scopes import COMPREHENSIONS
 from autofast.model.script import Script
 from autofast.model.source import block_of, nodes_in, parent_of
-from autofast.model.values import Arg, Const, Num, Ref, Values, library_names
+from autofast.model.syntax import COMPREHENSIONS
+from autofast.model.values import Arg, Const, Num, Ref, Values, certainly, library_names
 
 Factory = Callable[[Script, ast.expr], "ast.Call | None"]
 
@@ -144,7 +144,7 @@ def _is_number(script: Script, expr: ast.expr) -> bool:
 
 def _are_numbers(found: Values) -> bool:
     # an option (`Arg`) of the command line is never a tensor
-    return bool(found) and all(isinstance(t, (Const, Num, Arg)) for t in found)
+    return certainly(found, Const, Num, Arg)
 
 
 def _is_range(script: Script, over: ast.expr) -> bool:

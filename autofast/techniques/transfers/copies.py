@@ -15,6 +15,7 @@ from autofast.model.calls import is_method
 from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
 from autofast.model.source import at, function_of, source_of
+from autofast.model.syntax import LOOPS
 from autofast.model.tensors import NOT_CUDA
 from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
 from autofast.read.requirements import rules_out
@@ -76,7 +77,7 @@ def moves(script: Script) -> Iterator[Move]:
 
 
 def _repeated(transfer: Transfer) -> bool:
-    return any(isinstance(f.node, (ast.For, ast.While, ast.AsyncFor)) for f in transfer.loops)
+    return any(isinstance(f.node, LOOPS) for f in transfer.loops)
 
 
 def _to_gpu(transfer: Transfer) -> bool:

@@ -8,7 +8,7 @@ from autofast.edit.edits import Rewrite
 from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import source_of
-from autofast.model.values import Arg, Num, Tensor, Unknown, const, library_name
+from autofast.model.values import Arg, Num, Tensor, Unknown, certainly, const, library_name
 
 DTYPES = {  # of the constructors; Tensor has the default dtype
     "Tensor": "",
@@ -54,7 +54,7 @@ def _shape(script: Script, call: ast.Call) -> bool:
             ast.Attribute(value=of, attr="shape")
         ]:
             found = script.values(of)
-            return bool(found) and all(isinstance(t, Tensor) for t in found)
+            return certainly(found, Tensor)
     return False
 
 

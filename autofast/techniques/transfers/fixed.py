@@ -12,7 +12,7 @@ from autofast.model.events import Stack
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Script
 from autofast.model.source import source_of
-from autofast.model.values import Arg, Cls, Const, Module, Ref, Setting
+from autofast.model.values import Arg, Cls, Const, Module, Ref, Setting, certainly
 from autofast.techniques.transfers.factories import KEEPS, again_and_again
 
 FUNCTIONS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.tensor"})
@@ -93,9 +93,7 @@ def is_fixed(script: Script, expr: ast.expr) -> bool:
             return is_fixed(script, left) and is_fixed(script, right)
         case ast.Name() | ast.Attribute():
             found = script.values(expr)
-            return bool(found) and all(
-                isinstance(t, (Const, Arg, Setting, Ref, Module, Cls)) for t in found
-            )
+            return certainly(found, Const, Arg, Setting, Ref, Module, Cls)
         case ast.Call():
             name = _library(script, expr.func)
             known = name in PLAIN or (name.startswith("numpy.") and not name.startswith(DRAWN))

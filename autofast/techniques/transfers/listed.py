@@ -9,7 +9,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import parent_of, source_of
-from autofast.model.values import Ref, Tensor, library_name
+from autofast.model.values import Ref, Tensor, certainly, library_name
 
 WHOLE = frozenset({"torch.LongTensor", "torch.tensor"})  # what makes int64 of whole numbers
 
@@ -45,7 +45,7 @@ def _counts(script: Script, expr: ast.expr) -> bool:
             | ast.Subscript(value=ast.Attribute(value=of, attr="shape"), slice=ast.Constant())
         ):
             found = script.values(of)
-            return bool(found) and all(isinstance(t, Tensor) for t in found)
+            return certainly(found, Tensor)
         case ast.Name():
             made = [d.value for d in script.analysis(Flow).reaching(expr)]
             plain = [v for v in made if v is not None and not isinstance(v, ast.Name)]

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from autofast.facts.host_io import MADE, effect_of
 from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
+from autofast.model.syntax import DEFINITIONS
 from autofast.model.values import Bound, Cls, Const, Func, Inst, Method, Tensor
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import caught
@@ -132,7 +133,7 @@ class Notes(Stores):
         guard = self.host.guard_of(node)
         last = guard[1] if guard else statement_of(node)
         for outer in ancestors(last):
-            if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            if isinstance(outer, DEFINITIONS):
                 break
             if isinstance(outer, (ast.For, ast.While, ast.With)):
                 last = outer
