@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from autofast.edit.edits import Edit, Keyword
 from autofast.facts.loaders import cannot_pin, given, is_spelled_out, managed, unpinned
 from autofast.flow import scopes
+from autofast.flow.effects import Effects
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
+from autofast.model.calls import is_method
 from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
-from autofast.model.source import at, source_of
+from autofast.model.source import at, function_of, source_of
 from autofast.model.syntax import LOOPS
 from autofast.model.tensors import NOT_CUDA
 from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
@@ -162,7 +164,32 @@ def _written_after(script: Script, move: Move) -> str:
             script, _target(site.node), move.loaders
         ):
             return at(site.node)
-    return ""
+    return _written_by_numpy(script, move)
+
+
+def _written_by_numpy(script: Script, move: Move) -> str:
+    """The line of a change of the batch through an array that shares its memory: ``a = x.numpy()``, ``a *= 2``."""
+    here = function_of(move.node)
+    arrays = {
+        id(n)
+        for n in script.each(ast.Call)
+        if is_method(n, "numpy", "__array__")
+        and function_of(n) is here
+        and any(_is_from(t, move.loaders) for t in script.values(n.func.value))
+    }
+    if not arrays:
+        return ""
+    changed = [w.base for w in script.analysis(Effects).writes if w.base is not None]
+    changed += [n.target for n in script.each(ast.AugAssign)]
+    memory = script.analysis(Memory)
+    return next(
+        (
+            at(c)
+            for c in changed
+            if function_of(c) is here and not arrays.isdisjoint(memory.sources(c))
+        ),
+        "",
+    )
 
 
 def _only_turns(node: ast.AST) -> bool:
