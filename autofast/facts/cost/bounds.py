@@ -9,9 +9,9 @@ from autofast.facts.cost.inputs import number
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.syntax import FUNCTIONS
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of
+from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Const, Ref
 
 DEEP = 8
