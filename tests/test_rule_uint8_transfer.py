@@ -202,7 +202,7 @@ def test_left_alone(old: str, new: str, why: str) -> None:
         ("x = torch.from_numpy(image - 127.5).permute(2, 0, 1).float() / 128", False),
         ("x = (torch.from_numpy(image) + 9).permute(2, 0, 1).float() / 255", True),
         ("x = (torch.from_numpy(image) / 255 + 9).permute(2, 0, 1).float()", False),
-        ("image = image * 2\nx = torch.from_numpy(image).permute(2, 0, 1) / 255", True),
+        ("image = image * 2\nx = torch.from_numpy(image).permute(2, 0, 1).float() / 255", True),
     ],
 )
 def test_arithmetic_in_bytes_wraps_around(body: str, wraps: bool) -> None:
