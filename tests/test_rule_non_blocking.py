@@ -286,6 +286,23 @@ def test_batches_that_are_changed_afterwards() -> None:
     ).fixes  # something else
 
 
+@pytest.mark.parametrize(
+    ("change", "applied"),
+    [
+        ("rows = x.numpy()\nrows *= 2", False),
+        ("x.numpy()[0] = 1", False),
+        ("rows = x.numpy()[1:]\nrows[0] = 1", False),
+        ("rows = x.numpy() * 2\nrows[0] = 1", True),
+        ("rows = x.numpy().copy()\nrows *= 2", True),
+        ("seen = x.numpy().sum()\nseen *= 2", True),
+    ],
+)
+def test_batches_that_are_changed_through_an_array(change: str, applied: bool) -> None:
+    done = made(move=f"a, b = x.to(device), y.to(device)\n{change}\nx, y = a, b")
+    assert bool(done.fixes) is applied
+    assert applied or "in place afterwards" in done.refusals
+
+
 def test_batches_that_a_framework_moves() -> None:
     done = made(more="from accelerate import Accelerator\nloader = Accelerator().prepare(loader)")
     assert not done.fixes and "framework" in done.refusals
@@ -699,3 +716,16 @@ def test_no_such_advice_on_the_cpu_or_outside_the_steps() -> None:
     once = REPLAY.format(device=AUTO, x=x).split("for update")[0]
     text = once + "states, rewards = sample(8)\nx = torch.FloatTensor(states).to(device)\n"
     assert not apply(RULE, text + "model(x).sum().backward()\noptimizer.step()\n").advice
+
+
+def test_tensors_of_arrays_are_in_memory_that_nothing_pins() -> None:
+    arrays = "collate_fn=gather, pin_memory=True"
+    gather = (
+        "def gather(items):\n    return [torch.stack(part).numpy() for part in zip(*items)]\n\n\n"
+    )
+    text = script(
+        "x, y = torch.from_numpy(x).to(device), torch.from_numpy(y).float().to(device)",
+        loader=", " + arrays,
+    )
+    found = apply(RULE, text.replace("dataset = ", gather + "dataset = "))
+    assert not found.fixes and "memory that no loader pins" in found.refusals
