@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
+from autofast.facts.cost.bounds import most
 from tests.onerule import apply
+from tests.reading import read
 from tests.test_worth import ROWS, rewritten
 
 # ------------------------------------------------------------------------------------------------ what runs alone, or now and then
@@ -317,6 +320,17 @@ def test_one_update_beside_hundreds_of_passes(length: int, worth: bool) -> None:
         assert len(said) == 1 and said[0].startswith("one update, and 200 passes through line ")
 
 
+def test_a_residual_block_that_an_inner_loop_calls_is_no_recurrence() -> None:
+    """Each turn of the loop begins anew: what a block adds to its input is no state of the loop."""
+    text = CHARACTERS.replace("LENGTH", "200").replace(
+        "out, state = net(x[t], state)", "out, _ = net(x[t], state)"
+    )
+    text = text.replace(
+        "x = self.embed(x)[None]", "x = self.embed(x)[None]\n        x = x + self.layers[0](x)"
+    )
+    assert apply("fused-optimizer", text, min_gain=0.01).fixes
+
+
 def test_layers_one_after_the_other_are_no_recurrence() -> None:
     """Hundreds of layers, each with its own weights, are what an update in one kernel is for."""
     text = CHARACTERS.replace("LENGTH", "1").replace("range(4)", "range(400)")
@@ -332,3 +346,88 @@ def test_data_of_the_host_are_waited_for(made: str, worth: bool, tmp_path: Path)
     text = text.replace("        labels = labels.cuda()\n", both)
     applied = {"non-blocking", "pin-memory"} & rewritten(tmp_path, text).plan.applied
     assert bool(applied) is worth
+
+
+# ------------------------------------------------------------------------------------------------ sizes that are computed
+FACTORS = """
+import argparse
+
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--factors", type=int, default=WIDTH)
+parser.add_argument("--layers", type=int, default=3)
+args = parser.parse_args()
+
+
+def block(wide):
+    return [nn.Linear(wide, wide // 2), nn.ReLU()]
+
+
+class Net(nn.Module):
+    def __init__(self, factors, layers):
+        super().__init__()
+        self.users = nn.Embedding(100, factors * 2 ** (layers - 1))
+        parts = []
+        for n in range(layers):
+            parts += block(factors * (2 ** (layers - n)))
+        self.parts = nn.Sequential(*parts)
+        self.score = nn.Linear(factors, 1)
+
+    def forward(self, user):
+        x = self.users(user)
+        return self.score(self.parts(torch.cat([x, x], 1)))
+
+
+net = Net(args.factors, args.layers).cuda()
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+for user in torch.randint(0, 100, (64, 256)).cuda():
+    loss = net(user).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("width", "worth"), [(32, False), (1024, True)])
+def test_sizes_that_options_give_tell_narrow_layers(width: int, worth: bool) -> None:
+    found = apply("autocast", FACTORS.replace("WIDTH", str(width)), min_gain=0.01)
+    assert bool(found.fixes) is worth
+    if not worth:
+        assert {f.gain.reason for f in found.findings if f.gain} == {
+            "bound by launches and memory: the layers that multiply are narrow, or few and small"
+        }
+
+
+def test_how_large_a_number_is_at_the_most(tmp_path: Path) -> None:
+    text = """
+import argparse
+
+class Shape:
+    def __init__(self, n):
+        self.n = n + 1
+
+def twice(n):
+    return show(n * 2)
+
+def show(n):
+    return n
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--size", type=int, default=10)
+args = parser.parse_args()
+shape = Shape(args.size)
+show(shape.n)
+twice(args.size - 4)
+for i in range(args.size):
+    show(int(i) // 2)
+"""
+    script = read(tmp_path, text)
+    given = next(n for n in script.each(ast.FunctionDef) if n.name == "show").body[0]
+    assert isinstance(given, ast.Return)
+    assert most(script, given.value) == 20  # of 11, 20 and 5
+    text = text.replace("show(shape.n)", "show(len(input()))")
+    script = read(tmp_path, text)
+    given = next(n for n in script.each(ast.FunctionDef) if n.name == "show").body[0]
+    assert isinstance(given, ast.Return) and most(script, given.value) is None

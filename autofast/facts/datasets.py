@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.facts.loaders import DEVICE_DEFAULTS, again, given
+from autofast.facts.transforms import pipeline, short_name
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.imports import bindings
@@ -31,14 +32,13 @@ from autofast.model.source import (
     source_of,
 )
 from autofast.model.values import (
-    Const,
     Ext,
     Inst,
-    Num,
     Ref,
     Seq,
     Tensor,
     Thing,
+    are_numbers,
     certainly,
     const,
     library_name,
@@ -264,7 +264,7 @@ def _values_of(script: Script, definition: Definition) -> list[ast.expr | None]:
 
 def _keeps_order(script: Script, expr: ast.expr, depth: int) -> bool:
     """An operand that leaves the result of a pointwise operation in order."""
-    return _is_number(script, expr) or in_order(script, expr, depth)
+    return are_numbers(script.values(expr)) or in_order(script, expr, depth)
 
 
 def _is_laid_out_anew(script: Script) -> bool:
@@ -290,14 +290,6 @@ def _is_of_module(script: Script, expr: ast.expr) -> bool:
     """A parameter of a model, in every way the script comes there."""
     found = script.values(expr)
     return bool(found) and all(isinstance(t, Tensor) and t.param == "param" for t in found)
-
-
-def _is_number(script: Script, expr: ast.expr) -> bool:
-    found = script.values(expr)
-    return bool(found) and all(
-        isinstance(t, Num) or (isinstance(t, Const) and isinstance(t.value, (int, float)))
-        for t in found
-    )
 
 
 def held(script: Script, dataset: Dataset) -> list[tuple[ast.expr | None, list[Occurrence]]]:
@@ -409,20 +401,12 @@ def _images(
 def to_tensor(thing: Ext) -> bool | None:
     """The transform of an image set: True for ``Compose([ToTensor(), Normalize(...)])``, False for ``ToTensor()``, None for anything else."""
     single = one(thing.args.get(2, "transform"))
-    if not isinstance(single, Ext):
-        return None
-    if single.name == "torchvision.transforms.ToTensor":
+    if short_name(single, v2=False) == "ToTensor":
         return False
-    parts = (
-        one(single.args.get(0, "transforms"))
-        if single.name == "torchvision.transforms.Compose"
-        else None
-    )
-    if not isinstance(parts, Seq) or not parts.items or parts.elem:
+    if short_name(single, v2=False) != "Compose":
         return None
-    kinds = [getattr(one(item), "name", "") for item in parts.items]
-    rest = all(kind == "torchvision.transforms.Normalize" for kind in kinds[1:])
-    return True if kinds[0] == "torchvision.transforms.ToTensor" and rest else None
+    first, *rest = [short_name(part, v2=False) for part in pipeline(single)] or [""]
+    return True if first == "ToTensor" and set(rest) <= {"Normalize"} else None
 
 
 def is_imported(call: ast.Call) -> bool:

@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword
-from autofast.facts.loaders import cannot_pin, given, is_spelled_out, managed, unpinned
+from autofast.facts.loaders import (
+    cannot_pin,
+    given,
+    is_spelled_out,
+    managed,
+    of_array,
+    unpinned,
+)
+from autofast.flow import scopes
 from autofast.flow.effects import Effects
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
@@ -19,6 +27,7 @@ from autofast.model.syntax import LOOPS
 from autofast.model.tensors import NOT_CUDA
 from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
 from autofast.read.requirements import rules_out
+from autofast.rule import Refusal
 from autofast.write.spelling import (
     is_device_object,
     may_be_mps,
@@ -123,6 +132,8 @@ def against(script: Script, move: Move) -> str:
             return f"pin_memory=False is written out ({at(loader.node)}): only pinned memory is copied in the background"
         if unpinned(loader) or _is_part(script, move):
             return f"the batches of {at(loader.node)} are objects without pin_memory(): only pinned memory is copied in the background"
+    if of_array(script, move.source):
+        return "it is made of an array where it is copied, in memory that no loader pins: the host waits for such a copy"
     if written := _written_after(script, move):
         return f"the batch is changed in place afterwards ({written}), perhaps while it is still being copied"
     return ""
@@ -258,3 +269,18 @@ def asynchronous(script: Script, move: Move) -> Iterator[Edit]:
     torch, imports = torch_in(source_of(move.node))
     yield from imports
     yield Keyword(move.node, "non_blocking", f"{torch}.cuda.is_available()")
+
+
+def device_above(transfer: Transfer, loop: ast.AST) -> ast.expr | None:
+    """The device of a copy, where that means the same above the loop; None: the current GPU. Raises :class:`Refusal` otherwise."""
+    expr = spelled(transfer.node, transfer.target)
+    if transfer.how == "cuda" and (expr is not None or transfer.target is not None):
+        raise Refusal(f"the device of {at(transfer.node)} may be None, which means the current one")
+    match expr:
+        case None if transfer.how == "cuda":
+            return None
+        case ast.Name() | ast.Attribute() | ast.Constant():
+            if scopes.loaded_in(expr) & scopes.stored_in(loop):
+                raise Refusal("the device is set in the loop")
+            return expr
+    raise Refusal("the device is worked out in each step")
