@@ -75,8 +75,8 @@ def varying(script: Script) -> str:
                 return f"batches are resized on {at(site.node)}"
     for node in script.each(ast.Subscript):
         loops = list(loops_around(node))
-        inner = any(loop is step.loop for loop in loops for step in script.steps)
-        if inner and _cut_to_size(script, node, stored_in(loops[-1])):
+        in_step = any(loop is step.loop for loop in loops for step in script.steps)
+        if in_step and _cut_to_size(script, node, stored_in(loops[-1])):
             return f"batches are cut on {at(node)}, to a size that may change"
     return ""
 
