@@ -13,7 +13,7 @@ from autofast.flow.scopes import own_nodes, variables_of
 from autofast.flow.slices import Slice, Slices
 from autofast.model.calls import arguments_of, is_method, is_name, short_name
 from autofast.model.script import Script
-from autofast.model.source import function_of, nodes_in, statement_of, within
+from autofast.model.source import function_of, nodes_in, statement_of, walk, within
 from autofast.model.syntax import FUNCTIONS, LOOPS
 from autofast.model.values import Const, Method, Num, Tensor, Unknown
 
@@ -60,7 +60,7 @@ def kept_graphs(script: Script) -> Iterator[Kept]:
 
 def _statements(code: ast.AST) -> Iterator[ast.stmt]:
     """The statements of a loop, or of a function without those of functions in it."""
-    nodes = own_nodes(code) if isinstance(code, FUNCTIONS) else ast.walk(code)
+    nodes = own_nodes(code) if isinstance(code, FUNCTIONS) else walk(code)
     yield from (n for n in nodes if isinstance(n, (ast.Assign, ast.AugAssign, ast.Expr)))
 
 
