@@ -7,17 +7,16 @@ command that needs it. Standard output carries the product alone, standard error
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from autofast import DISTRIBUTION, __version__
+from autofast import DISTRIBUTION, __version__, checked
 from autofast.faults import REPORT, PostConditionError, internal
 from autofast.model.disk import real
 from autofast.model.source import BadInput
@@ -36,15 +35,16 @@ from autofast.options import (
     root_of,
     run_options,
 )
+from autofast.streams import counted, out, say
 
 if TYPE_CHECKING:
-    from autofast.commands.checking import Checked
-    from autofast.commands.checking import Request as CheckRequest
     from autofast.commands.output import Mode
     from autofast.commands.picking import Picker
     from autofast.commands.rewriting import Rewritten
 
-Tell = Callable[[int, int, str], None]
+    Modes = dict[str, tuple[Mode, str | bool | None]]
+
+FULL = (errno.ENOSPC, errno.EIO, errno.EFBIG)  # of a file: those of a stream have no name
 FORMATS = ("text", "concise", "json", "sarif", "github", "gitlab", "markdown")
 
 
@@ -90,6 +90,8 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             raise click.exceptions.Exit(130) from None
         except Exception as error:
+            if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
+                raise Fault(f"standard output: cannot be written ({error.strerror})") from None
             raise Fault(internal(error)) from None
 
 
@@ -154,28 +156,16 @@ def rewrite_command(
     ENTRY is the script that you start; the files of its project that it imports are read and rewritten with it. `-` reads standard input and
     writes the rewritten script to standard output.
     """
-    modes: dict[str, tuple[Mode, str | bool | None]] = {
-        "-o": ("file", output),
-        "--output-dir": ("folder", output_dir),
-        "--in-place": ("in-place", in_place),
-        "--diff": ("diff", diff),
-        "--patch": ("patch", patch),
-        "--split-patches": ("patches", split_patches),
-        "--commit": ("commits", commit),
-    }
-    chosen = [(option, mode, value) for option, (mode, value) in modes.items() if value]
-    if len(chosen) > 1:
-        raise click.UsageError(f"{chosen[0][0]} and {chosen[1][0]} exclude each other: choose one.")
+    without: Mode = "file" if entry == STDIN else "in-place" if given["interactive"] else "diff"
+    more: Modes = {"--split-patches": ("patches", split_patches), "--commit": ("commits", commit)}
+    option, mode, path = _chosen(output, output_dir, in_place, diff, patch, more, without)
     if entry == STDIN and (in_place or output_dir or split_patches or commit):
         raise click.UsageError(
-            f"standard input cannot be rewritten with {chosen[0][0]}: leave it out, or use -o, --diff or --patch."
+            f"standard input cannot be rewritten with {option}: leave it out, or use -o, --diff or --patch."
         )
     if entry == STDIN and given["interactive"]:
         raise click.UsageError("the answers come from standard input: give a file, not `-`.")
-    without: Mode = "file" if entry == STDIN else "in-place" if given["interactive"] else "diff"
-    default: tuple[str, Mode, str | bool] = ("", without, "-")
-    _, mode, value = chosen[0] if chosen else default
-    _rewrite(entry, mode, value if isinstance(value, str) else "-", force, given)
+    _rewrite(entry, mode, path, force, given)
 
 
 def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, Any]) -> None:
@@ -190,11 +180,11 @@ def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, An
     config = configured(root, given)
     try:
         unwanted = _picker() if given["interactive"] else None
-        told = contextlib.nullcontext() if unwanted else _counted(given)
+        told = contextlib.nullcontext() if unwanted else counted(given)
         with told as tell:
-            say = (lambda name: tell(0, 1, name)) if tell else None
+            named = (lambda name: tell(0, 1, name)) if tell else None
             result = rewrite(
-                script, root, config, raw=raw, alone=to.alone, unwanted=unwanted, tell=say
+                script, root, config, raw=raw, alone=to.alone, unwanted=unwanted, tell=named
             )
     except (BadInput, PostConditionError, click.Abort):
         raise
@@ -203,9 +193,9 @@ def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, An
     if given["report"]:
         _report(result, Path(given["report"]), force)
     delivery = deliver(result, to, for_stream(sys.stdout))
-    _out(delivery.product)
+    out(delivery.product)
     if given["quiet"]:
-        _say([], result.warnings)
+        say([], result.warnings)
         return
     click.echo(
         summary(result, to, delivery, for_stream(sys.stderr)),
@@ -308,131 +298,10 @@ def check_command(paths: tuple[str, ...], **given: Any) -> None:
         other = "--diff" if given["diff"] else "standard input"
         raise click.UsageError(f"--fix and {other} exclude each other: choose one.")
     if given["watch"]:
-        _watch(paths, given)
+        checked.watch(paths, given)
         return
-    request = _requested(paths, given)
-    raise click.exceptions.Exit(_check(request, given)[0])
-
-
-def _requested(paths: tuple[str, ...], given: dict[str, Any]) -> CheckRequest:
-    from autofast.commands.checking import Request
-
-    stdin = [entry_of(path, given["stdin_filename"]) for path in paths if path == STDIN][:1]
-    named = [Path(path) for path in paths if path != STDIN]
-    near = [*named, *(path for path, _ in stdin)]
-    root = root_of(given["root"], near[0], *near[1:])
-    # Who names the project means all of it.
-    imported = given["imported"] or given["root"] is not None
-    cache = not given["no_cache"]
-    return Request(named, root, configured(root, given), dict(stdin), imported, cache)
-
-
-def _watch(paths: tuple[str, ...], given: dict[str, Any]) -> None:
-    """Check again and again. What cannot be read now may be mended by the next change."""
-    from autofast.commands.watching import watch, watched
-
-    if given["fix"] or STDIN in paths:
-        other = "--fix" if given["fix"] else "standard input"
-        raise click.UsageError(f"--watch and {other} exclude each other: choose one.")
-    last: list[CheckRequest] = [_requested(paths, given)]
-    if missing := next((path for path in last[0].paths if not path.exists()), None):
-        raise BadInput(f"{missing}: no such file or folder; give one that is there")
-
-    def look() -> list[Path]:
-        if sys.stdout.isatty():
-            click.clear()
-        result = None
-        try:
-            last[0] = _requested(paths, given)
-            result = _check(last[0], given)[1]
-        except BadInput as error:
-            _say([str(error)], [])
-        if not given["quiet"]:
-            click.echo("Watching for changes; Ctrl-C ends it.", err=True)
-        sys.stdout.flush()
-        return watched(last[0], result)
-
-    watch(look)
-
-
-def _check(request: CheckRequest, given: dict[str, Any]) -> tuple[int, Checked | None]:
-    """The exit code of ``check``, and what was found where that was asked."""
-    from autofast.commands.checking import check
-
-    if given["diff"]:
-        return _show_fixes(request, given), None
-    fixed = _write_fixes(request, given) if given["fix"] else 0
-    with _counted(given) as tell:
-        result = check(request, tell)
-    _say(result.errors, [] if fixed else result.warnings, [] if given["quiet"] else result.notes)
-    _out(_presented(request, result, given))
-    if fixed and not given["quiet"]:
-        click.echo(f"Fixed {fixed}.", err=True)
-    found = result.found and not given["exit_zero"]
-    found = found or bool(fixed and given["exit_non_zero_on_fix"])
-    return (2 if result.errors else int(found)), result
-
-
-def _counted(given: dict[str, Any]) -> AbstractContextManager[Tell | None]:
-    """Shows how far work has come that takes long, but for ``--quiet``."""
-    from autofast.report.progress import counted
-
-    return contextlib.nullcontext() if given["quiet"] else counted()
-
-
-def _presented(request: CheckRequest, result: Checked, given: dict[str, Any]) -> str:
-    from autofast.commands.present import present
-    from autofast.report.style import for_stream
-
-    fixes = None
-    if given["output_format"] == "sarif":
-        from autofast.commands.suggesting import of_request
-
-        fixes = of_request(request)
-    return present(
-        result,
-        given["output_format"],
-        for_stream(sys.stdout),
-        refused=given["show_refused"],
-        statistics=given["statistics"],
-        quiet=given["quiet"],
-        fixes=fixes,
-    )
-
-
-def _show_fixes(request: CheckRequest, given: dict[str, Any]) -> int:
-    """The exit code of ``check --diff``."""
-    from autofast.commands.fixing import fix
-    from autofast.report import diff
-    from autofast.report.style import count, for_stream
-
-    with _counted(given) as tell:
-        result = fix(request, tell)
-    _say(result.errors, result.warnings)
-    _out(diff.shown(result.diffs, for_stream(sys.stdout)))
-    if not given["quiet"]:
-        places, files = count(len(result.records), "place"), count(len(result.diffs), "file")
-        click.echo(f"Would fix {places} in {files}.", err=True)
-    return 2 if result.errors else int(bool(result.diffs) and not given["exit_zero"])
-
-
-def _write_fixes(request: CheckRequest, given: dict[str, Any]) -> str:
-    """Write what ``check --fix`` writes; says how much that was, nothing where it was nothing."""
-    from autofast.commands.fixing import fix
-    from autofast.report.style import count
-
-    with _counted(given) as tell:
-        result = fix(request, tell)
-    _say([], result.warnings)
-    files = result.write()
-    places = count(len(result.records), "place") if result.records else "unused comments"
-    return f"{places} in {count(len(files), 'file')}" if files else ""
-
-
-def _say(errors: Iterable[str], warnings: Iterable[str], notes: Iterable[str] = ()) -> None:
-    for kind, lines in (("", errors), ("warning: ", warnings), ("", notes)):
-        for line in lines:
-            click.echo(f"autofast: {kind}{line}", err=True)
+    request = checked.requested(paths, given)
+    raise click.exceptions.Exit(checked.check(request, given)[0])
 
 
 @cli.command("config", cls=ProjectCommand)
@@ -584,7 +453,7 @@ def verify_command(
                 click.echo(error.run.stderr.rstrip(), err=True)
             raise Fault(f"{script}: {explain(error)}") from None
     product, notes = deliver(result, wish, sys.stdout)
-    _out(product)
+    out(product)
     for line in notes:
         click.echo(line, err=True)
     raise click.exceptions.Exit(0 if result.passed else 1)
@@ -609,9 +478,9 @@ def explain_command(place: str, as_json: bool, **given: Any) -> None:
     if as_json:
         from json import dumps
 
-        _out(dumps(found.data(), indent=2) + "\n")
+        out(dumps(found.data(), indent=2) + "\n")
     else:
-        _out(shown(found, for_stream(sys.stdout)))
+        out(shown(found, for_stream(sys.stdout)))
 
 
 @cli.command("server")
@@ -675,7 +544,7 @@ def tune_command(
     from autofast.verify.command import Request, explain
     from autofast.verify.series import NoRun
 
-    mode, path = _chosen(output, output_dir, in_place, diff, patch)
+    _, mode, path = _chosen(output, output_dir, in_place, diff, patch)
     to = Destination(mode, path, force)
     wish = Wish(json_file, html_file, False, force, (script,))
     tune_output.check(to, wish)
@@ -694,42 +563,36 @@ def tune_command(
     product, said, written = tune_output.deliver(tuned, kept, to, wish, sys.stdout, sys.stderr)
     if not quiet:
         click.echo(said, err=True, nl=False, color=True)
-    _say([], tuned.warnings)
+    say([], tuned.warnings)
     for line in written:
         click.echo(line, err=True)
-    _out(product)
+    out(product)
     raise click.exceptions.Exit(130 if tuned.found.by_user else 0)
 
 
 def _chosen(
-    output: str | None, output_dir: str | None, in_place: bool, diff: bool, patch: str | None
-) -> tuple[Mode, str]:
-    """Where the script goes: the one of these options that is given, else the changes are shown."""
-    modes: dict[str, tuple[Mode, str | bool | None]] = {
+    output: str | None,
+    output_dir: str | None,
+    in_place: bool,
+    diff: bool,
+    patch: str | None,
+    more: Modes | None = None,
+    without: Mode = "diff",
+) -> tuple[str, Mode, str]:
+    """Where the script goes: the option that says so, what it means, and its path; ``without`` where there is none."""
+    modes: Modes = {
         "-o": ("file", output),
         "--output-dir": ("folder", output_dir),
         "--in-place": ("in-place", in_place),
         "--diff": ("diff", diff),
         "--patch": ("patch", patch),
+        **(more or {}),
     }
     given = [(option, mode, value) for option, (mode, value) in modes.items() if value]
     if len(given) > 1:
         raise click.UsageError(f"{given[0][0]} and {given[1][0]} exclude each other: choose one.")
-    default: tuple[str, Mode, str | bool] = ("", "diff", "-")
-    _, mode, value = given[0] if given else default
-    return mode, value if isinstance(value, str) else "-"
-
-
-def _out(product: bytes | str) -> None:
-    """Standard output in bytes: a script keeps its own encoding and line ends. Names of files need be no text."""
-    if isinstance(product, str):
-        product = product.encode("utf-8", "backslashreplace")
-    try:
-        click.echo(product, nl=False)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise Fault(f"standard output: cannot be written ({error.strerror})") from None
+    option, mode, value = given[0] if given else ("", without, "-")
+    return option, mode, value if isinstance(value, str) else "-"
 
 
 def main() -> NoReturn:

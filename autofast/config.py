@@ -14,6 +14,7 @@ from autofast.model.source import BadInput
 from autofast.nearest import hint
 from autofast.rule import Effect
 
+AUTO = -1  # `--workers auto`
 EFFECTS = tuple(effect.name.lower() for effect in Effect)
 PRECISIONS = ("auto", "bf16", "fp16")
 TARGETS = ("cuda", "cpu")
@@ -42,7 +43,7 @@ class Config:
     force_exclude: bool = False
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     compile: bool = False
-    workers: int = 0
+    workers: int = 0  # AUTO: as many as there are cores
     accumulate: int = 0
     keep_batch: bool = False
     ddp: bool = False
@@ -257,6 +258,10 @@ def _percent(value: object) -> float:
     return float(value)
 
 
+def _workers(value: object) -> int:
+    return AUTO if value == "auto" else _number(value)
+
+
 def _path(value: object) -> Path:
     if not isinstance(value, str) or not value:
         raise TypeError
@@ -284,7 +289,7 @@ _KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     "torch": ('a version, as in "2.4"', _version),
     "line-length": ("a whole number of columns", _number),
     "compile": ("true or false", _flag),
-    "workers": ("a whole number of workers", _number),
+    "workers": ('a whole number of workers, or "auto"', _workers),
     "accumulate": ("a whole number of micro-batches", _number),
     "keep-batch": ("true or false", _flag),
     "ddp": ("true or false", _flag),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from autofast.config import EFFECTS, PRECISIONS, TARGETS, find_root, is_version
+from autofast.config import AUTO, EFFECTS, PRECISIONS, TARGETS, find_root, is_version
 from autofast.faults import debug
 from autofast.model.disk import real
 from autofast.model.source import BadInput
@@ -54,6 +54,13 @@ class Steps(click.IntRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return None if value == "auto" else super().convert(value, param, ctx)
+
+
+class Workers(click.IntRange):
+    """A number, or ``auto``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return AUTO if value in ("auto", AUTO) else super().convert(value, param, ctx)
 
 
 class Number(click.FloatRange):
@@ -231,9 +238,9 @@ def input_options(command: F) -> F:
         ),
         click.option(
             "--workers",
-            type=click.IntRange(1),
-            metavar="N",
-            help="So many for each loader, in place of as many as there are cores, also where 0, 1 or 2 are written.",
+            type=Workers(1),
+            metavar="N|auto",
+            help="So many for each loader (auto: as there are cores), also where 0, 1 or 2 are written.",
         ),
         click.option(
             "--compile",

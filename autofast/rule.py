@@ -34,6 +34,7 @@ class Options:
         decisions: what is decided by the rule that is given these options, and by those that it uses; ``requested``: the user named it.
         accumulate: micro-batches for each optimizer step; 0 where the user named no number.
         workers: of each loader that gets workers; 0: what the machine has cores for.
+        any_workers: a number of workers was asked for, be it ``auto``: numbers that the script writes out give way.
         keep_batch: accumulation divides the loader's batch size instead of enlarging the effective batch.
         sync_batchnorm: DDP turns BatchNorm into SyncBatchNorm.
         named: the rules that the user named: what they find is written, whatever it is expected to gain.
@@ -46,6 +47,7 @@ class Options:
     asked: frozenset[str] = frozenset()
     accumulate: int = 0
     workers: int = 0
+    any_workers: bool = False
     keep_batch: bool = False
     sync_batchnorm: bool = False
     named: frozenset[str] = frozenset()

@@ -4,8 +4,9 @@
 
 FILE.toml holds labelled scripts (labels-a.toml, labels-b.toml, the manifest of docs/corpus.md), DIR their repositories as DIR/OWNER+NAME/repo. For each
 script: ``autofast check --root REPO ENTRY --output-format json --exit-zero``, at the default effect. A fix that is worth its lines is covered where an
-`expect` label of its rule stands in the same file, within three lines of it (anywhere in the file for what is set once). One that is not covered is not
-wrong for that: `--list` shows them, to be read. "labels" are those that some fix meets, worth its lines or not, "written" those that a fix meets which is.
+`expect` label of its rule stands in the same file, within three lines of it (anywhere in the file for what is set once). "with": it belongs to what a label
+of the script asks for, a scaler to autocast, the images to a network in channels_last. One that is neither is not wrong for that: `--list` shows them, to be
+read. "labels" are those that some fix meets, worth its lines or not, "written" those that a fix meets which is.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ else:
     import tomli as tomllib
 
 IN_FILE = {"tf32", "cudnn-benchmark", "stepwise-scheduler"}
+# What a label asks for elsewhere in the script: an expert who follows it writes these, too.
+WITH = {
+    "grad-scaler": "autocast", "unscale-before-clip": "autocast", "checkpoint-state": "autocast",
+    "gpu-data": "batched-dataset", "channels-last": "channels-last",
+}  # fmt: skip
 Row = dict[str, Any]
 
 
@@ -49,7 +55,7 @@ def main() -> int:
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))
     for row in rows if options.list else []:
-        if row["kind"] == "fix" and not row["covered"]:
+        if row["kind"] == "fix" and not (row["covered"] or row["with"]):
             print(f"{named(row)}: {row['message']} ({row['gain']})")
     print(table(rows))
     if options.against:
@@ -76,6 +82,8 @@ def rows_of(script: Row, mirror: Path) -> list[Row]:
         gain = fix["gain"]["reason"] if fix["gain"] else "no estimate"
         rows.append(row_of(script, "fix", fix["rule"], fix["path"], fix["line"]))
         rows[-1] |= {"covered": bool(labels), "message": fix["message"], "gain": gain}
+        asked = WITH.get(fix["rule"], "")
+        rows[-1]["with"] = any(x["technique"] == asked for x in script.get("expect", ()))
     for label in script.get("expect", ()):
         met = [f for f in fixes if meets(f, label)]
         if met:
@@ -110,21 +118,20 @@ def named(row: Row) -> str:
 
 def table(rows: list[Row]) -> str:
     """By rule, as Markdown."""
-    fixes = Counter(r["rule"] for r in rows if r["kind"] == "fix")
-    covered = Counter(r["rule"] for r in rows if r["kind"] == "fix" and r["covered"])
-    labels = Counter(r["rule"] for r in rows if r["kind"] == "label")
-    written = Counter(r["rule"] for r in rows if r["kind"] == "label" and r["written"])
-    lines = [
-        "| rule | fixes | covered | uncovered | labels | written |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    names = sorted(fixes | labels, key=lambda name: (-fixes[name], name))
-    for name in names:
-        cells = fixes[name], covered[name], fixes[name] - covered[name], labels[name], written[name]
-        lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
-    every = [c.total() for c in (fixes, covered, fixes - covered, labels, written)]
-    share = f" ({every[1] / max(1, every[0]):.0%})"
-    lines.append(f"| all | {every[0]} | {every[1]}{share} | {' | '.join(map(str, every[2:]))} |")
+    fixes = [r for r in rows if r["kind"] == "fix"]
+    labels = [r for r in rows if r["kind"] == "label"]
+    counts = {
+        "fixes": Counter(r["rule"] for r in fixes),
+        "covered": Counter(r["rule"] for r in fixes if r["covered"]),
+        "with": Counter(r["rule"] for r in fixes if r["with"] and not r["covered"]),
+        "neither": Counter(r["rule"] for r in fixes if not r["covered"] and not r["with"]),
+        "labels": Counter(r["rule"] for r in labels),
+        "written": Counter(r["rule"] for r in labels if r["written"]),
+    }
+    lines = [f"| rule | {' | '.join(counts)} |", "| --- " * (1 + len(counts)) + "|"]
+    for name in sorted(counts["fixes"] | counts["labels"], key=lambda n: (-counts["fixes"][n], n)):
+        lines.append(f"| {name} | {' | '.join(str(c[name]) for c in counts.values())} |")
+    lines.append(f"| all | {' | '.join(str(sum(c.values())) for c in counts.values())} |")
     return "\n".join(lines)
 
 

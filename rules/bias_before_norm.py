@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from autofast.facts.cost import gains
 from autofast.facts.normalised import in_other_ways, normalised, reads_bias
+from autofast.facts.splits import split_after
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame
 from autofast.model.script import Script
@@ -54,6 +55,8 @@ def _against(script: Script, layers: list[Ext]) -> str:
         return why
     if place := reads_bias(script, layers):
         return f"{place} uses biases, and does not ask whether there are any"
+    if split := split_after(script, ((t.node, t.made) for t in layers if t.node is not None)):
+        return f"{at(split)} draws what is trained on and what is not, by numbers that come after those of the biases: give it a generator"
     return ""
 
 

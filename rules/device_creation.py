@@ -16,6 +16,7 @@ from autofast.techniques.transfers.fixed import fixed, single_numbers
 from autofast.techniques.transfers.indices import indices
 from autofast.techniques.transfers.made_each_step import made_each_step
 from autofast.techniques.transfers.moving_helpers import for_helpers
+from autofast.techniques.transfers.returned import returned
 
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
@@ -40,8 +41,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(call, MESSAGE, edits=(edit,))
         return
     creations = [*moved(script, hot), *for_helpers(script, hot), *from_numpy(script, hot)]
-    creations += indices(script, hot)
-    known = {id(n) for creation in creations for n in ast.walk(creation.call)}
+    creations += [*indices(script, hot), *returned(script, hot)]
+    known = {id(n) for c in creations for place in (c.call, *c.moves) for n in ast.walk(place)}
     once = [node for node in fixed(script, hot) if id(node) not in known]
     for node in once:
         yield Finding(node, MESSAGE, advice=ONCE)

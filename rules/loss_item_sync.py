@@ -12,6 +12,7 @@ from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.syncs.code_motion import NAME
 from autofast.techniques.syncs.conditions import combined, flags_first
+from autofast.techniques.syncs.extended import extended
 from autofast.techniques.syncs.logged import logged
 from autofast.techniques.syncs.planned import (
     in_dicts,
@@ -67,6 +68,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             f"reads several results of `{text}` from the device one by one in every step",
             edits=tuple(edits),
         )
+    for statement, name, edits in extended(script):
+        answered.add(id(statement))
+        message = f"extends `{name}` by numbers of the device in every step, and waits for them"
+        yield Finding(statement, message, edits=tuple(edits))
     for statement, flag, edits in flags_first(script):
         answered.add(id(statement))
         name = ast.unparse(flag)

@@ -81,7 +81,8 @@ def apply(
             asked=frozenset(names if asked else ()),
             named=frozenset(names if asked else ()),
             accumulate=accumulate,
-            workers=workers,
+            workers=max(0, workers),
+            any_workers=workers != 0,
             min_gain=min_gain,
         )
         plan = Plan.make(read_script(entry, root), options, rules, Effect.RECIPE)

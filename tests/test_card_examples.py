@@ -35,6 +35,7 @@ SHOWN = {  # script -> the rules whose cards show parts of it
     "blocks.py": "bias-before-norm",
     "bytes_of_images.py": "cast-on-device",
     "image.py": "autocast channels-last compile cudnn-benchmark fused-optimizer grad-scaler non-blocking num-workers pin-memory tf32",
+    "critic.py": "frozen-critic",
     "images.py": "gpu-augmentation",
     "leftovers.py": "anomaly-mode device-creation empty-cache no-grad-eval set-to-none",
     "parallel.py": "dataparallel-to-ddp",

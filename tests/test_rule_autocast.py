@@ -1758,3 +1758,38 @@ def test_a_network_that_is_not_in_the_project_is_not_known_for_its_wrapper():
     done = amp(text + LOOP)
     assert not done.fixes and "what Network is made of is not known" in done.refusals
     assert not amp(text + LOOP, rules="compile channels-last").fixes
+
+
+def test_one_function_trains_and_evaluates_in_one_statement() -> None:
+    """The second call comes after the backward of the first: the statement is no training step of its own."""
+    text = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = nn.Sequential(nn.Linear(2000, 2000), nn.ReLU(), nn.Linear(2000, 10)).to(device)
+    opt, crit = torch.optim.Adam(model.parameters(), 0.01), nn.CrossEntropyLoss()
+    data = DataLoader(TensorDataset(torch.randn(640, 2000), torch.zeros(640).long()), batch_size=64)
+
+    def run(data, train):
+        model.train(train)
+        total = 0
+        for src, trg in data:
+            src, trg = src.to(device), trg.to(device)
+            out = model(src)
+            loss = crit(out, trg)
+            if train:
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+            total += loss.item()
+        return total
+
+    for epoch in range(3):
+        one, other = run(data, True), run(data, False)
+        print(one, other)
+    """
+    done = apply("autocast grad-scaler", text)
+    assert not done.refusals and "        scaler.scale(loss).backward()" in done.text
+    assert "        loss = crit(out, trg)" in done.text.split("torch.autocast(")[1]

@@ -267,6 +267,25 @@ def test_benchmark_and_determinism(lines: list[str], answer: str) -> None:
     assert answer in done.refusals + done.advice
 
 
+@pytest.mark.parametrize(
+    ("head", "deterministic"),
+    [
+        ("from monai.utils import set_determinism\nset_determinism(0)", True),
+        ("from transformers import enable_full_determinism\nenable_full_determinism(0)", True),
+        ("from accelerate.utils import set_seed\nset_seed(0, deterministic=True)", True),
+        ("from accelerate.utils import set_seed\nset_seed(0, deterministic=False)", False),
+        ("from accelerate.utils import set_seed\nset_seed(0)", False),
+        ("torch.set_deterministic_debug_mode('warn')", True),
+        ("torch.set_deterministic_debug_mode(0)", False),
+        ("from agents import evaluate\nevaluate(None, deterministic=True)", False),
+    ],
+)
+def test_determinism_by_a_helper_of_a_library(head: str, deterministic: bool) -> None:
+    done = apply("cudnn-benchmark", HEAD + head + "\n" + BODY)
+    assert bool(done.fixes) is not deterministic, done.refusals
+    assert ("determinism is asked for on line" in done.refusals) is deterministic
+
+
 @pytest.mark.parametrize(("value", "off"), [("False", True), ("torch.cuda.is_available()", False)])
 def test_cudnn_that_a_file_switches_off_at_import(value: str, off: bool) -> None:
     files = {"judge.py": f"import torch\n\ntorch.backends.cudnn.enabled = {value}\n"}

@@ -140,6 +140,7 @@ def test_a_bias_that_counts_stays(layers: str, forward: str) -> None:
         ("", "print(list(model.parameters())[1])", "counts parameters"),
         ("", "model.load_state_dict(torch.load('old.pt'))", "loads weights"),
         ("", "nn.init.zeros_(model.conv.bias)", "uses biases"),
+        ("", "parts = torch.utils.data.random_split(range(8), [6, 2])", "what is trained on"),
         ("def init(m):\n    if isinstance(m, nn.Conv2d):\n        m.bias.data.zero_()\n", "model.apply(init)", "uses biases"),
     ],
 )  # fmt: skip
@@ -153,6 +154,8 @@ def test_weights_from_elsewhere_and_code_that_needs_biases(
 @pytest.mark.parametrize(
     ("before", "more"),
     [
+        ("parts = torch.utils.data.random_split(range(8), [6, 2])", ""),
+        ("", "g = torch.Generator().manual_seed(0)\nparts = torch.utils.data.random_split(range(8), [6, 2], generator=g)"),
         ("", "target = Net()\ntarget.load_state_dict(model.state_dict())"),
         ("", "if os.path.exists('old.pt'):\n    model.load_state_dict(torch.load('old.pt'))"),
         ("def init(m):\n    if hasattr(m, 'bias') and m.bias is not None:\n        nn.init.zeros_(m.bias)\n", "model.apply(init)"),

@@ -49,6 +49,8 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.eye(3, 4).to(device, torch.float64)", ["z = torch.eye(3, 4, device=device).to(device, torch.float64)"], Effect.EXACT),
         ("z = torch.arange(4).float().unsqueeze(0).to(device)", ["z = torch.arange(4, device=device).float().unsqueeze(0)"], Effect.EXACT),
         ("z = torch.ones(4, 1).T.repeat(1, 1).flatten().to(device)", ["z = torch.ones(4, 1, device=device).T.repeat(1, 1).flatten()"], Effect.EXACT),
+        ("n = torch.tensor(4)\nz = torch.arange(n).float().to(device)", ["z = torch.arange(n, device=device).float()"], Effect.ROUNDING),
+        ("n = np.full(1, 4).max()\nz = torch.eye(3, n).to(device)", ["z = torch.eye(3, n, device=device)"], Effect.EXACT),
         ("z = torch.zeros_like(torch.ones(3, 4)).to(device)", ["z = torch.zeros_like(torch.ones(3, 4), device=device)"], Effect.EXACT),
         ("z = torch.LongTensor(range(x.size(1))).to(x.device)", ["z = torch.arange(x.size(1), device=x.device)"], Effect.EXACT),
         ("z = torch.tensor(range(len('four'))).to(device)", ["z = torch.arange(len('four'), device=device)"], Effect.EXACT),
@@ -492,6 +494,16 @@ def test_one_number_where_new_tensors_are_on_the_gpu(
             "order = torch.randperm(x.size(0), device=x.device)",
             Effect.SAMPLING,
         ),
+        (  # its size is in a variable
+            "n = x.size(0)\norder = torch.randperm(n)\nz = 0.5 * x + 0.5 * x[order, :]",
+            "order = torch.randperm(n, device=x.device)",
+            Effect.SAMPLING,
+        ),
+        (  # of copies that were made before it
+            "a, b = x.clone(), x.clone()\norder = torch.randperm(x.size(0))\nz = a[order] + b[order]",
+            "order = torch.randperm(x.size(0), device=a.device)",
+            Effect.SAMPLING,
+        ),
     ],
 )
 def test_indices_are_made_where_the_tensor_is(make: str, expected: str, effect: Effect) -> None:
@@ -506,6 +518,8 @@ def test_indices_are_made_where_the_tensor_is(make: str, expected: str, effect: 
         "rows = np.ones((3, 4))\nz = torch.as_tensor(rows[torch.arange(3)]).float()",  # of NumPy
         "order = torch.arange(x.size(0))\nz = x[order] + order.numpy().sum()",  # used on the host
         "order = torch.arange(x.size(0))\nx = torch.ones(3, 4)\nz = x[order]",  # another tensor
+        "n = x.size(0)\norder = torch.arange(n)\nif step:\n    x = x.cpu()\nz = x[order].to(device)",
+        "order = torch.arange(x.size(0))\na = x.clone()\nz = a[order]",  # not there yet
         "order = torch.arange(x.size(0))\nkept.append(order)\nz = x[order]",
         "y = torch.ones(3, 4, device='cpu')\nz = y[torch.arange(3)]",  # stays on the host
     ],
@@ -617,3 +631,53 @@ def test_a_dtype_in_a_variable_is_no_device() -> None:
     done = apply("device-creation", text)
     assert "device=dtype" not in done.text
     assert run(done.text)["losses"] == run(text)["losses"]
+
+
+# What a function makes, and whoever calls it moves.
+NOISE = """
+class Noise:
+    def __init__(self, steps, where):
+        self.steps, self.place = steps, where
+
+    def draw(self, n):
+        return torch.randint(low=1, high=self.steps, size=(n, 4))
+
+
+noise = Noise(9, device)
+
+
+def rows(n):
+    return torch.ones(n, 4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (
+            "z = noise.draw(3).to(device)",
+            [
+                "return torch.randint(low=1, high=self.steps, size=(n, 4), device=self.place)",
+                "z = noise.draw(3)",
+            ],
+        ),
+        (
+            "z = rows(3).to(device) + rows(1).to(device)",
+            ["return torch.ones(n, 4, device=device)", "z = rows(3) + rows(1)"],
+        ),
+        ("z = rows(3).to(device) + rows(1).sum().to(device)", []),  # not all are moved
+        ("other = rows\nz = other(3).to(device)", []),  # it may be called elsewhere
+        ("def place(device):\n    return rows(3).to(device)\nz = place(device)", []),
+        (  # the object's own may be another
+            "noise.place = 'cpu'\nz = noise.draw(3).to(device)",
+            [
+                "return torch.randint(low=1, high=self.steps, size=(n, 4), device=device)",
+                "z = noise.draw(3)",
+            ],
+        ),
+    ],
+)
+def test_what_a_function_makes_and_all_callers_move(make: str, expected: list[str]) -> None:
+    done = made(make, NOISE)
+    assert done.lines == expected
+    assert len(run(done.text)["losses"]) == 6

@@ -276,6 +276,39 @@ def test_lightning(options: str, refused: bool) -> None:
 MOMENTUM = "optim.SGD(model.parameters(), lr=0.1, momentum=0.9)"
 
 
+@pytest.mark.parametrize(
+    ("precision", "clip", "refused"),
+    [
+        (", precision='16-mixed'", True, True),
+        (", precision=option", True, True),
+        (", precision='bf16-mixed'", True, False),
+        ("", True, False),
+        (", precision='16-mixed'", False, False),
+    ],
+)
+def test_fabric_that_clips(precision: str, clip: bool, refused: bool) -> None:
+    """lightning_fabric/plugins/precision/amp.py: with a GradScaler it takes it for an error."""
+    text = f"""
+    import sys
+    import torch
+    from torch import nn
+    from lightning.fabric import Fabric
+    option = sys.argv[1]
+    fabric = Fabric(accelerator="cuda"{precision})
+    model = nn.Linear(4, 1).to("cuda")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    model, optimizer = fabric.setup(model, optimizer)
+    for x in torch.randn(3, 8, 4):
+        optimizer.zero_grad()
+        fabric.backward(model(x).pow(2).mean())
+        {"fabric.clip_gradients(model, optimizer, max_norm=1.0)" if clip else "pass"}
+        optimizer.step()
+    """
+    done = apply(RULE, text)
+    assert bool(done.fixes) is not refused
+    assert ("Fabric clips no gradients" in done.refusals) is refused
+
+
 def test_fused_sgd_does_what_the_card_says() -> None:
     """The two faults that the conditions on momentum are there for; where one is mended, its condition can go."""
     late = [torch.nn.Parameter(torch.ones(2)) for _ in range(2)]

@@ -286,6 +286,23 @@ def test_batches_that_are_changed_afterwards() -> None:
     ).fixes  # something else
 
 
+@pytest.mark.parametrize(
+    ("change", "applied"),
+    [
+        ("rows = x.numpy()\nrows *= 2", False),
+        ("x.numpy()[0] = 1", False),
+        ("rows = x.numpy()[1:]\nrows[0] = 1", False),
+        ("rows = x.numpy() * 2\nrows[0] = 1", True),
+        ("rows = x.numpy().copy()\nrows *= 2", True),
+        ("seen = x.numpy().sum()\nseen *= 2", True),
+    ],
+)
+def test_batches_that_are_changed_through_an_array(change: str, applied: bool) -> None:
+    done = made(move=f"a, b = x.to(device), y.to(device)\n{change}\nx, y = a, b")
+    assert bool(done.fixes) is applied
+    assert applied or "in place afterwards" in done.refusals
+
+
 def test_batches_that_a_framework_moves() -> None:
     done = made(more="from accelerate import Accelerator\nloader = Accelerator().prepare(loader)")
     assert not done.fixes and "framework" in done.refusals

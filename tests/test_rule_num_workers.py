@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from autofast.cli import cli
 from autofast.commands.rewriting import rewrite
 from autofast.config import Config
 from autofast.rule import Effect
@@ -523,6 +525,34 @@ def test_so_many_as_the_user_says(given: str) -> None:
     assert "num_workers=6" in found.text or "workers = 6 if multiprocessing" in found.text
 
 
+@pytest.mark.parametrize("given", ["", ", num_workers=0", ", num_workers=1", ", num_workers=2"])
+def test_as_many_as_there_are_cores(given: str) -> None:
+    """``--workers auto``: a number that is written out gives way, but not to workers that would break the script."""
+    loader = f"DataLoader(Files(), batch_size=4{given})"
+    found = apply(RULE, script(loader), workers=-1)
+    assert len(found.fixes) == 1 and "min(8, os.cpu_count())" in found.text
+    assert "num_workers=0" not in found.text
+    counting = files("self.count += 1\nreturn x, x.sum()", "self.count = 0")
+    assert not apply(RULE, script(loader, dataset=counting), workers=-1).fixes
+
+
+def test_auto_on_the_command_line_and_in_the_configuration(tmp_path: Path) -> None:
+    loader = "DataLoader(Files(), batch_size=4, num_workers=0)"
+    (tmp_path / "train.py").write_text(script(loader))
+    call = ["rewrite", "--root", str(tmp_path), str(tmp_path / "train.py"), "--exhaustive"]
+
+    def said(*options: str) -> str:
+        done = CliRunner().invoke(cli, [*call, *options])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    assert "cpu_count" not in said() and "min(8, os.cpu_count())" in said("--workers", "auto")
+    (tmp_path / "pyproject.toml").write_text('[tool.autofast]\nworkers = "auto"\n')
+    assert "min(8, os.cpu_count())" in said() and "cpu_count" not in said("--workers", "3")
+    wrong = CliRunner().invoke(cli, [*call, "--workers", "all"])
+    assert wrong.exit_code == 2
+
+
 def test_more_workers_than_the_user_says_stay() -> None:
     text = script("DataLoader(Files(), batch_size=4, num_workers=2)")
     assert not apply(RULE, text, workers=2).fixes
@@ -556,9 +586,15 @@ class Hard(Sampler):
 def test_an_iterable_that_shares_its_work() -> None:
     text = script(
         "DataLoader(Files(), batch_size=4)",
-        dataset=ITERABLE.format(first="info = get_worker_info()"),
+        dataset=ITERABLE.format(first="{}"),
     )
-    assert "num_workers=min(" in apply(RULE, text).text
+    shared = "info = get_worker_info()\n        self.n //= info.num_workers if info else 1"
+    asked = "info = get_worker_info()\n        torch.manual_seed(info.seed if info else 0)"
+    assert (
+        "num_workers=min("
+        in apply(RULE, text.replace("{}", shared.replace("self.n //=", "n ="))).text
+    )
+    assert "share its data out" in apply(RULE, text.replace("{}", asked)).refusals
 
 
 def test_processes_of_the_script_share_the_cores() -> None:
@@ -1200,6 +1236,102 @@ def test_workers_in_a_notebook(tmp_path: Path) -> None:
         config = Config(select=(RULE,), exhaustive=True)
         done = str(rewrite(tmp_path / "train.ipynb", tmp_path, config).texts)
         assert ("get_start_method" in done) is forks and "num_workers=" in done
+
+
+# ------------------------------------------------------------------------------------------------ what items have from before
+H5 = """
+import h5py
+import random
+import tarfile
+import numpy as np
+class Files(Dataset):
+    def __init__(self, n=16):
+        self.paths = [f"{{i}}.pt" for i in range(n)]
+        {init}
+    def __len__(self):
+        return len(self.paths)
+    def __getitem__(self, index):
+        {item}
+        x = torch.load(self.paths[index])
+        return x, x.sum()
+"""
+ROW = "row = self.rows[index]"
+SHARED, ON_DEVICE, OWN = "which workers would share", "put on the device", "draw the same numbers"
+
+
+@pytest.mark.parametrize(
+    ("init", "item", "reason"),
+    [
+        ('f = h5py.File("x.h5"); self.rows = f["rows"]', ROW, SHARED),
+        ('f = h5py.File("x.h5"); self.rows = f["rows"][:]', ROW, ""),
+        ('with h5py.File("x.h5") as f: self.rows = np.array(f["rows"])', ROW, ""),
+        ('f = h5py.File("x.h5"); self.rows = f["a"].get("rows")', ROW, SHARED),
+        ('self.parts = {k: h5py.File(k) for k in "ab"}', 'row = self.parts["a"]["rows"][index]', SHARED),
+        ('self.parts = {k: h5py.File(k)["rows"][:] for k in "ab"}', 'row = self.parts["a"][index]', ""),
+        ("pass", 'row = h5py.File("x.h5")["rows"][index]', ""),
+        ('self.tar = tarfile.open("x.tar")', 'row = self.tar.extractfile("a").read()', SHARED),
+        ('self.names = tarfile.open("x.tar").getnames()', "name = self.names[index]", ""),
+        ('self.rows = torch.load("rows.pt").cuda()', "row = self.rows[index].cpu()", ON_DEVICE),
+        ('self.rows = torch.load("rows.pt").cuda().cpu()', "row = self.rows[index]", ""),
+        ("self.draws = torch.Generator().manual_seed(0)", "r = torch.rand(1, generator=self.draws)", OWN),
+        ("pass", "r = torch.rand(1, generator=torch.Generator().manual_seed(index))", ""),
+        ("pass", "r = draw()", OWN),
+    ],
+)  # fmt: skip
+def test_what_items_have_from_before(init: str, item: str, reason: str) -> None:
+    draw = "def draw(rng=random.Random(0)):\n    return rng.random()\n"
+    dataset = H5.format(init=init, item=item).replace("class Files", draw + "class Files")
+    found = apply(RULE, script("DataLoader(Files(), batch_size=4)", dataset=dataset))
+    assert bool(found.fixes) is not bool(reason), found.refusals
+    assert reason in found.refusals
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "draw", "applied"),
+    [
+        ("", "torch.utils.data.random_split(range(9), [6, 3])", "torch.randn(1)", False),
+        ("", "torch.utils.data.random_split(range(9), [6, 3])", "random.random()", True),
+        ("torch.utils.data.random_split(range(9), [6, 3])", "", "torch.randn(1)", True),
+        (
+            "",
+            "torch.utils.data.random_split(range(9), [6, 3], torch.Generator())",
+            "torch.randn(1)",
+            True,
+        ),
+    ],
+)
+def test_a_split_after_items_have_drawn(before: str, after: str, draw: str, applied: bool) -> None:
+    """Another split on the way to a resumed run would train on what it was validated on."""
+    dataset = "import random\n" + files(f"x = x + {draw}\nreturn x, 1.0")
+    text = script(PLAIN, dataset=dataset, more=before).replace(
+        "    main()", f"    main()\n    {after}"
+    )
+    found = apply(RULE, text)
+    assert bool(found.fixes) is applied, found.refusals
+    assert applied or "after items have drawn" in found.refusals
+
+
+def test_the_generator_of_a_split_is_no_matter() -> None:
+    text = script(
+        "DataLoader(part, batch_size=4)",
+        more="part, _ = torch.utils.data.random_split(Files(), [8, 8], generator=torch.Generator().manual_seed(0))",
+    )
+    assert apply(RULE, text).fixes
+
+
+@pytest.mark.parametrize(
+    ("made", "call", "known"),
+    [
+        ("imgaug.augmenters.Fliplr(0.5)", "augment_image(x)", False),
+        ("secret.Mixer()", "mix(x)", False),
+        ("omegaconf.DictConfig({})", "get('size')", True),
+    ],
+)
+def test_methods_of_objects_of_libraries(made: str, call: str, known: bool) -> None:
+    head = f"import {made.split('(')[0].rpartition('.')[0]}\n"
+    dataset = head + files(f"y = self.part.{call}\nreturn x, x.sum()", f"self.part = {made}")
+    found = apply(RULE, script(PLAIN, dataset=dataset))
+    assert bool(found.fixes) is known, found.refusals
 
 
 # ------------------------------------------------------------------------------------------------ items in memory

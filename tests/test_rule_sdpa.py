@@ -135,6 +135,35 @@ y = torch.einsum("bhqk,bhkd->bhqd", torch.softmax(energy * self.scale, dim=-1), 
 """.replace('torch.einsum("bhqd,bhkd->bhqk", [q, k]) if False else ', ""),
         "(q, k, v, scale=self.scale)",
     ),
+    "einsum with the result turned": (
+        """
+scores = F.softmax(torch.einsum("bhid, bhjd->bhij", q, k) / self.temperature, dim=-1)
+y = torch.einsum("bhij, bhjd->bihd", scores, v).transpose(1, 2)
+""",
+        "(q, k, v, scale=1 / self.temperature)",
+    ),
+    "einsum of heads behind positions": (
+        """
+q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+energy = torch.einsum("nqhd,nkhd->nhqk", [q, k])
+weights = torch.softmax(energy / 4, dim=3)
+y = torch.einsum("nhql,nlhd->nqhd", [weights, v]).transpose(1, 2)
+""".replace(
+            """if mask is not None:
+    energy = energy.masked_fill(mask == 0, float("-inf"))
+""",
+            "",
+        ),
+        "(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), scale=1 / 4)",
+    ),
+    "einsum with positions first": (
+        """
+q, k, v = (t.permute(2, 0, 1, 3) for t in (q, k, v))
+energy = torch.einsum("qbhd,kbhd->bhqk", q * self.scale, k)
+y = torch.einsum("bhqk,kbhd->bhqd", energy.softmax(dim=-1), v)
+""",
+        "(q.permute(1, 2, 0, 3), k.permute(1, 2, 0, 3), v.permute(1, 2, 0, 3), scale=self.scale)",
+    ),
     "a variable for the width": (
         """
 d_k = q.size(-1)
@@ -226,6 +255,22 @@ def test_one_call_gives_the_same(code: str, expected: str) -> None:
     assert call(found) == expected
     assert "softmax(" not in found.text.replace("nn.Softmax(", "")
     same(found)
+
+
+def test_the_result_is_turned_as_einsum_turns_it() -> None:
+    found = made(FORMS["einsum with the result turned"][0])
+    assert found.text.count(".transpose(1, 2)") == found.before.count(".transpose(1, 2)") + 1
+
+
+@pytest.mark.parametrize("axes", ["bhij,bhjd->bhdi", "bhij,bhjd->bjid", "bhij,bijd->bhid"])
+def test_other_sums_over_the_weights_stay(axes: str) -> None:
+    code = f'''
+v = v[:, :, :T]
+weights = (q @ k.transpose(-2, -1)).softmax(dim=-1)
+y = torch.einsum("{axes}", weights, v)
+y = y.reshape(B, self.heads, T, -1)[..., :4]
+'''
+    assert not made(code).fixes
 
 
 def test_what_is_no_longer_needed_goes() -> None:

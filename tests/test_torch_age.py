@@ -255,6 +255,18 @@ found = accuracy(output, target, topk=(1, 5))
         ("from torch._six import string_classes, inf", (1, 13), "", "torch._six"),
         ("import time\nt = time.clock()", (1, 13), "process_time", "time.clock"),
         (
+            "import torch\nx = torch.zeros(3)\nm = (x == 0).byte()\ny = x.masked_fill(m.unsqueeze(0), 1)",
+            (2, 0),
+            "",
+            "train.py:4 masks by bytes",
+        ),
+        (
+            "import torch\nx = torch.zeros(3)\ny = x.masked_fill((x == 0).byte(), 1)",
+            (2, 0),
+            "bool",
+            "an error since torch 2.1",
+        ),
+        (
             "import torch\nloss = torch.nn.functional.mse_loss(torch.zeros(3), torch.ones(3))\n"
             "for i in range(100):\n    if i % 10 == 0:\n        print(loss.data[0])",
             (0, 4),
@@ -370,6 +382,13 @@ def test_what_is_written_anew_comes_with_what_needs_it() -> None:
     assert "print(loss.item())" in done.text and "correct[:k].reshape(-1)" in done.text
     assert "set_float32_matmul_precision" in done.text and "torch.inference_mode()" in done.text
     assert not done.refusals
+
+
+def test_a_mask_of_bytes() -> None:
+    text = "import torch\nx = torch.arange(3.0)\ny = x.masked_fill((x == 1).byte(), 7)\n"
+    with pytest.raises(RuntimeError, match="boolean masks"):
+        run(text)
+    assert run(apply("variable-api", text).text)["y"].tolist() == [0.0, 7.0, 2.0]
 
 
 def test_the_old_text_stops_and_the_new_one_runs() -> None:

@@ -768,3 +768,26 @@ for step in range(20):
 def test_a_small_policy_gets_no_16_bits(tmp_path: Path, width: int, gains: bool) -> None:
     result = rewritten(tmp_path, POLICY.format(width=width), Config())
     assert ("autocast" in result.plan.applied) is gains
+
+
+HELPER = """
+def accuracy(outputs, targets):
+    return (outputs.argmax(1) == targets).float().mean().item()
+
+
+"""
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_read_in_a_helper_is_judged_in_the_loop_that_calls_it(stays: bool) -> None:
+    shown = "print(loss)\n        " if stays else ""
+    text = (
+        ROWS.replace("total += loss.item()", f"{shown}scores.append(accuracy(model(x), y))")
+        .replace("total = 0.0", "scores = []")
+        .replace("print(epoch, total)", "print(epoch, sum(scores))")
+    )
+    first = text.index("model = ")
+    done = apply("loss-item-sync", text[:first] + HELPER + text[first:], min_gain=0.01)
+    assert bool(done.fixes) is not stays
+    said = [f.gain.reason for f in done.findings if f.gain]
+    assert said and (("and stays" in said[0]) is stays), said

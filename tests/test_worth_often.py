@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
+from autofast.facts.cost.bounds import most
 from tests.onerule import apply
+from tests.reading import read
 from tests.test_worth import ROWS, rewritten
 
 # ------------------------------------------------------------------------------------------------ what runs alone, or now and then
@@ -83,6 +86,7 @@ class Rows(torch.utils.data.Dataset):
         (100, "kept", False),  # a few samples that are looked at now and then
         (100, "enumerate(loader)", True),  # an evaluation
         (100, "range(600)", True),
+        (5, "kept", True),  # not so seldom
     ],
 )
 def test_samples_now_and_then_are_left(every: int, over: str, worth: bool) -> None:
@@ -270,3 +274,149 @@ for epoch in range(3):
         loss.backward()
         optimizer.step()
 """
+
+
+CHARACTERS = """
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.cell = nn.Embedding(60, 128), nn.GRU(128, 128)
+        self.layers = nn.ModuleList(nn.Linear(128, 128) for _ in range(4))
+
+    def forward(self, x, state):
+        x = self.embed(x)[None]
+        for n in range(4):
+            x = self.layers[n](x)
+        return self.cell(x, state)
+
+
+net = Net().to(device)
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+for step in range(3):
+    x = torch.randint(0, 60, (LENGTH, 8), device=device)
+    state = torch.zeros(1, 8, 128, device=device)
+    loss = 0.0
+    for t in range(LENGTH):
+        out, state = net(x[t], state)
+        loss = loss + out.square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("length", "worth"), [(200, False), (2, True)])
+def test_one_update_beside_hundreds_of_passes(length: int, worth: bool) -> None:
+    found = apply("fused-optimizer", CHARACTERS.replace("LENGTH", str(length)), min_gain=0.01)
+    assert bool(found.fixes) is worth
+    if not worth:
+        said = [f.gain.reason for f in found.findings if f.gain]
+        assert len(said) == 1 and said[0].startswith("one update, and 200 passes through line ")
+
+
+def test_layers_one_after_the_other_are_no_recurrence() -> None:
+    """Hundreds of layers, each with its own weights, are what an update in one kernel is for."""
+    text = CHARACTERS.replace("LENGTH", "1").replace("range(4)", "range(400)")
+    assert apply("fused-optimizer", text, min_gain=0.01).fixes
+
+
+@pytest.mark.parametrize(
+    ("made", "worth"), [("torch.Tensor(images.numpy()).float()", False), ("images.float()", True)]
+)
+def test_data_of_the_host_are_waited_for(made: str, worth: bool, tmp_path: Path) -> None:
+    text = CLASSES.replace("LABEL", 'np.load(f"{index}.mask.npy")')
+    both = f"        images, labels = {made}.cuda(), labels.cuda()\n"
+    text = text.replace("        labels = labels.cuda()\n", both)
+    applied = {"non-blocking", "pin-memory"} & rewritten(tmp_path, text).plan.applied
+    assert bool(applied) is worth
+
+
+# ------------------------------------------------------------------------------------------------ sizes that are computed
+FACTORS = """
+import argparse
+
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--factors", type=int, default=WIDTH)
+parser.add_argument("--layers", type=int, default=3)
+args = parser.parse_args()
+
+
+def block(wide):
+    return [nn.Linear(wide, wide // 2), nn.ReLU()]
+
+
+class Net(nn.Module):
+    def __init__(self, factors, layers):
+        super().__init__()
+        self.users = nn.Embedding(100, factors * 2 ** (layers - 1))
+        parts = []
+        for n in range(layers):
+            parts += block(factors * (2 ** (layers - n)))
+        self.parts = nn.Sequential(*parts)
+        self.score = nn.Linear(factors, 1)
+
+    def forward(self, user):
+        x = self.users(user)
+        return self.score(self.parts(torch.cat([x, x], 1)))
+
+
+net = Net(args.factors, args.layers).cuda()
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+for user in torch.randint(0, 100, (64, 256)).cuda():
+    loss = net(user).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("width", "worth"), [(32, False), (1024, True)])
+def test_sizes_that_options_give_tell_narrow_layers(width: int, worth: bool) -> None:
+    found = apply("autocast", FACTORS.replace("WIDTH", str(width)), min_gain=0.01)
+    assert bool(found.fixes) is worth
+    if not worth:
+        assert {f.gain.reason for f in found.findings if f.gain} == {
+            "bound by launches and memory: the layers that multiply are narrow, or few and small"
+        }
+
+
+def test_how_large_a_number_is_at_the_most(tmp_path: Path) -> None:
+    text = """
+import argparse
+
+class Shape:
+    def __init__(self, n):
+        self.n = n + 1
+
+def twice(n):
+    return show(n * 2)
+
+def show(n):
+    return n
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--size", type=int, default=10)
+args = parser.parse_args()
+shape = Shape(args.size)
+show(shape.n)
+twice(args.size - 4)
+for i in range(args.size):
+    show(int(i) // 2)
+"""
+    script = read(tmp_path, text)
+    given = next(n for n in script.each(ast.FunctionDef) if n.name == "show").body[0]
+    assert isinstance(given, ast.Return)
+    assert most(script, given.value) == 20  # of 11, 20 and 5
+    text = text.replace("show(shape.n)", "show(len(input()))")
+    script = read(tmp_path, text)
+    given = next(n for n in script.each(ast.FunctionDef) if n.name == "show").body[0]
+    assert isinstance(given, ast.Return) and most(script, given.value) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from autofast.edit.aligned import broken, carried_on, is_habit
@@ -277,3 +279,23 @@ def test_calls_of_one_function_stay_long_together() -> None:
         Keyword(call(s, "Loader", 1), "persistent_workers", "count_of_workers > 0", rule="a"),
     ]
     assert len(edited(before, edits, 60).splitlines()) == 2
+
+
+PAIR = """
+train_loader = DataLoader(Tiles(root, ids[count:], True), batch_size=size, shuffle=True)
+val_loader = DataLoader(Tiles(root, ids[:count]), batch_size=size)
+"""
+
+
+def test_calls_of_one_function_are_broken_in_one_way() -> None:
+    def more(s: Source) -> list[Keyword]:
+        made = [n for n in s.nodes if isinstance(n, ast.Call)]
+        loaders = [n for n in made if ast.unparse(n.func) == "DataLoader"]
+        return [Keyword(n, "pin_memory", "torch.cuda.is_available()", rule="a") for n in loaders]
+
+    assert edited(PAIR, more).splitlines()[1:] == [
+        "train_loader = DataLoader(Tiles(root, ids[count:], True), batch_size=size, shuffle=True,",
+        "                          pin_memory=torch.cuda.is_available())",
+        "val_loader = DataLoader(Tiles(root, ids[:count]), batch_size=size,",
+        "                        pin_memory=torch.cuda.is_available())",
+    ]

@@ -251,7 +251,8 @@ def options_of(config: Config, rules: list[Rule]) -> Options:
             if not r.default and (r.name in config.named or r.is_asked_by(config.given))
         ),
         accumulate=config.accumulate,
-        workers=config.workers,
+        workers=max(0, config.workers),
+        any_workers=config.workers != 0,
         keep_batch=config.keep_batch,
         sync_batchnorm=config.sync_batchnorm,
         named=_named(config, rules),

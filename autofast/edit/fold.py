@@ -64,9 +64,15 @@ def _folded_lines(text: str, original: str, limit: int, unit: str, formatted: bo
         for first, last in spans
         if first == last and not _is_short(broken(lines[first - 1], limit))
     }
+    tall = {
+        _call(lines[first - 1].strip())
+        for first, last in spans
+        if first == last and len(_folded((lines[first - 1],), limit, unit)) > SHORT
+    }
     for first, last in spans:
         code = lines[first - 1 : last]
-        alike = bool(_call(code[0].strip())) and _call(code[0].strip()) in large
+        call = _call(code[0].strip())
+        alike = bool(call) and call in large
         parts = [[line] for line in apart(code)] or [code]
         folded = [
             line
@@ -74,7 +80,9 @@ def _folded_lines(text: str, original: str, limit: int, unit: str, formatted: bo
             for line in (
                 part
                 if _fits(part, limit)
-                else _broken(part, original, limit, unit, formatted or alike)
+                else _broken(
+                    part, original, limit, unit, formatted or alike, bool(call) and call in tall
+                )
             )
         ]
         if _keeps(known, code, folded):
@@ -125,8 +133,13 @@ def _fits(code: list[str], limit: int) -> bool:
     return all(len(line) <= limit for line in code)
 
 
-def _broken(code: list[str], original: str, limit: int, unit: str, formatted: bool) -> list[str]:
-    """One statement as the file itself breaks its lines, or else as black does."""
+def _broken(
+    code: list[str], original: str, limit: int, unit: str, formatted: bool, is_tall: bool
+) -> list[str]:
+    """One statement as the file itself breaks its lines, or else as black does.
+
+    ``is_tall``: black would make many lines of it, or of a call of the same function.
+    """
     if len(code) > 1:
         return (
             _continued(code, limit)
@@ -137,7 +150,7 @@ def _broken(code: list[str], original: str, limit: int, unit: str, formatted: bo
     if own and is_habit(original):
         return own
     folded = _folded(tuple(code), limit, unit)
-    is_shorter = _is_short(own) and len(folded) > SHORT
+    is_shorter = _is_short(own) and (is_tall or len(folded) > SHORT)
     return own if own and is_shorter and not formatted and not hangs(original) else folded
 
 

@@ -80,7 +80,7 @@ def learned(script: Script, expr: ast.expr) -> str:
             ):
                 return f"may need a gradient ({at(node)})"
             case ast.Call(func=func, args=[data, *_]) if any(
-                _is_parameter(t) for t in script.values(func)
+                _is_registered(t) for t in script.values(func)
             ):
                 if not script.analysis(Memory).is_fresh(data) and may_be(
                     script, script.values(data), expr
@@ -229,7 +229,7 @@ def _is_wrapped(name: ast.Name) -> bool:
     )
 
 
-def _is_parameter(thing: Thing) -> bool:
+def _is_registered(thing: Thing) -> bool:
     return isinstance(thing, Ref) and thing.name.rsplit(".", 1)[-1] in ("Parameter", "Buffer")
 
 

@@ -6,10 +6,10 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
+from autofast.facts.transforms import pipeline, short_name
 from autofast.model.script import Dataset
 from autofast.model.values import Ext, Seq, Thing, const, one
 
-MODULE = "torchvision.transforms."
 FLIPS = {"RandomHorizontalFlip": "columns", "RandomVerticalFlip": "rows"}
 # Position, name and default of what a transform must leave as it is.
 PLAIN = {
@@ -74,18 +74,12 @@ def augmentation(dataset: Dataset, side: int) -> Augmentation | str:
 def _parts(composed: Thing | None) -> list[Thing | None]:
     if _name(composed) == "ToTensor":
         return [composed]
-    if not isinstance(composed, Ext) or composed.name != f"{MODULE}Compose" or composed.args.open:
-        return []
-    parts = one(composed.args.get(0, "transforms"))
-    if not isinstance(parts, Seq) or not parts.items or parts.elem:
-        return []
-    return [one(item) for item in parts.items]
+    return pipeline(composed) if _name(composed) == "Compose" else []
 
 
 def _name(part: Thing | None) -> str:
-    """The short name of a transform of torchvision; empty for anything else."""
-    known = isinstance(part, Ext) and part.name.startswith(MODULE) and not part.args.open
-    return part.name.removeprefix(MODULE) if known and isinstance(part, Ext) else ""
+    known = isinstance(part, Ext) and not part.args.open
+    return short_name(part, v2=False) if known else ""
 
 
 def _number(part: Thing | None, index: int, name: str, default: float) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.facts.loaders import DEVICE_DEFAULTS, again, given
+from autofast.facts.transforms import pipeline, short_name
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.imports import bindings
@@ -409,20 +410,12 @@ def _images(
 def to_tensor(thing: Ext) -> bool | None:
     """The transform of an image set: True for ``Compose([ToTensor(), Normalize(...)])``, False for ``ToTensor()``, None for anything else."""
     single = one(thing.args.get(2, "transform"))
-    if not isinstance(single, Ext):
-        return None
-    if single.name == "torchvision.transforms.ToTensor":
+    if short_name(single, v2=False) == "ToTensor":
         return False
-    parts = (
-        one(single.args.get(0, "transforms"))
-        if single.name == "torchvision.transforms.Compose"
-        else None
-    )
-    if not isinstance(parts, Seq) or not parts.items or parts.elem:
+    if short_name(single, v2=False) != "Compose":
         return None
-    kinds = [getattr(one(item), "name", "") for item in parts.items]
-    rest = all(kind == "torchvision.transforms.Normalize" for kind in kinds[1:])
-    return True if kinds[0] == "torchvision.transforms.ToTensor" and rest else None
+    first, *rest = [short_name(part, v2=False) for part in pipeline(single)] or [""]
+    return True if first == "ToTensor" and set(rest) <= {"Normalize"} else None
 
 
 def is_imported(call: ast.Call) -> bool:

@@ -138,6 +138,8 @@ def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
             return {*_possible(script, inner, depth + 1)}
         case ast.Call(args=[_, pattern, *_]) if name == "einops.rearrange":
             return {_rearranged(const(script.values(pattern)))}
+        case ast.Call(args=[pattern, *_]) if name == "torch.einsum":
+            return {_summed(const(script.values(pattern)))}
         case ast.Call(args=[inner, *_]) if name.removeprefix("torch.") in TRIANGLES:
             return _at_least(2, _possible(script, inner, depth + 1))
         case ast.Call(func=ast.Attribute(attr=attr), args=args, keywords=[]) if attr in SIZED:
@@ -158,6 +160,13 @@ def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
 
 def _at_least(number: int, before: frozenset[Dimensions]) -> set[Dimensions]:
     return {Dimensions(max(number, d.least), d.most) for d in before}
+
+
+def _summed(pattern: object) -> Dimensions:
+    """What torch gives by ``bhid, bhjd -> bhij``: a letter for each dimension."""
+    shape = pattern.split("->")[1] if isinstance(pattern, str) and "->" in pattern else "..."
+    axes = len(shape.replace(" ", ""))
+    return UNKNOWN if "." in shape else Dimensions(axes, axes)
 
 
 def _rearranged(pattern: object) -> Dimensions:

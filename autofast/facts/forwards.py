@@ -173,7 +173,8 @@ def _before_backward(
             mine, theirs, depth = in_common(occurrence, node, other, backward.node)
             here = block(theirs)
             distance = index(here, theirs) - index(here, mine)
-            if index(here, mine) < 0 or distance < 0:
+            after = distance == 0 and occurrence.order > other.order  # f(True), f(False)
+            if index(here, mine) < 0 or distance < 0 or after:
                 continue
             if best is None or (depth, -distance) > best:
                 best = depth, -distance

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.datasets import indexed
+from autofast.facts.transforms import steps_of
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
 from autofast.model.calls import is_name
@@ -240,28 +241,6 @@ def _sizes(found: Values) -> list[bool]:
             if words:
                 verdicts.append(words[-1])
     return verdicts
-
-
-def steps_of(thing: Ext) -> list[Thing]:
-    if not thing.name.endswith((".Compose", ".Sequential")):
-        return [thing]
-    inner: list[Thing] = []
-    for given in thing.args.positional:
-        for part in given.values:
-            elements = (
-                part.items
-                if isinstance(part, Seq) and part.items is not None
-                else (part.any(),)
-                if isinstance(part, Seq)
-                else ()
-            )
-            for element in elements:
-                inner += [
-                    s
-                    for t in ordered(element)
-                    for s in (steps_of(t) if isinstance(t, Ext) else [t])
-                ]
-    return inner
 
 
 def _word(step: Thing) -> bool | None:

@@ -265,7 +265,7 @@ class Variables:
         """The names of the variables that a scope owns."""
         return frozenset(self._tables.get(id(scope), _NONE).bound)
 
-    def declared(self, scope: ast.AST) -> frozenset[str]:
+    def of_others(self, scope: ast.AST) -> frozenset[str]:
         table = self._tables.get(id(scope), _NONE)
         return frozenset(table.globals | table.nonlocals)
 
@@ -310,7 +310,7 @@ def binds(scope: ast.AST, name: str) -> bool:
 
 def declared(scope: ast.AST) -> frozenset[str]:
     """Names that a scope declares ``global`` or ``nonlocal``."""
-    return variables_of(scope).declared(scope)
+    return variables_of(scope).of_others(scope)
 
 
 def mentions(scope: ast.AST, name: str) -> list[ast.Name]:

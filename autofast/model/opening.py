@@ -37,7 +37,7 @@ def broken_link(path: Path) -> str:
     except FileNotFoundError:
         pass
     except OSError:
-        return "a link that leads back to itself"
+        return "a link to itself"
     return f"a link to {os.readlink(path)}, which does not exist"
 
 

@@ -43,13 +43,12 @@ class Dataset:
 
     Attributes:
         kind: ``project`` (a class of the user's), ``library``, ``tensors`` (TensorDataset), ``list`` or ``unknown``.
-        iterable: an IterableDataset; ``sharded`` where it asks ``get_worker_info()``.
+        iterable: an IterableDataset; ``sharded`` where it asks ``get_worker_info()`` how many workers there are.
         random: where its items draw random numbers: any of ``torch``, ``numpy``, ``python``, ``transform``, ``own``
             (a generator object kept on the dataset, copied to every worker), ``unknown``.
         reads: what reading an item costs: any of ``file``, ``decode`` (images, audio), ``compute`` (transforms, Python
             work); empty where an item is only indexed out of memory.
         in_memory: the data are tensors or arrays in memory.
-        handles: open files, databases or sockets it holds (they do not survive a fork), in words.
         on_device: items live on the device already, in words.
         writes: attributes that fetching an item changes (a cache, a counter), in words: workers would change copies.
         set_outside: places outside the class that set an attribute of the dataset, or call a ``set_...`` method.
@@ -66,7 +65,6 @@ class Dataset:
     random: frozenset[str] = frozenset()
     reads: frozenset[str] = frozenset()
     in_memory: bool = False
-    handles: tuple[str, ...] = ()
     on_device: str = ""
     writes: tuple[str, ...] = ()
     set_outside: tuple[ast.AST, ...] = ()

@@ -7,11 +7,25 @@ from collections.abc import Callable, Iterator
 
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, keyword_of
 from autofast.model.script import Script
 from autofast.model.values import Ref, Tensor, Unknown, const, consts
 
 COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
+MASKED = ("masked_fill", "masked_fill_", "masked_select", "masked_scatter", "masked_scatter_")
+SHAPED = (
+    "unsqueeze",
+    "squeeze",
+    "expand",
+    "expand_as",
+    "view",
+    "repeat",
+    "t",
+    "transpose",
+    "to",
+    "cuda",
+    "contiguous",
+)
 KEPT = ("float", "double", "half", "int", "long", "byte", "bool", "type", "to", "clone", "detach")
 RANKED = ("topk",)  # which only tensors have, and torch itself
 Question = Callable[[Script, ast.expr, int], bool]
@@ -58,6 +72,32 @@ def differences(script: Script) -> Iterator[tuple[ast.BinOp, str]]:
                     f"subtracts the comparison in `{ast.unparse(node)}`, an error since torch 1.2"
                 )
                 yield node, words
+
+
+def byte_masks(script: Script) -> Iterator[tuple[ast.expr, str, str]]:
+    """``x.masked_fill(mask.byte(), 0)``: the mask, what is wrong, and its method of today where it has one."""
+    for name in MASKED:
+        for site in script.methods(name):
+            mask = _mask_of(site.node)
+            if mask is not None and _is_bytes(script, mask, 0):
+                words = f"masks by bytes in `{ast.unparse(site.node)}`, an error since torch 2.1"
+                yield mask, words, "bool" if is_method(mask, "byte") else ""
+
+
+def _mask_of(call: ast.AST) -> ast.expr | None:
+    if not isinstance(call, ast.Call):
+        return None
+    first = call.args[0] if call.args else None
+    return keyword_of(call, "mask") or (None if isinstance(first, ast.Starred) else first)
+
+
+def _is_bytes(script: Script, expr: ast.expr, depth: int) -> bool:
+    """Whether it certainly is a tensor of ``uint8``."""
+    if isinstance(expr, ast.Name):
+        return _all(script, expr, _is_bytes, depth)
+    if is_method(expr, *SHAPED):
+        return _is_bytes(script, expr.func.value, depth)
+    return is_method(expr, "byte") and not expr.args
 
 
 def _is_several(script: Script, k: ast.expr) -> bool:

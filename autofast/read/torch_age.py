@@ -12,7 +12,7 @@ from autofast.model.source import source_of, statement_of
 from autofast.model.torch_age import Limit, Newest, Oldest, TorchAge, Version
 from autofast.model.values import Arguments, Ext, Ref
 from autofast.read.extensions import extensions
-from autofast.read.old_tensors import broken_views, differences, old_numbers
+from autofast.read.old_tensors import broken_views, byte_masks, differences, old_numbers
 from autofast.read.requirements import limits, lower
 from autofast.read.torch_versions import (
     FIRST_PAIRED,
@@ -40,6 +40,7 @@ def torch_age(script: Script) -> TorchAge:
         *extensions(script),
         *(_at(node, why, Limit((0, 4)), "item") for node, why in old_numbers(script)),
         *(_at(node, why, Limit((1, 6)), "reshape") for node, why in broken_views(script)),
+        *(_at(node, why, Limit((2, 0)), anew) for node, why, anew in byte_masks(script)),
         *(_at(node, why, Limit((1, 1))) for node, why in differences(script)),
     )
     return TorchAge(newest, (*_asked(script), *_new(script)))

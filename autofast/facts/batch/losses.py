@@ -144,7 +144,7 @@ class Losses(TorchCalls):
         if expr.id in run.local:
             return run.local[expr.id]
         kinds: list[Shape] = []
-        found = self._reaching(expr, run)
+        found = self._made_in(expr, run)
         if not found:
             kinds.append(self._from_outside(expr))
         for definition in found:
@@ -158,7 +158,7 @@ class Losses(TorchCalls):
                 self._open.discard(id(definition.node))
         return joined(kinds, expr)
 
-    def _reaching(self, expr: ast.Name, run: Activation) -> list[Definition]:
+    def _made_in(self, expr: ast.Name, run: Activation) -> list[Definition]:
         """The definitions of this run that may reach a place, the last first; none of a variable that is made before it.
 
         Raises :class:`Refusal` where the value may be that of the batch before.

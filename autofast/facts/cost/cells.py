@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cached_property
+from math import prod
 
+from autofast.facts.cost.inputs import turns
 from autofast.facts.parts import trained_models
 from autofast.model.calls import names_in
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, below, inside
@@ -35,31 +38,46 @@ class Cells:
                 short = name.removeprefix("torch.nn.")
                 if short not in CELLS.union(RECURRENT) or not self._trains(occurrence):
                     continue
-                if short in RECURRENT and not self._carries(site, occurrence):
+                if short in RECURRENT and not any(self._carrying(site, occurrence)):
                     return ""
                 found = at(site.node)
+        return found
+
+    @cached_property
+    def turns(self) -> tuple[int, str]:
+        """How often a step goes through a recurrent network, one element after the other, at the least, and where; 0 where that is not known."""
+        found = (0, "")
+        for site in self.script.log.of("forward"):
+            for occurrence in site:
+                known = [
+                    turns(self.script, loop.node) or 1 for loop in self._carrying(site, occurrence)
+                ]
+                if known and self._trains(occurrence):
+                    found = max(found, (prod(known), at(site.node)))
         return found
 
     def _trains(self, occurrence: Occurrence) -> bool:
         return any(inside(occurrence.stack, step.loop) for step in self.script.steps)
 
-    def _carries(self, site: Site, occurrence: Occurrence) -> bool:
-        """Whether a loop inside the step calls it, with a state that one turn of the loop hands to the next."""
+    def _carrying(self, site: Site, occurrence: Occurrence) -> Iterator[LoopFrame]:
+        """The loops inside the step that call it, with a state that one turn of the loop hands to the next."""
         for step in self.script.steps:
-            frames = below(occurrence.stack, step.loop)
+            within = inside(occurrence.stack, step.loop)
+            frames = below(occurrence.stack, step.loop) if within else ()
             for n, frame in enumerate(frames):
                 if isinstance(frame, LoopFrame) and not frame.unrolled:
                     calls = [f.node for f in frames[n + 1 :] if isinstance(f, CallFrame)]
-                    if any(_hands_on(node) for node in (*calls, site.node)):
-                        return True
-        return False
+                    if any(_hands_on(node, frame.node) for node in (*calls, site.node)):
+                        yield frame
 
 
-def _hands_on(call: ast.AST) -> bool:
-    """``out, state = net(x, state)``."""
+def _hands_on(call: ast.AST, loop: ast.AST) -> bool:
+    """``out, state = net(x, state)``; not ``x = layer(x)`` of one layer after the other."""
     stmt = statement_of(call)
     if not isinstance(stmt, ast.Assign):
         return False
     stored = {n.id for t in stmt.targets for n in nodes_in(t, ast.Name)}
-    given = names_in(stmt.value)
-    return bool(stored & given)
+    if isinstance(loop, ast.For) and isinstance(call, ast.Call):
+        if names_in(call.func) & names_in(loop.target):
+            return False
+    return bool(stored & names_in(stmt.value))

@@ -22,7 +22,7 @@ from autofast.facts.cost.heads import (
     only_convolves,
     only_embeds,
 )
-from autofast.facts.cost.inputs import turns
+from autofast.facts.cost.inputs import number, turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
 from autofast.facts.switches import in_every_iteration
@@ -273,7 +273,7 @@ def reads(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
     """Of a read of the device that is put off: nothing where another one stays in the same step, which waits as long."""
-    loop = next(loops_around(finding.node), None)
+    loop = _loop_of(script, finding.node)
     kept = (read_once, read_at_once, read_twice, read_again, read_late)
     stays = [f.node for f in _alike(finding, beside) if not f.edits or f.asks in kept]
     changed = _changed(beside)
@@ -289,6 +289,17 @@ def reads(
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(READ, f"one read a step{often}", known=False)
+
+
+def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
+    """The innermost loop around ``node``, which may be around the calls of its function: where all have the same one."""
+    if (loop := next(loops_around(node), None)) is not None:
+        return loop
+    inner = {id(n) for n in ast.walk(node)}
+    sites = [site for _, site in script.log.each() if id(site.node) in inner]
+    found = [next(reversed(loops(o.stack)), None) for site in sites for o in site]
+    nodes = [frame.node if frame is not None else None for frame in found]
+    return nodes[0] if nodes and all(n is nodes[0] for n in nodes) else None
 
 
 def _alike(finding: Finding, findings: Sequence[Finding]) -> list[Finding]:
@@ -442,7 +453,7 @@ def _copied_beside(
         t.node
         for t in script.transfers
         if t.to_device
-        and all(x.device == "cpu" and x.fresh in ARRAYS for x in t.tensors)
+        and all(x.device == "cpu" and _stays_on_host(script, x) for x in t.tensors)
         and id(t.node) not in changed
     ]
     if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
@@ -454,6 +465,14 @@ def _copied_beside(
     if not all(gain is not None and gain.known and not gain.share for gain in known):
         stays = []
     return _in_every_turn(script, loop, [*others, *stays])
+
+
+def _stays_on_host(script: Script, tensor: Tensor) -> bool:
+    """Whether a tensor is made of data of the host: others, made for the device, can be made on it."""
+    if tensor.fresh != "Tensor":
+        return tensor.fresh in ARRAYS
+    given = getattr(tensor.made, "args", [])
+    return len(given) == 1 and number(script.values(given[0])) is None  # not `torch.Tensor(8)`
 
 
 def pinning(
@@ -565,7 +584,11 @@ def _is_sliced(dataset: Dataset, made: Mapping[int, Images | str]) -> bool:
 def launches(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of an update in a few kernels."""
+    """Of an update in a few kernels: next to nothing beside a network that the step goes through hundreds of times."""
+    times, place = script.analysis(Cells).turns
+    share = machine.UPDATE / (times * machine.TURN) if times else 1.0
+    if share < 0.03:
+        return Gain(share, f"one update, and {times} passes through {place}, a step")
     found = script.analysis(Cost).estimate(options.target)
     if isinstance(found, str) or not found.tensors:
         return Gain(0.03, "kernels of the update, for each parameter", known=False)

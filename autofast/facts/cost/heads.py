@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from autofast.facts.cost.bounds import most
 from autofast.facts.parts import parts_of, trained_models
 from autofast.model.contents import elements, members, opened
 from autofast.model.events import loops
@@ -77,10 +78,10 @@ def _only_embeds(model: Model) -> bool:
 def is_small_head(script: Script) -> bool:
     """Whether dense layers are few in each model that is trained, and none of them is repeated or known to be large."""
     models = trained_models(script)
-    return bool(models) and all(map(_has_small_head, models))
+    return bool(models) and all(_has_small_head(script, m) for m in models)
 
 
-def _has_small_head(model: Model) -> bool:
+def _has_small_head(script: Script, model: Model) -> bool:
     parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
     parts = [t for t in parts if t.name not in WRAPPERS]
     dense = [t for t in parts if t.name == "torch.nn.Linear"]
@@ -92,17 +93,17 @@ def _has_small_head(model: Model) -> bool:
         _is_known(model)
         and (bool(deep) or len(convolutions) >= max(1, MANY * len(dense)))
         and all(PLAIN.match(t.name.rsplit(".", 1)[-1]) for t in others)
-        and not any(_is_large(t) or {f.node for f in loops(t.made)} - around for t in dense)
+        and not any(_is_large(script, t) or {f.node for f in loops(t.made)} - around for t in dense)
     )
 
 
 def is_narrow(script: Script) -> bool:
     """Whether the models that are trained multiply matrices in narrow layers alone, or in few small ones: of a policy, of a few columns."""
     models = trained_models(script)
-    return bool(models) and all(map(_is_narrow, models))
+    return bool(models) and all(_is_narrow(script, m) for m in models)
 
 
-def _is_narrow(model: Model) -> bool:
+def _is_narrow(script: Script, model: Model) -> bool:
     parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
     dense = [t for t in parts if t.name == "torch.nn.Linear"]
     recurrent = [t for t in parts if t.name.removeprefix("torch.nn.") in RECURRENT]
@@ -111,8 +112,11 @@ def _is_narrow(model: Model) -> bool:
         _is_known(model)
         and bool(dense or recurrent)
         and all(PLAIN.match(n.rsplit(".", 1)[-1]) and ".Conv" not in n for n in others)
-        and (all(map(_is_slim, dense)) or len(dense) <= FEW and all(map(_is_small, dense)))
-        and all(_hidden(t) <= NARROW for t in recurrent)
+        and (
+            all(min(_sizes(script, t), default=LARGE) <= NARROW for t in dense)
+            or (len(dense) <= FEW and all(_is_small(script, t) for t in dense))
+        )
+        and all(_hidden(script, t) <= NARROW for t in recurrent)
     )
 
 
@@ -123,27 +127,33 @@ def _is_known(model: Model) -> bool:
     return not model.unknown and all(is_module(t) for t in held if isinstance(t, Ext))
 
 
-def _is_slim(layer: Ext) -> bool:
-    return min(_sizes(layer), default=LARGE) <= NARROW
-
-
-def _is_small(layer: Ext) -> bool:
+def _is_small(script: Script, layer: Ext) -> bool:
     """A layer of which no side is known to be large; the other may be what an environment or a table gives."""
-    return max(_sizes(layer), default=LARGE) <= SMALL
+    return max(_sizes(script, layer), default=LARGE) <= SMALL
 
 
-def _is_large(layer: Ext) -> bool:
-    known = _sizes(layer)
+def _is_large(script: Script, layer: Ext) -> bool:
+    known = _sizes(script, layer)
     return len(known) == 2 and known[0] * known[1] > LARGE
 
 
-def _sizes(layer: Ext) -> list[int]:
-    """How many numbers go into a dense layer and come out of it, as far as that is known."""
-    sizes = const(layer.args.get(0, "in_features")), const(layer.args.get(1, "out_features"))
-    return [n for n in sizes if isinstance(n, int)]
+def _sizes(script: Script, layer: Ext) -> list[int]:
+    """How many numbers go into a dense layer and come out of it, at the most, as far as that is known."""
+    sizes = (
+        _size(script, layer, n, name) for n, name in enumerate(("in_features", "out_features"))
+    )
+    return [n for n in sizes if n is not None]
 
 
-def _hidden(layer: Ext) -> int:
+def _hidden(script: Script, layer: Ext) -> int:
     """A side of the product that a recurrent layer makes of its state in every step; a large number where it is not known."""
-    hidden = const(layer.args.get(1, "hidden_size"))
-    return hidden if isinstance(hidden, int) else LARGE
+    hidden = _size(script, layer, 1, "hidden_size")
+    return LARGE if hidden is None else hidden
+
+
+def _size(script: Script, layer: Ext, n: int, name: str) -> int | None:
+    known = const(layer.args.get(n, name))
+    if isinstance(known, int):
+        return known
+    given = layer.args.given(n, name)
+    return most(script, given.expr) if given is not None else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.cost.shapes import Shape
-from autofast.facts.input_shapes import CROPS, steps_of
+from autofast.facts.input_shapes import CROPS
+from autofast.facts.transforms import steps_of
 from autofast.model.kinds import library_dataset
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.values import Arg, Ext, Given, Inst, Ref, Seq, Tensor, Thing, Values, const, one

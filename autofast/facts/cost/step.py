@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autofast.facts.cost import machine
-from autofast.facts.cost.inputs import batch_size, item, items, turns
+from autofast.facts.cost.inputs import batch_size, item, items, number, turns
 from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.shapes import Shape, Unsized, Work
@@ -43,6 +43,7 @@ HEAVY = frozenset(
 OTHERWISE = frozenset("conv1d conv2d conv3d unfold interpolate grid_sample fft".split())
 CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})
 LISTS = ("list", "tuple", "zipped")  # "zipped": by `zip`, of other things than loaders
+SELDOM = 50  # steps of which one comes to a place
 FEW = 4  # of so many passes, one is a small part of a step
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
@@ -386,7 +387,27 @@ class Cost:
     def runs_seldom(self, node: ast.AST) -> bool:
         """Whether few turns of a loop come to a place, for a few things at a time: samples that are saved now and then, not an evaluation."""
         stacks = self._ways(node)
-        return bool(stacks) and all(map(_is_seldom, stacks))
+        return bool(stacks) and all(map(self._is_seldom, stacks))
+
+    def _is_seldom(self, stack: Stack) -> bool:
+        """Below a condition that is seldom true, in no loop there but one over what a list holds."""
+        steps = {id(step.loop) for step in self.training}
+        within = False
+        for n, frame in enumerate(stack):
+            within = within or id(frame.node) in steps
+            if isinstance(frame, BranchFrame) and is_rare(frame):
+                if not within or self._every(frame.node) >= SELDOM:
+                    inner = (f for f in stack[n:] if isinstance(f, LoopFrame))
+                    return all(f.unrolled or _is_over_list(f) for f in inner)
+        return False
+
+    def _every(self, gate: ast.AST) -> int:
+        """The turns of a loop of which one passes a condition: 100 of ``if step % 100 == 0``, as far as they are known; else 0."""
+        test = gate.test if isinstance(gate, ast.If) else gate
+        parts = [
+            n for n in ast.walk(test) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod)
+        ]
+        return min((number(self.script.values(n.right)) or 0 for n in parts), default=0)
 
     def runs_once(self, node: ast.AST) -> bool:
         """Whether the script certainly comes to a place outside of all loops around its training steps, and these turn more than once."""
@@ -416,13 +437,6 @@ def _is_each_turn(stack: Stack, loop: ast.AST) -> bool:
 def _is_called_back(stack: Stack) -> bool:
     """Whether a library calls a function around: an item of a dataset, made as often as a loader asks."""
     return any(isinstance(f, CallFrame) and f.node is f.func.node for f in stack)
-
-
-def _is_seldom(stack: Stack) -> bool:
-    """Below a condition that is seldom true, in no loop there but one over what a list holds."""
-    rare = [n for n, f in enumerate(stack) if isinstance(f, BranchFrame) and is_rare(f)]
-    inner = [f for f in stack[rare[0] :] if isinstance(f, LoopFrame)] if rare else []
-    return bool(rare) and all(f.unrolled or _is_over_list(f) for f in inner)
 
 
 def _is_over_list(loop: LoopFrame) -> bool:

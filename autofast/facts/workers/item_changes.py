@@ -31,8 +31,6 @@ WRITERS = frozenset({
     "shutil.copyfile", "shutil.rmtree", "torchvision.utils.save_image", "os.chdir",
 })
 ITERATORS = ("itertools.", "builtins.iter", "builtins.zip", "builtins.map", "builtins.filter", "builtins.enumerate", "builtins.reversed")
-HOLDERS = ("h5py.File", "lmdb.open", "sqlite3.connect", "socket.socket", "zipfile.ZipFile", "tarfile.open", "cv2.VideoCapture", "gzip.open",
-           "queue.", "multiprocessing.Queue", "multiprocessing.Value", "threading.")
 # fmt: on
 
 A_FILE = "a file"
@@ -136,14 +134,6 @@ class Changes:
             isinstance(t, (Ref, Const))
             and not (isinstance(t, Ref) and t.name.startswith("os.environ"))
             for t in found
-        )
-
-    def handles(self) -> Iterator[Ext]:
-        """Open files, databases and the like that this code reaches."""
-        return (
-            t
-            for t in self.code.objects.values()
-            if isinstance(t, Ext) and t.name.startswith(HOLDERS)
         )
 
 

@@ -10,6 +10,7 @@ from autofast.facts.cost.items import worth_a_worker
 from autofast.facts.datasets import Images, images
 from autofast.facts.loaders import DEVICE_DEFAULTS, again, given, hooks, peeks
 from autofast.facts.parts import held_by
+from autofast.facts.splits import split_after
 from autofast.facts.workers.seeding import SEED_ALL, seeded_anew
 from autofast.facts.workers.shared_state import (
     changed_by_items,
@@ -79,6 +80,7 @@ def against(script: Script, loader: Loader) -> str:
         or changed_meanwhile(script, loader)
         or _own_seeds(script, loader)
         or _same_numbers(script, loader)
+        or _other_split(script, loader)
     )
 
 
@@ -129,15 +131,26 @@ def _own_seeds(script: Script, loader: Loader) -> str:
     return f"{at(anew[0])} sets the seed of a generator that items draw from anew, and workers take theirs from torch's"
 
 
+def _other_split(script: Script, loader: Loader) -> str:
+    """Items of workers no longer draw from torch's generator of the main process, by which data are split later."""
+    drawn = loader.collate_random.union(*(d.random for d in loader.datasets))
+    ways = [(use.node, use.stack) for use in loader.uses]
+    split = split_after(script, ways) if drawn & {"torch", "transform"} else None
+    return (
+        f"{at(split)} draws what is trained on and what is not after items have drawn, which workers would do "
+        "with other generators: give it a generator"
+        if split is not None
+        else ""
+    )
+
+
 def _of_dataset(dataset: Dataset) -> str:
     if dataset.kind == "unknown" or (dataset.unknown and dataset.kind != "library"):
         return f"the dataset is not known: {dataset.unknown}"
     if dataset.iterable and not dataset.sharded:
-        return f"{dataset.name} does not ask get_worker_info(): every worker would give all of the data"
+        return f"{dataset.name} does not share its data out by get_worker_info().num_workers: every worker would give all of the data"
     if dataset.on_device:
         return f"items of {dataset.name} are on the device ({dataset.on_device}): a worker would need the GPU"
-    if dataset.handles:
-        return f"{dataset.name}: {dataset.handles[0]}, which workers would share"
     if dataset.writes:
         return f"fetching an item changes {dataset.writes[0]}: workers would change copies of it"
     if "own" in dataset.random:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 
 from autofast.facts.loaders import given
+from autofast.facts.workers.held import Held
 from autofast.facts.workers.item_changes import A_FILE, WRITERS, Changes, is_iterator, shown
 from autofast.facts.workers.lifetime import Lifetime
 from autofast.facts.workers.loader_code import Side
@@ -66,16 +67,22 @@ def changed_by_items(script: Script, loader: Loader, *, files: bool = True) -> s
     Without ``files``: but for files, which are the same for workers that stay and for new ones.
     """
     side = items(script, loader)
+    held = Held(side)
+    if (opened := held.handle()) is not None:
+        return f"items are read through {opened[1]} ({at(opened[0])}), which workers would share"
+    if (moved := held.on_device()) is not None:
+        return f"items read what {at(moved)} put on the device: a worker would need the GPU"
+    if (made := held.generator()) is not None:
+        return (
+            f"items draw from a random generator of their own ({at(made)}): each worker would get a copy "
+            "and draw the same numbers"
+        )
     for node, what in Changes(side).writes():
         if what.startswith(A_FILE):
             if files:
                 return f"fetching an item writes {what} ({at(node)}): several workers may write it at once"
             continue
         return f"fetching an item changes {what} ({at(node)}): workers would change copies of it"
-    for handle in Changes(side).handles():
-        return (
-            f"items are read through {handle.name} ({at(handle.node)}), which workers would share"
-        )
     trained = [m for step in script.steps for m in step.models] + [
         m for o in script.optimizers for m in o.params
     ]

@@ -229,7 +229,7 @@ class Expressions(Binding):
             )
             self.stack.pop()
             ends.append(env.vars)
-        env.vars = merge([before, *ends]) if _binds(node) else before
+        env.vars = merge([before, *ends]) if _has_walrus(node) else before
         return likely or found
 
     def expr_BoolOp(self, node: ast.BoolOp, env: Env) -> Values:
@@ -252,7 +252,7 @@ class Expressions(Binding):
                 self.narrow(part, is_and, env)
         del self.stack[depth:]
         if not sure:
-            env.vars = merge([before, env.vars]) if _binds(node) else before
+            env.vars = merge([before, env.vars]) if _has_walrus(node) else before
         return found
 
     def expr_UnaryOp(self, node: ast.UnaryOp, env: Env) -> Values:
@@ -503,11 +503,11 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 
 
-def _binds(node: ast.expr) -> bool:
+def _has_walrus(node: ast.expr) -> bool:
     """Whether there is a ``:=`` in it."""
-    known: bool | None = getattr(node, "_af_binds", None)
+    known: bool | None = getattr(node, "_af_has_walrus", None)
     if known is None:
-        known = node._af_binds = any(isinstance(n, ast.NamedExpr) for n in walk(node))  # type: ignore[attr-defined]
+        known = node._af_has_walrus = any(isinstance(n, ast.NamedExpr) for n in walk(node))  # type: ignore[attr-defined]
     return known
 
 

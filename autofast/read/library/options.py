@@ -265,7 +265,7 @@ def of_command(interp: Core, func: Func, parameter: str) -> Values:
             names = [w for w in words if isinstance(w, str)]
             plain = [n for n in names if not n.startswith("-")]
             if (plain[0] if plain else _name(names)) == parameter:
-                return values(_declared(interp, written, parameter))
+                return values(_option_of(interp, written, parameter))
     return NOTHING
 
 
@@ -276,7 +276,7 @@ def _is_option(interp: Core, written: ast.Call) -> bool:
     )
 
 
-def _declared(interp: Core, written: ast.Call, name: str) -> Arg:
+def _option_of(interp: Core, written: ast.Call, name: str) -> Arg:
     keywords = {k.arg: k.value for k in written.keywords}
     said = keywords.get("default")
     is_flag = (

@@ -409,6 +409,25 @@ def imported(interp: Core, args: Arguments) -> Values:
     return values(*found) or values(Unknown(f"the module `{pattern or '*'}` is imported by name"))
 
 
+# what a string that is known says of itself
+OF_TEXT = frozenset(
+    """startswith endswith lower upper strip lstrip rstrip replace title capitalize isdigit islower
+    isupper isalpha isidentifier removeprefix removesuffix find count zfill""".split()
+)
+
+
+def _of_text(text: str, name: str, args: Arguments) -> Values:
+    """``arch.startswith("resnet")``, computed where all of it is known."""
+    given = [one(g.values) for g in args.positional]
+    known = [t.value for t in given if isinstance(t, Const)]
+    if args.named or args.open or args.loose is not None or len(known) != len(given):
+        return values(Num())
+    try:
+        return values(Const(getattr(text, name)(*known)))
+    except (TypeError, ValueError):
+        return values(Num())
+
+
 def method(
     interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
 ) -> Values | None:
@@ -426,6 +445,8 @@ def method(
     if isinstance(this, Located) and name in loaded_settings.KEPT:
         return values(this)
     if isinstance(this, (Num, Const, Arg)):
+        if name in OF_TEXT and isinstance(this, Const) and isinstance(this.value, str):
+            return _of_text(this.value, name, args)
         if name in ("split", "rsplit", "splitlines", "partition", "rpartition"):
             return values(row_of(interp, (id(node), "split"), node, values(Num())))
         return values(Num())

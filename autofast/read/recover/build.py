@@ -34,7 +34,6 @@ from autofast.model.values import (
     NOTHING,
     Arguments,
     Cls,
-    Const,
     Dict,
     Ext,
     Inst,
@@ -48,6 +47,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.read.interpreter.interpreter import Interpreter, TooDeep
+from autofast.read.library import determinism
 from autofast.read.library.frameworks import run_hooks
 from autofast.read.library.module_parts import MORE
 from autofast.read.project import Project
@@ -130,7 +130,7 @@ def build(interp: Interpreter, source: object) -> Script:
     script = Script(entry, list(interp.modules), interp.log, interp.at, interp.notes)
     script.notes.extend(f"not read: {why}" for why in project.broken.values() if why)
     script.frameworks = _frameworks(interp)
-    script.deterministic = _deterministic(script)
+    script.deterministic = list(determinism.asked(script))
     script.processes = interp.log.of("process")
     script.steps = build_steps(script)
     script.models = _models(interp, script)
@@ -185,22 +185,6 @@ def _may_initialise_apex(interp: Interpreter) -> bool:
         if re.search(r"\b(amp|apex)\b", module.source.text)
         for node in ast.walk(module.source.tree)
     )
-
-
-def _deterministic(script: Script) -> list[ast.AST]:
-    found = [
-        s.node
-        for s in script.flags("torch.backends.cudnn.deterministic")
-        if any(t != Const(False) for o in s for t in o.result)
-    ]
-    found += [
-        s.node
-        for s in script.calls("torch.use_deterministic_algorithms")
-        if any(const(o.args.get(0, "mode")) is not False for o in s if o.args)
-    ]
-    for name in ("lightning.seed_everything", "torch.set_deterministic"):
-        found += [s.node for s in script.calls(name) if name != "lightning.seed_everything"]
-    return found
 
 
 def _guarded(stack: Stack, entry: object) -> bool:

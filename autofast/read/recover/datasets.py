@@ -14,7 +14,7 @@ from autofast.model.calls import is_name
 from autofast.model.contents import opened
 from autofast.model.kinds import library_dataset
 from autofast.model.script import Dataset
-from autofast.model.source import ancestors, at, function_of, live, nodes_in, source_of
+from autofast.model.source import ancestors, at, function_of, live, source_of
 from autofast.model.tensors import device_kinds, is_device
 from autofast.model.values import (
     Arg,
@@ -41,10 +41,6 @@ from autofast.model.values import (
 from autofast.read.library import hugging_face_data
 from autofast.read.state.core import Core
 
-OPENERS = tuple(
-    """h5py.File lmdb.open sqlite3.connect builtins.open socket.socket zipfile.ZipFile tarfile.open
-    cv2.VideoCapture threading.Lock gzip.open""".split()
-)
 FILES = (
     "PIL.Image.open cv2.imread numpy.load numpy.loadtxt numpy.fromfile torch.load torchvision.io. torchaudio.load "
     "soundfile. librosa.load imageio. skimage.io scipy.misc.imread scipy.ndimage.imread scipy.io. matplotlib.pyplot.imread matplotlib.image.imread "
@@ -74,6 +70,12 @@ WITHOUT_DICE = frozenset(
     statistics textwrap threading contextvars types abc ast html urllib array wave mmap locale
     unidecode anyascii inflect num2words regex ftfy emoji pypinyin phonemizer g2p_en pyworld
     parselmouth resampy shapely pyproj diskcache joblib tqdm""".split()
+)
+# ... and libraries of which that is true of the methods of their objects.
+OBJECTS_WITHOUT_DICE = frozenset(
+    """sklearn torchtext argparse omegaconf yacs easydict addict munch ml_collections tqdm loguru
+    shapely pyquaternion lvis openslide pyvips zmq redis pymongo sqlite3
+    queue multiprocessing""".split()
 )
 IN_MEMORY_LIBRARY = frozenset(
     "MNIST FashionMNIST KMNIST EMNIST QMNIST CIFAR10 CIFAR100 SVHN STL10 USPS FakeData".split()
@@ -301,7 +303,6 @@ def _of_project(interp: Core, thing: Inst) -> Dataset:
     iterable = "torch.utils.data.IterableDataset" in cls.external
     walk = Walk(interp, getters)
     walk.follow_attributes(thing)
-    handles = [f"{name} holds {what}" for name, what in _handles(thing)]
     tensors = [t for v in thing.attrs.values() for t in v if isinstance(t, Tensor)]
     on_device = next(
         (
@@ -334,33 +335,9 @@ def _of_project(interp: Core, thing: Inst) -> Dataset:
     unknown = "" if getters else f"class {cls.node.name} has no __getitem__ in this project"
     return Dataset(
         thing, "project", thing.node, cls.node.name, iterable, walk.sharded, frozenset(random), frozenset(walk.reads),
-        in_memory=bool(tensors) or not walk.reads & {"file", "decode"}, handles=tuple(handles), on_device=on_device, writes=tuple(sorted(walk.writes)),
+        in_memory=bool(tensors) or not walk.reads & {"file", "decode"}, on_device=on_device, writes=tuple(sorted(walk.writes)),
         set_outside=tuple(_set_outside(interp, thing)), unknown=unknown, getitem=item, unclear=walk.unclear,
     )  # fmt: skip
-
-
-def _handles(thing: Inst) -> Iterator[tuple[str, str]]:
-    for name, found in thing.attrs.items():
-        for value in found:
-            if isinstance(value, Ext) and value.name in OPENERS:
-                yield f"`{name}`", value.name
-    init = thing.cls.find("__init__") or frozenset()
-    for func in init:
-        if isinstance(func, Func):
-            for node in nodes_in(func.node, ast.Assign):
-                if isinstance(node.targets[0], ast.Attribute) and isinstance(node.value, ast.Call):
-                    written = ast.unparse(node.value.func)
-                    if written == "open" or written.endswith(
-                        (
-                            ".File",
-                            "lmdb.open",
-                            "sqlite3.connect",
-                            "ZipFile",
-                            "VideoCapture",
-                            ".Lock",
-                        )
-                    ):
-                        yield f"`{node.targets[0].attr}`", f"an open {written}"
 
 
 def _set_outside(interp: Core, thing: Inst) -> Iterator[ast.AST]:
@@ -381,6 +358,14 @@ def _set_outside(interp: Core, thing: Inst) -> Iterator[ast.AST]:
                     yield func.node
 
 
+def _draws_nothing(method: Method) -> bool:
+    """A method of an object of a library whose functions draw no random numbers, or only by what is known here."""
+    assert isinstance(method.this, Ext)
+    name = method.this.name
+    known = name in GENERATORS or name.split(".")[0] in WITHOUT_DICE | OBJECTS_WITHOUT_DICE
+    return known and (name in GENERATORS or not SOME_DICE.search(f"scipy.{method.name}"))
+
+
 class Walk:
     """Walks the code that fetches an item, through the project's functions, and notes what it does."""
 
@@ -390,7 +375,7 @@ class Walk:
         self.reads: set[str] = set()
         self.writes: set[str] = set()
         self.unclear = ""
-        self.sharded = self.device = False
+        self.asks = self.counts = self.device = False
         self.seen: set[int] = set()
         for func in funcs:
             self.function(func)
@@ -402,11 +387,18 @@ class Walk:
         for node in live(func.node):
             if isinstance(node, ast.Call):
                 self.call(node)
+            elif isinstance(node, ast.Attribute):
+                self.counts = self.counts or node.attr == "num_workers"
             elif isinstance(node, (ast.Assign, ast.AugAssign)):
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     self.target(target)
             elif isinstance(node, (ast.For, ast.While, ast.ListComp)):
                 self.reads.add("compute")
+
+    @property
+    def sharded(self) -> bool:
+        """It asks how many workers there are; one that asks only for its number or seed need not share anything out."""
+        return self.asks and self.counts
 
     def target(self, target: ast.expr) -> None:
         part = target
@@ -477,7 +469,7 @@ class Walk:
         if name.startswith(SHOWN):
             return
         if name == "torch.utils.data.get_worker_info":
-            self.sharded = True
+            self.asks = True
         if name in GENERATORS:
             pass  # made anew for each item: what is drawn from it is not the same in all workers
         elif name.startswith("numpy.random."):
@@ -516,6 +508,10 @@ class Walk:
     def method(self, thing: Method) -> None:
         if isinstance(thing.this, Ext) and thing.this.name.startswith(SHOWN):
             return
+        if isinstance(thing.this, Ext) and thing.this.name.startswith("imgaug."):
+            self.random.add("own")
+        elif isinstance(thing.this, Ext) and not _draws_nothing(thing):
+            self.is_unclear(f"{thing.this.name}.{thing.name}()")
         if isinstance(thing.this, Ext) and thing.this.name in GENERATORS:
             local = thing.this.node is not None and id(function_of(thing.this.node)) in self.seen
             self.random.add("numpy" if local else "own")
@@ -541,6 +537,7 @@ class Walk:
                 "sample",
                 "permutation",
                 "integers",
+                "rvs",
             ):
                 self.random.add("own")
 

@@ -66,7 +66,7 @@ def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect
     source = source_of(found.product)
     name, imports = functional_in(source)
     holes = {"q": found.query, "k": found.key, "v": found.value}
-    words, effect = ["{q}", "{k}", "{v}"], Effect.ROUNDING
+    words, effect = ["{" + n + "}" + found.turns.get(n, "") for n in holes], Effect.ROUNDING
     _not_hidden(source, found.product, name.split(".")[0])
     for side in (found.query, found.value):
         if may_be_vector(script, side):
@@ -97,6 +97,7 @@ def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect
     ):
         no_hooks(script)
     call = f"{name}.scaled_dot_product_attention({', '.join(words)})"
+    call += found.turns.get("product", "")
     edits = _in_place(found.product, call, holes)
     return (*imports, *edits, *(Remove(s) for s in gone)), effect
 

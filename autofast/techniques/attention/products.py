@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import dataclass, replace
 
 from autofast.facts.dimensions import rank
 from autofast.model.script import Script
@@ -14,6 +15,16 @@ METHODS = frozenset({"matmul", "bmm"})
 EINSUM = frozenset({"torch.einsum", "einops.einsum", "torch.functional.einsum"})
 SWAPS = frozenset({"transpose", "swapaxes", "swapdims"})
 Pair = tuple[ast.expr, ast.expr]
+Axes = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Product:
+    """Two operands; ``turns`` says what brings their axes, and those of the result, into order (heads in front), as methods."""
+
+    left: ast.expr
+    right: ast.expr
+    turns: tuple[str, str, str] = ("", "", "")
 
 
 def is_tensor(script: Script, expr: ast.expr) -> bool:
@@ -36,34 +47,58 @@ def factors(script: Script, expr: ast.expr) -> Pair | None:
     return None
 
 
-def of_scores(script: Script, expr: ast.expr) -> Pair | None:
+def of_scores(script: Script, expr: ast.expr) -> Product | None:
     """Query and key of ``q @ k.transpose(-2, -1)`` or ``einsum("bhid,bhjd->bhij", q, k)``; None where it is neither."""
     if (pair := factors(script, expr)) is not None:
         key = _swapped(script, pair[1])
-        return (pair[0], key) if key is not None else None
-    if (letters := _einsum(script, expr)) is not None:
-        first, second, result, pair = letters
-        same = first[:-2] == second[:-2] == result[:-2] and first[-1] == second[-1]
-        if same and result[-2:] == (first[-2], second[-2]) and first[-2] != second[-2]:
-            return pair
-    return None
+        return Product(pair[0], key) if key is not None else None
+    if (letters := _einsum(script, expr)) is None:
+        return None
+    first, second, (*heads, i, j), pair = letters
+    summed = set(first) - {*heads, i}
+    if len(summed) != 1 or not heads or i == j:
+        return None
+    (d,) = summed
+    wanted = ((*heads, i, d), (*heads, j, d))
+    return _turned(pair, (first, second), wanted)
 
 
-def of_values(script: Script, expr: ast.expr) -> Pair | None:
+def of_values(script: Script, expr: ast.expr) -> Product | None:
     """Weights and values of ``weights @ v`` or ``einsum("bhij,bhjd->bhid", weights, v)``; None where it is neither."""
     if (pair := factors(script, expr)) is not None:
-        return pair
-    if (letters := _einsum(script, expr)) is not None:
-        first, second, result, pair = letters
-        same = first[:-2] == second[:-2] == result[:-2] and first[-1] == second[-2]
-        if same and result[-2:] == (first[-2], second[-1]):
-            return pair
-    return None
+        return Product(*pair)
+    if (letters := _einsum(script, expr)) is None:
+        return None
+    (*heads, i, j), second, result, pair = letters
+    d = result[-1]
+    natural = (*heads, i, d)
+    turn = _turn(natural, result)
+    if d in (*heads, i, j) or turn is None:
+        return None
+    made = _turned(pair, (letters[0], second), (letters[0], (*heads, j, d)))
+    return replace(made, turns=(*made.turns[:2], turn)) if made is not None else None
 
 
-def _einsum(
-    script: Script, expr: ast.expr
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], Pair] | None:
+def _turned(pair: Pair, axes: tuple[Axes, Axes], wanted: tuple[Axes, Axes]) -> Product | None:
+    left, right = _turn(axes[0], wanted[0]), _turn(axes[1], wanted[1])
+    if left is None or right is None:
+        return None
+    return Product(*pair, (left, right, ""))
+
+
+def _turn(axes: Axes, wanted: Axes) -> str | None:
+    """The method that brings ``axes`` into an order with the same axis last; None where there is none, or the last would move."""
+    if sorted(axes) != sorted(wanted) or axes[-1] != wanted[-1]:
+        return None
+    moved = [n for n, (a, b) in enumerate(zip(axes, wanted, strict=True)) if a != b]
+    if not moved:
+        return ""
+    if len(moved) == 2:
+        return f".transpose({moved[0]}, {moved[1]})"
+    return f".permute({', '.join(str(axes.index(w)) for w in wanted)})"
+
+
+def _einsum(script: Script, expr: ast.expr) -> tuple[Axes, Axes, Axes, Pair] | None:
     """The axes of both operands and of the result, and the operands."""
     if (
         not isinstance(expr, ast.Call)
@@ -73,6 +108,9 @@ def _einsum(
         return None
     texts = [a for a in expr.args if isinstance(const(script.values(a)), str)]
     rest = [a for a in expr.args if a not in texts]
+    match rest:
+        case [ast.List(elts=listed)]:
+            rest = listed
     if len(texts) != 1 or len(rest) != 2:
         return None
     text = str(const(script.values(texts[0])))

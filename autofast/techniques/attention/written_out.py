@@ -66,6 +66,7 @@ class Attention:
     mask: Mask | None = None
     dropout: ast.Call | None = None
     statements: list[ast.stmt] = field(default_factory=list)
+    turns: dict[str, str] = field(default_factory=dict)  # of query, key, value and product
 
 
 def softmaxes(script: Script) -> Iterator[tuple[ast.Call, ast.expr]]:
@@ -146,6 +147,12 @@ def _cast_back(weights: ast.expr) -> ast.Call | None:
     return None
 
 
+def _user(node: ast.expr) -> ast.AST | None:
+    """What a value is an operand of, also in a list of them: ``einsum("...", [weights, v])``."""
+    outer = parent_of(node)
+    return parent_of(outer) if isinstance(outer, ast.List) else outer
+
+
 class _Reader:
     def __init__(self, script: Script, found: Attention):
         self.script, self.found = script, found
@@ -156,7 +163,8 @@ class _Reader:
     def scores(self, expr: ast.expr) -> bool:
         """Whether an expression is the scores of attention; what is done to them on the way is noted."""
         if (pair := of_scores(self.script, expr)) is not None:
-            self.found.query, self.found.key = self._scaled(pair[0]), pair[1]
+            self.found.query, self.found.key = self._scaled(pair.left), pair.right
+            self.found.turns |= {"q": pair.turns[0], "k": pair.turns[1]}
             return True
         match expr:
             case ast.Name():
@@ -270,10 +278,11 @@ class _Reader:
     # -------------------------------------------------------------------------------------------- up to the values
     def weights(self, node: ast.expr) -> bool:
         """Whether the weights are multiplied with values; what is done to them on the way is noted."""
-        outer = parent_of(node)
+        outer = _user(node)
         if isinstance(outer, ast.expr) and (pair := of_values(self.script, outer)) is not None:
-            if pair[0] is node:
-                self.found.product, self.found.value = outer, pair[1]
+            if pair.left is node:
+                self.found.product, self.found.value = outer, pair.right
+                self.found.turns |= {"v": pair.turns[1], "product": pair.turns[2]}
                 return True
             return False
         if (back := _cast_back(node)) is not None:
@@ -303,11 +312,11 @@ class _Reader:
         return False
 
     def _leads_to_values(self, use: ast.expr) -> bool:
-        outer = parent_of(use)
+        outer = _user(use)
         if isinstance(outer, ast.Call) and self._is_dropout(outer, use):
-            use, outer = outer, parent_of(outer)
+            use, outer = outer, _user(outer)
         pair = of_values(self.script, outer) if isinstance(outer, ast.expr) else None
-        return pair is not None and pair[0] is use
+        return pair is not None and pair.left is use
 
     def _is_dropout(self, call: ast.Call, node: ast.expr) -> bool:
         if not call.args or call.args[0] is not node:

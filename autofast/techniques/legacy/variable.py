@@ -24,6 +24,7 @@ NAME = "variable-api"
 
 
 DETACHED = gains.nothing("`.detach()` does what the Variable does, in as many words")
+SINCE = {"bool": (1, 2)}  # of what is written anew, where an older torch does not have it
 MODULES = ("torch.autograd", "torch.autograd.variable")
 
 
@@ -309,7 +310,8 @@ def renewed(script: Script) -> Iterator[Finding]:
     for old in script.torch.newest:
         if old.anew and old.node is not None:
             edits = tuple(_anew(old.node, old.anew))
-            yield Finding(old.node, old.why, edits=edits, key=old.node, renews=True)
+            since = SINCE.get(old.anew)
+            yield Finding(old.node, old.why, edits=edits, key=old.node, renews=True, torch=since)
 
 
 def _anew(node: ast.AST, anew: str) -> Iterator[Edit]:

@@ -95,7 +95,7 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
             edits=(Rewrite(number.origin.expr, helped.code), *helped.edits),
             effect=effect,
             asks=gains.more_workers(enough, number.loaders)
-            if value and not options.workers
+            if value and not options.any_workers
             else None,
         )
 
@@ -162,9 +162,9 @@ def _home(script: Script, number: Number) -> Home | str:
 
 
 def _too_few(script: Script, number: Number, trail: Trail, options: Options) -> str:
-    asked = options.workers or options.requested
+    asked = options.any_workers or options.requested
     if number.value == 0 and not number.is_default and not asked:
-        return f"{NAME}=0 is written out, and gives way only where this rule is asked for by name"
+        return f"{NAME}=0 is written out, and gives way only where this rule is asked for by name, or by --workers auto"
     if (other := trail.read_elsewhere(number.origin)) is not None:
         return f"{at(other)} reads it for something else"
     for loader in number.loaders:

@@ -10,7 +10,7 @@ from autofast.model.calls import keyword_of, spreads
 from autofast.model.source import at
 from autofast.model.values import const, library_name
 from autofast.rule import Refusal
-from autofast.techniques.loading.item_operations import Operations
+from autofast.techniques.loading.item_parts import Parts
 from autofast.techniques.loading.item_values import Draw, Items, Same, Several, Value
 
 FRACTIONS = frozenset(
@@ -31,7 +31,7 @@ SCALARS = {"builtins.int": "int64", "builtins.float": "float64", "builtins.bool"
 ARITHMETIC: dict[str, ast.operator] = {"add": ast.Add(), "sub": ast.Sub(), "mul": ast.Mult(), "div": ast.Div()}  # fmt: skip
 
 
-class Calls(Operations):
+class Calls(Parts):
     """What a call gives."""
 
     def call(self, call: ast.Call) -> Value:

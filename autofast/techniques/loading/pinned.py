@@ -43,11 +43,16 @@ def place(script: Script, options: Options, things: Sequence[Thing]) -> ast.AST 
         return True
     able = pinnable(script, options) if options.decides(Pinned) else []
     calls = [x.node for x in able]
-    for loader in sorted((x for x in able if x in mine), key=lambda x: not x.trains):
+    for loader in sorted((x for x in able if x in mine), key=_seldomness):
         home = room(script, loader.args, "pin_memory", calls)
         if not isinstance(home, str):
             return home.node
     return False
+
+
+def _seldomness(loader: Loader) -> tuple[bool, bool]:
+    """Loaders that are trained with come first, and those that are gone through once come last."""
+    return not loader.trains, not any(use.repeated for use in loader.uses)
 
 
 def is_given(loader: Loader) -> bool:

@@ -14,7 +14,7 @@ from autofast.model import disk
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
 from autofast.model.names import ANY_OPTIMIZER
-from autofast.model.script import Optimizer, Script
+from autofast.model.script import Optimizer, Script, Trainer
 from autofast.model.source import at
 from autofast.model.tensors import dtype_of, tensors_in
 from autofast.model.values import (
@@ -218,7 +218,17 @@ def _lightning_clips(script: Script) -> str:
     if any(t.framework.startswith("lightning") for t in script.trainers):
         for site in script.methods("clip_gradients"):
             return f"{why} ({at(site.node)})"
+    if any(t.framework == "fabric" and _may_scale(t) for t in script.trainers):
+        for site in script.methods("clip_gradients"):
+            return f"in fp16 Fabric clips no gradients of fused optimizers ({at(site.node)})"
     return ""
+
+
+def _may_scale(fabric: Trainer) -> bool:
+    """Whether Fabric may have a GradScaler, which is there for fp16 alone."""
+    given = fabric.args.named.get("precision")
+    values = consts(given.values) if given is not None else {"32-true"}
+    return values is None or any(str(v) in ("16", "16-mixed") for v in values)
 
 
 def _configured(script: Script, word: str) -> str:

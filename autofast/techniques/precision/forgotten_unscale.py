@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import Before, Edit
 from autofast.edit.order import Rank
 from autofast.facts.gradient_accesses import accesses, owners, use_of
+from autofast.facts.gradient_events import clips, stepped_together, zeros
 from autofast.facts.scaler import Event, Problems, problems
 from autofast.flow.positions import (
     block,
@@ -23,7 +24,6 @@ from autofast.model.script import Script, Step, Update
 from autofast.model.source import at, function_of, source_of
 from autofast.model.values import Thing, Unknown
 from autofast.rule import Finding
-from autofast.techniques.precision.gradient_events import clips, stepped_together, zeros
 from autofast.techniques.precision.unscale_places import as_they_run
 
 # Problems of following the code, not of the code.

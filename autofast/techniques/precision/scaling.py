@@ -12,6 +12,7 @@ from functools import partial
 from autofast.edit.edits import After, Edit, Rewrite, Wrap
 from autofast.edit.order import Rank
 from autofast.facts.gradient_accesses import accesses, against_scaler
+from autofast.facts.gradient_events import clips, stepped_together, zeros
 from autofast.facts.scaler import Event, problems
 from autofast.flow.definition_sites import Home, home_of
 from autofast.flow.typestate import Events
@@ -26,7 +27,6 @@ from autofast.model.source import (
 )
 from autofast.model.values import Thing
 from autofast.rule import Refusal
-from autofast.techniques.precision.gradient_events import clips, stepped_together, zeros
 from autofast.techniques.precision.scaler_places import ends, makes
 from autofast.techniques.precision.scaler_state import Place, places
 from autofast.techniques.precision.unscale_places import Unscale, unscales

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from autofast.edit.edits import Before, Edit
 from autofast.edit.order import Rank
 from autofast.facts.gradient_accesses import use_of
+from autofast.facts.gradient_events import clipped, optimizers_of
 from autofast.facts.scaler import Event
 from autofast.flow.positions import (
     block,
@@ -23,7 +24,6 @@ from autofast.model.events import BranchFrame, Occurrence, Site, inside
 from autofast.model.script import Script, Step, Update
 from autofast.model.source import at, function_of, source_of
 from autofast.rule import Refusal
-from autofast.techniques.precision.gradient_events import clipped, optimizers_of
 
 Named = Callable[[ast.AST], str]  # what the scaler is called at a place; raises :class:`Refusal`
 

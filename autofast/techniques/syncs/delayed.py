@@ -15,8 +15,8 @@ from autofast.flow.defuse import Definition
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, follows, index, position
 from autofast.flow.program import Flow
-from autofast.flow.reflection import is_spelled, shows_names
-from autofast.flow.scopes import binds, declared, mentions
+from autofast.flow.reflection import is_spelled
+from autofast.flow.scopes import mentions
 from autofast.model.script import Script
 from autofast.model.source import (
     ancestors,
@@ -31,7 +31,7 @@ from autofast.model.values import Const, Ref, certainly
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off
 from autofast.techniques.syncs.freshness import kept
-from autofast.techniques.syncs.liveness import needs_of
+from autofast.techniques.syncs.liveness import check_own, needs_of
 from autofast.techniques.syncs.reads import Read, reading
 from autofast.techniques.syncs.sinks import sink_of
 from autofast.techniques.syncs.steps import first_in, is_step, rare_branch, works_between
@@ -71,12 +71,7 @@ def variable_of(
     """
     scope = function_of(target)
     found = Variable(target.id, statement, loop, reads[0].how, tuple(r.core for r in reads))
-    if target.id in declared(scope) or (
-        not isinstance(scope, ast.Module) and not binds(scope, target.id)
-    ):
-        raise Refusal(f"`{target.id}` is a global")
-    if shows_names(scope):
-        raise Refusal(f"`{target.id}` may be shown by locals() or the like")
+    check_own(scope, target.id)
     flow = script.analysis(Flow)
     mine = frozenset(Definition(target.id, n) for n in (target, *others))
     for node in sorted(mentions(scope, target.id), key=position):
@@ -282,10 +277,7 @@ def logged(script: Script, base: ast.Name, reads: list[Read], loop: Loop) -> lis
     """
     scope = function_of(base)
     name = base.id
-    if name in declared(scope) or (not isinstance(scope, ast.Module) and not binds(scope, name)):
-        raise Refusal(f"`{name}` is a global")
-    if shows_names(scope):
-        raise Refusal(f"`{name}` may be shown by locals() or the like")
+    check_own(scope, name)
     numbers = {id(r.node): r for r in reads}
     made: list[ast.Assign] = []
     values: list[ast.expr] = []

@@ -231,13 +231,18 @@ def _lookers(script: Script, sink: Sink, loop: Loop) -> Iterator[ast.AST]:
         yield from _of_object(script, holder, loop)
 
 
-def _of_variable(script: Script, holder: ast.Name, sink: Sink, loop: Loop) -> Iterator[ast.AST]:
-    scope, graph = function_of(holder), script.analysis(Flow).graph(loop)
-    name = holder.id
+def check_own(scope: ast.AST, name: str) -> None:
+    """Raises :class:`Refusal` where a variable is not the function's own, or may be looked at by its name."""
     if name in declared(scope) or (not isinstance(scope, ast.Module) and not binds(scope, name)):
         raise Refusal(f"`{name}` is a global")
     if shows_names(scope):
         raise Refusal(f"`{name}` may be shown by locals() or the like")
+
+
+def _of_variable(script: Script, holder: ast.Name, sink: Sink, loop: Loop) -> Iterator[ast.AST]:
+    scope, graph = function_of(holder), script.analysis(Flow).graph(loop)
+    name = holder.id
+    check_own(scope, name)
     if is_parameter(scope, name) and sink.kind != "number":
         raise Refusal(f"`{name}` belongs to the caller")
     if sink.kind == "object" and (other := _under_another_name(script, holder, loop)) is not None:

@@ -65,19 +65,19 @@ def reads(script: Script) -> list[Read]:
         node = site.node
         how = site.occurrences[-1].data.get("how", "item")
         if how == "numpy" and is_method(node) and not node.args and not node.keywords:
-            core = _peeled(node.func.value)
+            core = peeled(node.func.value)
             if any(on_device(t) for t in script.values(core)) and is_scalar(script, core):
                 found.append(Read(node, core, how))
         if not any(on_device(o.this) for o in site):
             continue
         if isinstance(node, ast.Subscript):  # ``loss.data[0]``
-            found.append(Read(node, _peeled(node.value), "item"))
+            found.append(Read(node, peeled(node.value), "item"))
         if not isinstance(node, ast.Call):
             continue
         if how == "item" and isinstance(node.func, ast.Attribute):
-            found.append(Read(node, _peeled(node.func.value), how))
+            found.append(Read(node, peeled(node.func.value), how))
         elif how in ("float", "int") and len(node.args) == 1 and not node.keywords:
-            found.append(Read(node, _peeled(node.args[0]), how))
+            found.append(Read(node, peeled(node.args[0]), how))
     # what may be None besides would be an error at this place already
     found = [
         r
@@ -92,7 +92,7 @@ def on_device(thing: object) -> bool:
     return isinstance(thing, Tensor) and thing.device != "cpu"
 
 
-def _peeled(expr: ast.expr) -> ast.expr:
+def peeled(expr: ast.expr) -> ast.expr:
     """``loss`` of ``loss.detach().cpu()`` and ``loss.data``."""
     while True:
         if is_method(expr) and not expr.args and not expr.keywords:

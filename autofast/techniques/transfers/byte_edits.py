@@ -10,12 +10,13 @@ from autofast.facts.arrays import Channels
 from autofast.flow import scopes
 from autofast.flow.program import Flow
 from autofast.model.calls import pairs_of
-from autofast.model.script import Script, Transfer
+from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, source_of, statement_of
 from autofast.rule import Refusal
 from autofast.techniques.transfers.byte_batches import Copy
 from autofast.techniques.transfers.byte_items import Constants
-from autofast.write.spelling import spelled, torch_in
+from autofast.techniques.transfers.copies import device_above
+from autofast.write.spelling import torch_in
 
 SET_UP = """\
 {mean} = {torch}.tensor({means}, device={device}).view({n}, 1, 1)
@@ -87,20 +88,9 @@ def _behind(copy: ast.Call, template: str) -> Edit:
 
 def _device(copy: Copy) -> ast.expr | None:
     """The device of a copy, as it means the same above the loop; None: the current GPU."""
-    transfer: Transfer = copy.transfer
-    expr = spelled(transfer.node, transfer.target)
-    if transfer.how == "cuda" and (expr is not None or transfer.target is not None):
-        raise Refusal(f"the device of {at(transfer.node)} may be None, which means the current one")
-    if "tensor" in transfer.kinds:
-        raise Refusal(f"{at(transfer.node)} does not say to which device it copies")
-    match expr:
-        case None if transfer.how == "cuda":
-            return None
-        case ast.Name() | ast.Attribute() | ast.Constant():
-            if scopes.loaded_in(expr) & scopes.stored_in(copy.loop):
-                raise Refusal("the device is set in the loop")
-            return expr
-    raise Refusal("the device is worked out in each step")
+    if "tensor" in copy.transfer.kinds:
+        raise Refusal(f"{at(copy.transfer.node)} does not say to which device it copies")
+    return device_above(copy.transfer, copy.loop)
 
 
 def _outermost(loop: ast.For, device: ast.expr | None) -> ast.stmt:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from autofast.edit.edits import DropElement, Edit, Remove, Rewrite
 from autofast.facts.arrays import Channels
 from autofast.facts.byte_values import is_picture
+from autofast.facts.transforms import pipeline, short_name
 from autofast.flow.program import Flow
 from autofast.model.calls import spreads
 from autofast.model.script import Loader, Script
@@ -28,7 +29,6 @@ from autofast.write.imports import imported
 from autofast.write.spelling import spelled
 
 SINCE = (1, 6)  # with torchvision 0.7, the first that has PILToTensor
-MODULES = ("torchvision.transforms.v2.", "torchvision.transforms.")
 # The sets of torchvision whose items are a picture of eight bits a channel and a label, and where their transform stands.
 SETS = {
     f"torchvision.datasets.{name}": place
@@ -105,7 +105,7 @@ class Pictures:
         dropped: list[ast.expr] = []
         for ending in self.endings:
             casting = _written(script, ending, ending.cast)
-            if _short(ending.cast) == "ToTensor":
+            if short_name(ending.cast) == "ToTensor":
                 made += _spelled(script, casting)
             else:
                 made.append(DropElement(_list(ending), casting))
@@ -141,7 +141,7 @@ def pictures_of(script: Script, loaders: Sequence[Loader]) -> list[Pictures]:
             pictures.endings = [e for t in transforms if (e := _ending(t)) is not None]
         except Refusal as unlike:
             why = why or str(unlike)
-        floats = [t for t in transforms if _short(t) in ("Compose", "ToTensor")]
+        floats = [t for t in transforms if short_name(t) in ("Compose", "ToTensor")]
         if not pictures.endings and not (why and floats):
             continue
         same = {(e.mean, e.std) for e in pictures.endings}
@@ -164,26 +164,28 @@ def pictures_of(script: Script, loaders: Sequence[Loader]) -> list[Pictures]:
 # ------------------------------------------------------------------------------------------------ which
 def _ending(thing: Thing) -> Ending | None:
     """How a transform ends; None where it makes no floats. Raises :class:`Refusal` where it may make them otherwise than of bytes."""
-    if not isinstance(thing, Ext) or _short(thing) not in ("Compose", "ToTensor"):
+    if not isinstance(thing, Ext) or short_name(thing) not in ("Compose", "ToTensor"):
         return None
-    parts = [thing] if _short(thing) == "ToTensor" else _parts(thing)
-    places = [n for n, part in enumerate(parts) if _short(part) in CASTING]
+    parts = [thing] if short_name(thing) == "ToTensor" else pipeline(thing)
+    places = [n for n, part in enumerate(parts) if short_name(part) in CASTING]
     if not places:
         if any(part is None for part in parts) or not parts:
             raise Refusal(f"the transforms of {at(thing.node)} are not all known")
         return None
     (place, *_), cast = places, parts[places[0]]
     assert isinstance(cast, Ext)
-    if len(places) > 1 or [_short(p) for p in parts[place + 1 :]] not in ([], ["Normalize"]):
-        other = next((_said(p) for p in parts[place + 1 :] if _short(p) != "Normalize"), "another")
-        raise Refusal(f"{other} comes after {_short(cast)}, and is made for floats")
+    if len(places) > 1 or [short_name(p) for p in parts[place + 1 :]] not in ([], ["Normalize"]):
+        other = next(
+            (_said(p) for p in parts[place + 1 :] if short_name(p) != "Normalize"), "another"
+        )
+        raise Refusal(f"{other} comes after {short_name(cast)}, and is made for floats")
     taken = False
     for part in parts[:place]:
-        taken |= _short(part) in TAKING
+        taken |= short_name(part) in TAKING
         if not _keeps(part):
             raise Refusal(f"it is not certain that {_said(part)} makes bytes of bytes")
-    if taken is (_short(cast) == "ToTensor") or not _scales(cast):
-        raise Refusal(f"what {_short(cast)} makes of a picture here is not known")
+    if taken is (short_name(cast) == "ToTensor") or not _scales(cast):
+        raise Refusal(f"what {short_name(cast)} makes of a picture here is not known")
     if place + 1 == len(parts):
         return Ending(thing, cast, None)
     normalize = parts[-1]
@@ -194,42 +196,27 @@ def _ending(thing: Thing) -> Ending | None:
     return Ending(thing, cast, normalize, mean, std)
 
 
-def _parts(composed: Ext) -> list[Thing | None]:
-    parts = one(composed.args.get(0, "transforms"))
-    if composed.args.open or not isinstance(parts, Seq) or not parts.exact:
-        return [None]
-    return [one(item) for item in parts.exact]
-
-
-def _short(part: Thing | None) -> str:
-    """The short name of a transform of torchvision; empty for anything else."""
-    if not isinstance(part, Ext):
-        return ""
-    module = next((m for m in MODULES if part.name.startswith(m)), "")
-    return part.name.removeprefix(module) if module else ""
-
-
 def _said(part: Thing | None) -> str:
-    return _short(part) or "one of the transforms"
+    return short_name(part) or "one of the transforms"
 
 
 def _keeps(part: Thing | None) -> bool:
-    short = _short(part)
+    short = short_name(part)
     if short in INSIDE:
-        assert isinstance(part, Ext)
-        return all(_keeps(inner) and _short(inner) not in TAKING for inner in _parts(part))
+        inner = pipeline(part)
+        return bool(inner) and all(_keeps(p) and short_name(p) not in TAKING for p in inner)
     return short in KEEPING | TAKING
 
 
 def _scales(cast: Ext) -> bool:
     """It makes floats between 0 and 1, in single precision."""
-    if _short(cast) == "ToTensor":
+    if short_name(cast) == "ToTensor":
         return True
-    if _short(cast) == "ToDtype" and const(cast.args.get(1, "scale")) is not True:
+    if short_name(cast) == "ToDtype" and const(cast.args.get(1, "scale")) is not True:
         return False
     given = cast.args.get(0, "dtype")
     single = given and all(isinstance(t, Ref) and t.name in SINGLE for t in given)
-    return not cast.args.open and (bool(single) or (not given and _short(cast) != "ToDtype"))
+    return not cast.args.open and (bool(single) or (not given and short_name(cast) != "ToDtype"))
 
 
 def _numbers(given: Values) -> tuple[float, ...]:
@@ -302,7 +289,7 @@ def _bound(script: Script, name: ast.Name) -> list[ast.expr | None]:
 def _is_transform(script: Script, call: ast.Call) -> bool:
     found = script.values(call.func) - {Const(None)}
     plain = len(call.args) == 1 and not call.keywords and not spreads(call)
-    return plain and bool(found) and all(_short(t) in ("Compose", "ToTensor") for t in found)
+    return plain and bool(found) and all(short_name(t) in ("Compose", "ToTensor") for t in found)
 
 
 # ------------------------------------------------------------------------------------------------ what is written
@@ -323,7 +310,7 @@ def _written(script: Script, ending: Ending, part: Ext) -> ast.expr:
                 return element
             case ast.Name() if part is ending.normalize and script.values(element) == {part}:
                 return element
-    raise Refusal(f"its {_short(part)} is not made in the list of transforms")
+    raise Refusal(f"its {short_name(part)} is not made in the list of transforms")
 
 
 def _spelled(script: Script, casting: ast.expr) -> Iterator[Edit]:

@@ -8,15 +8,19 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword
 from autofast.facts.loaders import cannot_pin, given, is_spelled_out, managed, unpinned
+from autofast.flow import scopes
+from autofast.flow.effects import Effects
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
+from autofast.model.calls import is_method
 from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
-from autofast.model.source import at, source_of
+from autofast.model.source import at, function_of, source_of
 from autofast.model.syntax import LOOPS
 from autofast.model.tensors import NOT_CUDA
 from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
 from autofast.read.requirements import rules_out
+from autofast.rule import Refusal
 from autofast.write.spelling import (
     is_device_object,
     may_be_mps,
@@ -160,7 +164,32 @@ def _written_after(script: Script, move: Move) -> str:
             script, _target(site.node), move.loaders
         ):
             return at(site.node)
-    return ""
+    return _written_by_numpy(script, move)
+
+
+def _written_by_numpy(script: Script, move: Move) -> str:
+    """The line of a change of the batch through an array that shares its memory: ``a = x.numpy()``, ``a *= 2``."""
+    here = function_of(move.node)
+    arrays = {
+        id(n)
+        for n in script.each(ast.Call)
+        if is_method(n, "numpy", "__array__")
+        and function_of(n) is here
+        and any(_is_from(t, move.loaders) for t in script.values(n.func.value))
+    }
+    if not arrays:
+        return ""
+    changed = [w.base for w in script.analysis(Effects).writes if w.base is not None]
+    changed += [n.target for n in script.each(ast.AugAssign)]
+    memory = script.analysis(Memory)
+    return next(
+        (
+            at(c)
+            for c in changed
+            if function_of(c) is here and not arrays.isdisjoint(memory.sources(c))
+        ),
+        "",
+    )
 
 
 def _only_turns(node: ast.AST) -> bool:
@@ -231,3 +260,18 @@ def asynchronous(script: Script, move: Move) -> Iterator[Edit]:
     torch, imports = torch_in(source_of(move.node))
     yield from imports
     yield Keyword(move.node, "non_blocking", f"{torch}.cuda.is_available()")
+
+
+def device_above(transfer: Transfer, loop: ast.AST) -> ast.expr | None:
+    """The device of a copy, where that means the same above the loop; None: the current GPU. Raises :class:`Refusal` otherwise."""
+    expr = spelled(transfer.node, transfer.target)
+    if transfer.how == "cuda" and (expr is not None or transfer.target is not None):
+        raise Refusal(f"the device of {at(transfer.node)} may be None, which means the current one")
+    match expr:
+        case None if transfer.how == "cuda":
+            return None
+        case ast.Name() | ast.Attribute() | ast.Constant():
+            if scopes.loaded_in(expr) & scopes.stored_in(loop):
+                raise Refusal("the device is set in the loop")
+            return expr
+    raise Refusal("the device is worked out in each step")

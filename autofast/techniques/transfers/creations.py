@@ -96,7 +96,7 @@ def _all_made_there(
     if any(against(script, other, hot) for other in others):
         return
     edits = list(first.edits)
-    if _only_moves(transfer):
+    if only_moves(transfer):
         whole = gate if gate is not None else stmt
         if isinstance(expr, ast.Name) and getattr(stmt, "value", None) is transfer.node:
             edits.append(Remove(whole))
@@ -148,7 +148,7 @@ def _made_there(
         yield replace(creation, edits=(like,))
         return
     edits = [*creation.edits, *_idle(script, call)]
-    if _only_moves(transfer):
+    if only_moves(transfer):
         stmt = statement_of(transfer.node)
         alone = (
             isinstance(stmt, ast.Assign)
@@ -311,7 +311,7 @@ def _device(script: Script, transfer: Transfer) -> str | None:
     return text
 
 
-def _only_moves(transfer: Transfer) -> bool:
+def only_moves(transfer: Transfer) -> bool:
     """The copy does nothing else: no cast, nothing like ``copy=True``."""
     node = transfer.node
     names = {k.arg for k in node.keywords}

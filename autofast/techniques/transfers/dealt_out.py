@@ -15,7 +15,7 @@ from autofast.model.values import (
 )
 from autofast.rule import Effect
 from autofast.techniques.transfers.drawn_arrays import DRAWS
-from autofast.techniques.transfers.factories import Creation
+from autofast.techniques.transfers.factories import Creation, again_and_again
 
 SPLITS = {  # what deals out data, by the generator that it draws from
     "torch": ("torch.utils.data.random_split", "torch.randperm"),
@@ -79,14 +79,9 @@ def _splits(script: Script, creation: Creation, hot: frozenset[int]) -> str:
             around = any(
                 inside(o.stack, f.node) for c in creation.site for f in c.stack if id(f.node) in hot
             )
-            shuffles = site.kind != "torch.utils.data.random_split" and any(
-                id(f.node) in hot for f in o.stack
-            )  # of each epoch
-            if (
-                around
-                and not shuffles
-                or (o.order > first and not any(id(f.node) in hot for f in o.stack))
-            ):
+            repeated = again_and_again(script, o.stack, hot)
+            shuffles = repeated and site.kind != "torch.utils.data.random_split"  # of each epoch
+            if around and not shuffles or (o.order > first and not repeated):
                 return f"what {line} deals out depends on how many numbers the host has drawn"
     return ""
 

@@ -34,15 +34,23 @@ DATA = frozenset({"tensor", "normal", "bernoulli"})  # made from data: only wher
 HOOKS = frozenset({"training_step", "validation_step", "test_step", "forward"})
 
 
+# what reads a tensor among its arguments as a number
+SIZED = frozenset(f"torch.{n}" for n in ("arange", "range", "eye", "randperm"))
+
+
 @dataclass(frozen=True, eq=False)
 class Creation:
-    """A tensor that is made on the host, and what makes it on the device; ``asked``: the place has to ask whether there is one."""
+    """A tensor that is made on the host, and what makes it on the device.
+
+    ``asked``: the place has to ask whether there is one. ``moves``: the copies that others make of it, of which none is left.
+    """
 
     call: ast.Call
     site: Site
     edits: tuple[Edit, ...]
     effect: Effect
     asked: bool = False
+    moves: tuple[ast.Call, ...] = ()
 
 
 def loops_of_steps(script: Script) -> frozenset[int]:
@@ -114,7 +122,7 @@ def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:
         isinstance(t, (Unknown, Num, Seq)) for t in values
     ):
         return False
-    return not any(isinstance(t, Tensor) for t in values)
+    return name in SIZED or not any(isinstance(t, Tensor) for t in values)
 
 
 def _is_display(script: Script, data: ast.expr) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.source import nodes_in, parent_of
+from autofast.model.source import ancestors, block_of, parent_of, statement_of
 from autofast.model.values import Tensor
 from autofast.techniques.transfers.creations import created
 from autofast.techniques.transfers.factories import Creation, again_and_again, factory
@@ -50,9 +50,7 @@ def _indexed(script: Script, call: ast.Call) -> ast.Name | None:
     tensors = [_subscripted(script, use) for use in uses]
     if not uses or None in tensors:
         return None
-    sized = {n.id for a in call.args for n in nodes_in(a, ast.Name)}
-    known = [t for t in tensors if t is not None and t.id in sized]
-    return known[0] if known and _is_the_same(script, known[0], call) else None
+    return next((t for t in tensors if t is not None and _is_there(script, t, assign)), None)
 
 
 def _keeps(script: Script, made: ast.expr, call: ast.Call) -> ast.expr | None:
@@ -77,8 +75,12 @@ def _subscripted(script: Script, index: ast.expr) -> ast.Name | None:
     return part.value if any(t.device != "cpu" for t in found if isinstance(t, Tensor)) else None
 
 
-def _is_the_same(script: Script, tensor: ast.Name, call: ast.Call) -> bool:
-    """Whether the variable holds what it held where the index was made."""
-    flow = script.analysis(Flow)
-    there = [n for a in call.args for n in nodes_in(a, ast.Name)]
-    return any(n.id == tensor.id and flow.reaching(n) == flow.reaching(tensor) for n in there)
+def _is_there(script: Script, tensor: ast.Name, index: ast.AST | None) -> bool:
+    """Whether the variable has the value that it has where the index is used, before the index is made: what binds it stands above."""
+    if not isinstance(index, ast.stmt) or (block := block_of(index)) is None:
+        return False
+    above = {id(s) for s in block[: block.index(index)]}
+    made = [d for d in script.analysis(Flow).reaching(tensor) if not d.is_parameter]
+    stands = [d.statement for d in made] + [statement_of(tensor)]
+    inside = [any(id(a) in above for a in (s, *ancestors(s)) if a) for s in stands if s is not None]
+    return len(inside) == len(stands) and all(inside[:-1]) and not inside[-1]

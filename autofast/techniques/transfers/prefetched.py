@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Helper, Remove, Wrap, literal
 from autofast.facts.loaders import has_workers, managed, own_order
-from autofast.flow import scopes
 from autofast.model.calls import pairs_of
 from autofast.model.script import Loader, Script, Transfer
 from autofast.model.source import at, source_of, walk
 from autofast.model.values import Ref, Tensor, Values
 from autofast.rule import Refusal
-from autofast.write.spelling import may_be_mps, spelled, torch_in
+from autofast.techniques.transfers.copies import device_above
+from autofast.write.spelling import may_be_mps, torch_in
 
 NAME = "prefetched"
 HELPER = '''\
@@ -165,24 +165,11 @@ def _device(script: Script, loop: ast.For, transfers: list[Transfer]) -> ast.exp
             raise Refusal(f"{at(transfer.node)} does more than to copy")
         if may_be_mps(script, transfer.kinds):
             raise Refusal("the device may be MPS, where there are no streams of CUDA")
-        expr = spelled(transfer.node, transfer.target)
-        if (
-            expr is None
-            and transfer.target is not None
-            or transfer.how == "cuda"
-            and expr is not None
-        ):
-            raise Refusal(
-                f"the device of {at(transfer.node)} may be None, which means the current one"
-            )
+        expr = device_above(transfer, loop)
         texts[source_of(transfer.node).segment(expr) if expr is not None else ""] = expr
     if len(texts) != 1:
         raise Refusal("the parts of a batch are copied to devices that are written differently")
     (expr,) = texts.values()
-    if expr is not None and not isinstance(expr, (ast.Name, ast.Attribute, ast.Constant)):
-        raise Refusal("the device is worked out in each step")
-    if expr is not None and scopes.loaded_in(expr) & scopes.stored_in(loop):
-        raise Refusal("the device is set in the loop")
     return expr
 
 

@@ -1,0 +1,87 @@
+"""How large a number is at the most, with options at their defaults: of sizes that are computed, ``width * 2 ** (layers - i)``."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.facts.arrays import held_under
+from autofast.facts.cost.inputs import number
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.defuse import Definition
+from autofast.flow.program import Flow
+from autofast.model.script import Script
+from autofast.model.source import function_of, parent_of
+from autofast.model.syntax import FUNCTIONS
+from autofast.model.values import Const, Ref
+
+DEEP = 8
+EXPONENT = 16  # beyond which a power is no size of a layer
+
+
+def most(script: Script, expr: ast.expr | None, depth: int = 0) -> int | None:
+    """The largest value of an expression of whole numbers that are not negative; None where that is not known."""
+    if expr is None or depth > DEEP:
+        return None
+    found = script.values(expr)
+    if found and all(isinstance(t, Const) and isinstance(t.value, int) for t in found):
+        return max(t.value for t in found if isinstance(t, Const) and isinstance(t.value, int))
+    if (known := number(found)) is not None:
+        return known
+    match expr:
+        case ast.Name():
+            return _largest([_of(script, d, depth) for d in script.analysis(Flow).reaching(expr)])
+        case ast.Attribute(value=owner, attr=name):
+            held = [e for thing in script.values(owner) for e in held_under(script, thing, name)]
+            return _largest([most(script, e, depth + 1) for e in held])
+        case ast.BinOp(left=left, op=op, right=right):
+            sides = most(script, left, depth + 1), most(script, right, depth + 1)
+            return _combined(op, *sides)
+        case ast.Call(func=func, args=[only]) if script.values(func) == {Ref("builtins.int")}:
+            return most(script, only, depth + 1)
+    return None
+
+
+def _largest(found: list[int | None]) -> int | None:
+    known = [n for n in found if n is not None]
+    return max(known) if known and len(known) == len(found) else None
+
+
+def _combined(op: ast.operator, left: int | None, right: int | None) -> int | None:
+    if left is None:
+        return None
+    match op:
+        case ast.Sub():
+            return left
+        case ast.FloorDiv() | ast.Div():
+            return left // (right or 1)
+    if right is None:
+        return None
+    match op:
+        case ast.Add():
+            return left + right
+        case ast.Mult():
+            return left * right
+        case ast.Pow() if right <= EXPONENT:
+            return int(left**right)
+    return None
+
+
+def _of(script: Script, made: Definition, depth: int) -> int | None:
+    """Of what a definition gives: an argument at all calls, a number of ``range(...)``, an expression."""
+    node = made.node
+    if isinstance(node, ast.arg):
+        function = function_of(node)
+        if not isinstance(function, FUNCTIONS):
+            return None
+        graph = script.analysis(CallGraph)
+        given = [expr for _, expr in graph.arguments(function, node.arg)]
+        return _largest([most(script, expr, depth + 1) for expr in given])
+    parent = parent_of(node)
+    if isinstance(parent, ast.For) and parent.target is node:
+        match parent.iter:
+            case ast.Call(func=func, args=[*_, last]) if script.values(func) == {
+                Ref("builtins.range")
+            }:
+                return most(script, last, depth + 1)
+        return None
+    return most(script, made.value, depth + 1)

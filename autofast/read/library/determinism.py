@@ -1,0 +1,52 @@
+"""Where a program asks for runs that are the same each time, be it by a helper of a library."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.model.events import Occurrence
+from autofast.model.script import Script
+from autofast.model.values import Const, Values, const, consts
+
+SWITCH = "torch.use_deterministic_algorithms"
+LEVEL = "torch.set_deterministic_debug_mode"
+# Helpers of libraries that set cudnn.deterministic, or the switch of torch.
+HELPERS = (
+    "torch.set_deterministic",
+    "monai.utils.set_determinism",
+    "monai.utils.misc.set_determinism",
+    "transformers.enable_full_determinism",
+    "transformers.trainer_utils.enable_full_determinism",
+    "composer.utils.reproducibility.configure_deterministic_mode",
+)
+# ... and those that do where they are asked to: set_seed(0, deterministic=True).
+ASKED = ("deterministic", "reproducible")
+OF_SEEDS = ("seed", "seeds", "seed_everything")
+CONTEXT = "torch.backends.cudnn.flags"
+
+
+def asked(script: Script) -> Iterator[ast.AST]:
+    for site in script.flags("torch.backends.cudnn.deterministic"):
+        if any(t != Const(False) for o in site for t in o.result):
+            yield site.node
+    for site in script.calls(SWITCH):
+        if any(const(o.args.get(0, "mode")) is not False for o in site if o.args):
+            yield site.node
+    for site in script.calls(LEVEL):
+        if any(o.args and _is_on(o.args.get(0, "debug_mode")) for o in site):
+            yield site.node
+    yield from (s.node for s in script.calls(*HELPERS))
+    for (kind, _), site in script.log.each():
+        if kind == CONTEXT or ("." in kind and kind.endswith(OF_SEEDS)):
+            if any(_asks(o) for o in site):
+                yield site.node
+
+
+def _is_on(found: Values) -> bool:
+    return consts(found) not in ({0}, {"default"})
+
+
+def _asks(occurrence: Occurrence) -> bool:
+    named = occurrence.args.named if occurrence.args is not None else {}
+    return any(const(named[n].values) not in (False, None) for n in ASKED if n in named)

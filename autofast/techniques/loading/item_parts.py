@@ -1,0 +1,157 @@
+"""Parts that are cut out of items, the same ones of all or each at a place of its own, for a whole batch."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from dataclasses import replace
+
+from autofast.model.source import at
+from autofast.model.values import const
+from autofast.rule import Refusal
+from autofast.techniques.loading.item_moves import Moves
+from autofast.techniques.loading.item_values import (
+    Draw,
+    Items,
+    Same,
+)
+from autofast.techniques.loading.windows import Sum
+
+
+class Parts(Moves):
+    """Slices and crops."""
+
+    def cut(self, items: Items, parts: list[ast.expr], node: ast.expr) -> Items:
+        """``image[:, ::-1]``, ``image[top : top + 32, left : left + 32]``, ``image[None]``, ``image[0]``."""
+        crops: list[tuple[int, str, str]] = []
+        plain: list[str] = []
+        flips: list[int] = []
+        for place, part in enumerate(parts):
+            match part:
+                case ast.Slice(lower=None, upper=None, step=None):
+                    plain.append(":")
+                case ast.Slice(lower=None, upper=None, step=step) if (
+                    step is not None and const(self.script.values(step)) == -1
+                ):
+                    flips.append(place)
+                    plain.append(":")
+                case ast.Slice(lower=lower, upper=upper, step=None):
+                    crop = self.crop(lower, upper, node)
+                    if crop is None:
+                        plain.append(self.plain_slice(lower, upper, node))
+                    else:
+                        crops.append((place, *crop))
+                        plain.append(":")
+                case ast.Constant(value=None) if len(parts) == 1:
+                    return self.moved(items, "unsqueeze(1)", 1)
+                case ast.Constant(value=x) if x is ... and place == 0:
+                    return self.from_behind(items, parts[1:], node)
+                case _:
+                    raise Refusal(f"{at(node)} has no form for batches")
+        if flips and any(p != ":" for p in plain) or (flips and crops):
+            raise Refusal(f"{at(node)} has no form for batches")
+        known = self.rank(items)
+        if known is not None and known < len(parts):
+            raise Refusal("its items have other dimensions than its __getitem__ works with")
+        if flips:
+            return self.flipped(items, flips)
+        if crops:
+            return self.cropped(items, crops, plain, node)
+        self.not_listed(items, node)
+        code = f"({items.code})[:, {', '.join(plain)}]"
+        return replace(items, code=code, laid_out=False, shape=self.new_shape())
+
+    def from_behind(self, items: Items, parts: list[ast.expr], node: ast.expr) -> Items:
+        """``image[..., ::-1]``, ``image[..., None]``."""
+        match parts:
+            case [ast.Slice(lower=None, upper=None, step=ast.expr() as step)] if (
+                const(self.script.values(step)) == -1
+            ):
+                return self.flipped(items, [-1])
+            case [ast.Constant(value=None)]:
+                return self.moved(items, "unsqueeze(-1)", 1)
+        raise Refusal(f"{at(node)} has no form for batches")
+
+    def plain_slice(self, lower: ast.expr | None, upper: ast.expr | None, node: ast.AST) -> str:
+        codes = []
+        for bound in (lower, upper):
+            found = self.value(bound) if bound is not None else Same("")
+            if not isinstance(found, Same):
+                raise Refusal(f"{at(node)} has no form for batches")
+            codes.append(f"({found.code})" if found.code else "")
+        return ":".join(codes)
+
+    def crop(
+        self, lower: ast.expr | None, upper: ast.expr | None, node: ast.AST
+    ) -> tuple[str, str] | None:
+        """Where a crop begins and how long it is, in code; None where nothing is drawn for it."""
+        first = self.value(lower) if lower is not None else Same("0", 0)
+        if not isinstance(first, Draw):
+            return None
+        length = self.length(lower, upper, node)
+        self.within(first, length, node)
+        return first.code, length.code
+
+    def expanded(self, total: Sum) -> Sum:
+        """The sum, with what variables in it are the sums of."""
+        for name, times in dict(total.terms).items():
+            if name in self.sums and times == 1:
+                total = total - Sum(Counter({name: 1})) + self.sums[name]
+        return total
+
+    def length(self, lower: ast.expr | None, upper: ast.expr | None, node: ast.AST) -> Same:
+        """From ``lower`` up to ``upper``, where that is as much for all items."""
+        if lower is None or upper is None:
+            raise Refusal(f"{at(node)} takes parts of different lengths")
+        span = self.expanded(Sum.of(upper)) - self.expanded(Sum.of(lower))
+        sides = [self.value(span.nodes[k]) for k, n in span.terms.items() if n == 1]
+        codes = [f"({side.code})" for side in sides if isinstance(side, Same)]
+        if len(codes) < len(span.terms) or not (codes or span.number > 0):
+            raise Refusal(f"{at(node)} takes parts of different lengths")
+        codes += [str(span.number)] * bool(span.number)
+        return Same(" + ".join(codes), span.number if not sides else ...)
+
+    def within(self, first: Draw, size: Same, node: ast.AST) -> None:
+        """A crop ends inside of the image. A slice would be shorter where it does not, and items of different lengths could not be collated:
+        so it is certain if more than one place may be drawn, or if they are drawn up to the last one."""
+        if first.index:
+            return
+        if first.kind != "int" or first.low is None or first.low < 0:
+            raise Refusal(f"{at(node)}: where a part begins is not known to be in the image")
+        several = first.high is not None and first.low < first.high
+        last = first.below.replace(" ", "").replace("(", "").replace(")", "")
+        length = size.code.replace(" ", "").replace("(", "").replace(")", "")
+        if not several and not last.endswith((f"-{length}", f"-{length}+1")):
+            raise Refusal(f"{at(node)}: whether a part ends in the image is not known")
+
+    def cropped(
+        self, items: Items, crops: list[tuple[int, str, str]], plain: list[str], node: ast.AST
+    ) -> Items:
+        """Parts of one length that begin at another place in each item."""
+        self.not_listed(items, node)
+        axes = [place for place, _, _ in crops]
+        if any(p != ":" for p in plain) or axes not in ([0], [1], [0, 1], [1, 2]):
+            raise Refusal(f"{at(node)} has no form for batches")
+        names = []
+        for n, (_, first, size) in enumerate(crops):
+            key = (self.plain(first), self.plain(size))
+            if key not in self.places:
+                word = ("rows", "columns")[n] if len(crops) == 2 else "places"
+                name = self.places[key] = self.fresh(word)
+                line = f"({first})[:, None] + {self.torch}.arange({size}, device={self.device})"
+                self.lines.append("    " * self.depth + f"{name} = {self.plain(line)}")
+            names.append(self.places[key])
+        inner = axes[0] == 1
+        if len(names) == 2:
+            index = [
+                f"{self.each}[:, None, None]",
+                f"{names[0]}[:, :, None]",
+                f"{names[1]}[:, None]",
+            ]
+        else:
+            index = [f"{self.each}[:, None]", names[0]]
+        inside = ", ".join([index[0], *[":"] * inner, *index[1:]])
+        code = f"({items.code})[{inside}]"
+        if inner:
+            code += f".movedim({len(names) + 1}, 1)"
+        return replace(items, code=code, laid_out=not inner, shape=self.new_shape())

@@ -1,0 +1,178 @@
+"""Models whose gradients a backward computes and nothing uses: the discriminator while the generator learns from it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autofast.facts.gradient_accesses import accesses
+from autofast.facts.gradient_events import clips, zeros
+from autofast.facts.parts import parts_of
+from autofast.facts.scaler import Event
+from autofast.flow.loops import leaving
+from autofast.flow.positions import block, index
+from autofast.flow.typestate import Events, Protocol, follow
+from autofast.model.calls import is_path, keyword_of
+from autofast.model.names import DDP
+from autofast.model.script import Backward, Optimizer, Script, Step
+from autofast.model.source import at, parent_of, statement_of, within
+from autofast.model.values import Const, Tensor, Thing, const
+from autofast.read.recover.build import unwrapped
+from autofast.rule import Refusal
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """``backward`` computes gradients of the model that ``name`` is, which are dropped; ``first`` to ``last`` are statements of one block around it."""
+
+    backward: Backward
+    name: str
+    first: ast.stmt
+    last: ast.stmt
+
+
+class _Stale(Protocol[bool, Event]):
+    """Whether gradients of a model are those that its own training has no use for."""
+
+    def __init__(self, mine: frozenset[int]):
+        super().__init__(False)
+        self.mine = mine
+
+    def happen(self, event: Event, state: bool) -> list[bool]:
+        if event.kind == "stale":
+            return [True]
+        if event.things is not None and not event.things & self.mine:
+            return [state]
+        if event.kind == "zero":
+            whole = event.sure and event.things is not None and self.mine <= event.things
+            return [False] if whole else [False, state]
+        if state:
+            self.wrong("use", event.node, "{} uses them")
+        return [state]
+
+
+def dropped(script: Script) -> Iterator[tuple[Dropped, str]]:
+    """Each such backward with why it is left as it is; empty where the model can be frozen for it."""
+    if freezes(script):
+        return
+    for step in script.steps:
+        if len(step.backwards) < 2 or len(script.optimizers) < 2:
+            continue
+        for backward in step.backwards:
+            models = {id(m): m for t in backward.tensors for x in t.models for m in unwrapped(x)}
+            for model in models.values():
+                others = [m for m in models.values() if m is not model]
+                found = _place(script, step, backward, model)
+                if not others or found is None or not _is_unused(script, step, backward, model):
+                    continue
+                yield found, against(script, model, others)
+
+
+def _owners(script: Script, model: Thing) -> list[Optimizer]:
+    parts = parts_of(model)
+    return [o for o in script.optimizers if any(id(m) in parts for p in o.params for m in unwrapped(p))]  # fmt: skip
+
+
+def _is_unused(script: Script, step: Step, backward: Backward, model: Thing) -> bool:
+    """Whether its gradients are dropped on every way before an update, a clip, another backward or anything else uses them."""
+    owners = _owners(script, model)
+    if not owners or not all(o.params for o in script.optimizers):
+        return False
+    mine = frozenset(id(t) for o in owners for t in o.things)
+    try:
+        read, after = accesses(script)
+    except Refusal:
+        return False
+    events = [Event("stale", backward.node), *clips(script, strict=False), *read]
+    for zero in zeros(script):
+        to_none = keyword_of(zero.node, "set_to_none")  # type: ignore[arg-type]
+        if to_none is None or const(script.values(to_none)) is True:
+            events.append(zero)
+    for other in (s for s in script.steps):
+        for update in other.updates:
+            events.append(Event("step", update.node, frozenset(map(id, update.things)) or None))
+        for more in other.backwards:
+            reached = {id(m) for t in more.tensors for x in t.models for m in unwrapped(x)}
+            if more.node is not backward.node and (id(model) in reached or not reached):
+                events.append(Event("backward", more.node, mine))
+    for site in script.methods("unscale_"):
+        events.append(Event("unscale", site.node))
+    stale = _Stale(mine)
+    followed = follow(script, stale, Events(events, (), after))
+    return not stale.problems and id(backward.node) in followed.visited
+
+
+# ------------------------------------------------------------------------------------------------ where
+def _place(script: Script, step: Step, backward: Backward, model: Thing) -> Dropped | None:
+    """Around the calls of the model that this backward goes through, and no others."""
+    mine = [
+        site
+        for site in step.forwards
+        if any(o.this is not None and model in unwrapped(o.this) for o in site)
+    ]
+    through = {id(p) for t in backward.tensors for p in t.passes}
+    calls = [s.node for s in mine if id(s.node) in through]
+    last = statement_of(backward.node)
+    around = block(last)
+    starts = [_lifted(call, around) for call in calls]
+    if not calls or None in starts:
+        return None
+    first = min((s for s in starts if s is not None), key=lambda s: index(around, s))
+    span = around[index(around, first) : index(around, last) + 1]
+    names = {ast.unparse(getattr(call, "func", call)) for call in calls}
+    if not span or len(names) > 1 or not all(is_path(getattr(c, "func", c)) for c in calls):
+        return None
+    (name,) = names
+    if script.values(getattr(calls[0], "func", calls[0])) - _as_called(mine):
+        return None
+    inside = [b for s in script.steps for b in s.backwards if any(within(b.node, x) for x in span)]
+    others = [s.node for s in mine if s.node not in calls and any(within(s.node, x) for x in span)]
+    leaves = any(True for statement in span for _ in leaving(statement))
+    if others or leaves or [b.node for b in inside] != [backward.node]:
+        return None
+    return Dropped(backward, name, first, last)
+
+
+def _as_called(sites: list) -> frozenset[Thing]:  # type: ignore[type-arg]
+    return frozenset(o.this for s in sites for o in s if o.this is not None)
+
+
+def _lifted(node: ast.AST, around: list[ast.stmt]) -> ast.stmt | None:
+    """The statement of a block that a call stands in, itself or below ``with``."""
+    here: ast.AST | None = statement_of(node)
+    while here is not None and not any(here is s for s in around):
+        here = parent_of(here)
+        if not hasattr(here, "items"):
+            return None
+    return here  # type: ignore[return-value]
+
+
+# ------------------------------------------------------------------------------------------------ what speaks against it
+def freezes(script: Script) -> bool:
+    """Whether the script says somewhere which parameters are trained: it may do so here."""
+    for node in script.each(ast.Attribute):
+        if node.attr in ("requires_grad", "requires_grad_"):
+            found = script.values(node.value)
+            if not found or not all(isinstance(t, Tensor) and not t.param for t in found):
+                return True
+    return any(
+        keyword.arg == "requires_grad" and script.values(keyword.value) != {Const(True)}
+        for keyword in script.each(ast.keyword)
+    )
+
+
+def against(script: Script, model: Thing, others: list[Thing]) -> str:
+    """Why a model whose gradients are dropped is not frozen."""
+    if script.unread:
+        return f"not all of the script is followed: {script.unread}"
+    for site in script.calls(DDP):
+        return f"{at(site.node)} makes a DistributedDataParallel, which waits for the gradients of all parameters"
+    for node in script.each(ast.Attribute):
+        if node.attr == "compile" and getattr(node.value, "id", "") != "re":
+            return f"{at(node)} compiles, and does so again where parameters are frozen"
+        if node.attr.startswith("register_") and node.attr.endswith("hook"):
+            return f"{at(node)} registers a hook, which may wait for these gradients"
+    if parts_of(model).keys() & parts_of(*others).keys():
+        return "it shares layers with a model that is trained by this backward"
+    return ""

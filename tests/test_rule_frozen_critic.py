@@ -1,0 +1,188 @@
+"""frozen-critic: where a model is frozen, that the training stays the same bit for bit, and what would not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.harness import HAVE_TORCH
+from tests.onerule import apply, run
+
+needs_torch = pytest.mark.skipif(not HAVE_TORCH, reason="needs torch")
+RULE = "frozen-critic"
+
+GAN = """
+import torch
+import torch.nn as nn
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+shared = nn.Linear(4, 4)
+generator = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4)).to(device)
+critic = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.LeakyReLU(0.2), nn.Linear(8, 1)).to(device)
+optimizer_g = torch.optim.Adam(generator.parameters(), lr=0.01)
+optimizer_c = torch.optim.Adam(critic.parameters(), lr=0.01, weight_decay=0.01)
+criterion = nn.BCEWithLogitsLoss()
+losses = []
+for step in range(6):
+    real = torch.randn(5, 4, device=device)
+    noise = torch.randn(5, 3, device=device)
+    optimizer_c.zero_grad()
+    fake = generator(noise)
+    first = criterion(critic(real), torch.ones(5, 1, device=device))
+    first.backward()
+    second = criterion(critic(fake.detach()), torch.zeros(5, 1, device=device))
+    second.backward()
+    optimizer_c.step()
+    optimizer_g.zero_grad()
+    score = critic(fake)
+    loss = criterion(score, torch.ones(5, 1, device=device))
+    loss.backward()
+    optimizer_g.step()
+    losses += [first.item(), second.item(), loss.item()]
+weights = [p.tolist() for m in (generator, critic) for p in m.parameters()]
+"""
+ACTOR = """
+import torch
+import torch.nn as nn
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Critic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1))
+
+    def forward(self, state, action):
+        return self.net(torch.cat([state, action], 1))
+
+
+class Agent:
+    def __init__(self):
+        self.actor = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).to(device)
+        self.critic = Critic().to(device)
+        self.actor_optimizer = torch.optim.SGD(self.actor.parameters(), lr=0.1)
+        self.critic_optimizer = torch.optim.SGD(self.critic.parameters(), lr=0.1, momentum=0.9)
+
+    def learn(self, state, action, value):
+        critic_loss = (self.critic(state, action) - value).pow(2).mean()
+        self.critic_optimizer.zero_grad()
+        critic_loss.backward()
+        self.critic_optimizer.step()
+        actor_loss = -self.critic(state, self.actor(state)).mean()
+        self.actor_optimizer.zero_grad()
+        actor_loss.backward()
+        self.actor_optimizer.step()
+        return critic_loss.item(), actor_loss.item()
+
+
+agent = Agent()
+losses = []
+for step in range(6):
+    losses += agent.learn(torch.randn(5, 4).to(device), torch.randn(5, 2).to(device), torch.randn(5, 1).to(device))
+weights = [p.tolist() for m in (agent.actor, agent.critic) for p in m.parameters()]
+"""
+OFF, ON = "critic.requires_grad_(False)", "critic.requires_grad_(True)"
+
+
+def changed(*changes: tuple[str, str], text: str = GAN) -> str:
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+def test_what_is_written() -> None:
+    found = apply(RULE, GAN)
+    assert found.lines == [OFF, ON]
+    assert f"{OFF}\n    score = critic(fake)" in found.text
+    assert f"loss.backward()\n    {ON}\n    optimizer_g.step()" in found.text
+
+
+WAYS = {
+    "a discriminator": GAN,
+    "the generator first": changed(
+        ("    optimizer_c.zero_grad()\n    fake", "    fake"),
+        ("    optimizer_g.zero_grad()\n    score", "    score"),
+        ("    first =", "    optimizer_c.zero_grad()\n    first ="),
+        ("    real = ", "    optimizer_g.zero_grad()\n    real = "),
+    ),
+    "every second step": changed(
+        ("    optimizer_g.zero_grad()\n    score = critic(fake)\n    loss = criterion(score, torch.ones(5, 1, device=device))\n    loss.backward()\n    optimizer_g.step()\n",
+         "    if step % 2 == 0:\n        optimizer_g.zero_grad()\n        score = critic(fake)\n        loss = criterion(score, torch.ones(5, 1, device=device))\n        loss.backward()\n        optimizer_g.step()\n"),
+    ),
+    "cleared by the module": changed(("optimizer_c.zero_grad()", "critic.zero_grad()")),
+    "an actor": ACTOR,
+}  # fmt: skip
+
+
+@needs_torch
+@pytest.mark.parametrize("way", WAYS)
+def test_the_same_bit_for_bit(way: str) -> None:
+    found = apply(RULE, WAYS[way])
+    assert len(found.fixes) == 1
+    before, after = run(WAYS[way]), run(found.text)
+    assert before["losses"] == after["losses"] and before["weights"] == after["weights"]
+
+
+@needs_torch
+def test_nothing_is_computed_for_it() -> None:
+    asks = (("    optimizer_g.step()\n", "    optimizer_g.step()\n    kept = [p.grad.clone() for p in critic.parameters()]\n"),)  # fmt: skip
+    before, after = (run(changed(*asks, text=t))["kept"] for t in (GAN, apply(RULE, GAN).text))
+    assert any(not (a == b).all() for a, b in zip(before, after, strict=True))
+
+
+def test_with_other_rules() -> None:
+    found = apply(f"{RULE} autocast grad-scaler fused-optimizer", GAN)
+    assert {OFF, ON} <= set(found.lines) and "with torch.autocast(" in found.text
+
+
+USED = {
+    "stepped": [("    optimizer_g.step()\n", "    optimizer_g.step()\n    optimizer_c.step()\n")],
+    "cleared to zeros": [("optimizer_c.zero_grad()", "optimizer_c.zero_grad(set_to_none=False)")],
+    "cleared now and then": [("    optimizer_c.zero_grad()", "    if step % 2 == 0:\n        optimizer_c.zero_grad()")],
+    "clipped": [("    optimizer_g.step()", "    nn.utils.clip_grad_norm_(critic.parameters(), 1.0)\n    optimizer_g.step()")],
+    "read": [("    optimizer_g.step()", "    losses.append(critic[0].weight.grad.norm().item())\n    optimizer_g.step()")],
+    "one optimizer for both": [("(generator.parameters(), lr", "([*generator.parameters(), *critic.parameters()], lr")],
+    "cleared too late": [("    optimizer_c.zero_grad()\n", ""), ("    optimizer_c.step()", "    optimizer_c.step()\n    optimizer_c.zero_grad()")],
+    "another call in between": [("    loss = criterion(", "    other = critic(real)\n    loss = criterion(")],
+    "frozen already": [("    score = ", "    for p in critic.parameters():\n        p.requires_grad = False\n    score = "), ("    optimizer_g.step()", "    for p in critic.parameters():\n        p.requires_grad = True\n    optimizer_g.step()")],
+    "partly frozen": [("optimizer_g =", "critic[0].requires_grad_(False)\noptimizer_g =")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", USED)
+def test_left_alone(why: str) -> None:
+    assert not apply(RULE, changed(*USED[why])).fixes
+
+
+@needs_torch
+@pytest.mark.parametrize("why", ["stepped", "clipped", "cleared now and then", "cleared too late"])
+def test_each_of_these_would_train_otherwise(why: str) -> None:
+    text = changed(*USED[why])
+    asked = "    weights.append(nn.utils.clip_grad_norm_" if why == "clipped" else ""
+    if asked:
+        text = text.replace("    nn.utils.clip_grad_norm_(critic.parameters(), 1.0)", "    losses.append(nn.utils.clip_grad_norm_(critic.parameters(), 1.0).item())")  # fmt: skip
+    wrong = changed(("    score =", f"    {OFF}\n    score ="), ("    loss.backward()\n", f"    loss.backward()\n    {ON}\n"), text=text)  # fmt: skip
+    one, other = run(text), run(wrong)
+    assert one["losses"] != other["losses"] or one["weights"] != other["weights"]
+
+
+REFUSED = {
+    "shares layers": [("nn.Linear(8, 4))", "nn.Linear(8, 4), shared)"), ("nn.Sequential(nn.Linear(4, 8)", "nn.Sequential(shared, nn.Linear(4, 8)")],
+    "registers a hook": [("losses = []", "losses = []\ncritic[0].register_full_backward_hook(lambda *given: None)")],
+    "compiles": [("losses = []", "losses = []\ncritic.compile()")],
+    "waits for the gradients": [("optimizer_g =", "critic = nn.parallel.DistributedDataParallel(critic)\noptimizer_g =")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_refused(why: str) -> None:
+    found = apply(RULE, changed(*REFUSED[why]))
+    assert not found.fixes and why in found.refusals
+
+
+def test_not_beside_compile() -> None:
+    found = apply(f"{RULE} compile", GAN)
+    assert not any(f.rule == RULE for f in found.fixes) and "would be so again" in found.refusals
