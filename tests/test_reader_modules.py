@@ -243,6 +243,19 @@ for i in range(3):
 """,
         "",
     ),
+    "named in a variable": (
+        """
+for i in range(3):
+    name = "conv" + str(i)
+    setattr(self, name, nn.Conv2d(64 if i else 3, 64, 3, padding=1))
+""",
+        """
+for i in range(3):
+    name = "conv" + str(i)
+    x = torch.relu(getattr(self, name)(x))
+""",
+        "",
+    ),
     "named format": (
         """
 for name in ("a", "b"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -718,3 +719,27 @@ def test_the_training_in_a_function_that_nothing_calls_has_most_of_the_budget(
     monkeypatch.setattr("autofast.read.state.core.BUDGET", 6_000)
     monkeypatch.setattr("autofast.read.interpreter.interpreter.BUDGET", 6_000)
     assert read(tmp_path, code).notes == []
+
+
+def test_a_batch_that_is_told_by_its_length(tmp_path: Path) -> None:
+    """The rest of a tuple is spread over the parameters, and what is for batches of another length is left out."""
+    code = """
+    def moved(batch):
+        if len(batch) == 3:
+            name, x, y = batch
+            return name, x.cuda(), y.cuda()
+        if len(batch) == 2:
+            return batch
+    def error(x, y):
+        return F.cross_entropy(model(x), y)
+    for x, y in loader:
+        batch = moved(("rows", x, y))
+        loss = error(*batch[1:])
+    """
+    script = read(tmp_path, SETUP + "import textwrap\n" + textwrap.dedent(code) + STEP)
+    inside = next(n for n in script.each(ast.FunctionDef) if n.name == "error")
+    call = next(
+        n for n in ast.walk(inside) if isinstance(n, ast.Call) and ast.unparse(n.func) == "model"
+    )
+    (x,) = script.values(call.args[0])
+    assert getattr(x, "device", "") == "dev" and getattr(x, "batch", None)

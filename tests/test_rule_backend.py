@@ -640,3 +640,49 @@ def test_what_loads_data_beside_the_training_is_no_matter(kind: str) -> None:
         f"worker = {kind}(target=fill, args=([],))\nworker.start()\nworker.join()\n"
     )
     assert apply("tf32", HEAD + fill + BODY).lines == TF32
+
+
+# A class of the project that gives the index of an image of torchvision's, too.
+INDEXED = """\
+from PIL import Image
+from torchvision import datasets, transforms
+
+class Indexed(datasets.MNIST):
+    def __getitem__(self, index):
+        image, target = self.data[index], int(self.targets[index])
+        image = Image.fromarray(image.numpy(), mode="L")
+        if self.transform is not None:
+            image = self.transform(image)
+        return image, target, index
+
+{more}
+data = Indexed("data", transform={transform})
+"""
+
+
+@pytest.mark.parametrize(
+    ("transform", "change", "fixed"),
+    [
+        ("transforms.ToTensor()", ("", ""), True),
+        (
+            "transforms.Compose([transforms.RandomCrop(28, 4), transforms.ToTensor()])",
+            ("", ""),
+            True,
+        ),
+        ("transforms.Compose([transforms.Pad((0, side)), transforms.ToTensor()])", ("", ""), False),
+        ("transforms.ToTensor()", ("[index], int", "[index][:, :index], int"), False),
+        ("transforms.ToTensor()", ("image.numpy()", "shrink(image, index)"), False),
+        ("transforms.ToTensor()", ("datasets.MNIST", "datasets.ImageFolder"), False),
+    ],
+)
+def test_images_of_one_size_with_more_beside_them(
+    transform: str, change: tuple[str, str], fixed: bool
+) -> None:
+    more = "import sys\nside = int(sys.argv[1])\nfrom secret import shrink\n"
+    made = INDEXED.replace(*change) if change[0] else INDEXED
+    body = BODY.replace("for x, y in", "for x, y, _ in")
+    body = body.replace(
+        BODY.splitlines(keepends=True)[3], made.format(more=more, transform=transform)
+    )
+    done = apply("cudnn-benchmark", HEAD + body)
+    assert bool(done.fixes) is fixed and ("nothing shows" in done.advice) is not fixed

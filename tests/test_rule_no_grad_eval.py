@@ -1652,3 +1652,43 @@ def test_tables_hold_no_tensors_unless_they_are_given_some(given: str, kept: boo
     done = apply("no-grad-eval", text)
     assert bool(done.fixes) is not kept
     assert ("gives tensors to pandas" in done.refusals) is kept
+
+
+def test_a_model_that_one_option_has_no_class_for() -> None:
+    """`self.net = self.net.eval()` keeps a model; a class that was deleted, and is still named, gives no tensor."""
+    text = """
+import sys
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=4)
+
+
+class Runner:
+    def __init__(self, net):
+        self.net, self.optimizer = net, torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def train(self):
+        self.net = self.net.train()
+        for x, y in loader:
+            loss = (self.net(x) - y).pow(2).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+    def evaluate(self):
+        self.net = self.net.eval()
+        return sum((self.net(x) - y).abs().sum().item() for x, y in loader)
+
+
+net = Deleted() if "deleted" in sys.argv else nn.Linear(4, 1)
+runner, losses = Runner(net), []
+for epoch in range(2):
+    runner.train()
+    with torch.no_grad():
+        losses.append(runner.evaluate())
+"""
+    done = apply("no-grad-eval", text)
+    assert done.lines == ["with torch.inference_mode():"]
+    assert len(run(done.text)["losses"]) == 2

@@ -716,3 +716,16 @@ def test_no_such_advice_on_the_cpu_or_outside_the_steps() -> None:
     once = REPLAY.format(device=AUTO, x=x).split("for update")[0]
     text = once + "states, rewards = sample(8)\nx = torch.FloatTensor(states).to(device)\n"
     assert not apply(RULE, text + "model(x).sum().backward()\noptimizer.step()\n").advice
+
+
+def test_tensors_of_arrays_are_in_memory_that_nothing_pins() -> None:
+    arrays = "collate_fn=gather, pin_memory=True"
+    gather = (
+        "def gather(items):\n    return [torch.stack(part).numpy() for part in zip(*items)]\n\n\n"
+    )
+    text = script(
+        "x, y = torch.from_numpy(x).to(device), torch.from_numpy(y).float().to(device)",
+        loader=", " + arrays,
+    )
+    found = apply(RULE, text.replace("dataset = ", gather + "dataset = "))
+    assert not found.fixes and "memory that no loader pins" in found.refusals

@@ -8,10 +8,10 @@ from autofast.facts.datasets import indexed
 from autofast.facts.transforms import steps_of
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
-from autofast.model.calls import is_name
+from autofast.model.calls import is_name, short_name
 from autofast.model.events import CallFrame, inside
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import at
+from autofast.model.source import at, nodes_in
 from autofast.model.values import (
     Arg,
     Const,
@@ -39,6 +39,12 @@ CONVOLUTIONS = tuple(
 
 
 # all images alike
+
+
+# what leaves an image as large as it is
+WHOLE = frozenset(
+    "__getitem__ super fromarray asarray array from_numpy numpy astype int float len long copy clone print".split()
+)
 
 
 CROPS = frozenset(["CenterCrop", "RandomCrop", "RandomResizedCrop", "FiveCrop", "TenCrop"])
@@ -226,9 +232,25 @@ def one_size(dataset: Dataset) -> bool:
         )
     if isinstance(thing, Inst):
         given = frozenset(t for values in thing.attrs.values() for t in values)
+        images = _has_images_of_one_size(dataset)
+        if images and thing.args is not None:
+            given |= frozenset(t for g in thing.args.every for t in g.values)
         sizes = _sizes(given)
-        return bool(sizes) and False not in sizes
+        return False not in sizes if sizes else images
     return False
+
+
+def _has_images_of_one_size(dataset: Dataset) -> bool:
+    """A class of the project that takes whole images of torchvision's, as ``class Indexed(CIFAR10)`` which gives the index, too."""
+    thing = dataset.thing
+    known = {f"torchvision.datasets.{n}" for n in IN_MEMORY_LIBRARY}
+    if not isinstance(thing, Inst) or not thing.cls.external <= known or not thing.cls.external:
+        return False
+    if dataset.getitem is None:
+        return True
+    called = {short_name(call.func) for call in nodes_in(dataset.getitem, ast.Call)}
+    cut = any(nodes_in(dataset.getitem, ast.Slice))
+    return not cut and all(n in WHOLE or "transform" in n for n in called)
 
 
 def _sizes(found: Values) -> list[bool]:

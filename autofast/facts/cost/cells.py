@@ -66,8 +66,8 @@ class Cells:
             frames = below(occurrence.stack, step.loop) if within else ()
             for n, frame in enumerate(frames):
                 if isinstance(frame, LoopFrame) and not frame.unrolled:
-                    calls = [f.node for f in frames[n + 1 :] if isinstance(f, CallFrame)]
-                    if any(_hands_on(node, frame.node) for node in (*calls, site.node)):
+                    calls = (f.node for f in frames[n + 1 :] if isinstance(f, CallFrame))
+                    if _hands_on(next(calls, site.node), frame.node):
                         yield frame
 
 

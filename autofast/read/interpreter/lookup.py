@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Iterator
+from typing import Any
 
 from autofast.flow.scopes import own_nodes
 from autofast.model import names
@@ -263,12 +264,12 @@ class Lookup(Core):
             if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
                 if layers := module_parts.sliced_list(self, thing, node):
                     return layers
-                if (first := _first_of(thing, node.slice)) is not None:
+                if (some := _part_of(thing, node.slice)) is not None:
                     return values(
                         self.intern(
                             Seq,
-                            (id(node), thing, first),
-                            lambda: Seq(node, first, NOTHING, "tuple"),
+                            (id(node), thing, some),
+                            lambda: Seq(node, some, NOTHING, "tuple"),
                         )
                     )
                 part: Seq = self.intern(
@@ -312,16 +313,28 @@ def _is_beginning(index: ast.expr) -> bool:
     )
 
 
-def _first_of(thing: Seq, index: ast.Slice) -> tuple[Values, ...] | None:
-    """``row[:2]`` of a tuple: the elements; None where they are not known one by one."""
-    match index:
-        case ast.Slice(None | ast.Constant(0), ast.Constant(int(end)), None) if (
-            thing.kind == "tuple" and not thing.names and end >= 0
-        ):
-            known = thing.exact
-            if known is not None or end <= len(thing.head):
-                return (known or thing.head)[:end]
-    return None
+def _part_of(thing: Seq, index: ast.Slice) -> tuple[Values, ...] | None:
+    """``row[:2]``, ``batch[2:]`` of a tuple: the elements; None where they are not known one by one."""
+    bounds = [_bound_of(part) for part in (index.lower, index.upper, index.step)]
+    if thing.kind != "tuple" or thing.names or ... in bounds or bounds[2] == 0:
+        return None
+    lower, upper, step = bounds
+    if (known := thing.exact) is not None:
+        return known[lower:upper:step]
+    end = upper if isinstance(upper, int) and not lower and step is None else -1
+    return thing.head[:end] if 0 <= end <= len(thing.head) else None
+
+
+def _bound_of(part: ast.expr | None) -> Any:
+    """A whole number that is written out, or None where nothing is; ``...`` for anything else."""
+    match part:
+        case None:
+            return None
+        case ast.Constant(int(number)):
+            return number
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(int(number))):
+            return -number
+    return ...
 
 
 def catches(node: ast.AST, errors: frozenset[str]) -> bool:

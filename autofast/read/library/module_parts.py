@@ -15,6 +15,7 @@ from autofast.model.values import (
     Ext,
     Given,
     Inst,
+    Num,
     Seq,
     Thing,
     Unknown,
@@ -188,7 +189,7 @@ def in_order(interp: Core, thing: Inst | Ext, args: Arguments, base: Values) -> 
     return current
 
 
-def by_prefix(thing: Thing, name: ast.expr | None) -> Values:
+def by_prefix(thing: Thing, name: Values) -> Values:
     """``getattr(self, f"conv{i}")``: the modules whose names begin like this; nothing where others may be."""
     first = _beginning(name)
     if not first or not isinstance(thing, (Inst, Ext)) or thing.open or not is_module(thing):
@@ -205,8 +206,7 @@ def _has_members(cls: Cls, first: str) -> bool:
 
 def set_by_prefix(interp: Core, thing: Thing, args: Arguments) -> bool:
     """``setattr(self, f"conv{i}", nn.Conv2d(...))``; False where other attributes may be set by it."""
-    given, found = args.given(1, "name"), args.get(2, "value")
-    first = _beginning(given.expr if given is not None else None)
+    first, found = _beginning(args.get(1, "name")), args.get(2, "value")
     if not first or not isinstance(thing, Inst) or not is_module(thing):
         return False
     if not found or not all(is_module(t) for t in found):
@@ -220,19 +220,7 @@ def set_by_prefix(interp: Core, thing: Thing, args: Arguments) -> bool:
     return True
 
 
-def _beginning(name: ast.expr | None) -> str:
+def _beginning(name: Values) -> str:
     """The text that a computed string certainly begins with."""
-    match name:
-        case ast.JoinedStr(values=[ast.Constant(value=str(first)), *_]):
-            return first
-        case ast.BinOp(left=ast.Constant(value=str(first)), op=ast.Mod()):
-            return first.partition("%")[0]
-        case ast.BinOp(left=left, op=ast.Add()):
-            return (
-                left.value
-                if isinstance(left, ast.Constant) and isinstance(left.value, str)
-                else _beginning(left)
-            )
-        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(first)), attr="format")):
-            return first.partition("{")[0]
-    return ""
+    firsts = {t.pattern.partition("*")[0] if isinstance(t, Num) else "" for t in name}
+    return firsts.pop() if len(firsts) == 1 else ""

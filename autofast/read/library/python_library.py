@@ -225,6 +225,8 @@ def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
                     Seq, (id(node), "range"), lambda: Seq(node, None, values(Num()), "range")
                 )
             )
+        if name == "builtins.len" and (sizes := _lengths(first)):
+            return sizes
         return values(Num())
     if name in ("builtins.print", "builtins.str", "builtins.repr", "builtins.format"):
         for given in args.positional:
@@ -354,17 +356,17 @@ def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
 
 def _getattr(interp: Core, args: Arguments, node: ast.AST | None) -> Values:
     """``getattr(x, "name"[, default])``, the name being one of a few."""
-    found, given = args.get(2, "default"), args.given(1, "name")
+    found = args.get(2, "default")
     for thing in ordered(args.get(0, "object")):
         for key in ordered(args.get(1, "name")):
             if isinstance(key, Const) and isinstance(key.value, str):
                 found |= interp.attribute(thing, key.value, node)
             elif isinstance(thing, Module) and isinstance(key, (Setting, Arg)):
                 found |= loaded_settings.member(interp, thing, key, node)
-            elif parts := module_parts.by_prefix(
-                thing, given.expr if given else None
-            ) or loaded_settings.any_member(thing):
+            elif parts := module_parts.by_prefix(thing, values(key)):
                 found |= parts
+            elif offered := loaded_settings.any_member(thing):
+                found |= offered
             else:
                 found |= values(
                     Ref(f"{thing.name}.*")
@@ -407,6 +409,16 @@ def imported(interp: Core, args: Arguments) -> Values:
     )
     found = [interp.run_module(source, False) for source in interp.project.matching(pattern)]
     return values(*found) or values(Unknown(f"the module `{pattern or '*'}` is imported by name"))
+
+
+def _lengths(found: Values) -> Values:
+    """The lengths of tuples that are known one by one; empty where there may be something else."""
+    exact = [t.exact if isinstance(t, Seq) and t.kind == "tuple" else None for t in found]
+    return (
+        frozenset(Const(len(items)) for items in exact if items is not None)
+        if None not in exact
+        else NOTHING
+    )
 
 
 # what a string that is known says of itself

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword
-from autofast.facts.loaders import cannot_pin, given, is_spelled_out, managed, unpinned
+from autofast.facts.loaders import (
+    cannot_pin,
+    given,
+    is_spelled_out,
+    managed,
+    of_array,
+    unpinned,
+)
 from autofast.flow import scopes
 from autofast.flow.effects import Effects
 from autofast.flow.memory import Memory
@@ -125,6 +132,8 @@ def against(script: Script, move: Move) -> str:
             return f"pin_memory=False is written out ({at(loader.node)}): only pinned memory is copied in the background"
         if unpinned(loader) or _is_part(script, move):
             return f"the batches of {at(loader.node)} are objects without pin_memory(): only pinned memory is copied in the background"
+    if of_array(script, move.source):
+        return "it is made of an array where it is copied, in memory that no loader pins: the host waits for such a copy"
     if written := _written_after(script, move):
         return f"the batch is changed in place afterwards ({written}), perhaps while it is still being copied"
     return ""
