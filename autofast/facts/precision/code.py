@@ -52,7 +52,7 @@ class Code:
                 found.update((id(f), f) for f in forwards)
                 todo += forwards
         while todo:
-            for func in self.script.of_node(_callees, todo.pop()):
+            for func in self.script.of_node(_entered, todo.pop()):
                 if id(func) not in found:
                     found[id(func)] = func
                     todo.append(func)
@@ -81,7 +81,7 @@ class Code:
         return any(is_module(t) for t in self.script.values(call.func))
 
 
-def _callees(script: Script, node: ast.AST) -> list[ast.AST]:
+def _entered(script: Script, node: ast.AST) -> list[ast.AST]:
     """The functions that are called in it, but for constructors."""
     calls = script.analysis(CallGraph)
     every = (c for n in nodes_in(node, ast.Call) for c in calls.callees(n))
