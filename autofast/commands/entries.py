@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from autofast.commands.discover import is_test, looks_like_training, python_files
+from autofast.commands.discover import is_test, looks_like_training, python_files, raw_of
 
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]+)|import[ \t]+([^\n#]+))",
@@ -45,7 +45,7 @@ class Entries:
         return [path for path in self._above(file) if self._may_be_started(path)]
 
     def _raw(self, path: Path) -> bytes:
-        return self._overlay[path] if path in self._overlay else _raw(path)
+        return self._overlay[path] if path in self._overlay else raw_of(path)
 
     def _preference(self, path: Path) -> tuple[bool, bool]:
         named = any(word in path.stem for word in ("train", "main"))
@@ -110,13 +110,6 @@ def _file(module: str, bases: Iterable[str], files: Mapping[str, Path]) -> Itera
             if name in files:
                 yield files[name]
                 return
-
-
-def _raw(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
 
 
 def _is_started(raw: bytes) -> bool:

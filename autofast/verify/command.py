@@ -440,6 +440,10 @@ def shown(path: Path) -> str:
 _LAUNCHER = (
     '; it wants a launcher: --launch "torchrun --nproc-per-node=N", N being the number of GPUs'
 )
+USAGE = 2  # exit code of argparse and click for arguments that are missing or wrong
+TORCH_MEMORY = (
+    100.0  # MiB: a process that has imported torch takes more, git and the like take less
+)
 _HINTS = {
     "rendezvous: environment variable": _LAUNCHER,
     **{f"KeyError: '{name}'": _LAUNCHER for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")},
@@ -462,12 +466,20 @@ def explain(error: NoRun) -> str:
         return f"{running}; raise --limit{less}"
     if run.records and run.record.error:
         hint = next((hint for sign, hint in _HINTS.items() if sign in run.record.error), "")
-        return f"the original script does not run: {run.record.error}{hint}"
+        steps = len(run.record.steps)  # one may be a backward whose step failed
+        fails = f"fails after {steps} steps" if steps > 1 else "does not run"
+        return f"the original script {fails}: {run.record.error}{hint}"
     last = (run.stderr.strip().splitlines() or ["no message"])[-1]
     if run.exit_code or not run.records:
-        return f"the original script does not run (exit code {run.exit_code}): {last}"
+        hint = "; its arguments stand behind --" if run.exit_code == USAGE else ""
+        return f"the original script does not run (exit code {run.exit_code}): {last}{hint}"
     if run.resume and any(r.resumed is not None and r.resumed.read for r in run.records):
         return f"the original script loaded {run.resume} and made no optimizer step: its training ends there; raise its number of epochs, behind --"
     if run.resume and run.ok:
         return f"the original script did not read {run.resume} before its first step; give it the arguments with which it resumes, behind --"
+    if run.record.peak_memory_children > TORCH_MEMORY:
+        return (
+            "the original script ended without an optimizer step or a backward of its own; what trains in processes that it starts is not followed, "
+            "but for torch.multiprocessing.spawn: name the script that trains, or train in one process"
+        )
     return "the original script ended without an optimizer step or a backward; give it arguments with which it trains, behind --"
