@@ -83,6 +83,10 @@ def scripts(
     for path in paths:
         if path.is_dir():
             found: Iterable[Path] = _training(path, root, exclude, [] if tests is None else tests)
+        elif path.exists() and not path.is_file():
+            from autofast.model.opening import NO_FILE
+
+            raise BadInput(f"{path}: {NO_FILE}")
         elif path.exists():
             found = [] if force and excluded([path], root, exclude) else [path]
         elif path.is_symlink():

@@ -66,7 +66,7 @@ def _dtypes(code: Code) -> str:
         if name := loaded_in_16(model.thing):
             return f"{model.name} is loaded with {name}=, which decides about precision"
     for part in [*code.parts, *(c for m in code.models for c in m.classes)]:
-        if (word := complex_in(code.script, part)) is not None:
+        if (word := code.script.of_node(complex_in, part)) is not None:
             return f"{at(word)} computes with complex numbers"
     for site, occurrence in code.events("forward"):
         for tensor in occurrence.data.get("inputs", ()):
