@@ -1,6 +1,6 @@
 """Judges every script of tests/faults with the verifier and writes the table of docs/verify-evidence.md.
 
-    python -m benchmarks.verify_faults [--second | --last | --third | ... | --eleventh] [--write] [--before FILE] [--printed FILE]
+    python -m benchmarks.verify_faults [--second | --last | --third | ... | --thirteenth] [--write] [--before FILE] [--printed FILE]
 
 ``--second``: the set of benchmarks/verify_faults_2, of which nothing is said but the two scripts; ``--last``: its last half, which was
 made when verify was done and run once. ``--third``: the set of benchmarks/verify_faults_3, written blind; ``--fourth``: its last half, run once.
@@ -8,6 +8,7 @@ made when verify was done and run once. ``--third``: the set of benchmarks/verif
 benchmarks/verify_faults_6, not blind, run once; ``--eighth``: that of benchmarks/verify_faults_7, written blind. ``--ninth``: the set of
 benchmarks/verify_faults_8, written blind; ``--tenth``: its last half, run once.
 ``--eleventh``: the small set of benchmarks/verify_faults_9, not blind, run once.
+``--twelfth``: the set of benchmarks/verify_faults_10, written blind; ``--thirteenth``: its last half, run once.
 
 Takes some minutes on two cores. ``--write`` puts the table into docs/verify-evidence.md, with today's date and the version of torch.
 """
@@ -40,6 +41,8 @@ from benchmarks.verify_faults_8 import HERE as EIGHTH_FOLDER
 from benchmarks.verify_faults_8 import NINTH, TENTH
 from benchmarks.verify_faults_9 import ELEVENTH
 from benchmarks.verify_faults_9 import HERE as NINTH_FOLDER
+from benchmarks.verify_faults_10 import HERE as TENTH_FOLDER
+from benchmarks.verify_faults_10 import THIRTEENTH, TWELFTH
 from tests.faults import CASES, HERE, Case
 from tests.test_verify_faults import FINE, Bench
 
@@ -56,6 +59,8 @@ SETS = {
     "ninth": (NINTH, EIGHTH_FOLDER),
     "tenth": (TENTH, EIGHTH_FOLDER),
     "eleventh": (ELEVENTH, NINTH_FOLDER),
+    "twelfth": (TWELFTH, TENTH_FOLDER),
+    "thirteenth": (THIRTEENTH, TENTH_FOLDER),
 }
 
 
@@ -99,6 +104,8 @@ def main() -> int:
     sets.add_argument("--ninth", action="store_true", help="the eighth set, first half")
     sets.add_argument("--tenth", action="store_true", help="the eighth set, last half")
     sets.add_argument("--eleventh", action="store_true", help="the ninth set, small, not blind")
+    sets.add_argument("--twelfth", action="store_true", help="the tenth set, first half")
+    sets.add_argument("--thirteenth", action="store_true", help="the tenth set, last half")
     args = parser.parse_args()
     which = next((name for name in SETS if name and getattr(args, name)), "")
     cases, here = SETS[which]

@@ -193,6 +193,27 @@ def test_an_original_that_does_not_run_is_one_line_with_its_own_error(folder: Pa
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "import argparse\nreader = argparse.ArgumentParser()\nreader.add_argument('--data', required=True)\nreader.parse_args()\n",
+            "required: --data; its arguments stand behind --",
+        ),
+        (
+            f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {SCRIPT!r}], check=True)\n",
+            "name the script that trains",
+        ),
+        (SCRIPT + "1 / 0\n", " steps: ZeroDivisionError"),
+    ],
+    ids=["arguments", "another process", "late"],
+)
+def test_why_an_original_does_not_run_and_what_to_do(folder: Path, text: str, said: str):
+    (folder / "train.py").write_text(text)
+    done = verify("train.py", "train.py", "--steps", "0")
+    assert done.exit_code == 2 and said in done.stderr.splitlines()[-1], done.stderr
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["nothing.py"], "no such file"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,9 +10,18 @@ from typing import Any
 
 import pytest
 
-from autofast.verify import course, invariants, parity, parity_inputs, parity_seeds
+from autofast.verify import (
+    course,
+    invariants,
+    parity,
+    parity_data,
+    parity_inputs,
+    parity_seeds,
+    parity_settings,
+    parity_weights,
+)
 from autofast.verify.evidence import Evidence, gather
-from autofast.verify.record import FULL, Call, Pass, Record, Run, Saved, Step
+from autofast.verify.record import FULL, Call, Pass, Record, Run, Saved, Step, TensorPrint
 from autofast.verify.result import Check, Sameness
 from autofast.verify.series import Series, Wanted
 from autofast.verify.shared import shared
@@ -113,7 +123,7 @@ def test_a_rate_that_falls_on_a_plateau() -> None:
         for seed in range(count):
             runs.append(plateau("original", seed, 4 if fixed else 4 + seed % 3))
             runs.append(plateau("rewritten", seed, 5 + seed % 2, factor, off))
-        return found(invariants.learning_rates(gather("unknown", runs)))
+        return found(parity_settings.learning_rates(gather("unknown", runs)))
 
     assert check(1).verdict is Sameness.UNCLEAR and check(1).passed is None
     assert check(8).passed is None and "depend on the training" in check(8).text
@@ -289,3 +299,127 @@ def test_the_probe_sees_masks_of_functions_and_modules(tmp_path: Path) -> None:
     assert all(len(s.grad_norms) == len(s.update_norms) == 2 for s in made.steps)
     assert made.masks is not None and sorted(made.masks) == [4, 4, *[8] * 6]
     assert made.idle_masks == 1
+
+
+# ---------------------------------------------------------------------------------------------- counters, weights and losses over seeds
+SEEN = (
+    40,
+    60,
+    40,
+    80,
+    60,
+    40,
+    80,
+    60,
+    40,
+    60,
+    80,
+    40,
+)  # batches that the best epoch had seen, by seed
+
+
+def counted(seen: tuple[int, ...], now: tuple[int, ...], off: float = 1e-7) -> Evidence:
+    """A model that ends as its best epoch left it: which that is hangs on the seed."""
+
+    def model(count: int) -> dict[str, Any]:
+        return {"0/norm.num_batches_tracked": TensorPrint((), "int64", str(count), float(count), buffer=True)}  # fmt: skip
+
+    runs = [trained("original", 8, model=model(seen[0]))]
+    for seed, (before, after) in enumerate(zip(seen, now, strict=True)):
+        runs.append(trained("original", 8, seed, model=model(before)))
+        runs.append(trained("rewritten", 8, seed, off, model=model(after)))
+    return gather("unknown", runs)
+
+
+def test_which_epoch_was_the_best_may_be_another() -> None:
+    turned = (*SEEN[1:], SEEN[0])
+    first = found(parity_settings.counters(counted(SEEN[:1], turned[:1])))
+    assert first.passed is None and first.verdict is Sameness.UNCLEAR and "seeds" in first.text
+    assert found(parity_settings.counters(counted(SEEN, turned))).passed
+
+
+@pytest.mark.parametrize(
+    ("seen", "now", "off"),
+    [
+        ((60,) * 8, (80,) * 8, 1e-7),  # never another in the original
+        (SEEN[:8], tuple(count * 4 for count in SEEN[:8]), 1e-7),  # more than seeds explain
+        (SEEN[:1], (80,), 0.0),  # not a bit differs before
+    ],
+    ids=["fixed", "seeds", "to the bit"],
+)
+def test_a_counter_that_no_choice_explains(
+    seen: tuple[int, ...], now: tuple[int, ...], off: float
+) -> None:
+    assert found(parity_settings.counters(counted(seen, now, off))).passed is False
+
+
+def sized(begun: float, ended: float, late: float = 0.0) -> Evidence:
+    """Tensors of the rewritten script so many times the original's, at the first step and at the end; ``late``: added to its first losses."""
+    runs = []
+    for seed in range(4):
+        for arm, one, two, off in (("original", 1.0, 1.0, 0.0), ("rewritten", begun, ended, late)):
+            chance = 1 + 0.01 * ((3 * seed + (arm == "original")) % 4)
+            start, model = (
+                {"0/body.weight": TensorPrint((8, 8), "float32", "", chance * size)}
+                for size in (one, two)
+            )
+            made = trained(arm, 20, seed, start=start, model=model)
+            steps = [replace(step, losses=(step.losses[0] + off * (i < 6),)) for i, step in enumerate(made.record.steps)]  # fmt: skip
+            runs.append(replace(made, records=(replace(made.record, steps=tuple(steps)),)))
+    return gather("sampling", runs)
+
+
+def test_the_sizes_of_weights_over_seeds() -> None:
+    assert [check.passed for check in parity_weights.checks(sized(1.0, 1.0))] == [True, True]
+    assert [check.passed for check in parity_weights.checks(sized(1.5, 1.0))] == [False, True]
+    ended = parity_weights.checks(sized(1.0, 0.7))
+    assert [check.passed for check in ended] == [True, False] and "body.weight" in ended[1].text
+    assert "zero" in parity_weights.checks(sized(0.0, 1.0))[0].text
+
+
+def test_the_course_of_the_loss_over_seeds_and_not_its_end_alone() -> None:
+    assert found(parity_seeds.course(sized(1.0, 1.0))).passed
+    late = sized(1.0, 1.0, 0.5)
+    assert found(parity_seeds.course(late)).passed is False
+    assert parity_seeds.equivalence(late)[0].passed
+
+
+# ---------------------------------------------------------------------------------------------- batches of several loaders
+def fed(order_of: Any, values: Any = lambda order: order) -> Evidence:
+    """Two loaders by turns; ``order_of``: of the second one's batches in the rewritten script, by seed and pass."""
+
+    def sums(seed: int, number: int) -> tuple[float, ...]:
+        return tuple(float((7 * i + 3 * number + 5 * seed) % 11) for i in range(6))
+
+    runs = []
+    for seed in range(4):
+        for arm in ("original", "rewritten"):
+            passes = []
+            for number in range(4):
+                second = order_of(seed, number) if arm == "rewritten" else sums(seed, number)
+                for loader, row in ((0, sums(seed + 1, number)), (1, values(second)[:4])):
+                    passes.append(Pass(loader, True, len(row), 16, True, checksums=row))
+            runs.append(trained(arm, 8, seed, passes=tuple(passes)))
+    return gather("unknown", runs)
+
+
+def test_one_of_two_loaders_no_longer_shuffles() -> None:
+    first = (3.0, 1.0, 4.0, 1.5, 9.0, 2.0)
+    lost = found(parity_data.shuffled(fed(lambda seed, number: first)))
+    assert lost.passed is False and "loader 2" in lost.text
+
+    def turned(seed: int, number: int) -> tuple[float, ...]:
+        at = (2 * seed + number) % 6
+        return first[at:] + first[:at]
+
+    assert found(parity_data.shuffled(fed(turned))).passed
+
+
+def test_batches_that_are_no_numbers_are_not_alike() -> None:
+    """A missing value in every batch but one says nothing of an order."""
+    nothing = (math.nan,) * 6
+
+    def some(order: tuple[float, ...]) -> tuple[float, ...]:
+        return nothing if order is nothing else (order[0], *nothing[1:])
+
+    assert found(parity_data.shuffled(fed(lambda seed, number: nothing, some))).passed

@@ -15,7 +15,6 @@ from autofast.report.verify_words import parity_clause
 from autofast.verify import (
     alike,
     coverage,
-    invariants,
     outputs,
     parity_data,
     parity_exact,
@@ -25,6 +24,7 @@ from autofast.verify import (
     parity_saves,
     parity_seeds,
     parity_stdout,
+    parity_tensors,
     parity_together,
     runs,
     series,
@@ -194,7 +194,7 @@ def test_masks_meet_other_samples_in_another_order() -> None:
 def test_an_average_that_is_no_longer_called() -> None:
     weights = {"0/w": tensor(1.0), "1/w": tensor(1.0)}
     plain, other = made(model=weights), made("rewritten", model={"0/w": tensor(1.0)})
-    check = invariants.tensors(gather("unknown", [plain, plain, other]))
+    check = parity_tensors.tensors(gather("unknown", [plain, plain, other]))
     assert check is not None and check.passed is None
     steps = [replace(step, modes=(0.0, 1.0)) for step in plain.record.steps]
     plain = replace(plain, records=(replace(plain.record, steps=tuple(steps)),))
@@ -202,10 +202,10 @@ def test_an_average_that_is_no_longer_called() -> None:
     for model, passed in (({"0/w": tensor(1.0)}, None), (weights, False)):
         other = made("rewritten", model=model)
         other = replace(other, records=(replace(other.record, steps=tuple(steps)),))
-        check = invariants.training_mode(gather("unknown", [plain, plain, other]))
+        check = parity_tensors.training_mode(gather("unknown", [plain, plain, other]))
         assert (check and check.passed) is passed, "only what is not called any more"
     less = made("rewritten", model={"1/w": replace(tensor(1.0), shape=(3,))})
-    check = invariants.tensors(gather("unknown", [plain, plain, less]))
+    check = parity_tensors.tensors(gather("unknown", [plain, plain, less]))
     assert check is not None and check.passed is False
 
 
@@ -1033,3 +1033,48 @@ def test_what_is_still_to_go_is_no_less_than_the_run_that_is_being_made(
     made_so_far = [replace(made(), seconds=47.0)]
     slow = series.Series(Any, plain, plain, wanted, runs=made_so_far, began=1000.0)  # type: ignore[arg-type]
     assert words in slow._left(3)
+
+
+def test_items_of_another_data_set_are_not_drawn() -> None:
+    """A fold scales all items anew: they change all at once, or not at all. Where they are drawn, some change and some do not, or all in every pass."""
+
+    def items(values: list[list[float]]) -> parity_items.Items:
+        made = parity_items.Items()
+        for number, row in enumerate(values):
+            for index, value in enumerate(row):
+                made.placed[number, index // 4, index % 4] = (index, value)
+        return made
+
+    first, second = [float(i) for i in range(8)], [0.5 * i + 1.25 for i in range(8)]
+    assert parity_items._other_data(items([first, first, second, second]))
+    assert not parity_items._other_data(items([first, first, first]))
+    assert not parity_items._other_data(items([first, second, first, second]))
+    flipped = [-x if i % 2 else x for i, x in enumerate(first)]
+    assert not parity_items._other_data(items([first, flipped, second, second]))
+
+
+@pytest.mark.parametrize(("called", "passed"), [(1, None), (3, False)], ids=["a part", "gradients"])
+def test_a_model_that_is_no_longer_evaluated_as_a_whole(called: int, passed: bool | None) -> None:
+    """What it was asked for may come of a part of it; called with gradients in training mode instead, it is not the same."""
+
+    def run_of(arm: str, evaluating: float | None, calls: int) -> Run:
+        one = made(arm, calls=tuple(Call(0, 8, {}, i) for i in range(12) for _ in range(calls)))
+        modes = (1.0,) if evaluating is None else (0.0, 1.0)
+        steps = [replace(s, modes=modes, evaluating=evaluating, training=None) for s in one.record.steps]  # fmt: skip
+        return replace(one, records=(replace(one.record, steps=tuple(steps)),))
+
+    plain, other = run_of("original", 0.0, 1), run_of("rewritten", None, called)
+    check = parity_tensors.training_mode(gather("unknown", [plain, plain, other]))
+    assert (check and check.passed) is passed
+
+
+def test_the_losses_of_two_stages_fall_each_by_itself() -> None:
+    plain = made()
+    count = len(plain.record.steps)
+    losses = [1 - 0.1 * i if i < count // 2 else 9 - 0.1 * i for i in range(count)]
+    steps = [
+        replace(step, losses=(loss,), optimizer=int(i >= count // 2))
+        for i, (step, loss) in enumerate(zip(plain.record.steps, losses, strict=True))
+    ]
+    staged = replace(plain, records=(replace(plain.record, steps=tuple(steps)),))
+    assert 0 < parity_seeds.drop(staged) < 1

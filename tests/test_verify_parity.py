@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autofast.verify import alike, invariants, parity, parity_data, parity_stdout
+from autofast.verify import (
+    alike,
+    invariants,
+    parity,
+    parity_data,
+    parity_settings,
+    parity_stdout,
+    parity_tensors,
+)
 from autofast.verify.evidence import gather
 from autofast.verify.record import FULL, Checkpoint, Pass, Run, TensorPrint
 from autofast.verify.result import Check, Sameness
@@ -336,13 +344,13 @@ def test_steps_that_a_scaler_leaves_out() -> None:
             ]
         )
     )
-    assert check(invariants.learning_rates(two(a, b, "rounding"))).passed
+    assert check(parity_settings.learning_rates(two(a, b, "rounding"))).passed
     assert check(invariants.steps(two(a, b, "rounding"))).passed
     assert check(invariants.steps(two(a, b, "exact"))).passed is False
     ahead = run(
         record([step(i, 0.01, backwards=1, losses=(1.0,), lr=(rates[i] * 0.9,)) for i in range(8)])
     )
-    found = check(invariants.learning_rates(two(a, ahead, "rounding")))
+    found = check(parity_settings.learning_rates(two(a, ahead, "rounding")))
     assert found.passed is False and "0.09 at step 1, 0.1" in found.text
 
 
@@ -356,7 +364,7 @@ def test_a_rate_that_follows_the_loss_is_not_held_against_it() -> None:
         ),
     )
     ev = gather("sampling", [a, a, replace(other, seed=0, arm="rewritten"), other])
-    assert check(invariants.learning_rates(ev)).passed is None
+    assert check(parity_settings.learning_rates(ev)).passed is None
 
 
 def test_names_may_get_the_prefixes_of_wrappers_in_the_model_but_not_in_checkpoints() -> None:
@@ -369,13 +377,14 @@ def test_names_may_get_the_prefixes_of_wrappers_in_the_model_but_not_in_checkpoi
         model={"0/_orig_mod.l.w": moved, "0/_orig_mod.m.w": moved},
     )
     assert (
-        check(invariants.movement(two(a, b))).passed and check(invariants.tensors(two(a, b))).passed
+        check(parity_tensors.movement(two(a, b))).passed
+        and check(parity_tensors.tensors(two(a, b))).passed
     )
     dead = simple(start={"0/l.w": old, "0/m.w": old}, model={"0/l.w": moved, "0/m.w": old})
-    found = check(invariants.movement(two(a, dead)))
+    found = check(parity_tensors.movement(two(a, dead)))
     assert found.passed is False and "1 of 2" in found.text
-    assert check(invariants.movement(two(dead, a))).passed is False
-    assert check(invariants.movement(two(a, simple(trainable_unused=("m.w",))))).passed is False
+    assert check(parity_tensors.movement(two(dead, a))).passed is False
+    assert check(parity_tensors.movement(two(a, simple(trainable_unused=("m.w",))))).passed is False
     assert new.sha != other.sha
 
 
@@ -633,9 +642,9 @@ def test_settings_of_optimizers() -> None:
             "0/first/0/bias_correction": "True",
         },
     )
-    assert check(invariants.settings(two(a, same))).passed
+    assert check(parity_settings.settings(two(a, same))).passed
     found = check(
-        invariants.settings(
+        parity_settings.settings(
             two(
                 a, simple(optimizers=("AdamW",), settings={**kept, "0/first/0/weight_decay": "0.0"})
             )
@@ -647,21 +656,22 @@ def test_settings_of_optimizers() -> None:
     )
     late = {**kept, "0/last/0/weight_decay": "0.1"}
     assert (
-        check(invariants.settings(two(a, simple(optimizers=("AdamW",), settings=late)))).passed
+        check(parity_settings.settings(two(a, simple(optimizers=("AdamW",), settings=late)))).passed
         is False
     )
     assert (
         check(
-            invariants.settings(
+            parity_settings.settings(
                 two(a, simple(optimizers=("AdamW",), settings={**kept, "0/first/1/eps": "1.0"}))
             )
         ).passed
         is False
     )
     assert (
-        invariants.settings(two(a, simple(optimizers=("AdamW",), settings=late), "recipe")) is None
+        parity_settings.settings(two(a, simple(optimizers=("AdamW",), settings=late), "recipe"))
+        is None
     )
-    assert invariants.settings(two(a, simple(optimizers=("AdamW",)))) is None
+    assert parity_settings.settings(two(a, simple(optimizers=("AdamW",)))) is None
 
 
 def normed(*values: float) -> Run:
@@ -681,14 +691,16 @@ def test_clipping_leaves_a_fingerprint() -> None:
         normed(1.0, 1.0, 1.0, 0.9, 0.7),
         normed(0.5, 0.5, 0.5, 0.5, 0.5),
     )
-    assert check(invariants.clipping(two(clipped, normed(1.0, 1.0, 0.999999, 0.8, 0.3)))).passed
-    assert invariants.clipping(two(free, normed(3.1, 1.9, 1.4, 0.8, 0.7))) is None
-    lost = check(invariants.clipping(two(clipped, free)))
+    assert check(
+        parity_settings.clipping(two(clipped, normed(1.0, 1.0, 0.999999, 0.8, 0.3)))
+    ).passed
+    assert parity_settings.clipping(two(free, normed(3.1, 1.9, 1.4, 0.8, 0.7))) is None
+    lost = check(parity_settings.clipping(two(clipped, free)))
     assert lost.passed is False and "3 of 5 gradient norms exceed 1, up to 3" in lost.text
-    new = check(invariants.clipping(two(free, clipped)))
+    new = check(parity_settings.clipping(two(free, clipped)))
     assert new.passed is False and "3 of 5 of the original's exceed that" in new.text
-    assert check(invariants.clipping(two(clipped, tighter))).passed is False
-    assert invariants.clipping(two(clipped, free, "recipe")) is None
+    assert check(parity_settings.clipping(two(clipped, tighter))).passed is False
+    assert parity_settings.clipping(two(clipped, free, "recipe")) is None
 
 
 def test_counters() -> None:
@@ -702,10 +714,10 @@ def test_counters() -> None:
             **more,
         )
 
-    assert check(invariants.counters(two(counted(6), counted(6)))).passed
-    assert check(invariants.counters(two(counted(6), counted(12)))).passed is False
+    assert check(parity_settings.counters(two(counted(6), counted(6)))).passed
+    assert check(parity_settings.counters(two(counted(6), counted(12)))).passed is False
     assert (
-        invariants.counters(
+        parity_settings.counters(
             gather("exact", [counted(6), counted(7), replace(counted(12), arm="rewritten")])
         )
         is None
@@ -731,13 +743,15 @@ def test_training_mode_is_that_of_calls_with_and_without_gradients() -> None:
         )
 
     a = modes(1.0, 0.0, 0.0, 1.0)
-    assert check(invariants.training_mode(two(a, a))).passed
-    assert check(invariants.training_mode(two(a, modes(1.0, 1.0, 1.0)))).passed is False
-    assert check(invariants.training_mode(two(a, modes(0.6, None, 0.0, 1.0)))).passed, (
+    assert check(parity_tensors.training_mode(two(a, a))).passed
+    assert check(parity_tensors.training_mode(two(a, modes(1.0, 1.0, 1.0)))).passed is False
+    assert check(parity_tensors.training_mode(two(a, modes(0.6, None, 0.0, 1.0)))).passed, (
         "evaluated with gradients"
     )
-    assert check(invariants.training_mode(two(a, modes(0.0, 0.0, 0.0)))).passed is False
-    assert check(invariants.training_mode(two(a, modes(1.0, 1.0, 1.0), "recipe"))).passed is False
+    assert check(parity_tensors.training_mode(two(a, modes(0.0, 0.0, 0.0)))).passed is False
+    assert (
+        check(parity_tensors.training_mode(two(a, modes(1.0, 1.0, 1.0), "recipe"))).passed is False
+    )
 
 
 def drawn(images: list[list[float]], labels: list[list[float]], **more: Any) -> Run:

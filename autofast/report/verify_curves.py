@@ -83,7 +83,9 @@ def _by_seed(v: Verification, arm: str) -> Mapping[int, Curve]:
     runs = [
         run
         for run in v.runs
-        if run.arm == arm and run.records and not run.detail.double and not run.detail.perturb
+        if run.arm == arm
+        and run.records
+        and not (run.detail.double or run.detail.perturb or run.detail.answers)
     ]
     close = [run for run in runs if run.detail != Detail()] or runs
     found: dict[int, Curve] = {}

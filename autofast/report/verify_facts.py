@@ -339,6 +339,8 @@ def _purpose(run: Run) -> str:
         if run.detail.double
         else "perturbed"
         if run.detail.perturb
+        else "asked what its models compute"
+        if run.detail.answers
         else "compared"
     )
 

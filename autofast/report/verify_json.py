@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from autofast.report.verify_words import sentence
-from autofast.verify.record import Call, Evaluation, Lines, Pass, Record, Run, Saved, Step
+from autofast.verify.record import Answer, Call, Evaluation, Lines, Pass, Record, Run, Saved, Step
 from autofast.verify.result import Verification
 
 VERSION = 1  # of the format below; additions do not change it
@@ -42,6 +42,7 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
             "watched",
             "evaluations",
             "drawn",
+            "answers",
         }
     ),
     Evaluation: frozenset(
@@ -49,6 +50,7 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
     ),
     Pass: frozenset({"items", "sketches", "begun", "ended", "bytes"}),
     Saved: frozenset({"path", "step", "tensors", "plain"}),
+    Answer: frozenset({"given", "state", "results", "forms", "gradients", "failed"}),
     Call: frozenset({"model", "samples", "sums", "step", "random", "order", "looks"}),
     Lines: frozenset({"code", "ran"}),
 }

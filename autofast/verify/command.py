@@ -110,6 +110,7 @@ class Pair:
 def verify(request: Request, tell: Callable[[str], None]) -> Verification:
     """Run and judge. Raises ``BadInput``, and ``NoRun`` where the original does not run."""
     began = time.monotonic()
+    _check(request)
     tell("looking at the interpreter and the GPU")
     machine = ask(request.python)
     target = target_of(request, machine)
@@ -234,7 +235,8 @@ def _words(launch: str, option: str) -> tuple[str, ...]:
 
 
 # ------------------------------------------------------------------------------------------------ the two programs
-def _pair(request: Request, config: Config) -> Pair:
+def _check(request: Request) -> None:
+    """Raise ``BadInput`` for what can be told before anything is run."""
     script = Path(os.path.realpath(request.script))
     for path in (request.script, request.rewritten):
         if path is not None and path.is_dir():
@@ -251,13 +253,16 @@ def _pair(request: Request, config: Config) -> Pair:
         raise BadInput(
             "--by-rule starts the script with single rules, which --launch-rewritten does not fit: leave one of the two out"
         )
-    if request.rewritten is None:
-        return _rewritten_now(request, config)
-    other = request.rewritten.resolve()
-    if not other.is_file():
+    if request.rewritten is not None and not request.rewritten.is_file():
         raise BadInput(
             f"{request.rewritten}: no such file; write it with: autofast rewrite {request.script} -o {request.rewritten}"
         )
+
+
+def _pair(request: Request, config: Config) -> Pair:
+    if request.rewritten is None:
+        return _rewritten_now(request, config)
+    script, other = Path(os.path.realpath(request.script)), request.rewritten.resolve()
     texts = {request.rewritten.name: _difference(script, other)}
     pair = Pair(
         Program.of(ORIGINAL, script),
@@ -435,6 +440,10 @@ def shown(path: Path) -> str:
 _LAUNCHER = (
     '; it wants a launcher: --launch "torchrun --nproc-per-node=N", N being the number of GPUs'
 )
+USAGE = 2  # exit code of argparse and click for arguments that are missing or wrong
+TORCH_MEMORY = (
+    100.0  # MiB: a process that has imported torch takes more, git and the like take less
+)
 _HINTS = {
     "rendezvous: environment variable": _LAUNCHER,
     **{f"KeyError: '{name}'": _LAUNCHER for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")},
@@ -457,12 +466,20 @@ def explain(error: NoRun) -> str:
         return f"{running}; raise --limit{less}"
     if run.records and run.record.error:
         hint = next((hint for sign, hint in _HINTS.items() if sign in run.record.error), "")
-        return f"the original script does not run: {run.record.error}{hint}"
+        steps = len(run.record.steps)  # one may be a backward whose step failed
+        fails = f"fails after {steps} steps" if steps > 1 else "does not run"
+        return f"the original script {fails}: {run.record.error}{hint}"
     last = (run.stderr.strip().splitlines() or ["no message"])[-1]
     if run.exit_code or not run.records:
-        return f"the original script does not run (exit code {run.exit_code}): {last}"
+        hint = "; its arguments stand behind --" if run.exit_code == USAGE else ""
+        return f"the original script does not run (exit code {run.exit_code}): {last}{hint}"
     if run.resume and any(r.resumed is not None and r.resumed.read for r in run.records):
         return f"the original script loaded {run.resume} and made no optimizer step: its training ends there; raise its number of epochs, behind --"
     if run.resume and run.ok:
         return f"the original script did not read {run.resume} before its first step; give it the arguments with which it resumes, behind --"
+    if run.record.peak_memory_children > TORCH_MEMORY:
+        return (
+            "the original script ended without an optimizer step or a backward of its own; what trains in processes that it starts is not followed, "
+            "but for torch.multiprocessing.spawn: name the script that trains, or train in one process"
+        )
     return "the original script ended without an optimizer step or a backward; give it arguments with which it trains, behind --"

@@ -41,6 +41,7 @@ class Evidence:
     tried: (arm, seed, detail) of all runs.
     made: ``rewritten`` with a record for each of its processes, where the comparison takes them together (``ranks``).
     uncut: where runs of unequal length were cut to what they share (``shared``), the same evidence with all of them.
+    answers: runs of both in which the models were asked (``record.Answer``).
     margin: smallest difference in loss that matters, as a share of the loss.
     seeds: how many pairs are made at most.
     """
@@ -59,6 +60,7 @@ class Evidence:
     tried: frozenset[tuple[str, int, Detail]] = frozenset()
     made: tuple[Run, ...] = ()
     uncut: Evidence | None = None
+    answers: tuple[Run, ...] = ()
 
     @property
     def a(self) -> Run:
@@ -81,6 +83,8 @@ def gather(
     """Sort ``runs``; ``arm`` is the one compared with the original."""
     made = tuple(r for r in runs if r.arm == arm and r.seed == 0)
     runs = compared(runs)
+    asked = tuple(r for r in runs if r.detail.answers)
+    runs = [r for r in runs if not r.detail.answers]
     plain = [r for r in runs if not r.detail.double and not r.detail.perturb]
     arms = {name: [r for r in plain if r.arm == name] for name in (ORIGINAL, arm)}
     if arms[ORIGINAL] and arms[ORIGINAL][0].records:
@@ -114,6 +118,7 @@ def gather(
         tuple(r for r in arms[arm] if not r.ok),
         frozenset((r.arm, r.seed, r.detail) for r in runs),
         made,
+        answers=asked,
     )
 
 

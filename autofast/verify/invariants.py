@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from autofast.report.style import count
 from autofast.verify import course
+from autofast.verify.estimates import difference, fmean
 from autofast.verify.evidence import Evidence, summed
 from autofast.verify.numbered import plain
 from autofast.verify.record import Run, TensorPrint
@@ -126,6 +127,8 @@ def steps(ev: Evidence) -> Check | None:
     place = _first([s.backwards for s in a.steps], [s.backwards for s in b.steps])
     if place is not None:
         text = f"step {place + 1} has {b.steps[place].backwards} backwards, {a.steps[place].backwards} in the original"
+        if course.numbers_decide(ev, ev.a, ev.b, place):
+            return _searched(ev, name, text)
         return Check(name, False, text, verdict=BROKEN)
     if a.backwards != b.backwards:
         return Check(
@@ -150,6 +153,22 @@ def steps(ev: Evidence) -> Check | None:
     return Check(
         name, True, f"{count(len(a.steps), 'step')}, {count(a.backwards, 'backward')}{extra}"
     )
+
+
+def _searched(ev: Evidence, name: str, text: str) -> Check:
+    """A search along a line (L-BFGS) makes as many backwards as the numbers ask for."""
+    searched = [[s.backwards for s in run.record.steps] for run in course.runs(ev)]
+    if all(some == searched[0] for some in searched):
+        if course.known(ev):
+            return Check(name, False, text, verdict=BROKEN)
+        text += f": not yet known whether seeds or rounding change that in the original; {course.more_seeds(ev)}"
+        return Check(name, None, text, verdict=Sameness.UNCLEAR)
+    before, after = ([float(pair[k].record.backwards) for pair in ev.pairs] for k in (0, 1))
+    found = difference(before, after)
+    if len(before) >= course.LEAST and abs(found.value) > found.half(0.9995):
+        many = f"{fmean(after):.5g} backwards in the mean over {len(before)} seeds, {fmean(before):.5g} in the original"
+        return Check(name, False, many, verdict=BROKEN)
+    return Check(name, None, f"{text}, where the original's depend on its numbers, too")
 
 
 def _evaluations(run: Run) -> list[int]:

@@ -28,6 +28,7 @@ from autofast.verify import (
     course,
     coverage,
     invariants,
+    parity_answers,
     parity_data,
     parity_draws,
     parity_exact,
@@ -39,6 +40,7 @@ from autofast.verify import (
     parity_settings,
     parity_stdout,
     parity_tensors,
+    parity_weights,
     parting,
     resuming,
 )
@@ -75,6 +77,7 @@ BY_SEEDS = (
     parity_seeds.BAND,
     course.NAME,
     parity_settings.RATES,
+    parity_settings.COUNTERS,
 )
 MANY = 50  # more seeds than these nobody is told to run
 REPEATS = 4  # runs of an original that does not repeat itself, so that its own scatter is known
@@ -172,7 +175,21 @@ def wanted(
         decided = effect == "rounding" or effect == "unknown" and alike.agreeing_steps(ev) > 0
         if decided and any(c.passed is False for c in parity_rounding.judge(ev)):
             return []
+    asks = parity_answers.wishes(ev, arm) if _asks(ev) else []
+    if asks or any(c.passed is False for c in _answered(ev)):
+        return asks
     return _more_seeds(ev, arm, _seeds_wanted(ev))
+
+
+def _asks(ev: Evidence) -> bool:
+    """Draws or data part the two from the first step on: nothing else tells what the models compute."""
+    apart = ev.effect == "unknown" and alike.agreeing_steps(ev) == 0
+    return apart and not parity_rounding.coincides(ev)
+
+
+def _answered(ev: Evidence) -> list[Check]:
+    found = parity_answers.check(ev, not parity_rounding.single(ev)) if _asks(ev) else None
+    return [found] if found else []
 
 
 def _same_kind(wish: Wish, run: Run) -> bool:
@@ -196,7 +213,8 @@ def _seeds_wanted(ev: Evidence) -> int:
 
 def _open(ev: Evidence) -> bool:
     """Whether more seeds would tell if the original's course hangs on its numbers, and is kept."""
-    found = [invariants.steps(ev), parity_settings.learning_rates(ev)]
+    own = (invariants.steps, parity_settings.learning_rates, parity_settings.counters)
+    found = [check(ev) for check in own]
     return any(c is not None and c.passed is None and c.verdict is Sameness.UNCLEAR for c in found)
 
 
@@ -227,8 +245,9 @@ def _more_seeds(ev: Evidence, arm: str, total: int) -> list[Wish]:
 def _over_seeds(ev: Evidence) -> tuple[list[Check], int]:
     check, more = parity_seeds.equivalence(ev)
     learns, further = parity_seeds.learns(ev)
-    found = [check, *([learns] if learns else []), *parity_seeds.levels(ev)]
-    return found, max(more, further)
+    along = parity_seeds.course(ev)
+    found = [check, *(one for one in (learns, along) if one), *parity_seeds.levels(ev)]
+    return [*found, *parity_weights.checks(ev)], max(more, further)
 
 
 def _rounding(ev: Evidence) -> tuple[list[Check], int]:
@@ -358,6 +377,8 @@ def judge(
     if not ev.originals or not ev.rewritten:
         return Parity(Sameness.UNCLEAR, effect, (), "the two scripts were not both run", 1)
     checks = _structure(ev)
+    if ev.answers:
+        checks += _answered(ev)
     if checks and checks[0].name == "runs to its end" and checks[0].passed is not True:
         verdict = _verdict(checks, False)
         return Parity(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 
 from autofast.report.style import count
 from autofast.verify.alike import SAME
@@ -79,9 +79,14 @@ def _close(*runs: Run) -> float:
     return SAME if made else CLOSE
 
 
+def _tells(sums: Sums) -> bool:
+    """Enough batches to tell one order from another: a NaN is like every other NaN."""
+    return sum(map(math.isfinite, sums)) >= ENOUGH
+
+
 def _alike(passes: Sequence[Sums]) -> bool | None:
     """All passes have the same batches in the same order; None where fewer than two are long enough to say."""
-    long = [p for p in passes if len(p) >= ENOUGH]
+    long = [p for p in passes if _tells(p)]
     return all(_equal(long[0], p) for p in long[1:]) if len(long) > 1 else None
 
 
@@ -157,23 +162,26 @@ def content(ev: Evidence) -> Check | None:
 
 
 def shuffled(ev: Evidence) -> Check | None:
-    """Where the original's order of samples differs from pass to pass, or from seed to seed, so does the other's."""
+    """Where the original's order of samples differs from pass to pass, or from seed to seed, so does the other's: of all passes, and of each
+    loader where there are several."""
     name = "shuffling"
     a_runs, b_runs = ([p[k] for p in ev.pairs] or [(ev.a, ev.b)[k]] for k in (0, 1))
     found = []
-    for view in _views(*a_runs, *b_runs):
+    sources = [None, *_loaders(a_runs, b_runs)]
+    for loader, view in product(sources, _views(*a_runs, *b_runs)):
+        place = (f" (loader {loader + 1})" if loader is not None else "") + _named_view(view)
         tests: list[tuple[str, str, list[list[Sums]], list[list[Sums]]]] = [
             (
                 "in every pass",
                 "from pass to pass",
-                [_ranked(r, view) for r in a_runs],
-                [_ranked(r, view) for r in b_runs],
+                [_ranked(r, view, loader) for r in a_runs],
+                [_ranked(r, view, loader) for r in b_runs],
             ),
             (
                 "under every seed",
                 "from seed to seed",
-                [_firsts(a_runs, view)],
-                [_firsts(b_runs, view)],
+                [_firsts(a_runs, view, loader)],
+                [_firsts(b_runs, view, loader)],
             ),
         ]
         for same, vary, one, two in tests:
@@ -188,7 +196,7 @@ def shuffled(ev: Evidence) -> Check | None:
                 lost = False in before and True in after and not (True in before and False in after)
                 if lost and (view is None or _luck(lists[0], lists[1]) < LUCK):
                     text = f"{words} {same}; in the original they differ {vary}: shuffling or augmentation was lost"
-                    return Check(name, False, text + _named_view(view))
+                    return Check(name, False, text + place)
                 if (
                     change is list
                     and True in before
@@ -199,10 +207,11 @@ def shuffled(ev: Evidence) -> Check | None:
                     return Check(
                         name,
                         False,
-                        f"the batches differ {vary}; in the original they are the same {same}{_named_view(view)}",
+                        f"the batches differ {vary}; in the original they are the same {same}{place}",
                     )
                 if (
                     view is None
+                    and loader is None
                     and change is list
                     and (False in before or True in before)
                     and (False in after or True in after)
@@ -217,7 +226,7 @@ def shuffled(ev: Evidence) -> Check | None:
 
 def _luck(before: Sequence[Sequence[Sums]], after: Sequence[Sequence[Sums]]) -> float:
     """Chance that the passes of ``after`` which are alike are so by accident, the values being as coarse as those of ``before``."""
-    long = [[p for p in passes if len(p) >= ENOUGH] for passes in before]
+    long = [[p for p in passes if _tells(p)] for passes in before]
     met = [
         _equal((x,), (y,))
         for passes in long
@@ -227,23 +236,31 @@ def _luck(before: Sequence[Sequence[Sums]], after: Sequence[Sequence[Sums]]) -> 
     share = (sum(met) + 1) / (len(met) + 2)
     chances = [1.0]
     for passes in after:
-        kept = [p for p in passes if len(p) >= ENOUGH]
+        kept = [p for p in passes if _tells(p)]
         if _alike(passes):
             # The last is what the others leave.
             chances.append(math.prod(share ** (min(len(p), len(kept[0])) - 1) for p in kept[1:]))
     return min(chances)
 
 
-def _ranked(run: Run, view: View) -> list[Sums]:
-    return (
-        [_of(p, view) for p in run.record.passes if p.training and _of(p, view)]
-        if run.records
-        else []
-    )
+def _ranked(run: Run, view: View, loader: int | None = None) -> list[Sums]:
+    passes = [p for p in run.record.passes if p.training] if run.records else []
+    return [_of(p, view) for p in passes if loader in (None, p.loader) and _of(p, view)]
 
 
-def _firsts(runs: Sequence[Run], view: View) -> list[Sums]:
-    return [passes[0] for passes in (_ranked(run, view) for run in runs) if passes]
+def _firsts(runs: Sequence[Run], view: View, loader: int | None = None) -> list[Sums]:
+    return [passes[0] for passes in (_ranked(run, view, loader) for run in runs) if passes]
+
+
+def _loaders(*some: Sequence[Run]) -> list[int]:
+    """Those that all runs train by, with as many batches in a pass; none where that is one."""
+    runs = [run for part in some for run in part if run.records]
+    sizes: list[dict[int, int]] = [{} for _ in runs]
+    for known, run in zip(sizes, runs, strict=True):
+        for one in (p for p in run.record.passes if p.training):
+            known[one.loader] = max(one.batches, known.get(one.loader, 0))
+    common = sorted(set.intersection(*(set(known.items()) for known in sizes))) if sizes else []
+    return [loader for loader, _ in common] if len(common) > 1 else []
 
 
 def drawn_anew(ev: Evidence) -> Check | None:

@@ -26,8 +26,11 @@ Key = tuple[int, str]
 
 
 def _series(run: Run, key: Key) -> list[float]:
-    found = [c.sums[key[1]] for c in run.record.calls if c.model == key[0] and key[1] in c.sums]
-    return found[:MOST]
+    return _all(run, key)[:MOST]
+
+
+def _all(run: Run, key: Key) -> list[float]:
+    return [c.sums[key[1]] for c in run.record.calls if c.model == key[0] and key[1] in c.sums]
 
 
 def _keys(ev: Evidence) -> list[Key]:
@@ -206,7 +209,7 @@ def given(ev: Evidence) -> Check | None:
         if not all(map(len, (*before, *after))) or len(set(before[0])) < 2:
             continue
         # Another shape or another place of the normalisation is another series, and no other data.
-        if {len(s) for s in before} != {len(s) for s in after}:
+        if len({frozenset(len(_all(pair[k], key)) for pair in ev.pairs) for k in (0, 1)}) > 1:
             continue
         if not all(math.isfinite(x) for s in before for x in s):
             continue

@@ -31,6 +31,7 @@ from autofast.verify.result import Check
 CRITICAL = 6.0
 AMOUNT = 0.1  # least difference of the log of the scatter, LEAST of a correlation
 LEAST = 0.1
+FEW = 0.02  # share of the items
 MOST_PAIRS = 150_000
 NAMES = ("weighted sum", "sum of squares", "sum")
 T = TypeVar("T")
@@ -241,6 +242,20 @@ def _repeated(some: Sequence[Items], ahead: tuple[int, int]) -> tuple[float, int
     return (fmean(products), len(products)) if products else (0.0, 0)
 
 
+def _other_data(items: Items) -> bool:
+    """From one pass to the next all items change, or none does: they are those of another data set (a fold), and nothing is drawn for them."""
+    passes: dict[int, dict[int, float]] = {}
+    for (number, _, _), (index, value) in items.placed.items():
+        passes.setdefault(number, {})[index] = value
+    shares = []
+    for number, now in passes.items():
+        before = passes.get(number - 1, {})
+        both = [index for index in now if index in before]
+        if both:
+            shares.append(fmean([float(now[index] != before[index]) for index in both]))
+    return bool(shares) and min(shares) < FEW and max(shares) > 1 - FEW and all(not FEW < s < 1 - FEW for s in shares)  # fmt: skip
+
+
 def _different(key: Key, before: Sequence[Items], after: Sequence[Items]) -> str:
     if any(x.odd for x in after) and not any(x.odd for x in before):
         return "items hold what is no number; in the original none does"
@@ -279,6 +294,8 @@ def drawn(ev: Evidence) -> Check | None:
     for key in keys:
         before, after = (_of(some, key) for some in runs)
         if not any(x.squares for x in before) or not any(x.squares for x in after):
+            continue
+        if all(map(_other_data, (*before, *after))):
             continue
         looked += 1
         text = _different(key, before, after)

@@ -27,6 +27,8 @@ from autofast.verify.record import Run
 from autofast.verify.result import Check, Sameness
 
 EQUIVALENCE, LEARNS, BAND = "loss over seeds", "it learns", "loss curve within seed noise"
+COURSE = "course of the loss over seeds"
+COURSE_RISK = 1e-3  # that a window of two equal scripts is off
 UNSEEN = "no loss was seen (that of torch's own backward is)"
 LEAST = 4  # pairs of seeds before anything is judged
 WINDOWS = 10
@@ -49,8 +51,14 @@ def late(run: Run) -> float:
 
 
 def drop(run: Run) -> float:
-    """By how much the loss falls from the first tenth to the last third."""
-    return piece(curve(run), 0, 0.1) - late(run)
+    """By how much the loss falls from the first tenth to the last third: the mean over optimizers, whose losses may be of several kinds (stages,
+    folds, two nets against each other)."""
+    by: dict[int, list[float]] = {}
+    for step, value in zip(run.record.steps, curve(run), strict=False):
+        by.setdefault(step.optimizer, []).append(value)
+    if len(by) < 2:
+        return piece(curve(run), 0, 0.1) - late(run)
+    return fmean([piece(values, 0, 0.1) - piece(values, 2 / 3, 1) for values in by.values()])
 
 
 def _columns(ev: Evidence) -> tuple[list[float], list[float]]:
@@ -268,6 +276,31 @@ def band(ev: Evidence) -> Check:
     return Check(
         name, False, text, verdict=Sameness.SUSPICIOUS if max(out) < 0 else Sameness.DIFFERENT
     )
+
+
+def course(ev: Evidence) -> Check | None:
+    """How it learns, not only how far: the mean loss in WINDOWS windows must agree to within the user's margin, CAP of the drop, or what seeds
+    cannot tell apart. Another initialisation or another first rate may be made good by the last third."""
+    if ev.effect == "recipe" or len(ev.pairs) < LEAST:
+        return None
+    both = [(curve(a), curve(b)) for a, b in ev.pairs]
+    count = min(WINDOWS, *(len(some) for pair in both for some in pair))
+    fell = [d for d in (drop(a) for a, _ in ev.pairs) if math.isfinite(d)]
+    least = CAP * max(0.0, fmean(fell)) if fell else 0.0
+    for i in range(count):
+        means = [[piece(some, i / count, (i + 1) / count) for some in pair] for pair in both]
+        if not all(math.isfinite(x) for pair in means for x in pair):
+            continue
+        before, after = [a for a, _ in means], [b for _, b in means]
+        found = difference(before, after)
+        allowed = max(least, ev.margin * abs(fmean(before)), found.half(1 - COURSE_RISK / (2 * count)))  # fmt: skip
+        if abs(found.value) > allowed:
+            text = (
+                f"in window {i + 1} of {count} the loss is {fmean(after):.5g} on average, {fmean(before):.5g} in the original "
+                f"(±{allowed:.2g} allowed by {len(both)} seeds)"
+            )
+            return Check(COURSE, False, text)
+    return Check(COURSE, True, f"{count} windows") if count else None
 
 
 def _level(run: Run, name: str) -> float:

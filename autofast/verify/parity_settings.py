@@ -9,11 +9,13 @@ from autofast.report.style import count
 from autofast.verify import course
 from autofast.verify.estimates import difference, fmean, gap
 from autofast.verify.evidence import Evidence, taken
-from autofast.verify.invariants import matched, shown
-from autofast.verify.record import Run
+from autofast.verify.invariants import shown
+from autofast.verify.numbered import plain
+from autofast.verify.record import Record, Run
 from autofast.verify.result import Check, Sameness
 
 RATES = "learning rates"
+COUNTERS = "counters in the model"
 
 
 def _same_lr(x: tuple[float, ...], y: tuple[float, ...]) -> bool:
@@ -225,28 +227,50 @@ def clipping(ev: Evidence) -> Check | None:
     )
 
 
+def _counts(record: Record) -> dict[str, float]:
+    whole = (
+        (k, v) for k, v in record.model.items() if v.dtype.startswith("int") and math.prod(v.shape) == 1
+    )  # fmt: skip
+    return {plain(k): v.norm for k, v in whole}
+
+
 def counters(ev: Evidence) -> Check | None:
-    """Integer numbers among the model's buffers count something (batches that a BatchNorm saw, updates of an average): they end the same."""
-    name = "counters in the model"
+    """Integer numbers among the model's buffers count something (batches that a BatchNorm saw, updates of an average): they end the same.
+
+    Where the best state is loaded at the end, they tell which epoch was the best, and that is for the numbers to decide.
+    """
+    name = COUNTERS
     if ev.effect == "recipe":
         return None
-    known = [o.record.model for o in ev.originals if o.records]
-    counting = {
-        k: v for k, v in known[0].items() if v.dtype.startswith("int") and math.prod(v.shape) == 1
-    }
-    both = {
-        k: p
-        for k, p in matched(counting, ev.b.record.model).items()
-        if all(m.get(k) and m[k].norm == p[0].norm for m in known)
-    }
-    if not both:
+    known = [_counts(o.record) for o in course.runs(ev)]
+    usual, now = _counts(ev.a.record), _counts(ev.b.record)
+    both = {k: (usual[k], now[k]) for k in usual if k in now}
+    fixed = {k for k in both if all(m.get(k) == usual[k] for m in known)}
+    if not fixed and (not both or len(ev.pairs) < course.LEAST):
         return None
     slack = abs(ev.a.record.skipped - ev.b.record.skipped)
     off = [
-        f"{k} is {y.norm:.0f}, {x.norm:.0f} in the original"
+        f"{k} is {y:.0f}, {x:.0f} in the original"
         for k, (x, y) in both.items()
-        if gap(x.norm, y.norm) > slack
+        if k in fixed and gap(x, y) > slack
     ]
+    if off and not course.known(ev) and course.numbers_decide(ev, ev.a, ev.b, course.made(ev.a)):
+        text = f"{shown(off, 1)}: not yet known whether the original's depend on its numbers; {course.more_seeds(ev)}"
+        return Check(name, None, text, verdict=Sameness.UNCLEAR)
+    off = off or [text for k in both if k not in fixed and (text := _counts_otherwise(ev, k))]
     if off:
         return Check(name, False, shown(off, 1))
-    return Check(name, True, f"{len(both)} end the same")
+    return Check(name, True, f"{len(both)} end the same" if fixed else "they end as seeds have it")
+
+
+def _counts_otherwise(ev: Evidence, key: str) -> str:
+    """A counter that the original's own numbers decide ends elsewhere than seeds explain."""
+    pairs = [(_counts(a.record).get(key), _counts(b.record).get(key)) for a, b in ev.pairs]
+    both = [(x, y) for x, y in pairs if x is not None and y is not None]
+    if len(both) < course.LEAST:
+        return ""
+    found = difference([x for x, _ in both], [y for _, y in both])
+    if abs(found.value) <= found.half(0.9995):
+        return ""
+    before, after = fmean([x for x, _ in both]), fmean([y for _, y in both])
+    return f"{key} is {after:.4g} in the mean over {len(both)} seeds, {before:.4g} in the original"

@@ -200,6 +200,7 @@ def training_mode(ev: Evidence) -> Check | None:
     seen = 0
     off = []
     unseen = _unseen(ev)
+    calls = [Counter(call.step for call in run.record.calls) for run in (ev.a, ev.b)]
     for i, (x, y) in enumerate(zip(a, b, strict=False)):
         alike = (x.evaluating is None) == (y.evaluating is None) or not (x.modes and y.modes)
         if x.training is not None and y.training is not None:
@@ -212,7 +213,10 @@ def training_mode(ev: Evidence) -> Check | None:
                     )
                 )
                 continue
-        if x.modes and y.modes and x.modes != y.modes and not (unseen and {*y.modes} < {*x.modes}):
+        # Not called any more, nor with gradients in its place: a part of the model is, or nothing.
+        gone = x.evaluating is not None and y.evaluating is None and calls[0][i] == calls[1][i]
+        less = {*y.modes} < {*x.modes} and (unseen or gone)
+        if x.modes and y.modes and x.modes != y.modes and not less:
             text = f"{_percent(y.modes)} of the modules train in calls before step {i + 1}, {_percent(x.modes)} in the original"
             off.append((i, text))
     if off:

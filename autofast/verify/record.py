@@ -169,6 +169,25 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """What one model makes of given weights and inputs.
+
+    Attributes:
+        given: names, shapes and types of the inputs. state: a digest of its parameters' names and shapes, and of the other
+            tensors that it holds, which are as the script made them.
+        results: floats that came out, by name; forms: these under a sigmoid or a softmax. gradients: of parameters, by name.
+        failed: why there are none.
+    """
+
+    given: tuple[str, ...] = ()
+    state: str = ""
+    results: Mapping[str, TensorPrint] = field(default_factory=dict)
+    forms: Mapping[str, TensorPrint] = field(default_factory=dict)
+    gradients: Mapping[str, TensorPrint] = field(default_factory=dict)
+    failed: str = ""
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """The calls of one model without gradients, or in evaluation mode, between two optimizer steps.
 
@@ -254,6 +273,7 @@ class Record:
             scalars: what TensorBoard was given: name, step (None: none was given), value. All of these only with ``Detail.state``.
         watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.
         resumed: None where the run was not to go on from a checkpoint.
+        answers: by number of the model; only with ``Detail.answers``.
     """
 
     version: int
@@ -299,6 +319,7 @@ class Record:
     resumed: Resumed | None = None
     evaluations: tuple[Evaluation, ...] = ()
     drawn: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    answers: Mapping[str, Answer] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -313,6 +334,7 @@ class Detail:
         perturb: relative size of a random change that is made to every parameter before its first use: how far rounding alone carries
             a training, as a yardstick; 0 for none.
         facts: lines at which batches are made, copied and read, shapes, operations: what ``--facts`` writes.
+        answers: what the models make of given weights and inputs; such a run ends with its first step.
     """
 
     gradients: bool = False
@@ -321,10 +343,12 @@ class Detail:
     double: bool = False
     perturb: float = 0.0
     facts: bool = False
+    answers: bool = False
 
 
 FULL = Detail(gradients=True, batches=True, state=True)
 FACTS = Detail(facts=True)
+ANSWERS = Detail(answers=True)
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,7 @@ class Runner:
         cwd = scratch.there(setup.cwd)
         options = {
             "out": str(outputs / "record-%r.json"),
-            "steps": steps,
+            "steps": 1 if detail.answers else steps,
             "seconds": seconds,
             "samples": samples,
             "seed": seed,

@@ -21,6 +21,7 @@ from typing import Any, cast, get_args
 from autofast.verify.events import Iteration, Span, evaluations, nested, overlap, passes
 from autofast.verify.record import (
     PHASES,
+    Answer,
     Call,
     Checkpoint,
     Device,
@@ -152,6 +153,7 @@ def record(raw: Mapping[str, Any]) -> Record:
         watched=raw.get("watched", {}),
         resumed=Resumed(**raw["resumed"]) if raw.get("resumed") else None,
         scalars=tuple((name, step, value) for name, step, value in raw.get("scalars", ())),
+        answers={number: answer(one) for number, one in raw.get("answers", {}).items()},
     )
 
 
@@ -179,6 +181,11 @@ def fed(
                 items=items, sketches=sketches,
                 begun=bisect.bisect_left(ends, one.start), ended=bisect.bisect_left(ends, one.end),
             )  # fmt: skip
+
+
+def answer(raw: Mapping[str, Any]) -> Answer:
+    found = {name: prints(raw.get(name, {})) for name in ("results", "forms", "gradients")}
+    return Answer(tuple(raw.get("given", ())), raw.get("state", ""), failed=raw.get("failed", ""), **found)  # fmt: skip
 
 
 def prints(raw: Mapping[str, Any]) -> dict[str, TensorPrint]:

@@ -16,6 +16,7 @@ no ``zip(strict=...)`` here); autofast need not be installed there. What to reco
     spans.py        time in transfers to a device and in torch.distributed
     device.py       CUDA: events, waits of the host, utilisation
     state.py        the models: prints of their state, training flags, perturbation
+    answers.py      what the models make of given weights and inputs
     prints.py       a tensor in a few numbers
     spawned.py      processes that the script starts itself, with a probe in each
     saves.py        checkpoints, and files written outside the working folder

@@ -167,8 +167,13 @@ def torch_arrived(
                 )
             }
         )
-    if steps is not None and (wanted.state or wanted.perturb):
+    if steps is not None and (wanted.state or wanted.perturb or wanted.answers):
         models = state.State(probe)
+        if wanted.answers:
+            from .answers import Answers
+
+            models.answers = asked = Answers(probe)
+            writer.parts.append(lambda: {"answers": asked.found})
         steps.constructed.append(models.constructed)
         if wanted.state:
             steps.modes = models.modes

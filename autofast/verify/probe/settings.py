@@ -10,7 +10,7 @@ VARIABLE = "AUTOFAST_PROBE"
 
 
 class Settings(NamedTuple):
-    """See autofast/verify/record.py (Detail) for the last six.
+    """See autofast/verify/record.py (Detail) for the last seven.
 
     out: where to write; ``%r`` becomes the rank. steps: optimizer steps after which to end; 0 for all. seconds: soft limit from the first
     step's end on; 0 for none. samples: that an iteration over a DataLoader gives at most; 0 for all. seed: for all generators before the
@@ -35,6 +35,7 @@ class Settings(NamedTuple):
     double: bool = False
     perturb: float = 0.0
     facts: bool = False
+    answers: bool = False
 
     @property
     def detailed(self) -> bool:
