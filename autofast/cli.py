@@ -7,6 +7,9 @@ command that needs it. Standard output carries the product alone, standard error
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
     Modes = dict[str, tuple[Mode, str | bool | None]]
 
+FULL = (errno.ENOSPC, errno.EIO, errno.EFBIG)  # of a file: those of a stream have no name
 FORMATS = ("text", "concise", "json", "sarif", "github", "gitlab", "markdown")
 
 
@@ -56,6 +60,18 @@ class Fault(click.ClickException):
 class Commands(click.Group):
     """Turns what went wrong in any command into one line and the right exit code."""
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        try:
+            os.getcwd()
+        except OSError as error:
+            raise Fault(f"the current folder: {error.strerror}; change to another one") from None
+        try:
+            return super().make_context(*args, **kwargs)
+        except click.exceptions.NoArgsIsHelpError:
+            raise
+        except click.UsageError as error:
+            raise Fault(_misused(error)) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -65,12 +81,27 @@ class Commands(click.Group):
             raise Fault(
                 f"{error}; nothing was written, as this is a mistake of autofast: {REPORT}"
             ) from None
+        except click.exceptions.NoArgsIsHelpError:
+            raise
+        except click.UsageError as error:
+            raise Fault(_misused(error)) from None
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except KeyboardInterrupt:
             raise click.exceptions.Exit(130) from None
         except Exception as error:
+            if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
+                raise Fault(f"standard output: cannot be written ({error.strerror})") from None
             raise Fault(internal(error)) from None
+
+
+def _misused(error: click.UsageError) -> str:
+    """One line about a command that was not written as it can be."""
+    said = error.format_message().rstrip(".").replace(". (Did you", " (did you")
+    said = re.sub(r"is not a valid (?:float|integer)(?: range)?$", "is no number", said)
+    said = said[0].lower() + said[1:] if said[1:2].islower() else said
+    command = error.ctx.command_path if error.ctx is not None else "autofast"
+    return f"{said}; `{command} --help` shows what there is"
 
 
 # ------------------------------------------------------------------------------------------------ commands
@@ -81,7 +112,7 @@ def cli() -> None:
 
 
 @cli.command("rewrite", cls=ProjectCommand)
-@click.argument("entry", shell_complete=complete_files)
+@click.argument("entry", type=Named("give a script."), shell_complete=complete_files)
 @output_options
 @click.option(
     "--split-patches",
@@ -200,7 +231,7 @@ def _picker() -> Picker:
 
     def ask(question: str) -> str:
         click.echo(question, err=True, nl=False)
-        if not (line := sys.stdin.readline()):
+        if sys.stdin is None or not (line := sys.stdin.readline()):
             raise click.Abort
         return line
 
@@ -211,7 +242,13 @@ def _picker() -> Picker:
 
 
 @cli.command("check", cls=ProjectCommand)
-@click.argument("paths", nargs=-1, metavar="[PATH]...", shell_complete=complete_files)
+@click.argument(
+    "paths",
+    nargs=-1,
+    type=Named("give a script or a folder."),
+    metavar="[PATH]...",
+    shell_complete=complete_files,
+)
 @click.option("--diff", is_flag=True, help="Show the fixes as a diff; nothing is written.")
 @click.option(
     "--fix", is_flag=True, help="Write the fixes, and take out unused comments: all files or none."
@@ -560,5 +597,8 @@ def _chosen(
 
 def main() -> NoReturn:
     """The console script."""
+    for name in ("stdout", "stderr"):  # one that is closed takes nothing
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     cli(prog_name="autofast")
     raise AssertionError("click exits")

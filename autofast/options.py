@@ -83,11 +83,14 @@ class Version(click.types.StringParamType):
 
 
 class Named(click.types.StringParamType):
-    """A file or folder to write: an empty name, as of an unset variable of a shell, is a mistake."""
+    """A file or folder: an empty name, as of an unset variable of a shell, is a mistake."""
+
+    def __init__(self, instead: str = "give a path, or leave the option out."):
+        self.instead = instead
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not value:
-            self.fail("names nothing; give a path, or leave the option out.", param, ctx)
+            self.fail(f"names nothing; {self.instead}", param, ctx)
         return value
 
 
@@ -443,6 +446,8 @@ def entry_of(name: str, stdin_filename: Path | None) -> tuple[Path, bytes | None
     """The script to read, and its text where that comes from standard input."""
     if name != STDIN:
         return Path(name), None
+    if sys.stdin is None:
+        raise BadInput("standard input is closed; give the name of a script")
     return stdin_filename or Path("-"), sys.stdin.buffer.read()
 
 

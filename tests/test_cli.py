@@ -180,7 +180,7 @@ def test_links_that_lead_nowhere(project: Path, command: str) -> None:
     Path("one.py").symlink_to("other.py")
     Path("other.py").symlink_to("one.py")
     Path("lost.py").symlink_to("nothing.py")
-    assert "one.py: a link that leads back to itself; " in fault(autofast(command, "one.py"))
+    assert "one.py: a link to itself; " in fault(autofast(command, "one.py"))
     said = fault(autofast(command, "lost.py"))
     assert said.startswith("lost.py: a link to nothing.py, which does not exist; mend the link")
 
@@ -200,6 +200,48 @@ def test_a_name_that_is_no_text(project: Path, style: str) -> None:
     assert done.code == 0 and rb"tr\udcff.py" in done.out
     autofast("rewrite", name, "--patch", "all.patch")
     assert b"+++ b/tr\xff.py\n" in Path("all.patch").read_bytes()
+
+
+MISUSED = {
+    ("--nope",): "no such option '--nope'",
+    ("chekc",): "no such command 'chekc'",
+    ("check", "--selct", "tf32"): "no such option '--selct' (did you mean",
+    (
+        "check",
+        "train.py",
+        "--output-format",
+        "xml",
+    ): "invalid value for '--output-format': 'xml' is not",
+    ("check", ""): "names nothing; give a script or a folder",
+    ("rewrite",): "missing argument 'ENTRY'",
+    ("rewrite", ""): "names nothing; give a script",
+    ("rewrite", "train.py", "--min-gain", "much"): "'much' is no number",
+    ("rewrite", "train.py", "--workers", "many"): "'many' is no number",
+    ("rewrite", "train.py", "--accumulate", "-3"): "-3 is not in the range x>=2",
+    ("rewrite", "train.py", "--diff", "--in-place"): "--in-place and --diff exclude each other",
+    ("rewrite", "-", "--in-place"): "standard input cannot be rewritten with --in-place",
+    ("rule",): "missing argument 'NAME'",
+    ("verify", "no.py"): "no.py: no such file; give the training script",
+    ("verify", "train.py", "no.py"): "no.py: no such file; write it with",
+    ("verify", "--runs", "3"): "no such option '--runs'",
+    ("tune", "train.py", "--time-budget", "long"): "'long' is no number",
+}
+
+
+@pytest.mark.parametrize("command", MISUSED, ids=" ".join)
+def test_a_command_that_cannot_be(project: Path, command: tuple[str, ...]) -> None:
+    before = files(project)
+    assert MISUSED[command] in fault(autofast(*command))
+    assert files(project) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+@pytest.mark.parametrize("command", ["rewrite", "check"])
+def test_a_pipe_is_not_waited_for(project: Path, command: str) -> None:
+    os.mkfifo("pipe.py")
+    assert "pipe.py: is no regular file; give a script, or `-`" in fault(
+        autofast(command, "pipe.py")
+    )
 
 
 def test_no_such_file(project: Path) -> None:
@@ -375,7 +417,7 @@ def test_configuration(project: Path) -> None:
 )
 def test_wrong_usage(project: Path, arguments: Sequence[str]) -> None:
     done = autofast(*arguments)
-    assert done.code == 2 and done.out == b"" and "Error:" in done.err
+    assert done.code == 2 and done.out == b"" and done.err.startswith("autofast: ")
 
 
 def test_a_fault_of_ours_is_one_line_and_writes_nothing(
@@ -919,6 +961,35 @@ def test_colour_only_on_a_terminal(project: Path) -> None:
     assert colours() and not colours(NO_COLOR="1") and not colours(TERM="dumb")
 
 
+CLOSED = {
+    "rewrite - <&-": (2, "autofast: standard input is closed; give the name of a script"),
+    "check - <&-": (2, "autofast: standard input is closed; give the name of a script"),
+    "rewrite train.py -i <&- ": (1, "Aborted!"),
+    "check train.py -q >&-": (1, ""),
+    "check train.py -q 2>&-": (1, ""),
+    "rewrite train.py >/dev/full": (2, "autofast: standard output: cannot be written (No space"),
+}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the shell of another system")
+@pytest.mark.parametrize("command", CLOSED, ids=str.strip)
+def test_closed_and_full_streams(project: Path, command: str) -> None:
+    code, said = CLOSED[command]
+    shell = f"{sys.executable} -m autofast {command}"
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    assert said in (done.stderr.splitlines() or [""])[-1] and "internal" not in done.stderr
+    assert (project / "train.py").read_text() == SCRIPT
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a folder that is in use cannot be removed there")
+def test_a_folder_that_is_gone(project: Path) -> None:
+    shell = f"mkdir gone && cd gone && rmdir ../gone && {sys.executable} -m autofast check ."
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "autofast: the current folder: No such file or directory; change" in done.stderr
+
+
 def test_closed_pipe(project: Path) -> None:
     done = subprocess.run(
         f"{sys.executable} -m autofast rewrite train.py 2> err | head -n 1",
@@ -976,7 +1047,11 @@ def test_a_link_to_itself_in_an_option(project: Path, options: str) -> None:
     Path("one.py").symlink_to("two.py")
     Path("two.py").symlink_to("one.py")
     done = autofast("rewrite", *options.split())
-    assert done.code == 2 and "one.py: a link to " in done.err and Path("one.py").is_symlink()
+    assert (
+        done.code == 2
+        and "one.py: a link to itself" in done.err
+        and Path("one.py").is_symlink()
+    )
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from textwrap import indent
@@ -1793,3 +1794,92 @@ def test_one_function_trains_and_evaluates_in_one_statement() -> None:
     done = apply("autocast grad-scaler", text)
     assert not done.refusals and "        scaler.scale(loss).backward()" in done.text
     assert "        loss = crit(out, trg)" in done.text.split("torch.autocast(")[1]
+
+
+KEPT = """
+import torch
+from torch import nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+EVERY = []
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.all = nn.Linear(200, 200), nn.Linear(200, 10), []
+
+    def forward(self, x):
+        self.feature = torch.relu(self.a(x))
+        self.all.append(self.feature.detach())
+        EVERY.append(self.feature.detach().cpu())
+        return self.b(self.feature)
+
+
+teacher, student = Net().to(device), Net().to(device)
+optimizer = torch.optim.Adam(student.parameters(), 0.01)
+loader = DataLoader(TensorDataset(torch.randn(64, 200), torch.zeros(64).long()), batch_size=32)
+kept, found = [], {}
+
+
+def hook(module, given, output):
+    found["first"] = output.detach()
+
+
+student.a.register_forward_hook(hook)
+
+
+def soft(x):
+    with torch.no_grad():
+        out = teacher(x)
+    kept.append(out.cpu())
+    return out
+
+
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    s = student(x)
+    loss = F.cross_entropy(s, y) + F.mse_loss(s, soft(x))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    seen = None
+"""
+
+
+def test_what_a_teacher_gives_is_kept_in_fp32() -> None:
+    text = KEPT.replace("seen = None", "seen = kept[-1].numpy()")
+    layers = "nn.Sequential(nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, 10))"
+    text = text.replace("Net()", layers).replace("student.a.", "student[0].")
+    done = apply("autocast", text)
+    assert "out = teacher(x).float()" in done.text
+    here = re.sub(r'autocast\("cuda".*\):', 'autocast("cpu", dtype=torch.bfloat16):', done.text)
+    assert run(here)["seen"].dtype == "float32"
+    with pytest.raises(TypeError, match="BFloat16"):
+        run(here.replace("teacher(x).float()", "teacher(x)"))
+
+
+@pytest.mark.parametrize(
+    ("read", "place"),
+    [
+        ("student.feature.detach().cpu().numpy()", "student.feature"),
+        ("found['first'].cpu().numpy()", "found['first']"),
+        ("[f.cpu().numpy() for f in student.all]", "student.all"),
+        ("torch.cat(student.all).cpu().numpy()", "student.all"),
+        ("[f.numpy() for f in EVERY]", "EVERY"),
+    ],
+)
+def test_what_is_kept_under_autocast_is_not_given_to_numpy(read: str, place: str) -> None:
+    text = KEPT.replace("seen = None", f"seen = {read}")
+    done = apply("autocast", text)
+    assert f"`{place}` would be a 16-bit tensor on line" in done.refusals and not done.fixes
+    cast = (
+        read.replace(".detach()", "")
+        .replace(".cpu()", "")
+        .replace(".numpy()", ".detach().float().cpu().numpy()")
+    )
+    assert "torch.autocast" in apply("autocast", KEPT.replace("seen = None", f"seen = {cast}")).text

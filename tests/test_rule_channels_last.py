@@ -322,6 +322,17 @@ def test_random_draws_in_another_order(text: str, effect: Effect | None):
         ),
         (
             changed(
+                "losses = []",
+                "losses = []\nfrom torch.nn.utils import prune\nprune.l1_unstructured(model.a, 'weight', amount=0.3)",
+            ),
+            "flattens the weights",
+        ),
+        (
+            changed("losses = []", "losses = []\nnn.init.orthogonal_(model.a.weight)"),
+            "flattens the weights",
+        ),
+        (
+            changed(
                 "from torch import nn\n", "from torch import nn\nfrom .ops import act\n"
             ).replace("torch.relu(", "act("),
             "not known",

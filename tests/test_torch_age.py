@@ -297,6 +297,7 @@ def test_what_rules_newer_versions_out(
         "import torch\ntry:\n    torch.solve(torch.zeros(3, 3), torch.zeros(3, 3))\nexcept RuntimeError:\n    pass",
         "import torch\nfrom torchtext import data\nfield = data.Field()",
         "import numpy as np\nx = np.float(3)",
+        "import torch\nx = torch.zeros(3)\ny = x.masked_fill((x == 0).byte().to(torch.bool), 1)",
         "import torch\nx = torch.zeros(3)\nx.addcmul_(0.5, x, x)\ntorch.nn.functional.upsample(x)",
     ],
 )

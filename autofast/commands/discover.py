@@ -50,7 +50,7 @@ def in_tests(path: Path) -> bool:
 
 def idle(path: Path) -> str:
     """What to do about a file in which nothing trains."""
-    if is_marimo(_raw(path)):
+    if is_marimo(raw_of(path)):
         return (
             "a marimo notebook, whose cells are not followed; "
             "`marimo export script` makes a script of it"
@@ -58,7 +58,8 @@ def idle(path: Path) -> str:
     return NOTHING
 
 
-def _raw(path: Path) -> bytes:
+def raw_of(path: Path) -> bytes:
+    """What a file holds; nothing where it cannot be read."""
     try:
         return path.read_bytes()
     except OSError:
@@ -82,6 +83,10 @@ def scripts(
     for path in paths:
         if path.is_dir():
             found: Iterable[Path] = _training(path, root, exclude, [] if tests is None else tests)
+        elif path.exists() and not path.is_file():
+            from autofast.model.opening import NO_FILE
+
+            raise BadInput(f"{path}: {NO_FILE}")
         elif path.exists():
             found = [] if force and excluded([path], root, exclude) else [path]
         elif path.is_symlink():
@@ -108,7 +113,7 @@ def _training(folder: Path, root: Path, exclude: list[str], tests: list[Path]) -
     real, top = folder.resolve(), root.resolve()
     wanted = top in real.parents and in_tests(real.relative_to(top) / "_")
     for path in _walk(folder, root, exclude, ENTRIES):
-        raw = _raw(path)
+        raw = raw_of(path)
         if looks_like_training(raw):
             if not wanted and is_test(path.relative_to(folder), raw):
                 tests.append(path)

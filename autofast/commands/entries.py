@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from autofast.commands.discover import is_test, looks_like_training, python_files
+from autofast.commands.discover import is_test, looks_like_training, python_files, raw_of
 
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]+)|import[ \t]+([^\n#]+))",
@@ -45,7 +45,7 @@ class Entries:
         return [path for path in self._above(file) if self._may_be_started(path)]
 
     def _raw(self, path: Path) -> bytes:
-        return self._overlay[path] if path in self._overlay else _raw(path)
+        return self._overlay[path] if path in self._overlay else raw_of(path)
 
     def _preference(self, path: Path) -> tuple[bool, bool]:
         named = any(word in path.stem for word in ("train", "main"))
@@ -71,19 +71,21 @@ class Entries:
     @cached_property
     def _importers(self) -> dict[Path, set[Path]]:
         files = {path.resolve() for path in python_files(self.root)}
+        by_name = {path.as_posix(): path for path in files}
         found: dict[Path, set[Path]] = {}
         for file in files:
-            for imported in self._imported(file, files):
+            for imported in self._imported(file, by_name):
                 if imported != file:
                     found.setdefault(imported, set()).add(file)
         return found
 
-    def _imported(self, file: Path, files: set[Path]) -> Iterator[Path]:
+    def _imported(self, file: Path, files: Mapping[str, Path]) -> Iterator[Path]:
         folders = [p for p in file.parents if p == self.root or self.root in p.parents]
+        anywhere = [p.as_posix() for p in (*folders, self.root / "src", self.root / "lib")]
         for dots, module, names, plain in _IMPORT.findall(self._raw(file)):
-            bases = [*folders, self.root / "src", self.root / "lib"]
+            bases = anywhere
             if dots:
-                bases = folders[len(dots) - 1 : len(dots)]
+                bases = anywhere[len(dots) - 1 : min(len(dots), len(folders))]
             modules = [
                 m.split(" as ")[0].strip() for m in plain.decode("utf-8", "replace").split(",")
             ]
@@ -97,26 +99,17 @@ class Entries:
             for package in _BY_NAME.findall(self._raw(file)):
                 parts = package.decode().split(".")
                 home = next((p for f in folders if (p := f.joinpath(*parts)).is_dir()), None)
-                yield from (f for f in files if f.parent == home)
+                yield from (f for f in files.values() if f.parent == home)
 
 
-def _file(module: str, bases: Iterable[Path], files: set[Path]) -> Iterator[Path]:
+def _file(module: str, bases: Iterable[str], files: Mapping[str, Path]) -> Iterator[Path]:
     """The file of a module, from the nearest folder that has it."""
-    if not module:
-        return
-    for base in bases:
-        place = base.joinpath(*module.split("."))
-        for path in (place.with_name(place.name + ".py"), place / "__init__.py"):
-            if path in files:
-                yield path
+    parts = "/".join(filter(None, module.split(".")))
+    for base in bases if parts else ():
+        for name in (f"{base}/{parts}.py", f"{base}/{parts}/__init__.py"):
+            if name in files:
+                yield files[name]
                 return
-
-
-def _raw(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
 
 
 def _is_started(raw: bytes) -> bool:

@@ -56,7 +56,7 @@ def write_all(outputs: Sequence[Output], *, force: bool = False, parents: bool =
                 lost = _undone(done, backups)
                 raise
     except OSError as error:
-        place = error.filename2 or error.filename or path or "the target"
+        place = error.filename2 or path or error.filename or "the target"
         what = "nothing was changed"
         if lost:
             kept = ", ".join(str(backups.pop(target)) for target in lost if target in backups)

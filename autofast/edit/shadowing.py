@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from autofast.edit.edits import TEXTS, Edit, Helper, Import
 from autofast.edit.merge import anchors, file_of
-from autofast.model.source import Source, ancestors, nodes_in
+from autofast.model.source import Source, ancestors, children, nodes_in, walk
 from autofast.model.syntax import FUNCTIONS
 
 SCOPES = (*FUNCTIONS, ast.ClassDef)
@@ -54,7 +54,7 @@ def _bound(scope: ast.AST, source: Source, files: list[Source]) -> Iterator[str]
         if isinstance(scope, FUNCTIONS)
         else set()
     )
-    for node in ast.walk(scope) if isinstance(scope, ast.Module) else ():
+    for node in walk(scope) if isinstance(scope, ast.Module) else ():
         if isinstance(node, ast.Global):
             yield from node.names
     for node in _own(scope):
@@ -87,11 +87,11 @@ def _bound(scope: ast.AST, source: Source, files: list[Source]) -> Iterator[str]
 
 def _own(scope: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a scope without those of functions and classes inside it; variables of comprehensions are theirs alone."""
-    todo = list(ast.iter_child_nodes(scope))
+    todo = list(children(scope))
     while todo:
         node = todo.pop()
         yield node
         if isinstance(node, ast.comprehension):
             todo += [node.iter, *node.ifs]
         elif not isinstance(node, SCOPES):
-            todo += ast.iter_child_nodes(node)
+            todo += children(node)

@@ -16,13 +16,13 @@ from autofast.model.source import nodes_in, parent_of, statement_of
 from autofast.model.values import (
     Const,
     Inst,
-    Num,
     Ref,
     Seq,
     Tensor,
     Thing,
     Unknown,
     Values,
+    are_numbers,
     const,
     library_name,
     one,
@@ -102,7 +102,9 @@ def array_of(script: Script, expr: ast.expr, depth: int = 0) -> Array | None:
         case ast.Compare(left=left, comparators=[right]):
             sides = [array_of(script, side, depth + 1) for side in (left, right)]
             arrays = [s for s in sides if s is not None and not s.is_list and not s.tensor]
-            rank = arrays[0].rank if len(arrays) == 1 and _is_number(script, right) else None
+            rank = (
+                arrays[0].rank if len(arrays) == 1 and are_numbers(script.values(right)) else None
+            )
             return Array("bool", rank) if arrays else None
         case ast.Subscript(value=inner, slice=index):
             base = array_of(script, inner, depth + 1)
@@ -248,19 +250,11 @@ def _of_two(script: Script, left: ast.expr, right: ast.expr, depth: int) -> Arra
             ranks = (mine.rank, other.rank)
             rank = None if None in ranks else max(r for r in ranks if r is not None)
             return Array(mine.dtype if mine.dtype == other.dtype else "", rank, mine.plain)
-        if other is None and _is_number(script, side):
+        if other is None and are_numbers(script.values(side)):
             whole = isinstance(const(script.values(side)), int)
             keeps = mine.dtype.startswith("float") or (whole and mine.dtype != "bool")
             return replace(mine, dtype=mine.dtype if keeps else "")
     return None
-
-
-def _is_number(script: Script, expr: ast.expr) -> bool:
-    found = script.values(expr)
-    return bool(found) and all(
-        isinstance(t, Num) or (isinstance(t, Const) and isinstance(t.value, (int, float)))
-        for t in found
-    )
 
 
 def _of_call(script: Script, call: ast.Call, depth: int) -> Array | None:

@@ -32,14 +32,13 @@ from autofast.model.source import (
     source_of,
 )
 from autofast.model.values import (
-    Const,
     Ext,
     Inst,
-    Num,
     Ref,
     Seq,
     Tensor,
     Thing,
+    are_numbers,
     certainly,
     const,
     library_name,
@@ -265,7 +264,7 @@ def _values_of(script: Script, definition: Definition) -> list[ast.expr | None]:
 
 def _keeps_order(script: Script, expr: ast.expr, depth: int) -> bool:
     """An operand that leaves the result of a pointwise operation in order."""
-    return _is_number(script, expr) or in_order(script, expr, depth)
+    return are_numbers(script.values(expr)) or in_order(script, expr, depth)
 
 
 def _is_laid_out_anew(script: Script) -> bool:
@@ -291,14 +290,6 @@ def _is_of_module(script: Script, expr: ast.expr) -> bool:
     """A parameter of a model, in every way the script comes there."""
     found = script.values(expr)
     return bool(found) and all(isinstance(t, Tensor) and t.param == "param" for t in found)
-
-
-def _is_number(script: Script, expr: ast.expr) -> bool:
-    found = script.values(expr)
-    return bool(found) and all(
-        isinstance(t, Num) or (isinstance(t, Const) and isinstance(t.value, (int, float)))
-        for t in found
-    )
 
 
 def held(script: Script, dataset: Dataset) -> list[tuple[ast.expr | None, list[Occurrence]]]:

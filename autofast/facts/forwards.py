@@ -11,6 +11,7 @@ from autofast.flow.frequency import is_rare
 from autofast.flow.positions import (
     block,
     depth_of,
+    happens_in,
     in_common,
     index,
     nodes_of,
@@ -87,6 +88,27 @@ class Region:
                 self.outputs.append(call)
         if occurrence.this is not None and not any(occurrence.this is t for t in self.things):
             self.things.append(occurrence.this)
+
+
+def outputs_of(script: Script, region: Region) -> list[ast.Call]:
+    """What networks give in a region: its own outputs, and those of passes without gradients, as of a teacher."""
+    here = nodes_of(region.parts)
+    found = {id(call): call for call in region.outputs}
+    for site in script.log.of("forward"):
+        for o in site:
+            if (
+                not o.data["outer"]
+                or o.grad in ("on", "maybe")
+                or not happens_in(o, site.node, here)
+            ):
+                continue
+            depth = next((n for n, f in enumerate(o.stack) if id(f.node) in here), len(o.stack))
+            call = _outermost(o, site, depth)
+            if isinstance(call, ast.Call) and (
+                call is site.node or holds_output(script.values(call))
+            ):
+                found[id(call)] = call
+    return list(found.values())
 
 
 def _outermost(occurrence: Occurrence, site: Site, depth: int) -> ast.AST:

@@ -38,6 +38,13 @@ DRAWS = tuple(
     .normal_ .uniform_ .bernoulli_ .random_""".split()
 )
 INSTANCE_NORM = "torch.nn.functional.instance_norm"
+# What looks at weights by ``.view(-1)``, in torch itself (tried with torch 2.13).
+FLATTENING = (
+    "torch.nn.utils.parameters_to_vector",
+    *(f"torch.nn.utils.prune.{n}_unstructured" for n in ("global", "l1", "random")),
+    *(f"torch.nn.utils.prune.{n}Unstructured.apply" for n in ("L1", "Random")),
+)
+FILLING_FLAT = ("torch.nn.init.orthogonal_", "torch.nn.init.orthogonal")
 
 
 def is_convolutional(model: Model) -> bool:
@@ -81,7 +88,7 @@ def against(script: Script, model: Model, code: Code) -> str:
         return f"{model.name} is a TorchScript module"
     if sites := script.methods("share_memory"):
         return f"{at(sites[0].node)} puts the weights into shared memory: a new layout would be a copy outside it"
-    if sites := script.calls("torch.nn.utils.parameters_to_vector"):
+    if sites := script.calls(*FLATTENING):
         return f"{at(sites[0].node)} flattens the weights with .view(), which raises in this layout"
     closures = script.log.of("closure")
     if any(o.name == "LBFGS" or (o.name == "Optimizer" and closures) for o in script.optimizers):
@@ -122,6 +129,15 @@ def _of_five_dimensions(script: Script, model: Model) -> ast.Call | None:
         if kept is not None and rank(script, kept) == 5:
             return call
     return None
+
+
+def filled_flat(script: Script, models: list[Model], since: int) -> str:
+    """Where weights are filled after ``since`` by what flattens them; not where the model is made, which is before that."""
+    made = {id(m.node) for m in models}
+    for site in script.calls(*FILLING_FLAT):
+        if any(o.order > since and not any(id(f.node) in made for f in o.stack) for o in site):
+            return f"{at(site.node)} flattens the weights with .view(), which raises in this layout"
+    return ""
 
 
 def draws(script: Script, model: Model, code: Code, since: int) -> bool:

@@ -11,7 +11,7 @@ from autofast.model.calls import is_method, names_in
 from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Script
-from autofast.model.source import nodes_in
+from autofast.model.source import nodes_in, walk
 from autofast.model.values import Ref, Tensor, Unknown
 
 LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp)
@@ -65,7 +65,7 @@ def _tensors(script: Script, loop: ast.AST) -> set[str]:
     found = opened(t for n in loads for t in script.values(n))
     of_parameters = any(isinstance(t, Tensor) and t.param for t in found)
     over = head.iter  # type: ignore[attr-defined]
-    of_states = any(is_method(n, "state_dict") for n in ast.walk(over)) or any(
+    of_states = any(is_method(n, "state_dict") for n in walk(over)) or any(
         isinstance(t, Unknown) and t.why == "a state dict" for t in script.values(over)
     )
     return names if of_parameters or of_states else set()
@@ -74,7 +74,7 @@ def _tensors(script: Script, loop: ast.AST) -> set[str]:
 def _work(script: Script, loop: ast.AST, names: set[str]) -> tuple[str, ast.AST]:
     """What is done to the tensors, in words, and where; no words where it is nothing that has a form for lists."""
     mine = names | (stored_in(loop) if isinstance(loop, ast.For) else set())
-    for node in ast.walk(loop):
+    for node in walk(loop):
         match node:
             case ast.Call(func=ast.Attribute(value=to, attr=attr)) if attr in CHANGES:
                 if _mentions(node, names) and _mentions(to, mine):
@@ -97,4 +97,4 @@ def _computes(script: Script, value: ast.expr) -> bool:
 
 
 def _mentions(expr: ast.AST, names: set[str]) -> bool:
-    return any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(expr))
+    return any(isinstance(n, ast.Name) and n.id in names for n in walk(expr))

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import Frequency, frequency
+from autofast.flow.loops import Loop
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes, variables_of
 from autofast.flow.slices import Slice, Slices
 from autofast.model.calls import arguments_of, is_method, is_name, short_name
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, statement_of, within
-from autofast.model.syntax import FUNCTIONS, LOOPS
+from autofast.model.syntax import ASSIGNMENTS, FUNCTIONS, LOOPS
 from autofast.model.values import Const, Method, Num, Tensor, Unknown
 
 BACKWARDS = frozenset({"backward", "manual_backward", "grad"})
@@ -61,7 +62,7 @@ def kept_graphs(script: Script) -> Iterator[Kept]:
 def _statements(code: ast.AST) -> Iterator[ast.stmt]:
     """The statements of a loop, or of a function without those of functions in it."""
     nodes = own_nodes(code) if isinstance(code, FUNCTIONS) else ast.walk(code)
-    yield from (n for n in nodes if isinstance(n, (ast.Assign, ast.AugAssign, ast.Expr)))
+    yield from (n for n in nodes if isinstance(n, (*ASSIGNMENTS, ast.Expr)))
 
 
 def _added(node: ast.stmt) -> Kept | None:
@@ -114,7 +115,7 @@ def _is_gone_through_before(script: Script, kept: Kept) -> bool:
 def _outlives(
     script: Script,
     kept: Kept,
-    loop: ast.For | ast.While | ast.AsyncFor,
+    loop: Loop,
     functions: Sequence[ast.AST],
 ) -> bool:
     """Whether what is added is still there in the next step: no step sets the sum anew."""
@@ -136,7 +137,7 @@ def _outlives(
         return False
     for store in table.stores(variable):
         statement = statement_of(store)
-        adds = isinstance(statement, (ast.Assign, ast.AugAssign)) and _added(statement) is not None
+        adds = isinstance(statement, ASSIGNMENTS) and _added(statement) is not None
         if not adds and within(store, loop):
             if frequency(flow.graph(loop), store, loop) is Frequency.EVERY:
                 return False

@@ -15,7 +15,7 @@ from autofast.model.contents import opened
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_static
 from autofast.model.script import Script
-from autofast.model.source import at, parent_of
+from autofast.model.source import at, parent_of, walk
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -341,7 +341,7 @@ class CallGraph:
         """
         found: dict[int, Function] = {}
         todo: list[tuple[Function, ast.AST, Loop | None]] = [
-            (f, n, loop) for n in ast.walk(loop) for f in self.entered(n)
+            (f, n, loop) for n in walk(loop) for f in self.entered(n)
         ]
         while todo:
             function, at, around = todo.pop()

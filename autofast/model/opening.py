@@ -9,6 +9,8 @@ from autofast.model import disk
 from autofast.model.notebook import Notebook
 from autofast.model.source import BadInput, Source
 
+NO_FILE = "is no regular file; give a script, or `-` for standard input"
+
 
 def read_source(path: Path, root: Path, before: Source | None = None) -> Source:
     """Read ``path``, which may still be what it was ``before``; raises :class:`BadInput` with one clear line where it is no readable Python 3."""
@@ -17,6 +19,8 @@ def read_source(path: Path, root: Path, before: Source | None = None) -> Source:
         raise BadInput(f"{rel}: {broken_link(path)}; mend the link, or give another script")
     if path.is_dir():
         raise BadInput(f"{rel}: is a directory; give the training script in it")
+    if path.exists() and not path.is_file():
+        raise BadInput(f"{rel}: {NO_FILE}")
     try:
         raw = disk.read(path)
     except FileNotFoundError:
@@ -33,7 +37,7 @@ def broken_link(path: Path) -> str:
     except FileNotFoundError:
         pass
     except OSError:
-        return "a link that leads back to itself"
+        return "a link to itself"
     return f"a link to {os.readlink(path)}, which does not exist"
 
 

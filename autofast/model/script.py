@@ -396,6 +396,15 @@ class Script:
         found: T = self._analyses[kind]
         return found
 
+    def of_node(self, question: Callable[[Script, ast.AST], T], node: ast.AST) -> T:
+        """What ``question(script, node)`` gives, asked once for each node."""
+        known = self.analysis(_Asked)
+        key = question, id(node)
+        if key not in known:
+            known[key] = question(self, node)
+        found: T = known[key]
+        return found
+
     def calls(self, *names: str) -> list[Site]:
         """The reached calls of library functions, by canonical dotted name (``torch.cuda.empty_cache``)."""
         return self.log.of(*names)
@@ -446,6 +455,13 @@ class Script:
     @cached_property
     def everything(self) -> list[Occurrence]:
         return sorted((o for _, s in self.log.each() for o in s.occurrences), key=lambda o: o.order)
+
+
+class _Asked(dict[tuple[Any, int], Any]):
+    """Answers of :meth:`Script.of_node`."""
+
+    def __init__(self, script: Script):
+        super().__init__()
 
 
 _AT_THE_EDGE = ("__repr__", "__str__", "load", "save")

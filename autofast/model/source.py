@@ -356,6 +356,7 @@ def _link(tree: ast.Module, source: Source) -> None:
             if isinstance(
                 child, (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
             ):
+                child._af_children = ()  # type: ignore[union-attr]
                 continue  # these are shared singletons
             child._af_source, child._af_parent = source, node
             todo.append(child)

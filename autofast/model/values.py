@@ -663,6 +663,14 @@ def certainly(values: Collection[Thing], *kinds: type) -> bool:
     return bool(values) and all(isinstance(thing, kinds) for thing in values)
 
 
+def are_numbers(values: Collection[Thing]) -> bool:
+    """Whether there are some, and all are numbers of Python."""
+    return bool(values) and all(
+        isinstance(t, Num) or (isinstance(t, Const) and isinstance(t.value, (int, float)))
+        for t in values
+    )
+
+
 def const(values: Values) -> Any:
     """The constant that ``values`` must be; :data:`Ellipsis` where it is not certain."""
     thing = one(values)

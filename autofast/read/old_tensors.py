@@ -21,8 +21,6 @@ SHAPED = (
     "view",
     "repeat",
     "t",
-    "transpose",
-    "to",
     "cuda",
     "contiguous",
 )
@@ -54,8 +52,7 @@ def old_numbers(script: Script) -> Iterator[tuple[ast.Subscript, str]]:
     for node in script.each(ast.Subscript):
         match node:
             case ast.Subscript(value=ast.Attribute(value=tensor, attr="data"), ctx=ast.Load()) if (
-                script.reached(node)
-                and const(script.values(node.slice)) == 0
+                const(script.values(node.slice)) == 0
                 and any(isinstance(t, Tensor) for t in script.values(tensor))
                 and _is_one_number(script, tensor, frozenset())
             ):
@@ -66,8 +63,8 @@ def old_numbers(script: Script) -> Iterator[tuple[ast.Subscript, str]]:
 def differences(script: Script) -> Iterator[tuple[ast.BinOp, str]]:
     """``1 - (a == b)``: comparisons give bool since torch 1.2, which cannot be subtracted."""
     for node in script.each(ast.BinOp):
-        if isinstance(node.op, ast.Sub) and script.reached(node):
-            if const(script.values(node.left)) == 1 and _is_comparison(script, node.right, 0):
+        if isinstance(node.op, ast.Sub) and const(script.values(node.left)) == 1:
+            if _is_comparison(script, node.right, 0):
                 words = (
                     f"subtracts the comparison in `{ast.unparse(node)}`, an error since torch 1.2"
                 )

@@ -110,6 +110,7 @@ class Pair:
 def verify(request: Request, tell: Callable[[str], None]) -> Verification:
     """Run and judge. Raises ``BadInput``, and ``NoRun`` where the original does not run."""
     began = time.monotonic()
+    _check(request)
     tell("looking at the interpreter and the GPU")
     machine = ask(request.python)
     target = target_of(request, machine)
@@ -234,7 +235,8 @@ def _words(launch: str, option: str) -> tuple[str, ...]:
 
 
 # ------------------------------------------------------------------------------------------------ the two programs
-def _pair(request: Request, config: Config) -> Pair:
+def _check(request: Request) -> None:
+    """Raise ``BadInput`` for what can be told before anything is run."""
     script = Path(os.path.realpath(request.script))
     for path in (request.script, request.rewritten):
         if path is not None and path.is_dir():
@@ -251,13 +253,16 @@ def _pair(request: Request, config: Config) -> Pair:
         raise BadInput(
             "--by-rule starts the script with single rules, which --launch-rewritten does not fit: leave one of the two out"
         )
-    if request.rewritten is None:
-        return _rewritten_now(request, config)
-    other = request.rewritten.resolve()
-    if not other.is_file():
+    if request.rewritten is not None and not request.rewritten.is_file():
         raise BadInput(
             f"{request.rewritten}: no such file; write it with: autofast rewrite {request.script} -o {request.rewritten}"
         )
+
+
+def _pair(request: Request, config: Config) -> Pair:
+    if request.rewritten is None:
+        return _rewritten_now(request, config)
+    script, other = Path(os.path.realpath(request.script)), request.rewritten.resolve()
     texts = {request.rewritten.name: _difference(script, other)}
     pair = Pair(
         Program.of(ORIGINAL, script),

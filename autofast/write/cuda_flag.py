@@ -17,6 +17,7 @@ from autofast.model.source import (
     parent_of,
     source_of,
     statement_of,
+    walk,
     within,
 )
 from autofast.model.values import Arg
@@ -102,7 +103,7 @@ class CudaFlags:
 def _stored(module: ast.Module) -> dict[str, list[ast.expr | None]]:
     """What is put into each variable and attribute of a file, in any function; None where that is not an expression."""
     found: dict[str, list[ast.expr | None]] = defaultdict(list)
-    for node in ast.walk(module):
+    for node in walk(module):
         if isinstance(node, ast.arg):
             found[node.arg].append(None)
         elif isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
@@ -139,8 +140,6 @@ def _decides(script: Script, text: str) -> bool:
         for outer in ancestors(site.node):
             if isinstance(outer, (ast.If, ast.IfExp)) and ast.unparse(outer.test) == text:
                 return True
-        if any(
-            isinstance(n, ast.IfExp) and ast.unparse(n.test) == text for n in ast.walk(site.node)
-        ):
+        if any(isinstance(n, ast.IfExp) and ast.unparse(n.test) == text for n in walk(site.node)):
             return True
     return False

@@ -32,7 +32,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method
 from autofast.model.events import BranchFrame, inside, loops
 from autofast.model.script import Dataset, Loader, Script, Transfer
-from autofast.model.source import at, statement_of
+from autofast.model.source import at, statement_of, walk
 from autofast.model.values import Ext, Inst, Ref, Tensor, Unknown, const
 from autofast.rule import Finding, Gain, Options, Question
 
@@ -263,7 +263,7 @@ def _loaders_of(script: Script, node: ast.AST) -> list[Loader]:
 
 def _feeds(loader: Loader, home: ast.AST) -> bool:
     """Whether an argument of the loader is written at ``home``: a dict, or a place in one."""
-    inside = {id(n) for n in ast.walk(home)}
+    inside = {id(n) for n in walk(home)}
     given = loader.args.every
     entries = [entry.expr for g in given for _, entry in g.via]
     return any(id(expr) in inside for expr in entries if expr is not None)
@@ -279,7 +279,7 @@ def reads(
     changed = _changed(beside)
     stays += [t.node for t in script.transfers if _waits(t) and id(t.node) not in changed]
     if loop is not None:
-        stays += [n for n in ast.walk(loop) if _may_read(script, n) and id(n) not in changed]
+        stays += [n for n in walk(loop) if _may_read(script, n) and id(n) not in changed]
     if loop is not None and (node := _in_every_turn(script, loop, stays)) is not None:
         return Gain(0.0, f"{at(node)} waits for the device in the same step, and stays")
     if gain := _code_once(script, finding):
@@ -310,7 +310,7 @@ def _alike(finding: Finding, findings: Sequence[Finding]) -> list[Finding]:
 def _changed(findings: Sequence[Finding]) -> set[int]:
     """The ids of all that fixes change: not what stands in a block that something is put above or below."""
     places = [place for f in findings if f.edits for place in _touched(f)]
-    return {id(n) for place in places if not hasattr(place, "body") for n in ast.walk(place)}
+    return {id(n) for place in places if not hasattr(place, "body") for n in walk(place)}
 
 
 def _may_read(script: Script, node: ast.AST) -> bool:
@@ -382,7 +382,7 @@ def _in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> a
     called = set()
     for node in nodes:
         if next(loops_around(node), None) is not loop:
-            called |= {id(n) for n in ast.walk(node)}
+            called |= {id(n) for n in walk(node)}
         elif frequency(graph, node, loop) is Frequency.EVERY:
             return node
     for _, site in script.log.each():

@@ -27,7 +27,7 @@ from autofast.model.events import (
     loops,
 )
 from autofast.model.script import Loader, Script, Step, Use
-from autofast.model.source import Source, at, parent_of, statement_of
+from autofast.model.source import Source, at, parent_of, statement_of, walk
 from autofast.model.syntax import DEFS, LOOPS
 from autofast.model.values import NOTHING, Ext, Seq, Tensor, Thing, Values
 
@@ -297,7 +297,7 @@ class Cost:
 
     def batch_bytes(self, node: ast.AST) -> int | None:
         """What is copied to the device of a batch of the loader at ``node``, or of those moved there; None where that is not known."""
-        statement = {id(n) for n in ast.walk(statement_of(node))}
+        statement = {id(n) for n in walk(statement_of(node))}
         moved = {id(t) for x in self.script.transfers if id(x.node) in statement for t in x.loaders}
         found = [
             x
@@ -327,7 +327,7 @@ class Cost:
         return {s.channels if s is not None else None for s in shapes}
 
     def _moved(self, node: ast.AST) -> list[Loader]:
-        statement = {id(n) for n in ast.walk(statement_of(node))}
+        statement = {id(n) for n in walk(statement_of(node))}
         moved = {id(t) for x in self.script.transfers if id(x.node) in statement for t in x.loaders}
         return [
             x
@@ -356,11 +356,11 @@ class Cost:
 
     def is_part_of_step(self, node: ast.AST) -> bool:
         """Whether a place is reached in each training step and nowhere else, and few of the step's passes through networks are there."""
-        inside_of = {id(n) for n in ast.walk(node)}
+        inside_of = {id(n) for n in walk(node)}
         here = {id(s.node) for s in self.script.log.of("forward") if id(s.node) in inside_of}
         ways = self._ways(node)
         for step in self.training:
-            if ways and all(_is_each_turn(stack, step.loop) for stack in ways):
+            if ways and all(is_each_turn(stack, step.loop) for stack in ways):
                 every = {id(s.node) for s, _ in _passes(step)} | here
                 return FEW * len(here) <= len(every)
         return False
@@ -372,7 +372,7 @@ class Cost:
             body = [way for stmt in function.body for way in self._ways(stmt)]
             if body:
                 return body
-        inside = {id(n) for n in ast.walk(node)}
+        inside = {id(n) for n in walk(node)}
         return [o.stack for _, s in self.script.log.each() if id(s.node) in inside for o in s]
 
     def runs_alone(self, node: ast.AST) -> bool:
@@ -426,7 +426,7 @@ class Cost:
         )
 
 
-def _is_each_turn(stack: Stack, loop: ast.AST) -> bool:
+def is_each_turn(stack: Stack, loop: ast.AST) -> bool:
     """In the loop, in no evaluation of its own there."""
     return inside(stack, loop) and not any(
         (isinstance(f, LoopFrame) and f.loaders) or (isinstance(f, BranchFrame) and is_rare(f))

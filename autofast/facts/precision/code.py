@@ -51,10 +51,8 @@ class Code:
                 ]
                 found.update((id(f), f) for f in forwards)
                 todo += forwards
-        calls = self.script.analysis(CallGraph)
         while todo:
-            nodes = (n for n in nodes_in(todo.pop(), ast.Call))
-            for func in (c.function for n in nodes for c in calls.callees(n) if c.makes is None):
+            for func in self.script.of_node(_entered, todo.pop()):
                 if id(func) not in found:
                     found[id(func)] = func
                     todo.append(func)
@@ -81,6 +79,13 @@ class Code:
         if applied(self.script, call.func):
             return True  # an autograd Function, asked about elsewhere
         return any(is_module(t) for t in self.script.values(call.func))
+
+
+def _entered(script: Script, node: ast.AST) -> list[ast.AST]:
+    """The functions that are called in it, but for constructors."""
+    calls = script.analysis(CallGraph)
+    every = (c for n in nodes_in(node, ast.Call) for c in calls.callees(n))
+    return [c.function for c in every if c.makes is None]
 
 
 def applied(script: Script, func: ast.expr) -> list[Cls]:

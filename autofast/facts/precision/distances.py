@@ -28,19 +28,26 @@ DEEP = 6
 
 def distances(code: Code) -> str:
     """Why the distances in it need fp32, in words; empty where there are none."""
-    found = written_out(code.script, (n for part in code.parts for n in walk(part)))
+    here = (code.script.of_node(_inside, part) for part in code.parts)
+    found = next((node for node in here if node is not None), None)
     if found is None:
         return ""
     return f"{at(found)} computes distances by way of a product, which in 16 bits is off by more than a small distance"
+
+
+def _inside(script: Script, part: ast.AST) -> ast.AST | None:
+    return written_out(script, walk(part))
 
 
 def written_out(script: Script, nodes: Iterable[ast.AST]) -> ast.AST | None:
     """The first of the nodes that computes distances by way of a product, if one does."""
     for node in nodes:
         match node:
-            case ast.BinOp() | ast.Call() if script.reached(node) and _is_whole(node):
-                is_call = isinstance(node, ast.Call) and _called(script, node) not in ADDING
-                terms = [] if is_call else list(_terms(script, node))
+            case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult()) | ast.Call():
+                other = isinstance(node, ast.Call) and _called(script, node) not in ADDING
+                if other or not _is_whole(node) or not script.reached(node):
+                    continue
+                terms = list(_terms(script, node))
             case ast.AugAssign(target=ast.Name(), value=value) if script.reached(value):
                 terms = [*_terms(script, node.target), *_added(script, node)]
             case _:

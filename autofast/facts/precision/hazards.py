@@ -12,6 +12,7 @@ from autofast.facts.precision.between import structure
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.distances import distances
 from autofast.facts.precision.foreign import custom_function, foreign, loaded_in_16
+from autofast.facts.precision.kept_inside import kept_inside
 from autofast.facts.precision.layers import dense_sizes, is_small
 from autofast.facts.precision.one_dtype import one_dtype, own_dtype
 from autofast.facts.precision.ratios import Ratios
@@ -40,6 +41,7 @@ def against(code: Code) -> str:
         custom_function,
         foreign,
         _writes,
+        kept_inside,
         one_dtype,
         own_dtype,
         _size,
@@ -64,7 +66,7 @@ def _dtypes(code: Code) -> str:
         if name := loaded_in_16(model.thing):
             return f"{model.name} is loaded with {name}=, which decides about precision"
     for part in [*code.parts, *(c for m in code.models for c in m.classes)]:
-        if (word := complex_in(code.script, part)) is not None:
+        if (word := code.script.of_node(complex_in, part)) is not None:
             return f"{at(word)} computes with complex numbers"
     for site, occurrence in code.events("forward"):
         for tensor in occurrence.data.get("inputs", ()):

@@ -153,7 +153,7 @@ def _decides(script: Script, node: ast.expr) -> ast.AST | None:
             target = outer.targets[0]
             uses = script.analysis(Flow).definitions(target).uses(Definition(target.id, target))
             return next((a for n in uses for a in ancestors(n) if isinstance(a, ast.Compare)), None)
-        if isinstance(outer, ast.stmt) and not isinstance(outer, (ast.If, ast.While)):
+        if isinstance(outer, ast.stmt) and not isinstance(outer, TESTS):
             return None
         here = outer
     return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import After, Edit, Keyword, Wrap
 from autofast.facts.cost.step import Cost
-from autofast.facts.layout import against, draws, is_convolutional, takes_image
+from autofast.facts.layout import against, draws, filled_flat, is_convolutional, takes_image
 from autofast.facts.precision.code import Code
 from autofast.flow.program import Flow
 from autofast.model import names
@@ -217,6 +217,8 @@ def _convert(script: Script, place: ast.expr, models: list[Model]) -> Finding:
     things = frozenset(t for m in models for t in (m.thing, *m.wraps))
     effect = None
     since = min((o.order for m in models for s in m.moves if s.node is place for o in s), default=0)
+    if why := filled_flat(script, models, since):
+        return Finding(place, MODEL, refusal=why)
     for model in models:
         code = Code(script, (), (model.thing,))
         if why := against(script, model, code):

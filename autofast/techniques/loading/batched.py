@@ -7,7 +7,7 @@ import ast
 from autofast.edit.edits import Before, DropKeyword, Edit, Helper, Keyword, Rewrite, Wrap
 from autofast.facts.aliases import learned, written_after
 from autofast.facts.datasets import SPLIT, Images, held, in_order
-from autofast.facts.loader_uses import ITERATING, KEEPING, Uses
+from autofast.facts.loader_uses import ITERATING, KEEPING, is_known, uses
 from autofast.facts.loaders import given, managed
 from autofast.flow.memory import Memory
 from autofast.model.calls import short_name
@@ -94,13 +94,13 @@ def _arguments(loader: Loader) -> str:
 
 def _looked_at(script: Script, loader: Loader) -> str:
     """A place that reads the loader's ``batch_size`` or ``sampler``, or passes it to code that may."""
-    uses = Uses(script, loader)
-    for node in uses.attributes():
-        if node.attr != "dataset" and not is_share(function_of(node)):
-            return f"{at(node)} uses its `{node.attr}`, which would be another"
-    for call in uses.calls():
-        if not uses.is_known(call, ITERATING | KEEPING):
-            return f"{at(call)} passes it to code that is not known"
+    for use in uses(script, loader):
+        match use.node:
+            case ast.Attribute(attr=attr) as node:
+                if attr != "dataset" and not is_share(function_of(node)):
+                    return f"{at(node)} uses its `{attr}`, which would be another"
+            case ast.Call() as call if not is_known(script, call, ITERATING | KEEPING):
+                return f"{at(call)} passes it to code that is not known"
     return ""
 
 

@@ -9,7 +9,7 @@ from autofast.edit.edits import Edit, Helper, Keyword, Rewrite
 from autofast.facts.augmentations import Augmentation
 from autofast.facts.datasets import indexed, is_imported
 from autofast.facts.host_batches import needs_host, rounds, shared_copies
-from autofast.facts.loader_uses import ITERATING, Uses
+from autofast.facts.loader_uses import ITERATING, is_known, uses, uses_of_iterators
 from autofast.facts.loaders import DEVICE_DEFAULTS, SAMPLERS, counts, given
 from autofast.facts.several_processes import several_processes
 from autofast.model.device_loader import CLASS, IMAGES_CLASS, NAME
@@ -300,18 +300,19 @@ def _of_loader(loader: Loader) -> str:
 
 def _of_uses(script: Script, loader: Loader) -> str:
     """A place that uses more of the loader than the class keeps, or hands it to code that may."""
-    uses = Uses(script, loader)
-    for use in uses.of_iterators():
-        if isinstance(use, ast.Attribute):
-            return f"{at(use)} uses `{use.attr}` of its iterator"
-        if Ref("builtins.len") in script.values(use.func):
-            return f"{at(use)} asks for the length of its iterator"
-    for node in uses.attributes():
-        if node.attr not in KEPT or isinstance(node.ctx, ast.Store):
-            return f"{at(node)} uses its `{node.attr}`"
-    for call in uses.calls():
-        if not uses.is_known(call, ITERATING):
-            return f"{at(call)} hands it to code that is not known"
+    for use in uses_of_iterators(script, loader):
+        match use.node:
+            case ast.Attribute(attr=attr):
+                return f"{at(use.node)} uses `{attr}` of its iterator"
+            case ast.Call(func=func) if Ref("builtins.len") in script.values(func):
+                return f"{at(use.node)} asks for the length of its iterator"
+    for use in uses(script, loader):
+        match use.node:
+            case ast.Attribute(attr=attr, ctx=ctx):
+                if attr not in KEPT or isinstance(ctx, ast.Store):
+                    return f"{at(use.node)} uses its `{attr}`"
+            case ast.Call() as call if not is_known(script, call, ITERATING):
+                return f"{at(call)} hands it to code that is not known"
     return ""
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from autofast.edit.edits import Around, Before, Edit, Rewrite, Wrap
 from autofast.edit.order import Rank
-from autofast.facts.forwards import Region
+from autofast.facts.forwards import Region, outputs_of
 from autofast.facts.precision.between import both_modes
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.half_values import Half
@@ -46,7 +46,7 @@ def block_edits(
     half = Half(script, inside, options.target, logits_of(script, options))
     casts: dict[int, tuple[ast.Call, str]] = {}
     named: list[Edit] = []
-    for call in region.outputs:
+    for call in outputs_of(script, region):
         if why := half.misuse(call):
             cast = cast_of(script, call)
             parts = casts_below(script, half, call) if not cast or PART in cast else []

@@ -16,7 +16,7 @@ from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.source import ancestors, at, function_of, parent_of, within
+from autofast.model.source import ancestors, at, function_of, parent_of, walk, within
 from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Ref, Seq, Thing
 from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import Move, move_around
@@ -60,7 +60,7 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
     needs = Needs()
     if script.unread and sink.kind not in ("number", "passed"):
         raise Refusal(script.unread)
-    if any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in ast.walk(loop)):
+    if any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in walk(loop)):
         raise Refusal("the loop hands over to its caller in between")
     for attempt in catchers(script, sink.statement, loop):
         raise Refusal(f"it is tried ({at(attempt)}): an error would show later")
@@ -152,7 +152,7 @@ def _tried_by_caller(script: Script, sink: Sink, loop: Loop) -> ast.stmt | None:
 def _looks(script: Script, statements: Sequence[ast.stmt], sink: Sink) -> bool:
     """Whether the ``finally`` of a caller may look at what the loop fills."""
     name = sink.holder.attr if isinstance(sink.holder, ast.Attribute) else ""
-    for node in (n for s in statements for n in ast.walk(s)):
+    for node in (n for s in statements for n in walk(s)):
         if isinstance(node, ast.Attribute) and node.attr == name:
             return True
         if isinstance(node, ast.Call) and any(
@@ -212,7 +212,7 @@ def _is_endless(script: Script, loop: Loop) -> bool:
             and isinstance(thing.node, ast.Call)
         ):
             callees = script.analysis(CallGraph).callees(thing.node)
-            if any(isinstance(n, ast.While) for c in callees for n in ast.walk(c.function)):
+            if any(isinstance(n, ast.While) for c in callees for n in walk(c.function)):
                 return True
     return False
 

@@ -21,6 +21,7 @@ from autofast.model.source import (
     parent_of,
     source_of,
     statement_of,
+    walk,
 )
 from autofast.model.values import (
     Arg,
@@ -95,7 +96,7 @@ def sink_of(
             ast.AugAssign(target=ast.Subscript() as target, value=value)
             | ast.Assign(targets=[ast.Subscript() as target], value=value)
         ):
-            if any(isinstance(n, ast.Slice) for n in ast.walk(target.slice)):
+            if any(isinstance(n, ast.Slice) for n in walk(target.slice)):
                 raise Refusal("")
             sink, parts = Sink(statement, reads, target.value, "object"), [target.slice, value]
         case ast.Expr(value=ast.Call(func=ast.Attribute() as func, args=args, keywords=keywords)):
@@ -191,7 +192,7 @@ def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
 
 
 def _names(node: ast.AST, name: str) -> bool:
-    return any(is_name(n, name) for n in ast.walk(node))
+    return any(is_name(n, name) for n in walk(node))
 
 
 def not_a_keeper(script: Script, func: ast.Attribute) -> str:
@@ -287,7 +288,7 @@ def _is_constant(script: Script, name: ast.Name) -> bool:
 def _is_from_outside(script: Script, func: Func, attr: str) -> bool:
     """Whether an attribute holds an object that was handed over, which others may change: ``self.state = state``."""
     classes = [func.owner, *func.owner.ancestors()] if func.owner is not None else []
-    for node in (n for c in classes for n in ast.walk(c.node)):
+    for node in (n for c in classes for n in walk(c.node)):
         if isinstance(node, ast.Assign) and any(
             isinstance(t, ast.Attribute) and t.attr == attr for t in node.targets
         ):
@@ -384,7 +385,7 @@ class _Collector:
         """Neither a read nor what is put off is in it: it can be computed in its turn."""
         return not any(
             id(n) in self.reads or (isinstance(n, ast.Name) and n.id in self.live)
-            for n in ast.walk(expr)
+            for n in walk(expr)
         )
 
     def is_same_later(self, expr: ast.expr) -> bool:
@@ -440,7 +441,7 @@ class _Collector:
         ):
             return False
         over = [
-            t for n in ast.walk(loop.iter) if isinstance(n, ast.expr) for t in self.script.values(n)
+            t for n in walk(loop.iter) if isinstance(n, ast.expr) for t in self.script.values(n)
         ]
         graphs = any(isinstance(t, Ext) and t.name.startswith("torch_geometric.") for t in over)
         return (

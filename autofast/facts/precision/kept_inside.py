@@ -1,0 +1,96 @@
+"""What code under autocast puts away (``self.feature = x``, a forward hook's ``found[name] = out``), and NumPy is given elsewhere: it has no bf16."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.facts.precision.activations import is_activation
+from autofast.facts.precision.code import Code
+from autofast.flow.defuse import bound_to
+from autofast.flow.positions import nodes_of
+from autofast.flow.program import Flow
+from autofast.model.calls import arguments_of, is_method
+from autofast.model.script import Script
+from autofast.model.source import at
+from autofast.model.values import Bound, Dict, Func, Seq
+
+HOOKS = ("register_forward_hook", "register_forward_pre_hook")
+FILLS = ("append", "extend", "insert", "update", "setdefault", "appendleft")
+CASTS = ("float", "double", "int", "long", "bool", "byte", "item", "tolist", "argmax")
+DEEP = 8
+
+
+def kept_inside(code: Code) -> str:
+    """Where a 16-bit tensor that was kept under autocast would be given to NumPy, in words; empty where none is."""
+    script = code.script
+    classes = [c for m in code.models for c in m.classes]
+    inner = nodes_of([*classes, *_hooks(script)])  # helpers are asked about what models give them
+    for site in script.log.of("sync"):
+        node = site.node
+        if id(node) in inner or not is_method(node):
+            continue
+        if any(
+            o.data.get("how") == "numpy" and o.this and is_activation(frozenset({o.this}))
+            for o in site
+        ):
+            for place in _places(script, node.func.value, 0):
+                if any(id(store) in inner for store in _stores(script, place)):
+                    text = ast.unparse(place)
+                    return f"`{text}` would be a 16-bit tensor on {at(node)}, and NumPy has no bf16: write .float() before it"
+    return ""
+
+
+def _hooks(script: Script) -> Iterator[ast.AST]:
+    for site in script.methods(*HOOKS):
+        for occurrence in site:
+            for thing in () if occurrence.args is None else occurrence.args.get(0, "hook"):
+                func = thing.func if isinstance(thing, Bound) else thing
+                if isinstance(func, Func):
+                    yield func.node
+
+
+Place = ast.Attribute | ast.Subscript | ast.Name
+
+
+def _places(script: Script, expr: ast.expr, depth: int) -> Iterator[Place]:
+    """The attributes, elements and containers that a value may have been read from; not where it was cast on the way."""
+    if depth > DEEP or is_method(expr, *CASTS):
+        return
+    if isinstance(expr, (ast.Attribute, ast.Subscript)):
+        yield expr
+        yield from _places(script, expr.value, depth + 1)
+    elif isinstance(expr, ast.Call):
+        inner = [expr.func.value] if is_method(expr) else []
+        for part in (*inner, *arguments_of(expr)):
+            yield from _places(script, part, depth + 1)
+    elif isinstance(expr, ast.Name):
+        yield expr
+        for definition in script.analysis(Flow).reaching(expr):
+            value, _ = bound_to(definition.node)
+            if value is not None:
+                yield from _places(script, value, depth + 1)
+    elif isinstance(expr, (ast.List, ast.Tuple)):
+        for part in expr.elts:
+            yield from _places(script, part, depth + 1)
+    elif isinstance(expr, (ast.ListComp, ast.GeneratorExp)):
+        yield from _places(script, expr.elt, depth + 1)
+
+
+def _stores(script: Script, place: Place) -> Iterator[ast.AST]:
+    """What may put something there."""
+    held = script.values(place)
+    owners = held if isinstance(place, ast.Name) else held | script.values(place.value)
+    lists = frozenset(t for t in owners if isinstance(t, (Seq, Dict)))
+    if isinstance(place, ast.Attribute):
+        for node in script.each(ast.Attribute):
+            if node.attr == place.attr and isinstance(node.ctx, ast.Store):
+                if script.values(node.value) & script.values(place.value):
+                    yield node
+    if lists:
+        for item in script.each(ast.Subscript):
+            if isinstance(item.ctx, ast.Store) and script.values(item.value) & lists:
+                yield item
+        for call in script.each(ast.Call):
+            if is_method(call, *FILLS) and script.values(call.func.value) & lists:
+                yield call
