@@ -157,9 +157,18 @@ def freezes(script: Script) -> bool:
             if not found or not all(isinstance(t, Tensor) and not t.param for t in found):
                 return True
     return any(
-        keyword.arg == "requires_grad" and script.values(keyword.value) != {Const(True)}
+        keyword.arg == "requires_grad"
+        and script.values(keyword.value) != {Const(True)}
+        and not _makes_tensor(script, keyword)
         for keyword in script.each(ast.keyword)
     )
+
+
+def _makes_tensor(script: Script, keyword: ast.keyword) -> bool:
+    """``Variable(zeros, requires_grad=False)``, ``torch.ones(3, requires_grad=False)``: no parameter of a model."""
+    call = parent_of(keyword)
+    found = script.values(call) if call is not None else frozenset()
+    return bool(found) and all(isinstance(t, Tensor) and not t.param for t in found)
 
 
 def against(script: Script, model: Thing, others: list[Thing]) -> str:
