@@ -320,6 +320,12 @@ def test_one_update_beside_hundreds_of_passes(length: int, worth: bool) -> None:
         assert len(said) == 1 and said[0].startswith("one update, and 200 passes through line ")
 
 
+def test_samples_that_are_drawn_now_and_then_are_no_part_of_a_step() -> None:
+    drawn = "    if step % 100 == 0:\n        for t in range(200):\n            out, state = net(x[0], state)\n"
+    text = CHARACTERS.replace("LENGTH", "2") + drawn
+    assert apply("fused-optimizer", text, min_gain=0.01).fixes
+
+
 def test_a_residual_block_that_an_inner_loop_calls_is_no_recurrence() -> None:
     """Each turn of the loop begins anew: what a block adds to its input is no state of the loop."""
     text = CHARACTERS.replace("LENGTH", "200").replace(

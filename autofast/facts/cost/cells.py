@@ -8,9 +8,17 @@ from functools import cached_property
 from math import prod
 
 from autofast.facts.cost.inputs import turns
+from autofast.facts.cost.step import is_each_turn
 from autofast.facts.parts import trained_models
 from autofast.model.calls import names_in
-from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, below, inside
+from autofast.model.events import (
+    CallFrame,
+    LoopFrame,
+    Occurrence,
+    Site,
+    below,
+    inside,
+)
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in, statement_of
 from autofast.model.values import Ext
@@ -47,14 +55,13 @@ class Cells:
     def turns(self) -> tuple[int, str]:
         """How often a step goes through a recurrent network, one element after the other, at the least, and where; 0 where that is not known."""
         found = (0, "")
-        for site in self.script.log.of("forward"):
-            for occurrence in site:
-                known = [
-                    turns(self.script, loop.node) or 1 for loop in self._carrying(site, occurrence)
-                ]
-                if known and self._trains(occurrence):
-                    found = max(found, (prod(known), at(site.node)))
-        return found
+        for step in self.script.steps:
+            for site in step.forwards:
+                for occurrence in (o for o in site if is_each_turn(o.stack, step.loop)):
+                    loops = list(self._carrying(site, occurrence))
+                    known = [turns(self.script, loop.node) or 1 for loop in loops]
+                    found = max(found, (prod(known) if known else 0, at(site.node)))
+        return found if found[0] else (0, "")
 
     def _trains(self, occurrence: Occurrence) -> bool:
         return any(inside(occurrence.stack, step.loop) for step in self.script.steps)

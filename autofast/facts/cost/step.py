@@ -360,7 +360,7 @@ class Cost:
         here = {id(s.node) for s in self.script.log.of("forward") if id(s.node) in inside_of}
         ways = self._ways(node)
         for step in self.training:
-            if ways and all(_is_each_turn(stack, step.loop) for stack in ways):
+            if ways and all(is_each_turn(stack, step.loop) for stack in ways):
                 every = {id(s.node) for s, _ in _passes(step)} | here
                 return FEW * len(here) <= len(every)
         return False
@@ -426,7 +426,7 @@ class Cost:
         )
 
 
-def _is_each_turn(stack: Stack, loop: ast.AST) -> bool:
+def is_each_turn(stack: Stack, loop: ast.AST) -> bool:
     """In the loop, in no evaluation of its own there."""
     return inside(stack, loop) and not any(
         (isinstance(f, LoopFrame) and f.loaders) or (isinstance(f, BranchFrame) and is_rare(f))
