@@ -268,6 +268,25 @@ def test_benchmark_and_determinism(lines: list[str], answer: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("cut", "varies"),
+    [
+        ("x[..., : int(torch.randint(4, 8, ()))]", True),
+        ("x[:, :, : 4 + epoch]", True),
+        ("x[:, :, epoch : epoch + 4]", False),
+        ("x[:, :, :SIDE]", False),
+        ("x[: 1 + epoch]", False),  # fewer samples
+    ],
+)
+def test_batches_that_are_cut(cut: str, varies: bool) -> None:
+    head, _, loop = BODY.partition("for x, y")
+    loop = f"for x, y{loop}".replace("model(x", f"model({cut}")
+    body = head + "SIDE = 8\nfor epoch in range(3):\n" + textwrap.indent(loop, "    ")
+    done = apply("cudnn-benchmark", HEAD + body)
+    assert bool(done.fixes) is not varies
+    assert ("to a size that may change" in done.advice) is varies
+
+
+@pytest.mark.parametrize(
     ("head", "deterministic"),
     [
         ("from monai.utils import set_determinism\nset_determinism(0)", True),
@@ -503,9 +522,9 @@ WORDS = "lengths = [len(v) for v in batch]\n    words = torch.zeros(len(batch), 
             "return torch.stack([item[0] for item in batch if item[1] >= 0]), torch.zeros(len(batch)).long()",
             False,
         ),
-        (ZIPPED + "images[..., : len(batch) * 2], torch.LongTensor(labels)", False),
+        (ZIPPED + "x[..., : len(batch) * 2], torch.LongTensor(labels)", False),
         (
-            ZIPPED.replace("torch.stack(images, 0)", "torch.stack([images[0][0], images[0][0]])")
+            ZIPPED.replace("torch.stack(images, 0)", "torch.stack([x[0][0], x[0][0]])")
             + "images, torch.LongTensor(labels)",
             False,
         ),

@@ -1238,6 +1238,18 @@ def test_workers_in_a_notebook(tmp_path: Path) -> None:
         assert ("get_start_method" in done) is forks and "num_workers=" in done
 
 
+@pytest.mark.parametrize(("context", "elsewhere"), [("cuda", True), ("cpu", False)])
+def test_tensors_that_a_context_puts_on_another_device(context: str, elsewhere: bool) -> None:
+    """Workers are forked within the block, and make their batches there."""
+    text = script(PLAIN).replace(
+        "        for x, y in loader:",
+        f"        with torch.device('{context}'):\n         for x, y in loader:",
+    )
+    found = apply(f"{RULE} pin-memory", text)
+    assert bool(found.fixes) is not elsewhere
+    assert found.refusals.count("puts new tensors on another device") == 2 * elsewhere
+
+
 # ------------------------------------------------------------------------------------------------ what items have from before
 H5 = """
 import h5py

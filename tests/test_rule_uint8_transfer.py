@@ -195,6 +195,25 @@ def test_left_alone(old: str, new: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "wraps"),
+    [
+        ("x = torch.from_numpy(image - 128).permute(2, 0, 1).float() / 128", True),
+        ("x = torch.from_numpy(image.astype(np.float32) - 128).permute(2, 0, 1) / 128", False),
+        ("x = torch.from_numpy(image - 127.5).permute(2, 0, 1).float() / 128", False),
+        ("x = (torch.from_numpy(image) + 9).permute(2, 0, 1).float() / 255", True),
+        ("x = (torch.from_numpy(image) / 255 + 9).permute(2, 0, 1).float()", False),
+        ("image = image * 2\nx = torch.from_numpy(image).permute(2, 0, 1).float() / 255", True),
+    ],
+)
+def test_arithmetic_in_bytes_wraps_around(body: str, wraps: bool) -> None:
+    done = apply(RULE, script(body))
+    assert bool(done.fixes) is not wraps, done.refusals
+    assert ("computes in bytes" in done.refusals) is wraps
+    if done.fixes:
+        same_runs(script(body), done.text)
+
+
+@pytest.mark.parametrize(
     "body",
     [
         "x = torch.from_numpy(image).permute(2, 0, 1).float() / 255\nx[0] = 0.5\n",

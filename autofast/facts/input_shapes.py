@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Container
 
 from autofast.facts.datasets import indexed
 from autofast.facts.transforms import steps_of
 from autofast.flow.defuse import bound_to
+from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
+from autofast.flow.scopes import stored_in
 from autofast.model.calls import is_name, short_name
 from autofast.model.events import CallFrame, inside
 from autofast.model.script import Dataset, Loader, Script
@@ -70,7 +73,41 @@ def varying(script: Script) -> str:
                 inside(occurrence.stack, step.loop) for step in script.steps
             ):
                 return f"batches are resized on {at(site.node)}"
+    for node in script.each(ast.Subscript):
+        loops = list(loops_around(node))
+        in_step = any(loop is step.loop for loop in loops for step in script.steps)
+        if in_step and _cut_to_size(script, node, stored_in(loops[-1])):
+            return f"batches are cut on {at(node)}, to a size that may change"
     return ""
+
+
+def _cut_to_size(script: Script, node: ast.Subscript, changing: Container[str]) -> bool:
+    """``x[..., :width]`` of a batch; not ``x[..., i : i + 32]``, and not what takes some of the samples, ``x[:n]``."""
+    parts = node.slice.elts[1:] if isinstance(node.slice, ast.Tuple) else []
+    ends = [end for p in parts if isinstance(p, ast.Slice) for end in _ends(p)]
+    if not any(_changes(end, changing) for end in ends):
+        return False
+    found = script.values(node.value)
+    return any(isinstance(t, Tensor) and t.batch and not t.models for t in found)
+
+
+def _ends(cut: ast.Slice) -> list[ast.expr]:
+    """What tells how many numbers a slice takes."""
+    match cut:
+        case ast.Slice(
+            lower=ast.expr() as low, upper=ast.BinOp(left=left, op=ast.Add(), right=size)
+        ):
+            if ast.unparse(low) == ast.unparse(left):
+                return [size]
+    return [end for end in (cut.lower, cut.upper) if end is not None]
+
+
+def _changes(size: ast.expr, changing: Container[str]) -> bool:
+    """It is drawn there, or made of a variable that the loops set."""
+    return any(
+        isinstance(n, ast.Call) or (isinstance(n, ast.Name) and n.id in changing)
+        for n in ast.walk(size)
+    )
 
 
 def varies(script: Script, loader: Loader) -> str:
@@ -277,6 +314,7 @@ def _word(step: Thing) -> bool | None:
     # Resize(256) keeps the ratio of the sides: only a pair fixes both.
     if short in ("Resize", "Scale"):
         size = step.args.get(0, "size")
-        pair = any(isinstance(t, Seq) for t in size) or isinstance(const(size), tuple)
-        return pair or None
+        given = const(size)
+        pair = any(isinstance(t, Seq) and len(t.items or "hw") == 2 for t in size)
+        return pair or (isinstance(given, tuple) and len(given) == 2) or None
     return False if short in ("Pad", "RandomApply", "RandomChoice") else None

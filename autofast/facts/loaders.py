@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from autofast.flow.program import Flow
 from autofast.model.contents import opened
-from autofast.model.events import CallFrame, Occurrence, Stack, loops
+from autofast.model.events import CallFrame, Occurrence, Stack, WithFrame, loops
 from autofast.model.script import Loader, Script, Use
 from autofast.model.source import parent_of
+from autofast.model.tensors import device_kinds, is_device
 from autofast.model.values import (
     Arg,
     Cls,
@@ -21,6 +22,7 @@ from autofast.model.values import (
     Ref,
     Tensor,
     Thing,
+    Values,
     const,
 )
 
@@ -48,6 +50,18 @@ EPOCH_HOOKS = frozenset({"train_dataloader", "val_dataloader"})
 FITTED = ((("train_dataloaders", "train_dataloader"), 1), (("val_dataloaders",), 2))
 ONCE_HOOKS = frozenset({"test_dataloader", "predict_dataloader"})
 DEVICE_DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
+
+
+def made_elsewhere(script: Script, loader: Loader) -> ast.AST | None:
+    """What puts new tensors on another device where batches are made: a default, or ``with torch.device("cuda"):`` around the loop."""
+    if sites := script.calls(*DEVICE_DEFAULTS):
+        return sites[0].node
+    frames = (f for use in loader.uses for f in use.stack if isinstance(f, WithFrame))
+    return next((f.node for f in frames if any(_elsewhere(v) for _, v in f.contexts)), None)
+
+
+def _elsewhere(context: Values) -> bool:
+    return any(is_device(t) for t in context) and device_kinds(context) != {"cpu"}
 
 
 # of torch, which draw all indices of an epoch at its beginning

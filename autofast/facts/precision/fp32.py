@@ -18,7 +18,8 @@ FLAGS = re.compile(r"allow_tf32|fp32_precision|float32_matmul_precision|NVIDIA_T
 
 
 SCIENCE = tuple(
-    "scipy.linalg scipy.integrate torchdiffeq gpytorch botorch torchode pyro open3d pytorch3d".split()
+    """scipy.linalg scipy.integrate torchdiffeq torchsde torchcde torchode gpytorch botorch pyro
+    open3d pytorch3d pypose theseus lietorch geoopt""".split()
 )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autofast.facts.cost import measured
 from autofast.facts.cost.items import worth_a_worker
 from autofast.facts.datasets import Images, images
-from autofast.facts.loaders import DEVICE_DEFAULTS, again, given, hooks, peeks
+from autofast.facts.loaders import again, given, hooks, made_elsewhere, peeks
 from autofast.facts.parts import held_by
 from autofast.facts.splits import split_after
 from autofast.facts.workers.seeding import SEED_ALL, seeded_anew
@@ -64,8 +64,8 @@ def against(script: Script, loader: Loader) -> str:
         return f"the loader is made again in the loop of {at(loader.loop)}: workers would be started every time"
     if (use := peeks(script, loader)) is not None:
         return f"{at(use.node)} starts all workers for one batch: keep one iterator instead"
-    if sites := script.calls(*DEVICE_DEFAULTS):
-        return f"{at(sites[0].node)} puts new tensors on another device: workers would have to use it too"
+    if (place := made_elsewhere(script, loader)) is not None:
+        return f"{at(place)} puts new tensors on another device: workers would have to use it too"
     for name in ("batch_sampler", "sampler"):
         if why := _feedback(script, loader, name):
             return why

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Sequence
 
 from autofast.facts.loaders import (
-    DEVICE_DEFAULTS,
     counts,
     given,
     is_spelled_out,
+    made_elsewhere,
     managed,
     of_array,
     unpinned,
@@ -65,8 +65,8 @@ def against(script: Script, loader: Loader) -> str:
     """Why the batches must stay where they are; empty where nothing speaks against."""
     if is_spelled_out(given(loader, "pin_memory"), False):
         return "pin_memory=False is written out"
-    if sites := script.calls(*DEVICE_DEFAULTS):
-        return f"{at(sites[0].node)} puts new tensors on another device: batches that are on it cannot be pinned"
+    if (place := made_elsewhere(script, loader)) is not None:
+        return f"{at(place)} puts new tensors on another device: batches that are on it cannot be pinned"
     for dataset in loader.datasets:
         if dataset.on_device:
             return f"items of {dataset.name} are on the device already ({dataset.on_device}): they cannot be pinned"

@@ -13,7 +13,7 @@ from autofast.facts.byte_values import is_bytes, is_picture
 from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
 from autofast.model.script import Loader, Script
-from autofast.model.source import function_of, live, statement_of
+from autofast.model.source import at, function_of, live, statement_of
 from autofast.model.values import Func, Inst, Ref, Tensor, Thing, const, library_name, one
 from autofast.ops.families import ARITHMETIC, SIGNS
 from autofast.rule import Refusal
@@ -174,6 +174,8 @@ def floats_of(script: Script, getitem: ast.FunctionDef) -> Floats | None:
     for floats, _ in made:  # mean and deviation come together, or are arithmetic that is not moved
         if any(o.channels for o in floats.found) and floats.constants is None:
             return None
+        if (wrapped := _in_bytes(floats.found)) is not None:
+            raise Refusal(f"{at(wrapped)} computes in bytes, where 10 - 128 is 138")
     sure = [f for f, base in made if is_bytes(script, base) or is_picture(script, base)]
     for floats, base in made:
         if not sure and any(o.text.startswith("/ 255") for o in floats.found):
@@ -182,6 +184,17 @@ def floats_of(script: Script, getitem: ast.FunctionDef) -> Floats | None:
                 f"it is not certain that {said}: a cast to uint8 where it is read would say so"
             )
     return sure[0] if len(sure) == 1 else None
+
+
+def _in_bytes(found: Sequence[Operation]) -> ast.expr | None:
+    """An operation with a whole number that comes before any that makes floats: it wraps around."""
+    for operation in reversed(found):
+        if operation.text == CAST or operation.text[0] == "/" or operation.channels:
+            return None
+        if "." in operation.text or "e" in operation.text:
+            return None
+        return operation.node
+    return None
 
 
 def returned(getitem: ast.FunctionDef) -> ast.expr | None:
