@@ -298,6 +298,15 @@ def test_a_block_left_empty_gets_pass() -> None:
     check("if a: b\n", lambda s: [Remove(stmt(s, "b"))], "if a:\n    pass\n")
 
 
+def test_an_else_left_empty_goes_unless_it_says_something() -> None:
+    before = "if a:\n    b\nelse:\n    c\nd\n"
+    check(before, lambda s: [Remove(stmt(s, "c"))], "if a:\n    b\nd\n")
+    kept = before.replace("    c", "    c  # why")
+    assert "# why" in edited(kept, lambda s: [Remove(stmt(s, "c"))])
+    idle = "if a:\n    b\nelse:\n    pass\nd\n"
+    check(idle, lambda s: [Remove(stmt(s, "b"))], "if a:\n    pass\nelse:\n    pass\nd\n")
+
+
 def test_new_code_goes_between_blank_lines_and_the_comment_of_a_statement() -> None:
     check(
         """

@@ -462,7 +462,7 @@ TOLD = "\ninputs.unsqueeze_(1).squeeze_(1)"  # shows on one object alone
         (
             "if len(losses) < 9:\n    inputs = Variable(inputs.cpu())\n"
             "else:\n    inputs = Variable(inputs)" + TOLD,
-            ["inputs = inputs.cpu()", "pass"],
+            ["inputs = inputs.cpu()"],
         ),
     ],
 )
@@ -502,3 +502,12 @@ def test_a_batch_of_next_and_of_a_collate_function() -> None:
         )
         done = both(whole)
         assert "inputs = inputs.cpu()" in done.lines and f"targets = {line}" in done.lines
+
+
+@pytest.mark.parametrize("other", ["loss", "given"])
+def test_numbers_of_one_statement_are_written_anew_together(other: str) -> None:
+    text = script("pass", f"print(loss.data[0], {other}.data[0])\n").replace(
+        "import torch\n", "import torch\nfrom secret import given\n", 1
+    )
+    done = apply("variable-api", text).text
+    assert ("print(loss.item()" in done) is (other == "loss"), done

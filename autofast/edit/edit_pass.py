@@ -263,7 +263,7 @@ class EditPass(cst.CSTTransformer):
             case _, cst.FormattedString() as new:
                 return snippet.without_own_quotes(new)
             case cst.If() as old, cst.If() as new:
-                return self._restored(old, self._elif(old, new))
+                return self._restored(old, _without_idle_else(old, self._elif(old, new)))
             case (cst.SimpleStatementLine() | cst.BaseCompoundStatement()) as old, _:
                 return self._restored(old, updated_node)
         return updated_node
@@ -423,6 +423,22 @@ def _indented(block: cst.IndentedBlock, new: Block) -> cst.IndentedBlock:
         return block.with_changes(body=new.body, footer=[*new.rest, *block.footer])
     idle = cst.SimpleStatementLine([cst.Pass()], leading_lines=new.rest)
     return block.with_changes(body=[idle])
+
+
+def _without_idle_else(old: cst.If, new: cst.If) -> cst.If:
+    """Without an ``else:`` in which nothing is left to do, or to read."""
+    if not isinstance(new.orelse, cst.Else) or not isinstance(old.orelse, cst.Else):
+        return new
+    if not _is_idle(new.orelse) or _is_idle(old.orelse):
+        return new
+    return new.with_changes(orelse=None)
+
+
+def _is_idle(block: cst.Else) -> bool:
+    match block.body:
+        case cst.IndentedBlock(body=[cst.SimpleStatementLine(body=[cst.Pass()])]):
+            return not comments(block)
+    return False
 
 
 def _split_header(header: Sequence[cst.EmptyLine]) -> tuple[Lines, Lines]:

@@ -307,11 +307,22 @@ def _may_be(script: Script, importer: Source, node: ast.ImportFrom, source: Sour
 
 def renewed(script: Script) -> Iterator[Finding]:
     """What keeps newer versions of torch away, as these have it."""
+    mine = {id(old.node) for old in script.torch.newest if old.anew}
     for old in script.torch.newest:
-        if old.anew and old.node is not None:
+        if old.anew and old.node is not None and not _is_one_of_several(old.node, mine):
             edits = tuple(_anew(old.node, old.anew))
             since = SINCE.get(old.anew)
             yield Finding(old.node, old.why, edits=edits, key=old.node, renews=True, torch=since)
+
+
+def _is_one_of_several(node: ast.AST, mine: set[int]) -> bool:
+    """Whether other ``loss.data[0]`` of the same statement would stay, and stop on newer versions all the same."""
+    for part in ast.walk(statement_of(node)):
+        match part:
+            case ast.Subscript(value=ast.Attribute(attr="data"), slice=ast.Constant(value=0)):
+                if id(part) not in mine:
+                    return True
+    return False
 
 
 def _anew(node: ast.AST, anew: str) -> Iterator[Edit]:
