@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.onerule import Applied, apply, run
@@ -40,6 +42,12 @@ for epoch in range(2):
     {end}
 """
 ITEM, IO = "loss-item-sync", "per-step-io"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scripts that are run write files where they stand."""
+    monkeypatch.chdir(tmp_path)
 
 
 def made(rule: str, body: str = "pass", end: str = "pass") -> Applied:
