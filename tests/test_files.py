@@ -21,6 +21,8 @@ import os, signal, sys
 from pathlib import Path
 from autofast.commands.files import Output, write_all
 
+if sys.argv[1] == "SIGINT":  # which what runs in the background may have been told to ignore
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 real = os.replace
 def replace(old, new):
     real(old, new)

@@ -19,7 +19,7 @@ def read_source(path: Path, root: Path, before: Source | None = None) -> Source:
         raise BadInput(f"{rel}: {broken_link(path)}; mend the link, or give another script")
     if path.is_dir():
         raise BadInput(f"{rel}: is a directory; give the training script in it")
-    if path.exists() and not path.is_file():
+    if path.exists() and not disk.is_file(path):
         raise BadInput(f"{rel}: {NO_FILE}")
     try:
         raw = disk.read(path)
