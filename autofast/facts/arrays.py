@@ -49,7 +49,7 @@ REDUCED = frozenset({"mean", "sum", "max", "min", "std"})  # along some dimensio
 JOINED = frozenset({"numpy.concatenate", "numpy.vstack", "numpy.hstack", "numpy.stack"})
 LOADED = frozenset({"numpy.load", "numpy.fromfile", "numpy.loadtxt", "numpy.genfromtxt"})
 GRIDS = frozenset({"numpy.mgrid", "numpy.ogrid"})
-DEPTH = 12
+DEPTH = 60
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,25 @@ def dtype_named(script: Script, expr: ast.expr) -> str:
     return TYPES.get(short, "") if package in ("numpy", "builtins") else ""
 
 
+class Known:
+    """``script.analysis(Known)``: what has been found out of an expression; nothing while it is asked of what it is made of itself."""
+
+    def __init__(self, script: Script):
+        self.found: dict[int, tuple[ast.expr, Array | None]] = {}
+
+
 def array_of(script: Script, expr: ast.expr, depth: int = 0) -> Array | None:
     """What ``expr`` holds, if it is certainly an array of NumPy, a tensor on the host or a list of such."""
+    known = script.analysis(Known).found
     if depth > DEPTH:
         return None
+    if id(expr) not in known:
+        known[id(expr)] = expr, None
+        known[id(expr)] = expr, _array_of(script, expr, depth)
+    return known[id(expr)][1]
+
+
+def _array_of(script: Script, expr: ast.expr, depth: int) -> Array | None:
     found = script.values(expr)
     if found and all(isinstance(t, Tensor) for t in found):
         types = {OF_TENSORS.get(t.dtype, "") for t in found if isinstance(t, Tensor)}
