@@ -12,7 +12,8 @@ from autofast.model.script import Script
 from autofast.model.torch_age import Limit, version_of
 
 FILES = tuple(
-    """requirements*.txt requirements/*.txt pyproject.toml setup.cfg setup.py environment*.y*ml
+    """requirements*.txt requirements/*.txt docker/requirements*.txt install/requirements*.txt
+    installation/requirements*.txt env/requirements*.txt pyproject.toml setup.cfg setup.py environment*.y*ml
     Pipfile Dockerfile* docker/Dockerfile*""".split()
 )
 REQUIREMENT = (
