@@ -33,9 +33,9 @@ def test_each_expression_is_asked_once(tmp_path: Path, monkeypatch: pytest.Monke
     asked: list[ast.expr] = []
     real = arrays._array_of
 
-    def counted(script, expr, depth):  # type: ignore[no-untyped-def]
+    def counted(script, expr):  # type: ignore[no-untyped-def]
         asked.append(expr)
-        return real(script, expr, depth)
+        return real(script, expr)
 
     monkeypatch.setattr(arrays, "_array_of", counted)
     (shown,) = (n for n in script.entry.each(ast.Call) if ast.unparse(n.func) == "print")

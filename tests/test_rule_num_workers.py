@@ -1438,6 +1438,8 @@ def test_pipelines_of_albumentations_have_generators_of_their_own(
         ("random.random() < 0.5", "", "torch==1.7.1\n", True),
         ("np.random.rand() < 0.5", ", worker_init_fn=seeded", "torch==1.7.1\n", True),
         ("np.random.rand() < 0.5", ", worker_init_fn=print", "torch==1.7.1\n", False),
+        ("np.random.rand() < 0.5", ", worker_init_fn=numbered", "torch==1.7.1\n", True),
+        ("np.random.rand() < 0.5", ", worker_init_fn=constant", "torch==1.7.1\n", False),
     ],
 )
 def test_old_workers_do_not_seed_numpy(
@@ -1460,6 +1462,14 @@ class Files(Dataset):
 
 def seeded(worker):
     np.random.seed(torch.initial_seed() % 2**32)
+
+
+def numbered(worker):
+    np.random.seed(7 + worker)
+
+
+def constant(worker):
+    np.random.seed(7)
 """
     text = script(f"DataLoader(Files(), batch_size=4{more})", dataset=dataset)
     found = apply(RULE, text, files={"requirements.txt": requirements})

@@ -49,7 +49,6 @@ REDUCED = frozenset({"mean", "sum", "max", "min", "std"})  # along some dimensio
 JOINED = frozenset({"numpy.concatenate", "numpy.vstack", "numpy.hstack", "numpy.stack"})
 LOADED = frozenset({"numpy.load", "numpy.fromfile", "numpy.loadtxt", "numpy.genfromtxt"})
 GRIDS = frozenset({"numpy.mgrid", "numpy.ogrid"})
-DEPTH = 60
 
 
 @dataclass(frozen=True)
@@ -86,52 +85,50 @@ class Known:
         self.found: dict[int, tuple[ast.expr, Array | None]] = {}
 
 
-def array_of(script: Script, expr: ast.expr, depth: int = 0) -> Array | None:
+def array_of(script: Script, expr: ast.expr) -> Array | None:
     """What ``expr`` holds, if it is certainly an array of NumPy, a tensor on the host or a list of such."""
     known = script.analysis(Known).found
-    if depth > DEPTH:
-        return None
     if id(expr) not in known:
         known[id(expr)] = expr, None
-        known[id(expr)] = expr, _array_of(script, expr, depth)
+        known[id(expr)] = expr, _array_of(script, expr)
     return known[id(expr)][1]
 
 
-def _array_of(script: Script, expr: ast.expr, depth: int) -> Array | None:
+def _array_of(script: Script, expr: ast.expr) -> Array | None:
     found = script.values(expr)
     if found and all(isinstance(t, Tensor) for t in found):
         types = {OF_TENSORS.get(t.dtype, "") for t in found if isinstance(t, Tensor)}
         return Array(types.pop() if len(types) == 1 else "", tensor=True)
     match expr:
         case ast.Name() if parts := _taken_apart(script, expr):
-            rows = _joined(parts, script, depth)
+            rows = _joined(parts, script)
             return rows and replace(rows, rank=None)
         case ast.Name() | ast.Attribute():
-            return _joined(_made(script, expr), script, depth)
+            return _joined(_made(script, expr), script)
         case ast.Subscript(value=inner) if library_name(script.values(inner)) in GRIDS:
             return Array()
         case ast.List() | ast.ListComp():
-            return _of_list(script, expr, depth)
+            return _of_list(script, expr)
         case ast.BinOp(left=left, right=right):
-            return _of_two(script, left, right, depth)
+            return _of_two(script, left, right)
         case ast.Compare(left=left, comparators=[right]):
-            sides = [array_of(script, side, depth + 1) for side in (left, right)]
+            sides = [array_of(script, side) for side in (left, right)]
             arrays = [s for s in sides if s is not None and not s.is_list and not s.tensor]
             rank = (
                 arrays[0].rank if len(arrays) == 1 and are_numbers(script.values(right)) else None
             )
             return Array("bool", rank) if arrays else None
         case ast.Subscript(value=inner, slice=index):
-            base = array_of(script, inner, depth + 1)
-            return base and replace(base, rank=_taken(script, base, index, depth))
+            base = array_of(script, inner)
+            return base and replace(base, rank=_taken(script, base, index))
         case ast.Call():
-            return _of_call(script, expr, depth)
+            return _of_call(script, expr)
     return None
 
 
-def _joined(made: Iterable[ast.expr | None], script: Script, depth: int) -> Array | None:
+def _joined(made: Iterable[ast.expr | None], script: Script) -> Array | None:
     """What all these have in common."""
-    kinds = [array_of(script, e, depth + 1) if e is not None else None for e in made]
+    kinds = [array_of(script, e) if e is not None else None for e in made]
     same = [k for k in kinds if k is not None]
     if not same or len(same) < len(kinds):
         return None
@@ -196,17 +193,17 @@ def _value(target: ast.AST) -> ast.expr | None:
     return None
 
 
-def _taken(script: Script, base: Array, index: ast.expr, depth: int) -> int | None:
+def _taken(script: Script, base: Array, index: ast.expr) -> int | None:
     """The dimensions of rows of it."""
     if isinstance(index, ast.Slice) or base.rank is None:
         return base.rank
-    by_array = array_of(script, index, depth + 1)
+    by_array = array_of(script, index)
     known = by_array is not None and by_array.rank is not None and by_array.dtype != "bool"
     return base.rank - 1 + by_array.rank if known and by_array and by_array.rank else None
 
 
 # ------------------------------------------------------------------------------------------------ lists
-def _of_list(script: Script, expr: ast.List | ast.ListComp, depth: int) -> Array | None:
+def _of_list(script: Script, expr: ast.List | ast.ListComp) -> Array | None:
     """A list whose elements are all arrays of one kind, or all numbers, wherever they are put into it."""
     things = script.values(expr)
     elements = list(_elements(script, expr, things))
@@ -214,7 +211,7 @@ def _of_list(script: Script, expr: ast.List | ast.ListComp, depth: int) -> Array
         return None
     if all(e is not None and _is_whole(script, e) for e in elements):
         return Array("int64", 1, is_list=True)
-    each = _joined(elements, script, depth)
+    each = _joined(elements, script)
     if each is None or each.is_list or not each.plain:
         return None
     return replace(each, rank=None if each.rank is None else each.rank + 1, is_list=True)
@@ -256,8 +253,8 @@ def _is_whole(script: Script, expr: ast.expr) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------ operations
-def _of_two(script: Script, left: ast.expr, right: ast.expr, depth: int) -> Array | None:
-    pair = [array_of(script, side, depth + 1) for side in (left, right)]
+def _of_two(script: Script, left: ast.expr, right: ast.expr) -> Array | None:
+    pair = [array_of(script, side) for side in (left, right)]
     for mine, other, side in ((pair[0], pair[1], right), (pair[1], pair[0], left)):
         if mine is None or mine.is_list or mine.tensor:
             continue
@@ -272,7 +269,7 @@ def _of_two(script: Script, left: ast.expr, right: ast.expr, depth: int) -> Arra
     return None
 
 
-def _of_call(script: Script, call: ast.Call, depth: int) -> Array | None:
+def _of_call(script: Script, call: ast.Call) -> Array | None:
     callee, name = script.values(call.func), library_name(script.values(call.func))
     dtype = keyword_of(call, "dtype")
     typed = dtype_named(script, dtype) if dtype is not None else ""
@@ -282,7 +279,7 @@ def _of_call(script: Script, call: ast.Call, depth: int) -> Array | None:
     if name in FILLED and first is not None and (typed or dtype is None):
         return Array(typed or ("float64" if name != "numpy.full" else ""), _sides(script, first))
     if name in COPIED and first is not None:
-        copied = array_of(script, first, depth + 1) or _literal(script, first)
+        copied = array_of(script, first) or _literal(script, first)
         if copied is not None and not copied.tensor:
             return replace(copied, dtype=typed or copied.dtype, is_list=False)
         return Array(typed) if typed else None
@@ -298,7 +295,7 @@ def _of_call(script: Script, call: ast.Call, depth: int) -> Array | None:
         case ast.Attribute(value=inner, attr="to_numpy") if _is_frame(script.values(inner)):
             return Array(typed, plain=bool(typed))
         case ast.Attribute(value=inner, attr=attr) if not isinstance(one(callee), Ref):
-            base = array_of(script, inner, depth + 1)
+            base = array_of(script, inner)
             if base is None or base.is_list or base.tensor:
                 return None
             if attr == "astype" and first is not None and (kind := dtype_named(script, first)):

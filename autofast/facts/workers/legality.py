@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from autofast.facts.cost import measured
 from autofast.facts.cost.items import worth_a_worker
@@ -11,17 +10,16 @@ from autofast.facts.datasets import Images, images
 from autofast.facts.loaders import again, given, hooks, made_elsewhere, peeks
 from autofast.facts.parts import held_by
 from autofast.facts.splits import split_after
-from autofast.facts.workers.seeding import SEED_ALL, seeded_anew
+from autofast.facts.workers.seeding import seeded_anew, seeded_by_workers
 from autofast.facts.workers.shared_state import (
     changed_by_items,
     changed_meanwhile,
     draws_ahead,
     seeds,
 )
-from autofast.flow.callgraph import code_of
 from autofast.model.events import inside, loops
 from autofast.model.script import Dataset, Loader, Script, Use
-from autofast.model.source import at, nodes_in
+from autofast.model.source import at
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Ext, Inst, Unknown
 from autofast.read.requirements import rules_out
@@ -95,32 +93,19 @@ def _same_numbers(script: Script, loader: Loader) -> str:
     """Generators that torch seeds in no worker: each would have a copy, and draw the same numbers."""
     drawn = loader.collate_random.union(*(d.random for d in loader.datasets))
     if "numpy" in drawn and (place := script.torch.rules_out(SEEDS_NUMPY)):
-        if "numpy" not in _seeded_by_workers(script, loader):
+        if "numpy" not in seeded_by_workers(loader):
             return (
                 f"items draw from NumPy's generator, which torch seeds in workers only since 1.9 ({place}): each worker would get a "
                 "copy and draw the same numbers, unless a worker_init_fn calls np.random.seed(torch.initial_seed() % 2**32)"
             )
     if "albumentations" in drawn and not rules_out(script, OWN_GENERATORS, "albumentations"):
-        if "albumentations" not in _seeded_by_workers(script, loader):
+        if "albumentations" not in seeded_by_workers(loader):
             return (
                 "items go through albumentations, whose pipelines draw from generators of their own since 1.4.21: each worker "
                 "would get a copy and draw the same numbers, unless a worker_init_fn calls their set_random_seed() with "
                 "torch.initial_seed() % 2**32"
             )
     return ""
-
-
-def _seeded_by_workers(script: Script, loader: Loader) -> Iterator[str]:
-    """Whose generators the ``worker_init_fn`` of a loader seeds."""
-    argument = given(loader, "worker_init_fn")
-    callees = [c for t in (argument.values if argument is not None else ()) for c in code_of(t)]
-    # The reader never runs them.
-    for node in (n for c in callees for n in nodes_in(c.function, ast.Call)):
-        called = ast.unparse(node.func)
-        if called.endswith(".set_random_seed"):
-            yield "albumentations"
-        elif called in ("np.random.seed", "numpy.random.seed") or called.endswith(SEED_ALL):
-            yield "numpy"
 
 
 def _own_seeds(script: Script, loader: Loader) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from autofast.facts.loaders import given
 from autofast.facts.workers.shared_state import items
 from autofast.facts.workers.timing import Time
-from autofast.flow.callgraph import CallGraph, code_of
+from autofast.flow.callgraph import CallGraph, Function, code_of
+from autofast.model.calls import names_in
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, function_of, nodes_in, parent_of
 
@@ -20,6 +21,7 @@ SEEDS = {
     "numpy.random.seed": {"numpy"}, "numpy.random.set_state": {"numpy"}, "random.seed": {"python"}, "random.setstate": {"python"},
 }
 # fmt: on
+NUMPY_SEEDS = ("np.random.seed", "numpy.random.seed")
 SEED_ALL = ("seed_everything", "set_seed", "set_random_seed")  # of libraries
 
 
@@ -75,18 +77,43 @@ def _is_called(script: Script, node: ast.AST) -> bool:
 
 def fixed_by_workers(script: Script, loader: Loader) -> str:
     """Where each worker seeds itself with numbers that are the same in each epoch; empty where none does."""
-    argument = given(loader, "worker_init_fn")
-    for thing in argument.values if argument is not None and draws_of(loader) else ():
-        for callee in code_of(thing):
-            calls = list(nodes_in(callee.function, ast.Call))
-            # The reader never runs it.
-            names = [ast.unparse(c.func).rsplit(".", 1)[-1] for c in calls]
-            if "initial_seed" in names or _asks_worker(callee.function):
-                continue  # what a worker got from the loader, another number in each epoch
-            for call, name in zip(calls, names, strict=True):
-                if name in ("seed", "manual_seed", *SEED_ALL) and call.args:
-                    return f"{at(call)} seeds each worker when it starts, which would happen in the first epoch only"
+    for function, calls in _beginnings(loader) if draws_of(loader) else ():
+        if _has_own_number(function, calls):
+            continue  # what a worker got from the loader, another number in each epoch
+        for call in calls:
+            name = ast.unparse(call.func).rsplit(".", 1)[-1]
+            if name in ("seed", "manual_seed", *SEED_ALL) and call.args:
+                return f"{at(call)} seeds each worker when it starts, which would happen in the first epoch only"
     return ""
+
+
+def seeded_by_workers(loader: Loader) -> frozenset[str]:
+    """Whose generators its ``worker_init_fn`` seeds with a number that each worker has for itself."""
+    found: set[str] = set()
+    for function, calls in _beginnings(loader):
+        parameters = {a.arg for a in function.args.args}
+        for call in calls:
+            if _has_own_number(function, calls) or any(parameters & names_in(x) for x in call.args):
+                called = ast.unparse(call.func)
+                if called.endswith(".set_random_seed"):
+                    found.add("albumentations")
+                elif called in NUMPY_SEEDS or called.rsplit(".", 1)[-1] in SEED_ALL:
+                    found.add("numpy")
+    return frozenset(found)
+
+
+def _beginnings(loader: Loader) -> Iterator[tuple[Function, list[ast.Call]]]:
+    """What its workers run when they start, with all calls there; the reader never runs it."""
+    argument = given(loader, "worker_init_fn")
+    for thing in argument.values if argument is not None else ():
+        for callee in code_of(thing):
+            yield callee.function, list(nodes_in(callee.function, ast.Call))
+
+
+def _has_own_number(function: Function, calls: list[ast.Call]) -> bool:
+    """Whether it asks for the number that torch gives each worker, another one in each epoch."""
+    names = {ast.unparse(c.func).rsplit(".", 1)[-1] for c in calls}
+    return "initial_seed" in names or _asks_worker(function)
 
 
 def _asks_worker(function: ast.AST) -> bool:
