@@ -6,8 +6,10 @@ held against all scripts of the project that import the file.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from autofast.commands.discover import excluded
@@ -25,24 +27,52 @@ Place = tuple[str, Path, int, int]  # a rule, and where it found something
 Change = tuple[object, ...]
 
 
+class Sibling:
+    """Another script that runs the same files: what it says of a place, asked rule by rule."""
+
+    def __init__(self, script: Script, config: Config):
+        self._script, self._config = script, config
+        self._answers: dict[str, _Answers] = {}
+
+    @cached_property
+    def _lines(self) -> frozenset[tuple[Path, int]]:
+        """The lines that it runs."""
+        at = self._script.at
+        return frozenset(
+            (source.path, node.lineno)
+            for source in self._script.sources
+            for node in source.nodes
+            if isinstance(node, ast.expr) and id(node) in at
+        )
+
+    def against(self, rule: str, finding: Finding) -> str:
+        """Why a fix is not right for this script; empty where it is, or where the script never comes to the place."""
+        node, path = finding.node, source_of(finding.node).path
+        first = getattr(node, "lineno", 1)
+        here = range(first, (getattr(node, "end_lineno", None) or first) + 1)
+        if not any((path, line) in self._lines for line in here):
+            return ""
+        if rule not in self._answers:
+            self._answers[rule] = _Answers.of(_asked(rule, self._script, self._config))
+        name, known, place = self._script.entry.rel, self._answers[rule], _place(rule, finding)
+        if made := known.changes.get(place):
+            same = any(not change or change == _changes(finding) for change in made)
+            return "" if same else f"{name} runs this, too, and needs another change"
+        if why := known.reasons.get(place):
+            return f"{name} runs this, too, where it is refused: {why}"
+        return f"{name} runs this, too, and it is not known whether it may be changed there"
+
+
 @dataclass(frozen=True)
-class Known:
-    """What another script has to say; its syntax trees are not kept.
+class _Answers:
+    """What would be changed, by place, and why not."""
 
-    Attributes:
-        name: as it is shown. lines: those that it runs.
-        changes: what would be changed for it, by place. reasons: why not.
-    """
-
-    name: str
-    lines: frozenset[tuple[Path, int]]
     changes: Mapping[Place, list[frozenset[Change]]]
     reasons: Mapping[Place, str]
 
     @classmethod
-    def of(cls, plan: Plan) -> Known:
-        """What a plan for the other script says."""
-        script = plan.script
+    def of(cls, plan: Plan) -> _Answers:
+        """What a plan says."""
         changes: dict[Place, list[frozenset[Change]]] = {}
         reasons: dict[Place, str] = {}
         for finding in plan.findings:
@@ -50,29 +80,21 @@ class Known:
                 changes.setdefault(_place(finding.rule, finding), []).append(_changes(finding))
             elif why := finding.refusal or finding.advice:
                 reasons.setdefault(_place(finding.rule, finding), why)
-        lines = frozenset(
-            (source_of(node).path, line)
-            for node in script.nodes
-            if id(node) in script.at and (line := getattr(node, "lineno", 0))
-        )
-        return cls(script.entry.rel, lines, changes, reasons)
+        return cls(changes, reasons)
 
-    def against(self, rule: str, finding: Finding) -> str:
-        """Why a fix is not right for this script; empty where it is, or where the script never comes to the place."""
-        node, path = finding.node, source_of(finding.node).path
-        first = getattr(node, "lineno", 1)
-        here = range(first, (getattr(node, "end_lineno", None) or first) + 1)
-        place = _place(rule, finding)
-        if made := self.changes.get(place):
-            same = any(not change or change == _changes(finding) for change in made)
-            return "" if same else f"{self.name} runs this, too, and needs another change"
-        if why := self.reasons.get(place):
-            return f"{self.name} runs this, too, where it is refused: {why}"
-        if any((path, line) in self.lines for line in here):
-            return (
-                f"{self.name} runs this, too, and it is not known whether it may be changed there"
-            )
-        return ""
+
+def _asked(rule: str, script: Script, config: Config) -> Plan:
+    """A plan of one rule and those that it counts on: the others have no say in what it finds."""
+    from autofast.commands.rewriting import chosen, plan_of
+
+    rules = {r.name: r for r in chosen(config)}
+    names = {rule, *(r.name for r in rules.values() if "modernize" in r.groups)}  # see `renews`
+    todo = list(names)
+    while todo:
+        used = set(rules[todo.pop()].uses) & rules.keys() - names
+        names |= used
+        todo += used
+    return plan_of(script, config, [r for name, r in rules.items() if name in names])
 
 
 class Agreement:
@@ -88,7 +110,7 @@ class Agreement:
         self._tell = tell
         self._root, self._config, self._overlay = root, config, overlay or {}
         self._entries = Entries(root, overlay)
-        self._known: dict[object, Known | None] = {}
+        self._known: dict[object, Sibling | None] = {}
         self._others: dict[Path, list[Path]] = {}
 
     def held(self, rule: Rule) -> Rule:
@@ -115,22 +137,28 @@ class Agreement:
         mine = {script.entry.path}
         return [path for path in self._others[source.path] if path not in mine][:MOST]
 
-    def _of(self, other: Path, script: Script) -> Known | None:
+    def _of(self, other: Path, script: Script) -> Sibling | None:
         """What another script says of the texts as they stand in ``script``; None where it cannot be run either."""
-        from autofast.commands.rewriting import plan, read
+        from autofast.commands.rewriting import read
 
-        texts = {s.path: s.raw for s in script.sources if s.raw != _on_disk(s.path)}
-        texts = {**self._overlay, **texts}
+        texts = {**self._overlay, **script.analysis(_Unsaved).texts}
         key = other, tuple(sorted((str(path), hash(raw)) for path, raw in texts.items()))
         if key not in self._known:
             if self._tell is not None:
                 self._tell(f"{shown_path(other.resolve())}, which shares files with it")
             try:
-                again = read(other, self._root, None, self._config, texts)
-                self._known[key] = Known.of(plan(again, self._config))
+                again = read(other, self._root, None, self._config, texts, script.sources)
+                self._known[key] = Sibling(again, self._config)
             except BadInput:
                 self._known[key] = None
         return self._known[key]
+
+
+class _Unsaved:
+    """The files of a script that read otherwise than on the disk."""
+
+    def __init__(self, script: Script):
+        self.texts = {s.path: s.raw for s in script.sources if s.raw != _on_disk(s.path)}
 
 
 def _on_disk(path: Path) -> bytes | None:

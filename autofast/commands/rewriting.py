@@ -83,11 +83,14 @@ def read(
     raw: bytes | None = None,
     config: Config = _DEFAULT,
     overlay: Overlay | None = None,
+    before: Iterable[Source] = (),
 ) -> Script:
-    """The script at ``entry``; ``raw`` is its text where that does not come from the file, ``overlay`` that of any file."""
+    """The script at ``entry``; ``raw`` is its text where that does not come from the file, ``overlay`` that of any file. Files that still
+    are as in ``before`` are not parsed again."""
     texts = _texts(entry, raw, overlay)
     with growing():
-        return informed(spare(read_script(entry, root, overlay=texts), config), config)
+        found = read_script(entry, root, overlay=texts, before=before)
+        return informed(spare(found, config), config)
 
 
 def _texts(entry: Path, raw: bytes | None, overlay: Overlay | None) -> dict[Path, bytes]:
@@ -97,9 +100,12 @@ def _texts(entry: Path, raw: bytes | None, overlay: Overlay | None) -> dict[Path
 
 def plan(script: Script, config: Config) -> Plan:
     """What the configured rules would do to ``script``."""
-    return _plan(
-        script, config, select(config.select, config.ignore, config.given, config.extend_select)
-    )
+    return plan_of(script, config, chosen(config))
+
+
+def chosen(config: Config) -> list[Rule]:
+    """The configured rules."""
+    return select(config.select, config.ignore, config.given, config.extend_select)
 
 
 def on_request(script: Script, plan: Plan, config: Config) -> tuple[list[Record], list[str]]:
@@ -115,12 +121,12 @@ def on_request(script: Script, plan: Plan, config: Config) -> tuple[list[Record]
     rules = {rule.name: rule for rule in every if rule not in plan.rules}
     if not rules:
         return [], []
-    plans = [_plan(script, config, every)]
+    plans = [plan_of(script, config, every)]
     done = {f.rule for f in plans[0].fixes}
     # What has nothing to do where another is asked for as well (images on one GPU, and several processes) is asked alone.
     alone = [x for x in rules.values() if x.name not in done and _would_do(x, script, config)]
     if alone:
-        plans.append(_plan(script, config, [r for r in every if r.default] + alone))
+        plans.append(plan_of(script, config, [r for r in every if r.default] + alone))
     records = (
         Record.of(f, rules[f.rule].effect) for p in plans for f in p.fixes if f.rule in rules
     )
@@ -178,18 +184,18 @@ def rewrite(
     tell = tell or (lambda _: None)
     tell(shown_path(real(entry)))
     script = read(entry, root, raw, config, overlay)
-    rules = select(config.select, config.ignore, config.given, config.extend_select)
+    rules = chosen(config)
     if not alone:
         others = others or Agreement(root, config, overlay, tell)
         rules = [others.held(rule) for rule in rules]
-    whole = chosen = _plan(script, config, rules)
+    whole = narrow = plan_of(script, config, rules)
     if alone:
         within = script.entry.path.__eq__
     beyond = partial(_reaches_beyond, within) if within is not None else None
     narrowed = beyond is not None and any(map(beyond, whole.fixes))
     if beyond is not None and narrowed:
         kept = [replace(rule, find=_without(beyond, rule.find)) for rule in rules]
-        chosen = _plan(script, config, kept)
+        narrow = plan_of(script, config, kept)
 
     latest = [script]
 
@@ -201,7 +207,7 @@ def rewrite(
         latest[0] = spare(again, config)
         return again
 
-    passes = fixed_point(chosen, reread)
+    passes = fixed_point(narrow, reread)
     if unwanted is not None:
         passes = Passes((_wanted(passes.first, reread, unwanted),), reread)
     if beyond is not None:
@@ -272,7 +278,8 @@ def _named(config: Config, rules: list[Rule]) -> frozenset[str]:
     return frozenset(named)
 
 
-def _plan(script: Script, config: Config, rules: list[Rule]) -> Plan:
+def plan_of(script: Script, config: Config, rules: list[Rule]) -> Plan:
+    """What these rules would do to ``script``."""
     options = options_of(config, rules)
     with growing():
         return Plan.make(script, options, rules, config.effect, config.line_length)

@@ -107,7 +107,7 @@ def against_scaler(script: Script) -> str:
     for site in script.calls("torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly"):
         if any(o.args is None or const(o.args.get(0, "mode")) is not False for o in site):
             return f"{at(site.node)} makes gradients that overflow an error, and a scaler finds its scale by overflows"
-    for node in _nodes(script):
+    for node in script.analysis(_nodes):
         if isinstance(node, ast.Attribute):
             if node.attr in HOOKS and not _is_own_method(script, node):
                 return f"{node.attr}() on {at(node)} would get scaled gradients"
@@ -142,7 +142,7 @@ def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[
     """
     found: list[Event] = []
     after: list[Event] = []
-    for node in _nodes(script):
+    for node in script.analysis(_nodes):
         if isinstance(node, ast.Attribute) and node.attr == "grad":
             if any(isinstance(t, (Ref, Func, Cls)) for t in script.values(node)):
                 continue  # torch.autograd.grad
@@ -420,13 +420,10 @@ def _is_harmless(callee: Thing) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------ what is looked at
-def _nodes(script: Script) -> Iterator[ast.AST]:
-    """The nodes of all code of the project that something may run."""
-    for node in script.nodes:
-        if isinstance(node, (ast.Attribute, ast.Call, ast.Constant, ast.ClassDef)) and not _is_dead(
-            script, node
-        ):
-            yield node
+def _nodes(script: Script) -> list[ast.AST]:
+    """``script.analysis(_nodes)``: the nodes of all code of the project that something may run."""
+    kinds = (ast.Attribute, ast.Call, ast.Constant, ast.ClassDef)
+    return [n for n in script.nodes if isinstance(n, kinds) and not _is_dead(script, n)]
 
 
 def _is_dead(script: Script, node: ast.AST) -> bool:

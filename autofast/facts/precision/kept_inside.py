@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator
 
 from autofast.facts.precision.activations import is_activation
@@ -81,16 +82,29 @@ def _stores(script: Script, place: Place) -> Iterator[ast.AST]:
     """What may put something there."""
     held = script.values(place)
     owners = held if isinstance(place, ast.Name) else held | script.values(place.value)
-    lists = frozenset(t for t in owners if isinstance(t, (Seq, Dict)))
+    stores = script.analysis(_Stores)
     if isinstance(place, ast.Attribute):
+        for node in stores.attributes[place.attr]:
+            if script.values(node.value) & script.values(place.value):
+                yield node
+    for thing in owners:
+        if isinstance(thing, (Seq, Dict)):
+            yield from stores.items[thing]
+
+
+class _Stores:
+    """``script.analysis(_Stores)``: what puts something into attributes, by their names, and into lists and dicts."""
+
+    def __init__(self, script: Script):
+        self.attributes: dict[str, list[ast.Attribute]] = defaultdict(list)
+        self.items: dict[Seq | Dict, list[ast.AST]] = defaultdict(list)
         for node in script.each(ast.Attribute):
-            if node.attr == place.attr and isinstance(node.ctx, ast.Store):
-                if script.values(node.value) & script.values(place.value):
-                    yield node
-    if lists:
-        for item in script.each(ast.Subscript):
-            if isinstance(item.ctx, ast.Store) and script.values(item.value) & lists:
-                yield item
-        for call in script.each(ast.Call):
-            if is_method(call, *FILLS) and script.values(call.func.value) & lists:
-                yield call
+            if isinstance(node.ctx, ast.Store):
+                self.attributes[node.attr].append(node)
+        fills = (c for c in script.each(ast.Call) if is_method(c, *FILLS))
+        into: list[tuple[ast.AST, ast.expr]] = [(c, c.func.value) for c in fills]
+        into += [(n, n.value) for n in script.each(ast.Subscript) if isinstance(n.ctx, ast.Store)]
+        for node, owner in into:
+            for thing in script.values(owner):
+                if isinstance(thing, (Seq, Dict)):
+                    self.items[thing].append(node)
