@@ -8,10 +8,8 @@ import pytest
 
 from autofast.model.source import BadInput
 from autofast.model.values import Tensor
-from autofast.read.interpreter import interpreter
 from autofast.read.recover import build
 from autofast.read.recover.build import read_script
-from autofast.read.state import core
 from tests.reading import HEAD, read, shown, unsound
 
 
@@ -145,8 +143,7 @@ def test_results_of_layers_in_results_of_layers(tmp_path: Path) -> None:
 def test_what_is_around_a_call_that_is_given_up_is_not_around_what_follows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(core, "BUDGET", 2_000)
-    monkeypatch.setattr(interpreter, "BUDGET", 2_000)
+    monkeypatch.setattr("autofast.model.limits.READING", 2_000)
     long = "".join(f"                x = x + {i} * {i}\n" for i in range(600))
     path = tmp_path / "train.py"
     path.write_text(

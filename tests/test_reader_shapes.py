@@ -573,7 +573,7 @@ def cut_off(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch | None) -> 
     code += f"def main():\n    {call}\n    loader = DataLoader(data, num_workers={changed})\n    for x, y in loader:\n        model(x)\n"
     if monkeypatch is not None:
         monkeypatch.setattr(
-            "autofast.read.state.core.BUDGET", 2_650
+            "autofast.model.limits.READING", 2_650
         )  # 90 % of it are not enough for the long function
     return read(
         folder, code + "main()\n", {"lib.py": "import other\nn = 3\n", "other.py": "n = 3\n"}
@@ -613,7 +613,7 @@ def test_variables_around_what_is_not_followed_to_the_end(
         + indented(indented(LONG + "n = 0"))
     )
     code += "    long()\n    return DataLoader(data, num_workers=n), DataLoader(data, num_workers=m)\nmain()\n"
-    monkeypatch.setattr("autofast.read.state.core.BUDGET", 2_650)
+    monkeypatch.setattr("autofast.model.limits.READING", 2_650)
     script = read(tmp_path, code)
     assert script.notes and [
         const(loader.args.get(5, "num_workers")) for loader in script.loaders
@@ -630,10 +630,10 @@ def test_a_call_from_the_top_level_may_use_the_whole_budget(
         + indented(LONG + "N = 0")
         + "long()\nloader = DataLoader(data, num_workers=N)\n"
     )
-    monkeypatch.setattr("autofast.read.state.core.BUDGET", 3_500)
+    monkeypatch.setattr("autofast.model.limits.READING", 3_500)
     script = read(tmp_path, code)
     assert script.notes == [] and workers(script) == 0
-    monkeypatch.setattr("autofast.read.state.core.BUDGET", 1_500)
+    monkeypatch.setattr("autofast.model.limits.READING", 1_500)
     script = read(tmp_path, code)
     assert script.notes == ["train.py is too large to follow to the end"] and script.loaders == []
 
@@ -716,8 +716,7 @@ def test_the_training_in_a_function_that_nothing_calls_has_most_of_the_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     code = HEAD + DATA + "N = 3\ndef train(path):\n    global N\n" + indented(LONG + "N = 0")
-    monkeypatch.setattr("autofast.read.state.core.BUDGET", 6_000)
-    monkeypatch.setattr("autofast.read.interpreter.interpreter.BUDGET", 6_000)
+    monkeypatch.setattr("autofast.model.limits.READING", 6_000)
     assert read(tmp_path, code).notes == []
 
 

@@ -473,7 +473,7 @@ def test_a_pass_through_a_module_is_followed_once(
     cached: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Several deep networks share blocks that the reader does not tell apart: each would be followed again on each way to it."""
-    monkeypatch.setattr("autofast.read.state.core.BUDGET", 11_000)
+    monkeypatch.setattr("autofast.model.limits.READING", 11_000)
     if not cached:
         monkeypatch.setattr("autofast.read.library.modules._pass_key", lambda *_: object())
     script = read(tmp_path, CHOOSES, {"nets.py": NETWORKS})

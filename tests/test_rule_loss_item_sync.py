@@ -857,7 +857,7 @@ def test_a_script_that_is_not_read_to_the_end(monkeypatch: pytest.MonkeyPatch) -
         "meter.update(loss.item())\nmean = total / 2\nif i % 2 == 0:\n    print(mean)\ntotal += float(loss)"
     )
     assert apply("loss-item-sync", stays).fixes
-    monkeypatch.setattr("autofast.read.state.core.BUDGET", 2_500)
+    monkeypatch.setattr("autofast.model.limits.READING", 2_500)
     refused(stays, "long() is too large to follow to the end")  # it may know the meter
     goes = script("total += loss.item() / 3\nprint(v)", "v = loss.item()")
     same(goes, "losses.append(loss.detach().clone())", "print(v.item())")

@@ -18,11 +18,11 @@ from autofast.config import Config
 from autofast.edit.edits import TEXTS
 from autofast.edit.merge import anchors, file_of
 from autofast.edit.plan import Plan
+from autofast.model.limits import MOST_SIBLINGS, SIBLINGS, WORK
 from autofast.model.script import Script
 from autofast.model.source import BadInput, Source, shown_path, source_of
 from autofast.rule import Finding, Options, Rule
 
-MOST = 12  # scripts that are read besides: the nearest
 Place = tuple[str, Path, int, int]  # a rule, and where it found something
 Change = tuple[object, ...]
 
@@ -112,6 +112,19 @@ class Agreement:
         self._entries = Entries(root, overlay)
         self._known: dict[object, Sibling | None] = {}
         self._others: dict[Path, list[Path]] = {}
+        self._left = SIBLINGS
+        self._unread: dict[Path, None] = {}
+
+    @property
+    def notes(self) -> list[str]:
+        """Which scripts were not asked, as too many had been read by then."""
+        if not self._unread:
+            return []
+        first, *more = [shown_path(path) for path in self._unread]
+        others = f" and {len(more)} more" if more else ""
+        return [
+            f"{first}{others} share files with it, too, and were not read: others had taken long enough"
+        ]
 
     def held(self, rule: Rule) -> Rule:
         """The rule, whose fixes in files that others run are refused where one of these is against it."""
@@ -126,16 +139,19 @@ class Agreement:
     def _against(self, script: Script, rule: str, finding: Finding) -> str:
         others = self._others_of(source_of(finding.node), script)
         every = (self._of(other, script) for other in others)
-        return next((why for known in every if known and (why := known.against(rule, finding))), "")
+        with WORK.apart():
+            return next((w for known in every if known and (w := known.against(rule, finding))), "")
 
     def _others_of(self, source: Source, script: Script) -> list[Path]:
         """The scripts that are started and import a file, but for the one that is rewritten."""
         if source.path not in self._others:
             users = self._entries.users(source.path)
             left = excluded(users, self._root, self._config.exclude)
-            self._others[source.path] = [path for path in users if path not in left][: MOST + 1]
+            self._others[source.path] = [path for path in users if path not in left][
+                : MOST_SIBLINGS + 1
+            ]
         mine = {script.entry.path}
-        return [path for path in self._others[source.path] if path not in mine][:MOST]
+        return [path for path in self._others[source.path] if path not in mine][:MOST_SIBLINGS]
 
     def _of(self, other: Path, script: Script) -> Sibling | None:
         """What another script says of the texts as they stand in ``script``; None where it cannot be run either."""
@@ -143,11 +159,15 @@ class Agreement:
 
         texts = {**self._overlay, **script.analysis(_Unsaved).texts}
         key = other, tuple(sorted((str(path), hash(raw)) for path, raw in texts.items()))
+        if key not in self._known and self._left < 0:
+            self._unread[other] = None
+            return None
         if key not in self._known:
             if self._tell is not None:
                 self._tell(f"{shown_path(other.resolve())}, which shares files with it")
             try:
                 again = read(other, self._root, None, self._config, texts, script.sources)
+                self._left -= again.read_in
                 self._known[key] = Sibling(again, self._config)
             except BadInput:
                 self._known[key] = None

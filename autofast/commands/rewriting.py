@@ -238,6 +238,7 @@ def rewrite(
             *said_of(script, config),
             *_loops_elsewhere(script),
             *torch_note(script, passes),
+            *(others.notes if others is not None else ()),
             *map(str, whole.unused_ignores),
         ],
         warnings=[left.warning for plan in passes.plans for left in plan.left_out],

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from autofast import faults
+from autofast.model.limits import RULE, RULES, WORK, TooLarge
 from autofast.model.source import BadInput, source_of
 from autofast.rule import Finding, Options, Rule
 
@@ -57,17 +58,26 @@ def run(
     """All that the rules find, and those that raised: what these had found before counts for nothing."""
     found: list[tuple[Rule, Finding]] = []
     failed: list[LeftOut] = []
-    for rule in rules:
-        try:
-            found += [
-                (rule, _of_this_torch(script, finding))
-                for finding in list(rule.find(script, seen_by(rule, rules, options)))
-            ]
-        except BadInput:
-            raise
-        except Exception as error:
-            failed.append(raised(rule, script, error))
+    with WORK.at_most(RULES):
+        for rule in rules:
+            try:
+                with WORK.at_most(RULE):
+                    mine = list(rule.find(script, seen_by(rule, rules, options)))
+                found += [(rule, _of_this_torch(script, finding)) for finding in mine]
+            except BadInput:
+                raise
+            except TooLarge as error:
+                failed.append(too_large(rule, script, error))
+            except Exception as error:
+                failed.append(raised(rule, script, error))
     return found, failed
+
+
+def too_large(rule: Rule, script: Script, error: TooLarge) -> LeftOut:
+    """``rule`` is left out, as it would have taken too long."""
+    why = f"too large to follow: {rule.name} would take more than {RULE:,} steps here, or all rules more than {RULES:,}"
+    finding = Finding(_at_work(script, error), "this rule broke off", refusal=why, rule=rule.name)
+    return LeftOut(rule.name, f"left out: {why}", (finding,))
 
 
 def _of_this_torch(script: Script, finding: Finding) -> Finding:

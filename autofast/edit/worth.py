@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from autofast.edit.running import LeftOut, raised
+from autofast.edit.running import LeftOut, raised, too_large
+from autofast.model.limits import RULE, WORK, TooLarge
 from autofast.model.source import BadInput
 from autofast.rule import Finding, Gain, Options, Rule
 
@@ -48,9 +49,13 @@ def _asked(
     if finding.status != "fix" or ask is None or rule.name in failed:
         return finding
     try:
-        gain = ask(script, options, finding, findings)
+        with WORK.at_most(RULE):
+            gain = ask(script, options, finding, findings)
     except BadInput:
         raise
+    except TooLarge as error:
+        failed[rule.name] = too_large(rule, script, error)
+        return finding
     except Exception as error:
         failed[rule.name] = raised(rule, script, error)
         return finding

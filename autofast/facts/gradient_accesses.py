@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from autofast.facts.optimizers import fused_with_momentum
 from autofast.facts.parts import parts_of

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from autofast.flow.graph import FlowGraph, Node
+from autofast.model.limits import WORK
 
 S = TypeVar("S")
 
@@ -44,6 +45,7 @@ def _forward(graph: FlowGraph, problem: Problem[S]) -> dict[Node, S]:
     # A graph is built from the end: what comes first in the text has a high index.
     todo = _Queue(-1, graph.entry)
     while todo:
+        WORK.spend()
         node = todo.pop()
         state = before[node]
         after = problem.step(node, state)
@@ -64,6 +66,7 @@ def _backward(graph: FlowGraph, problem: Problem[S]) -> dict[Node, S]:
     before: dict[Node, S] = {}
     todo = _Queue(1, *graph.ends)
     while todo:
+        WORK.spend()
         node = todo.pop()
         found = [before[n] for n in graph.succ[node] if n in before]
         thrown = [before[n] for n in graph.raises[node] if n in before]

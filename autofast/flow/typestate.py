@@ -23,12 +23,11 @@ from autofast.flow.graph import FlowGraph, Function, Node
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes
 from autofast.flow.solve import Problem, solve
+from autofast.model.limits import MOST_STATES
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, walk
 from autofast.model.syntax import DEFINITIONS, DEFS, FUNCTIONS
 from autofast.model.values import const
-
-MOST = 400  # states before one statement: more than any script needed that was tried
 
 
 class Happening(Interface):
@@ -206,7 +205,7 @@ class _Walk(Generic[S, E]):
     # ------------------------------------------------------------------------------------------------ nodes and edges
     def step(self, node: Node, states: States) -> States:
         tree, part = node.ast, node.part
-        if len(states) > MOST:
+        if len(states) > MOST_STATES:
             self.protocol.wrong("many", tree, "there are too many ways to {}")
             return frozenset()
         if part in ("before", "after"):

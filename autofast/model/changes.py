@@ -6,6 +6,8 @@ import itertools
 import zlib
 from typing import Any
 
+from autofast.model.limits import MOST_NOTED
+
 _serial = itertools.count(1)
 _STEADY: dict[str, int] = {}
 _pool: dict[Any, Any] = {}
@@ -60,7 +62,6 @@ class Numbered:
 
 
 _ABSENT = object()  # what stood under a name or key that was not there
-MOST_NOTED = 400  # changes that are looked through: who makes more has changed something
 
 
 class Clock:

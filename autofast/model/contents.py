@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+from autofast.model.limits import WORK
 from autofast.model.values import Bound, Dict, Ext, Inst, Seq, Thing
 
 T = TypeVar("T")
@@ -41,5 +42,6 @@ def opened(roots: Iterable[T], opens: Callable[[T], Iterable[T]] = elements) -> 
     for thing in todo:  # which grows meanwhile
         if id(thing) not in seen:
             seen.add(id(thing))
+            WORK.spend()
             yield thing
             todo.extend(opens(thing))

@@ -10,6 +10,7 @@ from functools import cached_property
 from operator import attrgetter, itemgetter
 from typing import Any
 
+from autofast.model.limits import MOST_WAYS
 from autofast.model.source import at
 from autofast.model.values import Arguments, Func, Given, Thing, Values
 
@@ -127,8 +128,6 @@ def way_of(stack: Stack) -> Way:
 class Log:
     """All sites by kind. The same way to a place is kept once, as it was the last (and most general) time."""
 
-    MOST = 10_000  # ways to one place: more than any script had that was tried
-
     def __init__(self) -> None:
         self._sites: dict[tuple[str, int], Site] = {}
         self._ways: dict[tuple[str, int], dict[Hashable, int]] = {}
@@ -160,7 +159,7 @@ class Log:
             if before is not result:
                 result = before | result
             site.occurrences[place] = Occurrence(stack, old.order, this, args, result, grad, data)
-        elif len(ways) < self.MOST:
+        elif len(ways) < MOST_WAYS:
             ways[way] = len(site.occurrences)
             site.occurrences.append(Occurrence(stack, self._count, this, args, result, grad, data))
         else:

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from autofast.model.events import Log, LoopFrame, Occurrence, Site, Stack
+from autofast.model.limits import WORK
 from autofast.model.measured import Facts
 from autofast.model.source import Source, walk
 from autofast.model.torch_age import TorchAge
@@ -386,6 +387,7 @@ class Script:
     )
     processes: list[Site] = field(default_factory=list)  # mp.spawn, Process(target=...)
     torch: TorchAge = TorchAge()  # which versions the project says that it runs with
+    read_in: int = 0  # evaluated expressions
     facts: Facts | None = None  # what was measured of this very text
     _analyses: dict[Any, Any] = field(default_factory=dict, repr=False)
 
@@ -432,6 +434,7 @@ class Script:
 
     def values(self, expr: ast.AST) -> Values:
         """Everything an expression may be; empty where the script never comes to it."""
+        WORK.spend()
         return self.at.get(id(expr), NOTHING)
 
     def reached(self, node: ast.AST) -> bool:

@@ -10,6 +10,7 @@ from autofast.model.changes import CLOCK
 from autofast.model.device_loader import MARK, is_device_loader
 from autofast.model.events import CallFrame, Frame, WithFrame
 from autofast.model.kinds import grad_mode_of, is_autocast, is_module, is_static
+from autofast.model.limits import DEPTH, MOST_WRAPPERS, SHARE
 from autofast.model.names import LOADER
 from autofast.model.source import parent_of
 from autofast.model.values import (
@@ -45,14 +46,7 @@ from autofast.read.library import torch_library as torchlib
 from autofast.read.library.containers import as_table, dict_of
 from autofast.read.library.iteration import element, fields_of
 from autofast.read.library.modules import forward
-from autofast.read.state.core import (
-    DEPTH,
-    SHARE,
-    TOO_MANY,
-    Record,
-    TooDeep,
-    join,
-)
+from autofast.read.state.core import TOO_MANY, Record, TooDeep, join
 from autofast.read.state.summaries import key_of
 
 EVAL = values(Ref("builtins.eval"))
@@ -66,9 +60,6 @@ def _is_only_read(node: ast.Call) -> bool:
         and around.value is node
         and isinstance(around.ctx, ast.Load)
     )
-
-
-MOST_WRAPPERS = 4  # of one decorator around one function
 
 
 class Calls(Binding):

@@ -9,6 +9,7 @@ from typing import Any
 
 from autofast.model.changes import Watched
 from autofast.model.events import BranchFrame, LoopFrame, WithFrame
+from autofast.model.limits import MOST_ITEMS, WORK
 from autofast.model.source import children, walk
 from autofast.model.tensors import binary
 from autofast.model.values import (
@@ -36,7 +37,7 @@ from autofast.model.values import things as values
 from autofast.read.interpreter.binding import Binding
 from autofast.read.interpreter.named import by_key, is_namespace
 from autofast.read.library import loaded_settings
-from autofast.read.library.containers import MOST_ITEMS, begun, revive
+from autofast.read.library.containers import begun, revive
 from autofast.read.library.iteration import element, iterate, loaders_in
 from autofast.read.library.protocols import operate
 from autofast.read.state.core import TooDeep, join, merge
@@ -48,6 +49,7 @@ class Expressions(Binding):
 
     def expr(self, node: ast.expr, env: Env) -> Values:
         self.steps += 1
+        WORK.spend()
         if self.steps > self.limits[-1]:
             raise TooDeep
         kind = type(node)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 
+from autofast.model import limits
 from autofast.model.changes import CLOCK
 from autofast.model.kinds import is_static, of_type
 from autofast.model.source import Source, source_of
@@ -35,13 +36,9 @@ from autofast.read.interpreter.calls import Calls
 from autofast.read.interpreter.expressions import Expressions
 from autofast.read.interpreter.loops import Loops
 from autofast.read.library import frameworks
-from autofast.read.state.core import BUDGET, MOST_CUTS, Record, TooDeep
+from autofast.read.state.core import Record, TooDeep
 
 __all__ = ["Interpreter", "TooDeep", "values"]
-
-
-UNCALLED = 0.5  # of what is left, for one function that nothing calls
-IMPORTED = 60_000  # evaluated expressions for the top level of one imported file, beside the budget
 
 
 class Interpreter(Loops, Expressions, Calls):
@@ -60,7 +57,7 @@ class Interpreter(Loops, Expressions, Calls):
         kept, self.tries, self.left = (self.tries, self.left), [], [] if main else self.left
         self.records.append(Record())
         began = self.steps
-        self.limits.append(self.limits[-1] if main else began + IMPORTED)
+        self.limits.append(self.limits[-1] if main else began + limits.IMPORTED)
         inside = self.depths()
         try:
             self.block(source.tree.body, env)
@@ -120,10 +117,11 @@ class Interpreter(Loops, Expressions, Calls):
                 self.enter_unknown(func, inst)
 
     def enter_unknown(self, func: Func, this: Thing | None = None) -> None:
-        if self.cuts > MOST_CUTS:
+        if self.cuts > limits.MOST_CUTS:
             raise TooDeep
         target: Thing = Bound(func, this) if this is not None and not is_static(func) else func
-        self.limits.append(self.steps + int((BUDGET * 1.5 - self.steps) * UNCALLED))
+        left = limits.READING * 1.5 - self.steps
+        self.limits.append(self.steps + int(left * limits.UNCALLED))
         inside = self.depths()
         try:
             self.call_thing(

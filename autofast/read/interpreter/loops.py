@@ -10,6 +10,7 @@ from autofast.model.calls import is_name
 from autofast.model.changes import CLOCK
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import star
+from autofast.model.limits import PASSES
 from autofast.model.names import canonical
 from autofast.model.source import walk
 from autofast.model.values import (
@@ -32,8 +33,6 @@ from autofast.model.values import things as values
 from autofast.read.interpreter.statements import Statements
 from autofast.read.library.iteration import iterate, loaders_in
 from autofast.read.state.core import Record, join, merge
-
-PASSES = 6  # over a loop's body, at most: what still changes then is unknown
 
 
 class Loops(Statements):

@@ -12,6 +12,7 @@ from autofast.model.calls import is_name
 from autofast.model.changes import Watched
 from autofast.model.events import BranchFrame, GuardFrame, TryFrame, WithFrame
 from autofast.model.kinds import entered
+from autofast.model.limits import MOST_CALLEES
 from autofast.model.names import NAMED_TUPLE
 from autofast.model.source import children, nodes_in, walk
 from autofast.model.syntax import LOOPS
@@ -46,7 +47,7 @@ from autofast.read.library import model_zoo
 from autofast.read.library.containers import extend, field_names, shuffle
 from autofast.read.library.module_parts import is_container
 from autofast.read.library.protocols import drop, operate, unwound
-from autofast.read.state.core import MOST_CALLEES, TOO_MANY, NoValue, join, merge
+from autofast.read.state.core import TOO_MANY, NoValue, join, merge
 from autofast.read.state.type_tests import Arm, arm, is_one_of, kinds, tested
 
 

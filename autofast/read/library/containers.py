@@ -8,6 +8,7 @@ from typing import Any
 
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
+from autofast.model.limits import MOST_COPIES, MOST_ITEMS
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -31,8 +32,6 @@ from autofast.read.library.iteration import element
 from autofast.read.state.core import Core, join
 
 SETTINGS = " may set others"  # after the name of a file with settings: why a dict is open
-MOST_ITEMS = 64  # of a list that are told apart
-MOST_COPIES = 3  # of a copy of a copy, by one call
 # A loop that is over wherever one asks: what it made are several things.
 OVER = LoopFrame(ast.Pass(), NOTHING)
 

@@ -6,6 +6,7 @@ import ast
 
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_loader
+from autofast.model.limits import FED
 from autofast.model.source import source_of
 from autofast.model.values import (
     NOTHING,
@@ -117,7 +118,7 @@ def run_hooks(interp: Core) -> None:
 def _fetch(interp: Core, args: Arguments) -> None:
     """What the Trainer of Hugging Face fetches of its datasets and puts together."""
     stack, interp.stack = interp.stack, []
-    interp.limits.append(min(interp.limits[-1], interp.steps + 20_000))
+    interp.limits.append(min(interp.limits[-1], interp.steps + FED))
     inside = interp.depths()
     try:
         for name in ("train_dataset", "eval_dataset"):

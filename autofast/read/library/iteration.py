@@ -9,6 +9,7 @@ from typing import Any
 from autofast.model.changes import CLOCK
 from autofast.model.contents import opened, wrapped
 from autofast.model.kinds import is_dataset, is_loader, is_module, library_dataset
+from autofast.model.limits import FETCHED
 from autofast.model.names import GRAPHS, NAMED_TUPLE
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
@@ -218,7 +219,7 @@ def batch_of(interp: Core, loader: Thing) -> Values:
         inner = [t for t in loader.attrs.get("__loader__", NOTHING) if isinstance(t, Ext)]
         args = inner[0].args if inner else args
     stack, interp.stack = interp.stack, []
-    interp.limits.append(min(interp.limits[-1], interp.steps + 40_000))
+    interp.limits.append(min(interp.limits[-1], interp.steps + FETCHED))
     inside = interp.depths()
     try:
         sample = sample_of(interp, *args.get(0, "dataset"))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from autofast.model import disk
+from autofast.model.limits import MOST_CALLEES
 from autofast.model.source import source_of
 from autofast.model.values import (
     NOTHING,
@@ -40,7 +41,7 @@ from autofast.model.values import (
 from autofast.model.values import things as values
 from autofast.read.library.containers import SETTINGS, dict_of
 from autofast.read.setting_files import JSON, SUFFIXES, TOML, YAML, candidates, text_of
-from autofast.read.state.core import MOST_CALLEES, Core, join
+from autofast.read.state.core import Core, join
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -9,6 +9,7 @@ from typing import Any
 
 from autofast.model import names
 from autofast.model.events import Way, way_of
+from autofast.model.limits import MOST_PARTS
 from autofast.model.names import WRAPPERS
 from autofast.model.tensors import dtype_of, mixed, target_of, tensors_in
 from autofast.model.values import (
@@ -88,9 +89,6 @@ def _reduces(thing: Thing, args: Arguments) -> bool:
         and given.loose is None
         and len(given.positional) <= (3 if isinstance(thing, Ref) else 1)
     )
-
-
-MOST_PARTS = 60  # lists and dicts in what a module gives: of more, which a loop may nest without end, nothing is known
 
 
 def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:

@@ -27,8 +27,9 @@ from autofast.model.events import (
     loops,
 )
 from autofast.model.kinds import foreign_bases, is_loader, is_loss, is_module, is_optimizer
+from autofast.model.limits import SCRIPT, WORK, TooLarge
 from autofast.model.script import Loader, Model, Optimizer, Script, Sync, Transfer, Use
-from autofast.model.source import Source, nested_too_deeply
+from autofast.model.source import BadInput, Source, nested_too_deeply
 from autofast.model.syntax import LOOPS
 from autofast.model.values import (
     NOTHING,
@@ -94,7 +95,12 @@ def read_script(
         source = project.read(entry)
         interp = Interpreter(project)
         try:
-            return _read(interp, project, source)
+            with WORK.at_most(SCRIPT):
+                return _read(interp, project, source)
+        except TooLarge:
+            raise BadInput(
+                f"{source.rel}: too large to follow: to read it takes more than {SCRIPT:,} steps"
+            ) from None
         except RecursionError:
             deepest, why = nested_too_deeply(interp.modules)
             if deepest is None or deepest is source or deepest.path.resolve() in broken:
@@ -149,6 +155,7 @@ def build(interp: Interpreter, source: object) -> Script:
     training = [o for step in script.steps for b in step.backwards for o in b.site]
     script.guarded = all(_guarded(o.stack, entry) for o in training)
     script.torch = torch_age(script)
+    script.read_in = interp.steps
     return script
 
 

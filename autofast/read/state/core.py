@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from autofast.model import names
+from autofast.model import limits, names
 from autofast.model.changes import CLOCK
 from autofast.model.events import (
     BranchFrame,
@@ -21,6 +21,7 @@ from autofast.model.events import (
     WithFrame,
 )
 from autofast.model.kinds import grad_mode_of
+from autofast.model.limits import MOST_ALIKE, MOST_CALLEES, MOST_HELD, MOST_VALUES
 from autofast.model.source import Source, is_generator
 from autofast.model.values import (
     NOTHING,
@@ -47,16 +48,6 @@ from autofast.read.state.reachable import reached
 from autofast.read.state.summaries import Summaries
 from autofast.read.state.type_tests import Arm
 
-DEPTH = 24  # nested calls of project functions
-BUDGET = 360_000  # evaluated expressions for one script
-SHARE = 0.9  # of what is left, for one call: a deep helper cannot starve the training loop
-MOST_CUTS = 250  # calls that are cut short: after so many nothing is known any more
-MOST_VALUES = 48  # more things than this are "unknown"
-MOST_ALIKE = (
-    128  # the same of objects of one class: the blocks of a deep network, as its methods see them
-)
-MOST_CALLEES = 24  # functions and classes one of which is called: of more, none is followed
-MOST_HELD = 20_000  # things that are looked for in one that is left out of a set
 TOO_MANY = Unknown("too many possibilities")
 
 
@@ -184,7 +175,7 @@ class Core:
         self.active: list[int] = []
         self.entered: list[Func] = []  # the functions of ``active``
         self.steps = 0
-        self.limits: list[int] = [BUDGET]
+        self.limits: list[int] = [limits.READING]
         self.grad_default = "on"
         self.things: dict[tuple[Any, ...], Any] = {}
         # Ways out before this place: at which depth of the stack, and what they leave.
@@ -236,7 +227,7 @@ class Core:
         self.changes += 1
         self.cuts += 1
         CLOCK.shake()
-        if self.cuts > MOST_CUTS:
+        if self.cuts > limits.MOST_CUTS:
             self.limits = [0] * len(self.limits)
         self.forget(given, env, f"{what} is too large to follow")
 

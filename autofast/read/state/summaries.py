@@ -13,13 +13,9 @@ from typing import Any
 
 from autofast.model.changes import CLOCK
 from autofast.model.events import CallFrame, Frame, LoopFrame
+from autofast.model.limits import MOST_EVENTS, MOST_ROOTS, OFTEN
 from autofast.model.values import Arguments, Env, Func, Thing, Values
 from autofast.read.state.reachable import changed_since, reached
-
-OFTEN = 40  # calls of one function that are followed with all that tells their objects apart
-MOST_EVENTS = 2_000  # of one call that happen once more in all the ways they came about
-MOST_ROOTS = 400  # things that are searched for changes before a call is followed again
-
 
 # A variable of another scope, what it held, and the number of the call whose scope that was then.
 Read = tuple[Env, str, "Values | None", int]
