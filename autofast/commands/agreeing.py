@@ -39,9 +39,8 @@ class Sibling:
         """The lines that it runs."""
         at = self._script.at
         return frozenset(
-            (source.path, node.lineno)
-            for source in self._script.sources
-            for node in source.nodes
+            (source_of(node).path, node.lineno)
+            for node in self._script.nodes
             if isinstance(node, ast.expr) and id(node) in at
         )
 

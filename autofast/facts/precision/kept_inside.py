@@ -98,9 +98,9 @@ class _Stores:
     def __init__(self, script: Script):
         self.attributes: dict[str, list[ast.Attribute]] = defaultdict(list)
         self.items: dict[Seq | Dict, list[ast.AST]] = defaultdict(list)
-        for node in script.each(ast.Attribute):
-            if isinstance(node.ctx, ast.Store):
-                self.attributes[node.attr].append(node)
+        for stored in script.each(ast.Attribute):
+            if isinstance(stored.ctx, ast.Store):
+                self.attributes[stored.attr].append(stored)
         fills = (c for c in script.each(ast.Call) if is_method(c, *FILLS))
         into: list[tuple[ast.AST, ast.expr]] = [(c, c.func.value) for c in fills]
         into += [(n, n.value) for n in script.each(ast.Subscript) if isinstance(n.ctx, ast.Store)]
