@@ -121,9 +121,7 @@ class Agreement:
             return []
         first, *more = [shown_path(path) for path in self._unread]
         others = f" and {len(more)} more" if more else ""
-        return [
-            f"{first}{others} share files with it, too, and were not read: others had taken long enough"
-        ]
+        return [f"{first}{others} (sharing files with it) not read: others had taken long enough"]
 
     def held(self, rule: Rule) -> Rule:
         """The rule, whose fixes in files that others run are refused where one of these is against it."""

@@ -21,12 +21,12 @@ IMPORTED = 60_000  # for the top level of one imported file, beside the others
 FETCHED = 40_000  # for what a loader makes of the items of its dataset
 FED = 20_000  # the same for a framework's trainer
 MOST_CUTS = 250  # calls that are cut short: after so many nothing is known any more
-SIBLINGS = 200_000  # for all other scripts that are read besides one that is rewritten, as they share files with it
+SIBLINGS = 5_000_000  # for all other scripts that are read besides one that is rewritten, as they share files with it
 
 # ------------------------------------------------------------------------------------------------ budgets of work
-RULE = 6_000_000  # for what one rule finds in one script
-RULES = 20_000_000  # for what all find, once
-SCRIPT = 30_000_000  # to read one script, the last resort: it ends with one line
+RULE = 3_000_000  # for what one rule finds in one script
+RULES = 6_000_000  # for what all find, once
+SCRIPT = 10_000_000  # to read one script, the last resort: it ends with one line
 
 # ------------------------------------------------------------------------------------------------ bounds
 DEPTH = 24  # nested calls of project functions
