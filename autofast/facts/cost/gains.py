@@ -32,7 +32,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method
 from autofast.model.events import BranchFrame, inside, loops
 from autofast.model.script import Dataset, Loader, Script, Transfer
-from autofast.model.source import at, statement_of, walk
+from autofast.model.source import at, function_of, statement_of, walk
 from autofast.model.values import Ext, Inst, Ref, Tensor, Unknown, const
 from autofast.rule import Finding, Gain, Options, Question
 
@@ -158,12 +158,13 @@ def algorithms(
 def counting(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of tensors without versions and views: next to nothing where most of what runs meanwhile has them all the same."""
+    """Of tensors without versions and views, beside no_grad: little, of what evaluations take."""
     if once := _code_once(script, finding):
         return once
-    if script.analysis(Cost).is_part_of_step(finding.node):
-        return Gain(0.0, "a few operations of a training step, all others of which count them")
-    return Gain(0.01, "no versions and views of tensors to count", known=False)
+    facts = measured.for_target(script, options.target)
+    evaluations = facts.phases.get("evaluation", 0.0) if facts is not None else EVALUATION
+    words = "a tenth of what evaluations take, beside no_grad, at most"
+    return Gain(machine.COUNTING * evaluations, words, measured=facts is not None)
 
 
 def together(share: float, reason: str, copied: bool = False) -> Question:
@@ -188,6 +189,23 @@ def together(share: float, reason: str, copied: bool = False) -> Question:
         return measured.gain(waiting.share + more, waiting.words, known=facts is not None)
 
     return ask
+
+
+def renaming(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of today's name for the same thing, which costs some microseconds at most: nothing but beside what changes its functions anyway."""
+    others = [f for f in beside if f.edits and (f.renews or f.asks is not renaming)]
+    theirs = {id(unit_of(place)) for f in others for place in _touched(f)}
+    mine = [n for n in _touched(finding) if not isinstance(n, (ast.ImportFrom, ast.Import))]
+    if any(id(unit_of(n)) in theirs for n in mine):
+        return None
+    return Gain(0.0, "another name for the same, in loops and functions that nothing else changes")
+
+
+def unit_of(node: ast.AST) -> ast.AST:
+    """The innermost loop or function around: what a reader takes in at one look."""
+    return next(loops_around(node), None) or function_of(node)
 
 
 def nothing(reason: str) -> Question:
