@@ -169,53 +169,6 @@ def test_a_class_for_each_item_is_not_worth_a_copy_in_the_background(
     assert applied == ({"non-blocking", "pin-memory"} if worth else set())
 
 
-EPISODES = """
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, Dataset
-from torchvision import transforms
-from torchvision.datasets.folder import default_loader
-
-
-class Task(Dataset):
-    def __init__(self, number):
-        self.number = number
-
-    def __len__(self):
-        return 25
-
-    def __getitem__(self, index):
-        return transforms.functional.to_tensor(default_loader(f"{self.number}/{index}.png"))
-
-
-def fetch(number, workers=0):
-    return DataLoader(Task(number), batch_size=25, num_workers=WORKERS)
-
-
-model = nn.Sequential(nn.Flatten(), nn.LazyLinear(10)).cuda()
-optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-for episode in range(5000):
-    images = next(iter(fetch(episode)))
-    loss = model(images.cuda()).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    if episode % 100 == 0:
-        for images in fetch(-1):
-            print(model(images.cuda()).mean())
-"""
-
-
-@pytest.mark.parametrize(("workers", "worth"), [("0", False), ("4", True)])
-def test_a_loader_for_one_batch_pins_nothing_ahead(workers: str, worth: bool) -> None:
-    found = apply("pin-memory", EPISODES.replace("WORKERS", workers), min_gain=0.01)
-    assert bool(found.fixes) is worth
-    if not worth:
-        assert [f.gain.reason for f in found.findings if f.gain] == [
-            "a loader made for one batch, which the process pins that waits for it"
-        ]
-
-
 def test_batches_are_not_pinned_for_a_copy_of_something_else(tmp_path: Path) -> None:
     """What the network is given is made anew on the host, and not pinned: the copies wait."""
     text = CLASSES.replace("LABEL", 'np.load(f"{index}.mask.npy")')
