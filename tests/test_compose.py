@@ -295,7 +295,17 @@ def test_a_block_left_empty_gets_pass() -> None:
         lambda s: [Remove(stmt(s, "b"))],
         "if a:\n    # why\n    pass\n",
     )
-    check("if a: b\n", lambda s: [Remove(stmt(s, "b"))], "if a:\n    pass\n")
+    check("while a: b\n", lambda s: [Remove(stmt(s, "b"))], "while a:\n    pass\n")
+
+
+def test_an_if_left_empty_goes_unless_it_asks_or_says_something() -> None:
+    both = lambda s: [Remove(stmt(s, "b")), Remove(stmt(s, "c"))]  # noqa: E731
+    check("a\nif d.e:\n    b\n    c\nf\n", both, "a\nf\n")
+    check("def f():\n    if d:\n        b\n        c\n", both, "def f():\n    pass\n")
+    check("if g():\n    b\n    c\n", both, "if g():\n    pass\n")
+    one = lambda s: [Remove(stmt(s, "b"))]  # noqa: E731
+    check("a\nif d:\n    if e:\n        b\nf\n", one, "a\nf\n")
+    check("if d:\n    pass\nb\n", one, "if d:\n    pass\n")
 
 
 def test_an_else_left_empty_goes_unless_it_says_something() -> None:

@@ -452,7 +452,9 @@ SELDOM = """
 def test_batches_of_an_evaluation_now_and_then_are_left(tmp_path: Path) -> None:
     wide = ROWS.replace("256, 64)", "256, 6400)").replace("Linear(64,", "Linear(6400,")
     made = "test_loader = DataLoader(TensorDataset(torch.randn(256, 6400), torch.zeros(256)), batch_size=32)\n"
-    wide, made = (part.replace("batch_size=32", "batch_size=32, num_workers=2") for part in (wide, made))
+    wide, made = (
+        part.replace("batch_size=32", "batch_size=32, num_workers=2") for part in (wide, made)
+    )
     first = wide.index("model = ")
     text = wide[:first] + made + wide[first:].rstrip("\n") + SELDOM
     found = apply("pin-memory", text, min_gain=0.01)
