@@ -1013,6 +1013,13 @@ def test_a_comment_that_makes_a_line_too_long_folds_no_code() -> None:
     check(before, lambda s: [Keyword(call(s, "f"), "n", "4")], after, limit=None)
 
 
+def test_numbers_of_a_folded_line_stay_as_they_are_written() -> None:
+    before = "sums = made(parameters, betas=(0., 0.99), smallest=1E-8, largest=0XFF)\n"
+    text = edited(before, lambda s: [Keyword(call(s, "made"), "fused", "True")], 60)
+    assert all(part in text for part in ("(0., 0.99)", "1E-8", "0XFF", "fused=True")), text
+    assert text.count("\n") > 1
+
+
 def test_new_code_at_the_top_of_a_cell_leaves_the_cell_above_as_it_is() -> None:
     before = "class A:\n    x = 1\n\n# %% cell 2\na = A()\n"
     check(before, lambda s: [Before(stmt(s, "a ="), "b = 2")], before.replace("a =", "b = 2\na ="))

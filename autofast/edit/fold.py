@@ -250,11 +250,10 @@ def _folded(code: tuple[str, ...], limit: int, unit: str) -> list[str]:
     new = None if _has_multiline_string(text) else _black(_with_tuple_in_parentheses(whole), width)
     if new is None:
         return list(code)
-    spaced = _spaced_like(text, opener + new)
+    new = _with_numbers(text, opener + new)
+    spaced = _spaced_like(text, new)
     lines = (
-        (spaced if _widest(spaced) <= max(_widest(new), width) else opener + new)
-        .rstrip("\n")
-        .split("\n")
+        (spaced if _widest(spaced) <= max(_widest(new), width) else new).rstrip("\n").split("\n")
     )
     lines = lines[:-1] if is_head else lines
     return (
@@ -286,6 +285,16 @@ def _indented(line: str, prefix: str, unit: str) -> str:
     bare = line.lstrip(" ")
     levels, rest = divmod(len(line) - len(bare), BLACK_UNIT)
     return (prefix + unit * levels + " " * rest + bare) if bare else ""
+
+
+def _with_numbers(original: str, folded: str) -> str:
+    """``folded`` with the numbers as the user writes them: ``0.``, which black makes ``0.0``."""
+    old, new = ([t for t in _tokens(x) if t.type == tokenize.NUMBER] for x in (original, folded))
+    lines = folded.split("\n")
+    for was, now in reversed([*zip(old, new, strict=False)] if len(old) == len(new) else []):
+        row, line = now.start[0] - 1, lines[now.start[0] - 1]
+        lines[row] = line[: now.start[1]] + was.string + line[now.end[1] :]
+    return "\n".join(lines)
 
 
 def _spaced_like(original: str, folded: str) -> str:
