@@ -1015,7 +1015,7 @@ def test_a_comment_that_makes_a_line_too_long_folds_no_code() -> None:
 
 def test_numbers_of_a_folded_line_stay_as_they_are_written() -> None:
     before = "sums = made(parameters, betas=(0., 0.99), smallest=1E-8, largest=0XFF)\n"
-    text = edited(before, lambda s: [Keyword(call(s, "made"), "fused", "True")], 60)
+    text = edited(before, lambda s: [Keyword(call(s, "made"), "fused", "True")], 75)
     assert all(part in text for part in ("(0., 0.99)", "1E-8", "0XFF", "fused=True")), text
     assert text.count("\n") > 1
 
