@@ -31,6 +31,7 @@ from autofast.model.source import (
     live_block,
     source_of,
 )
+from autofast.model.syntax import is_stored
 from autofast.model.values import (
     Ext,
     Inst,
@@ -276,11 +277,7 @@ def _is_laid_out_anew(script: Script) -> bool:
         and script.reached(n)
         and (
             reshapes(n.attr)
-            or (
-                n.attr == "data"
-                and isinstance(n.ctx, ast.Store)
-                and not _is_of_module(script, n.value)
-            )
+            or (n.attr == "data" and is_stored(n) and not _is_of_module(script, n.value))
         )
         for n in nodes
     )

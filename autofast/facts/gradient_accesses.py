@@ -17,7 +17,7 @@ from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, parent_of
-from autofast.model.syntax import DEFS
+from autofast.model.syntax import DEFS, is_stored
 from autofast.model.values import (
     Bound,
     Cls,
@@ -192,7 +192,7 @@ def use_of(node: ast.Attribute) -> str:
     parent = parent_of(node)
     if isinstance(node.ctx, ast.Del):
         return "zero"
-    if isinstance(node.ctx, ast.Store):
+    if is_stored(node):
         if isinstance(parent, ast.Assign) and is_nothing(parent.value):
             return "zero"
         return "read" if isinstance(parent, ast.AugAssign) else "write"

@@ -14,6 +14,7 @@ from autofast.flow.usage import Act, Usage, is_identity
 from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
 from autofast.model.script import Loader, Script
 from autofast.model.source import at, parent_of, source_of
+from autofast.model.syntax import is_stored
 from autofast.model.tensors import NOT_CUDA, is_dtype, tensors_in
 from autofast.model.values import (
     Bound,
@@ -223,7 +224,7 @@ def _says_nothing(name: str) -> bool:
 
 def _is_stored(expr: ast.AST) -> bool:
     """``batches[i]`` in ``batches[i] = batch``."""
-    return isinstance(expr, ast.Subscript) and isinstance(expr.ctx, ast.Store)
+    return isinstance(expr, ast.Subscript) and is_stored(expr)
 
 
 def _is_number(thing: Thing) -> bool:

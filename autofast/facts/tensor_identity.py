@@ -14,7 +14,7 @@ from autofast.model.calls import is_method, is_name, pairs_of
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, nodes_in, parent_of, statement_of
-from autofast.model.syntax import ASSIGNMENTS
+from autofast.model.syntax import ASSIGNMENTS, is_stored
 from autofast.model.values import (
     Const,
     Ext,
@@ -336,7 +336,7 @@ class Plainness:
                     found.append(self.script.values(node))
             elif (
                 isinstance(node, ast.Attribute)
-                and isinstance(node.ctx, ast.Store)
+                and is_stored(node)
                 and node.attr in ("requires_grad", "grad")
                 and self._may_be_meant(node.value)
             ):
@@ -377,9 +377,9 @@ class Plainness:
             name, receiver = node.func.attr, node.func.value
             grows = is_in_place(name) and any(self._has_graph(v) for v in self._arguments(node))
             return receiver if grows or (reshapes(name) and not _is_passing(receiver)) else None
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        if isinstance(node, ast.Attribute) and is_stored(node):
             return node.value
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        if isinstance(node, ast.Subscript) and is_stored(node):
             return node.value if self._stored_has_graph(node) else None
         if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Subscript):
             return node.target if self._has_graph(self.script.values(node.value)) else None

@@ -23,7 +23,7 @@ from autofast.model.source import (
     statement_of,
     within,
 )
-from autofast.model.syntax import LOOPS
+from autofast.model.syntax import LOOPS, is_read
 from autofast.model.values import NOTHING, Ext, Thing, Values
 from autofast.read.recover.build import unwrapped
 
@@ -144,7 +144,7 @@ class _Search:
                 and ast.unparse(node) == name
                 and (within(node, last) or order.may_follow(last, node))
             ):
-                if isinstance(node.ctx, ast.Load):
+                if is_read(node):
                     yield self.script.values(node)
                 else:
                     yield self._set_to(node)
@@ -181,7 +181,7 @@ class _Search:
     def _keeps(self, statement: ast.stmt, name: str, things: frozenset[Thing]) -> bool:
         """The name is still one of these models after the statement."""
         for node in ast.walk(statement):
-            if isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
+            if isinstance(node, (ast.Name, ast.Attribute)) and not is_read(node):
                 target = ast.unparse(node)
                 if name.startswith(f"{target}."):  # the wrapper, or what holds the model
                     return False

@@ -19,6 +19,7 @@ from autofast.model.calls import arguments_of, short_name
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Model, Script
 from autofast.model.source import at, parent_of, source_of, statement_of
+from autofast.model.syntax import is_read
 from autofast.model.values import (
     Bound,
     Dict,
@@ -248,7 +249,7 @@ class Half(ValueFlow[bool]):
         )
 
     def _holds_output(self, read: ast.Name | ast.Attribute) -> bool:
-        return isinstance(read.ctx, ast.Load) and holds_output(self.script.values(read))
+        return is_read(read) and holds_output(self.script.values(read))
 
     def _is_tensor(self, expr: ast.expr) -> bool:
         found = self.script.values(expr)

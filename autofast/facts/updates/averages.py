@@ -10,6 +10,7 @@ from autofast.model.calls import arguments_of
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import statement_of
+from autofast.model.syntax import is_read
 from autofast.model.values import Tensor
 
 
@@ -70,5 +71,5 @@ def _made_of(script: Script, exprs: Iterable[ast.expr]) -> Iterator[ast.AST]:
                 continue
             seen.add(id(node))
             yield node
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            if isinstance(node, ast.Name) and is_read(node):
                 todo += [d.value for d in flow.reaching(node) if d.value is not None]

@@ -19,6 +19,7 @@ from autofast.model.kinds import (
     is_static,
 )
 from autofast.model.names import canonical
+from autofast.model.syntax import is_stored
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -101,9 +102,7 @@ class Lookup(Core):
         call = next((f for f in reversed(self.stack) if isinstance(f, CallFrame)), None)
         if call is None or env.kind != "function" or env.module.opaque or name in env.nonlocals:
             return False
-        return any(
-            is_name(n, name) and isinstance(n.ctx, ast.Store) for n in own_nodes(call.func.node)
-        )
+        return any(is_name(n, name) and is_stored(n) for n in own_nodes(call.func.node))
 
     def catches(self, errors: frozenset[str]) -> bool:
         """Whether this place stands in a ``try`` of the running function that goes on where one of these errors is raised."""

@@ -11,6 +11,7 @@ from autofast.model.kinds import is_autocast, is_module, is_optimizer
 from autofast.model.names import WRAPPERS, is_of_model_library
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import at, function_of
+from autofast.model.syntax import is_read
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Arguments,
@@ -242,11 +243,7 @@ def _looks_at_graph(script: Script, evaluation: Evaluation, region: Region) -> a
         return site.node
     forwards = {id(s.node) for s in evaluation.forwards}
     for node in script.nodes:
-        if (
-            isinstance(node, ast.Attribute)
-            and node.attr in GRAPH
-            and isinstance(node.ctx, ast.Load)
-        ):
+        if isinstance(node, ast.Attribute) and node.attr in GRAPH and is_read(node):
             receiver: ast.expr = node.value
         elif (
             isinstance(node, ast.Call)

@@ -15,6 +15,7 @@ from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, is_generator, parent_of, source_of, statement_of
+from autofast.model.syntax import is_read
 from autofast.model.values import (
     Bound,
     Cls,
@@ -319,7 +320,7 @@ class Leaks(ValueFlow[None]):
             if (
                 isinstance(node, ast.Attribute)
                 and node.attr in names
-                and isinstance(node.ctx, ast.Load)
+                and is_read(node)
                 and not self.region.holds(node)
             ):
                 found = self.script.values(node.value)

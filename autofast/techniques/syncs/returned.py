@@ -13,6 +13,7 @@ from autofast.model.events import CallFrame, Occurrence
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of
+from autofast.model.syntax import is_read
 from autofast.model.values import Bound, Func
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off
@@ -114,7 +115,7 @@ def _calls(
     for node in script.nodes:
         if (
             isinstance(node, (ast.Name, ast.Attribute))
-            and isinstance(node.ctx, ast.Load)
+            and is_read(node)
             and _may_be(script, node, function)
         ):
             parent = parent_of(node)

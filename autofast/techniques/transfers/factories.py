@@ -11,6 +11,7 @@ from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
 from autofast.model.source import block_of, nodes_in, parent_of, statement_of
+from autofast.model.syntax import is_read
 from autofast.model.values import (
     Arg,
     Const,
@@ -177,7 +178,7 @@ def _earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast
     for earlier in reversed(block[: block.index(stmt)]):
         if isinstance(earlier, ast.Assign) and [ast.unparse(t) for t in earlier.targets] == [name]:
             return factory(script, earlier.value)
-        names = {(n.id, isinstance(n.ctx, ast.Load)) for n in nodes_in(earlier, ast.Name)}
+        names = {(n.id, is_read(n)) for n in nodes_in(earlier, ast.Name)}
         if any(found == name or (found in needed and not load) for found, load in names):
             return None
     return None
