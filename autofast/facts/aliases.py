@@ -17,14 +17,7 @@ from autofast.flow.scopes import own_nodes, variables_of
 from autofast.model.calls import is_name, keyword_of
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.script import Script
-from autofast.model.source import (
-    ancestors,
-    at,
-    function_of,
-    parent_of,
-    source_of,
-    statement_of,
-)
+from autofast.model.source import ancestors, at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import (
     Arg,

@@ -23,14 +23,7 @@ from autofast.flow.provenance import assigned
 from autofast.model.events import Occurrence, Site
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import (
-    Source,
-    at,
-    is_switched,
-    live,
-    live_block,
-    source_of,
-)
+from autofast.model.source import Source, at, is_switched, live, live_block, source_of
 from autofast.model.syntax import is_stored
 from autofast.model.values import (
     Ext,

@@ -17,14 +17,7 @@ from autofast.flow.positions import (
     nodes_of,
     statement_at,
 )
-from autofast.model.events import (
-    BranchFrame,
-    CallFrame,
-    LoopFrame,
-    Occurrence,
-    Site,
-    inside,
-)
+from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Occurrence, Site, inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Evaluation, Script, Step
 from autofast.model.source import nodes_in, statement_of

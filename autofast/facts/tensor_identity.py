@@ -10,7 +10,7 @@ from autofast.facts.loaders import given
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, is_name, pairs_of
+from autofast.model.calls import is_method, is_name, pairs_of, unstarred
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, nodes_in, parent_of, statement_of
@@ -202,7 +202,7 @@ class Plainness:
         )
 
     def _is_stacked(self, expr: ast.expr) -> bool:
-        called = self.script.values(expr.func) if isinstance(expr, ast.Call) else frozenset()
+        called = self.script.called(expr)
         return bool(called) and all(isinstance(t, Ref) and t.name in STACKS for t in called)
 
     def _is_given_new(self, name: ast.Name) -> bool:
@@ -210,7 +210,7 @@ class Plainness:
         if not isinstance(statement, ast.Assign):
             return False
         value = statement.value
-        called = self.script.values(value.func) if isinstance(value, ast.Call) else frozenset()
+        called = self.script.called(value)
         return self.is_new(value) or called == {Ref(VARIABLE)}
 
     # ------------------------------------------------------------------------------------------------ one expression
@@ -305,7 +305,7 @@ class Plainness:
 
     def _arguments(self, call: ast.Call) -> Iterator[Values]:
         for arg in call.args:
-            yield self.script.values(arg.value if isinstance(arg, ast.Starred) else arg)
+            yield self.script.values(unstarred(arg))
         for keyword in call.keywords:
             yield self.script.values(keyword.value)
 

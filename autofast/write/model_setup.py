@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from autofast.facts.model_objects import traces
 from autofast.flow.positions import block, index
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, is_path, pairs_of
+from autofast.model.calls import is_method, is_path, items_of, pairs_of, targets_of
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.names import DDP, WRAPPERS
@@ -220,8 +220,8 @@ def _is_wrapper(thing: Thing) -> bool:
 def _assigns(statement: ast.stmt, name: str) -> bool:
     """Whether a statement certainly binds the name, or leaves the function."""
     if isinstance(statement, (ast.Assign, ast.AnnAssign)):
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        parts = [e for t in targets for e in (t.elts if isinstance(t, ast.Tuple) else [t])]
+        targets = targets_of(statement)
+        parts = [e for t in targets for e in (items_of(t))]
         return any(ast.unparse(part) == name for part in parts)
     if isinstance(statement, ast.If):
         return bool(statement.orelse) and all(

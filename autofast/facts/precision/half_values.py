@@ -20,17 +20,7 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Model, Script
 from autofast.model.source import at, parent_of, source_of, statement_of
 from autofast.model.syntax import is_read
-from autofast.model.values import (
-    Bound,
-    Dict,
-    Ext,
-    Func,
-    Inst,
-    Ref,
-    Seq,
-    Thing,
-    Unknown,
-)
+from autofast.model.values import Bound, Dict, Ext, Func, Inst, Ref, Seq, Thing, Unknown
 from autofast.ops import autocast
 
 # computed in fp32 by autocast on every device: torch/include/ATen/autocast_mode.h, the losses that were there in torch 2.0

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from autofast.flow.program import Flow
-from autofast.model.calls import arguments_of
+from autofast.model.calls import arguments_of, targets_of
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import statement_of
@@ -34,7 +34,7 @@ def average_in_variable(script: Script, loop: ast.AST) -> ast.stmt | None:
 
 
 def _targets(statement: ast.Assign | ast.AugAssign) -> list[ast.expr]:
-    return statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    return targets_of(statement)
 
 
 def _is_average(script: Script, statement: ast.stmt, target: ast.AST) -> bool:

@@ -46,14 +46,7 @@ from autofast.read.library import torch_library as torchlib
 from autofast.read.library.containers import as_table, dict_of
 from autofast.read.library.iteration import element, fields_of
 from autofast.read.library.modules import forward
-from autofast.read.state.core import (
-    DEPTH,
-    SHARE,
-    TOO_MANY,
-    Record,
-    TooDeep,
-    join,
-)
+from autofast.read.state.core import DEPTH, SHARE, TOO_MANY, Record, TooDeep, join
 from autofast.read.state.summaries import key_of
 
 EVAL = values(Ref("builtins.eval"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from autofast.flow.scopes import own_nodes
 from autofast.model import names
-from autofast.model.calls import is_name
+from autofast.model.calls import is_name, items_of
 from autofast.model.events import CallFrame, TryFrame
 from autofast.model.kinds import (
     is_autograd_function,
@@ -339,6 +339,6 @@ def _bound_of(part: ast.expr | None) -> Any:
 def catches(node: ast.AST, errors: frozenset[str]) -> bool:
     """Whether a handler of this ``try`` names one of these errors ("": it names none)."""
     kinds = [h.type for h in getattr(node, "handlers", ())]
-    several = [k.elts if isinstance(k, ast.Tuple) else [k] for k in kinds]
+    several = [items_of(k) for k in kinds]
     named = ["" if k is None else getattr(k, "id", None) for ks in several for k in ks]
     return not errors.isdisjoint(named)

@@ -6,21 +6,9 @@ import ast
 
 from autofast.model import names
 from autofast.model.calls import call_of
-from autofast.model.kinds import (
-    is_classmethod,
-    is_dataset,
-    is_loader,
-    is_loss,
-    is_module,
-)
-from autofast.model.names import (
-    WRAPPERS,
-)
-from autofast.model.tensors import (
-    DTYPE,
-    mixed,
-    tensors_in,
-)
+from autofast.model.kinds import is_classmethod, is_dataset, is_loader, is_loss, is_module
+from autofast.model.names import WRAPPERS
+from autofast.model.tensors import DTYPE, mixed, tensors_in
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -56,12 +44,8 @@ from autofast.read.library import (  # noqa: F401 (some only register what they 
     protocols,
     torch_functions,
 )
-from autofast.read.library.containers import (
-    named_tuple,
-)
-from autofast.read.library.iteration import (
-    loss_of,
-)
+from autofast.read.library.containers import named_tuple
+from autofast.read.library.iteration import loss_of
 from autofast.read.library.methods import call_method
 from autofast.read.library.modules import forward, loss
 from autofast.read.library.table import known, make

@@ -9,9 +9,7 @@ from autofast.model.kinds import gradient_modes, is_module
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import ancestors, statement_of
 from autofast.model.syntax import DEFS, LOOPS
-from autofast.model.values import (
-    Inst,
-)
+from autofast.model.values import Inst
 from autofast.read.recover.escapes import leak
 from autofast.read.recover.hazards import hazard, needs_gradients
 from autofast.read.recover.region import Region

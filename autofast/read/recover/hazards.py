@@ -13,17 +13,7 @@ from autofast.model.script import Evaluation, Script
 from autofast.model.source import at, function_of
 from autofast.model.syntax import is_read
 from autofast.model.tensors import tensors_in
-from autofast.model.values import (
-    Arguments,
-    Ext,
-    Inst,
-    Ref,
-    Tensor,
-    Thing,
-    Unknown,
-    Values,
-    const,
-)
+from autofast.model.values import Arguments, Ext, Inst, Ref, Tensor, Thing, Unknown, Values, const
 from autofast.read.recover.compiled import is_in_place, is_left_eager, records_graphs
 from autofast.read.recover.escapes import YIELDS, ends_with_call
 from autofast.read.recover.leaks import carries

@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 from autofast.flow.scratch import is_scratch
 from autofast.model import names
-from autofast.model.calls import is_name
+from autofast.model.calls import is_name, targets_of
 from autofast.model.contents import opened
 from autofast.model.source import ancestors, at, function_of, live
 from autofast.model.tensors import device_kinds, is_device
@@ -106,7 +106,7 @@ class Walk:
             elif isinstance(node, ast.Attribute):
                 self.counts = self.counts or node.attr == "num_workers"
             elif isinstance(node, (ast.Assign, ast.AugAssign)):
-                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                for target in targets_of(node):
                     self.target(target)
             elif isinstance(node, (ast.For, ast.While, ast.ListComp)):
                 self.reads.add("compute")

@@ -7,12 +7,7 @@ import ast
 from autofast.model.events import CallFrame, Occurrence, Stack
 from autofast.model.script import Script
 from autofast.model.tensors import tensors_in
-from autofast.model.values import (
-    Ref,
-    Tensor,
-    Unknown,
-    Values,
-)
+from autofast.model.values import Ref, Tensor, Unknown, Values
 from autofast.read.recover.eval_mode import switching_functions
 
 BACKWARDS = tuple(

@@ -32,13 +32,7 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import is_read, is_stored
 from autofast.rule import Refusal
-from autofast.techniques.accumulation.statements import (
-    Unit,
-    again,
-    closed,
-    outermost,
-    top_of,
-)
+from autofast.techniques.accumulation.statements import Unit, again, closed, outermost, top_of
 from autofast.techniques.accumulation.window import Window
 from autofast.write.plumbing import Way
 

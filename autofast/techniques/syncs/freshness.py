@@ -9,7 +9,7 @@ from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.program import Flow
-from autofast.model.calls import call_of
+from autofast.model.calls import call_of, items_of
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, within
 from autofast.model.syntax import is_read, is_stored
@@ -81,7 +81,7 @@ def _runs_without(script: Script, call: ast.Call) -> bool:
 
 
 def _is_detach(script: Script, value: ast.expr) -> bool:
-    callees = script.values(value.func) if isinstance(value, ast.Call) else frozenset()
+    callees = script.called(value)
     return bool(callees) and all(isinstance(t, Method) and t.name == "detach" for t in callees)
 
 
@@ -162,7 +162,7 @@ def _makes_new(script: Script, callee: Thing, depth: int) -> bool:
     """Whether each tensor that a call of ``callee`` returns is fresh."""
     if functions := [c.function for c in code_of(callee)]:
         results = [e for f in functions for e in script.analysis(CallGraph).results(f)]
-        parts = [e for r in results for e in (r.elts if isinstance(r, ast.Tuple) else [r])]
+        parts = [e for r in results for e in (items_of(r))]
         tensors = [e for e in parts if any(isinstance(t, Tensor) for t in script.values(e))]
         return depth < 3 and bool(parts) and all(is_fresh(script, e, depth + 1) for e in tensors)
     if isinstance(callee, Ext) and callee.name.startswith("torch.nn."):

@@ -41,9 +41,7 @@ def _sees(script: Script, manager: ast.expr) -> bool:
         isinstance(t, Unknown) for t in script.values(manager)
     ):
         return True
-    things = script.values(manager) | (
-        script.values(manager.func) if isinstance(manager, ast.Call) else frozenset()
-    )
+    things = script.values(manager) | (script.called(manager))
     exits = [e for t in things if isinstance(t, Inst) for e in t.cls.find("__exit__") or ()]
     functions = [
         c.function

@@ -346,7 +346,7 @@ def _is_shown_whole(script: Script, node: ast.AST, objects: set[Thing]) -> bool:
     ):
         return False
     call = parent_of(parent) if isinstance(parent, ast.keyword) else parent
-    callees = script.values(call.func) if isinstance(call, ast.Call) else frozenset()
+    callees = script.called(call)
     return not callees or not all(
         isinstance(t, (Func, Bound, Cls)) or (isinstance(t, Inst) and is_module(t)) for t in callees
     )

@@ -9,6 +9,7 @@ from autofast.edit.edits import Edit, Wrap
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import block
 from autofast.flow.program import Flow
+from autofast.model.calls import items_of
 from autofast.model.events import CallFrame, Occurrence
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
@@ -42,7 +43,7 @@ def results_of(
     value = returns[0].value
     numbers = {id(r.node): r for r in reads}
     found = []
-    for n, part in enumerate(value.elts if isinstance(value, ast.Tuple) else [value]):
+    for n, part in enumerate(items_of(value)):
         if id(part) in numbers:
             found.append(Result(n, numbers[id(part)]))
         elif isinstance(part, ast.Name):

@@ -173,11 +173,7 @@ def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
         if isinstance(statement, ast.Assign) and any(t is node for t in statement.targets):
             found = script.values(statement.value)
             known = certainly(found, Num, Const, Arg)
-            made = (
-                script.values(statement.value.func)
-                if isinstance(statement.value, ast.Call)
-                else frozenset()
-            )
+            made = script.called(statement.value)
             known = known and not any(
                 isinstance(t, Ref) and t.name.startswith("numpy.") for t in made
             )

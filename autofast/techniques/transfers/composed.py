@@ -148,5 +148,5 @@ def _are_numbers(found: Values) -> bool:
 
 
 def _is_range(script: Script, over: ast.expr) -> bool:
-    found = script.values(over.func) if isinstance(over, ast.Call) else frozenset()
+    found = script.called(over)
     return found == {Ref("builtins.range")}

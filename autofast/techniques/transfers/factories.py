@@ -6,21 +6,13 @@ import ast
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit
-from autofast.model.calls import arguments_of, is_name, names_in
+from autofast.model.calls import arguments_of, is_name, names_in, unstarred
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
 from autofast.model.source import block_of, nodes_in, parent_of, statement_of
 from autofast.model.syntax import is_read
-from autofast.model.values import (
-    Arg,
-    Const,
-    Num,
-    Seq,
-    Tensor,
-    Unknown,
-    library_names,
-)
+from autofast.model.values import Arg, Const, Num, Seq, Tensor, Unknown, library_names
 from autofast.rule import Effect
 from autofast.techniques.transfers.filled import constructor, made_there
 from autofast.techniques.transfers.listed import listed
@@ -115,9 +107,7 @@ def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:
         and isinstance(call.args[0], (ast.List, ast.Tuple))
     ):
         return _is_display(script, call.args[0])
-    values = [
-        t for a in call.args for t in script.values(a.value if isinstance(a, ast.Starred) else a)
-    ]
+    values = [t for a in call.args for t in script.values(unstarred(a))]
     values += [t for k in call.keywords for t in script.values(k.value)]
     if name.removeprefix("torch.") in DATA and any(
         isinstance(t, (Unknown, Num, Seq)) for t in values

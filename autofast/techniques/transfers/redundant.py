@@ -9,7 +9,7 @@ from autofast.edit.edits import Edit, Remove, Rewrite
 from autofast.flow.positions import follows
 from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions
-from autofast.model.calls import is_method, pairs_of
+from autofast.model.calls import is_method, items_of, pairs_of
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, TryFrame
 from autofast.model.script import Script, Transfer
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of, within
@@ -73,7 +73,7 @@ def _prepared(script: Script, accelerator: Ext) -> Iterator[tuple[ast.Name, ast.
             continue
         assert isinstance(call, ast.Call) and isinstance(statement, ast.Assign)
         target = statement.targets[0]
-        targets = target.elts if isinstance(target, ast.Tuple) else [target]
+        targets = items_of(target)
         if [ast.unparse(t) for t in targets] != [ast.unparse(a) for a in call.args]:
             continue
         for name in targets:
