@@ -37,7 +37,7 @@ FLAG = "torch.backends.cudnn.benchmark"
 
 
 CONVOLUTIONS = tuple(
-    "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d torchvision.models.".split()
+    "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d torchvision.models. timm.models.".split()
 )
 
 
