@@ -219,7 +219,9 @@ def test_no_cycles() -> None:
     assert not cycles(ARROWS)
 
 
-@pytest.mark.parametrize("name", ["model", "flow", "ops", "edit", "facts", "write", "report", "commands", "cli"])
+@pytest.mark.parametrize(
+    "name", ["model", "flow", "ops", "edit", "facts", "write", "report", "commands", "cli"]
+)
 def test_no_cycles_by_imports_within_functions(name: str) -> None:
     mine = [(a, b, True) for a, b, _ in ARROWS if layer(a) == layer(b) == name]
     assert not cycles(mine)

@@ -1743,3 +1743,9 @@ def test_gradients_that_are_off_already_are_switched_off(table: str, fits: bool)
             check(text, "torch.inference_mode()")
         else:
             refused(text, "gradients")
+
+
+def test_the_gradient_is_asked_for_by_name() -> None:
+    head = HEAD + TABLE.replace("TABLE", "self.table * float(getattr(x, 'requires_grad'))")
+    evaluate = EVALUATE.replace("torch.no_grad()", "torch.device('cpu')")
+    refused(head + evaluate + TRAIN + CALL, "looks at the gradient")
