@@ -426,7 +426,7 @@ def test_a_fault_of_ours_is_one_line_and_writes_nothing(
     def broken(*_: object, **__: object) -> None:
         raise KeyError("x")
 
-    monkeypatch.setattr("autofast.commands.rewriting.read_script", broken)
+    monkeypatch.setattr("autofast.commands.planning.read_script", broken)
     done = autofast("rewrite", "train.py", "--in-place")
     assert (
         done.code == 2
