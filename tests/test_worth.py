@@ -625,6 +625,16 @@ def test_images_of_an_evaluation_are_left(tmp_path: Path) -> None:
     assert new.count("images.to(device, memory_format=torch.channels_last") == 1
 
 
+@pytest.mark.parametrize(("times", "worth"), [(2, True), (3, False)])
+def test_channels_last_is_not_worth_many_reshapes(times: int, worth: bool) -> None:
+    flat = "x = torch.flatten(x, 1)"
+    lines = [f"y{n} = (x * {n}).view(x.size(0), -1)" for n in range(times)]
+    total = " + ".join(f"y{n}" for n in range(times))
+    text = wider(DIGITS, 8).replace(flat, "\n        ".join([*lines, f"x = {total}"]))
+    found = apply("channels-last", text, min_gain=0.01)
+    assert (".reshape(x.size(0), -1)" in found.text) is worth
+
+
 def test_a_decorator_runs_as_often_as_its_function(tmp_path: Path) -> None:
     made, test = FINAL.split("with torch.no_grad():\n")
     measure = (

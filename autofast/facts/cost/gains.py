@@ -41,7 +41,7 @@ from autofast.rule import Finding, Gain, Options, Question
 EVALUATION = 1 / 18  # of an epoch: a sixth of the samples, and a forward is a third of a step
 EPOCHS = 10  # where their number is not known
 MOST_RESHAPES = (
-    4  # statements that channels_last may touch, beside the one that converts the network
+    2  # statements that channels_last may touch, beside the one that converts the network
 )
 # Where a tensor on the host comes from that stays there: others that are made for the device can be made on it.
 ARRAYS = ("", "from_numpy", "as_tensor")
