@@ -529,7 +529,7 @@ def _gets_workers(script: Script, loader: Loader, beside: Sequence[Finding]) -> 
     edits = [edit for f in beside for edit in f.edits]
     for edit in (e for e in edits if getattr(e, "name", "") == "num_workers"):
         place = getattr(edit, "call", None) or getattr(edit, "display", loader.node)
-        if loader.node is place or _feeds(loader, place):
+        if isinstance(place, ast.AST) and (loader.node is place or _feeds(loader, place)):
             return True
     number = given(loader, "num_workers")
     ways = [getattr(t, "made", ()) for t in loader.things]
