@@ -1020,6 +1020,19 @@ def test_numbers_of_a_folded_line_stay_as_they_are_written() -> None:
     assert text.count("\n") > 1
 
 
+def test_a_long_line_that_has_become_shorter_is_not_folded() -> None:
+    before = (
+        "labels = Variable(torch.zeros(number, classes).scatter_(1, given.view(-1, 1), 1).cuda())\n"
+    )
+    after = "labels = torch.zeros(number, classes).scatter_(1, given.view(-1, 1), 1).cuda()\n"
+
+    def edits(s: Source) -> list[Edit]:
+        outer = call(s, "Variable")
+        return [Rewrite(outer, "{x}", {"x": outer.args[0]})]
+
+    assert edited(before, edits, 60) == after
+
+
 def test_new_code_at_the_top_of_a_cell_leaves_the_cell_above_as_it_is() -> None:
     before = "class A:\n    x = 1\n\n# %% cell 2\na = A()\n"
     check(before, lambda s: [Before(stmt(s, "a ="), "b = 2")], before.replace("a =", "b = 2\na ="))

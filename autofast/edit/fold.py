@@ -190,9 +190,11 @@ def _keeps(known: set[str], code: list[str], folded: list[str]) -> bool:
 
 
 def _grown_from(line: str, wide: list[str]) -> bool:
-    """Whether ``line`` looks like one of the user's long lines, or the same call, and is hardly longer than these."""
+    """Whether ``line`` looks like one of the user's long lines, or is the same call and hardly longer, or has become shorter."""
+    target = line[: line.find(" = ") + 3]
     return any(
         line[:20] == other[:20]
+        or (len(target) > 2 and other.startswith(target) and len(line) <= len(other))
         or (_call(line) and _call(line) == _call(other) and len(line) <= len(other) + ROOM)
         for other in wide
     )
