@@ -209,6 +209,17 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
+class Followed:
+    """An average of the weights has moved by ``rate`` of its distance to a parameter (its number): to the weights before the last of ``step`` steps
+    (``late``) or to those after it."""
+
+    step: int
+    parameter: int
+    late: bool
+    rate: float
+
+
+@dataclass(frozen=True)
 class Lines:
     """Of one file of the project: lines that hold code, and those of them that ran."""
 
@@ -274,6 +285,7 @@ class Record:
         watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.
         resumed: None where the run was not to go on from a checkpoint.
         answers: by number of the model; only with ``Detail.answers``.
+        averages: of the weights, as they were seen to move.
     """
 
     version: int
@@ -320,6 +332,7 @@ class Record:
     evaluations: tuple[Evaluation, ...] = ()
     drawn: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     answers: Mapping[str, Answer] = field(default_factory=dict)
+    averages: tuple[Followed, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from autofast.verify.record import (
     Device,
     Ending,
     Evaluation,
+    Followed,
     Lines,
     Moments,
     Pass,
@@ -153,6 +154,7 @@ def record(raw: Mapping[str, Any]) -> Record:
         watched=raw.get("watched", {}),
         resumed=Resumed(**raw["resumed"]) if raw.get("resumed") else None,
         scalars=tuple((name, step, value) for name, step, value in raw.get("scalars", ())),
+        averages=tuple(Followed(*one) for one in raw.get("averages", ())),
         answers={number: answer(one) for number, one in raw.get("answers", {}).items()},
     )
 

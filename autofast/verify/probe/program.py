@@ -135,7 +135,7 @@ def torch_arrived(
         steps.watch = Watch()
         steps.constructed.append(steps.watch.made)
     if steps is not None and wanted.state:
-        from . import draws, inputs, masks, precision
+        from . import averages, draws, inputs, masks, precision
 
         kinds = attempt("precision", precision.Precision)
         if kinds is not None:
@@ -178,6 +178,9 @@ def torch_arrived(
         if wanted.state:
             steps.modes = models.modes
             models.inputs, models.draws = given, random
+            followed = averages.Averages(probe, models.optimizers)
+            steps.each_backward = followed.look
+            writer.parts.append(lambda: {"averages": followed.found})
             steps.options = options.Options()
             steps.first_of_optimizer = models.look
             steps.first_backward.append(models.first_backward)
