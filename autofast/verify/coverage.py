@@ -142,6 +142,16 @@ def reached(ev: Evidence) -> Check | None:
     return Check("evaluation and saves", None, text, verdict=Sameness.UNCLEAR)
 
 
+def followed(ev: Evidence) -> Check | None:
+    """No process in which something trains, or a program of the project runs, was left out of sight."""
+    records = [r for run in (ev.a, *ev.made, *ev.failed) for r in run.records]
+    unseen = list(dict.fromkeys(text for record in records for text in record.unseen))
+    if not unseen:
+        return None
+    text = f"{'; '.join(unseen)}: what it does is not compared; compare the scripts that train by themselves"
+    return Check("processes of its own", None, text, verdict=Sameness.UNCLEAR)
+
+
 EVALUATES = frozenset({"eval", "no_grad", "inference_mode"})
 SAVES = frozenset({"save", "save_file", "save_model", "save_pretrained", "save_checkpoint"})
 

@@ -117,6 +117,7 @@ _STRUCTURE = (
     parity_saves.values,
     coverage.changes,
     coverage.reached,
+    coverage.followed,
 )
 
 

@@ -285,7 +285,7 @@ class Record:
         watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.
         resumed: None where the run was not to go on from a checkpoint.
         answers: by number of the model; only with ``Detail.answers``.
-        averages: of the weights, as they were seen to move.
+        averages: of the weights, as they were seen to move. unseen: processes that it started and that were not followed, in words.
     """
 
     version: int
@@ -333,6 +333,7 @@ class Record:
     drawn: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     answers: Mapping[str, Answer] = field(default_factory=dict)
     averages: tuple[Followed, ...] = ()
+    unseen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -154,6 +154,7 @@ def record(raw: Mapping[str, Any]) -> Record:
         watched=raw.get("watched", {}),
         resumed=Resumed(**raw["resumed"]) if raw.get("resumed") else None,
         scalars=tuple((name, step, value) for name, step, value in raw.get("scalars", ())),
+        unseen=tuple(raw.get("unseen", ())),
         averages=tuple(Followed(*one) for one in raw.get("averages", ())),
         answers={number: answer(one) for number, one in raw.get("answers", {}).items()},
     )

@@ -100,7 +100,7 @@ def torch_arrived(
             probe.note(f"{what} not recorded: {described(error)}")
             return None
 
-    from . import loaders, options, spans, spawned, state, training
+    from . import children, loaders, options, spans, state, training
 
     attempt("seeds", seeding.torch)
     steps = attempt("steps", lambda: training.Training(probe))
@@ -109,7 +109,12 @@ def torch_arrived(
     attempt("checkpoints", saves.torch)
     if resuming is not None:
         attempt("what was resumed", resuming.torch)
-    attempt("processes that the script starts", lambda: spawned.install(probe, script))
+    others = attempt(
+        "processes that the script starts",
+        lambda: children.Children(probe, functools.partial(Spawned, os.path.abspath(script))),
+    )
+    if others is not None:
+        writer.parts.append(others.found)
     if fetches is not None:
         writer.parts.append(lambda: fetches.settle() or {"bytes": sorted(fetches.given_bytes)})
         writer.parts.append(
@@ -206,6 +211,25 @@ def torch_arrived(
 
         KEPT.append(Double())  # type: ignore[no-untyped-call]
         KEPT[-1].__enter__()
+
+
+class Spawned:
+    """``function(rank, *arguments)`` of torch.multiprocessing.spawn, in a new process, under a probe."""
+
+    def __init__(self, script: str, function: Callable[..., Any], world: int) -> None:
+        self.script, self.function, self.world = script, function, world
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from .children import unpickled
+
+        return unpickled(self)
+
+    def __call__(self, place: int, *arguments: Any) -> None:
+        probe = installed(
+            self.script, settings.read(place), surroundings.born(), (place, self.world)
+        )
+        probe.has_ranks = True
+        run(probe, functools.partial(self.function, place, *arguments))
 
 
 def same_draws(torch: Any, probe: Probe) -> None:

@@ -168,6 +168,7 @@ class Training:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
             if self.in_backward:  # reentrant checkpointing calls it from inside a backward
                 return original(tensors, *args, **kwargs)
+            probe.trains()
             if probe.stopping:
                 probe.resumed()
             for callback in self.first_backward:
