@@ -116,7 +116,7 @@ class Effects:
         if names & {"builtins.setattr", "builtins.delattr"}:
             for key in ordered(self.script.values(node.args[1])) if len(node.args) > 1 else ():
                 known = isinstance(key, Const) and isinstance(key.value, str)
-                yield Write(node, node.args[0], str(key.value) if known else "", computed=not known)  # type: ignore[union-attr]
+                yield Write(node, node.args[0], str(key.value) if known else "", computed=not known)  # type: ignore[attr-defined]
         elif names & (FIRST | DRAWING) or any(
             n.startswith("torch.") and is_in_place(n, flags=True) for n in names
         ):

@@ -161,7 +161,7 @@ def _is_of_another(device: Thing) -> bool:
     if isinstance(device, Method):
         return device.name == "device" and isinstance(device.this, (Tensor, Num))
     made = isinstance(device, Ext) and device.name == "torch.device"
-    return made and device.node is None and "kind" in device.attrs  # type: ignore[union-attr]
+    return made and device.node is None and "kind" in device.attrs  # type: ignore[attr-defined]
 
 
 def is_taken(source: Source, *names: str) -> bool:

@@ -307,7 +307,7 @@ class Expressions(Binding):
                 every |= (
                     element(self, thing, None)
                     if isinstance(thing, Seq)
-                    else values(*(Const(v) for v in thing.value))  # type: ignore[union-attr]
+                    else values(*(Const(v) for v in thing.value))  # type: ignore[attr-defined]
                 )
             elif isinstance(thing, Unknown):
                 every |= {thing}

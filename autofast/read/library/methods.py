@@ -27,6 +27,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    const,
     one,
     result_of,
 )
@@ -54,8 +55,19 @@ def call_method(
 ) -> Values:
     """A method of a library object (or of a project object that inherits it)."""
     result = _method(interp, this, name, args, node)
-    interp.emit("." + name, node, this, args, result)
+    if not _switches_nothing(this, name, args):
+        interp.emit("." + name, node, this, args, result)
     return result
+
+
+def _switches_nothing(this: Thing, name: str, args: Arguments) -> bool:
+    """``self.table[:n].requires_grad_(False)`` of a tensor that has no gradient anyway."""
+    return (
+        name == "requires_grad_"
+        and isinstance(this, Tensor)
+        and not (this.grad or this.param)
+        and const(args.get(0, "requires_grad")) is False
+    )
 
 
 def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None) -> Values:

@@ -297,11 +297,7 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
         elif isinstance(part, Ext):
             if part.name in names.MODULE_BASES:
                 unknown = unknown or "it is a parameter of which only the type is known"
-            layers.add(
-                part.name
-                if part.name.startswith("torchvision.models.")
-                else part.name.rsplit(".", 1)[-1]
-            )
+            layers.add(_layer(part))
             given = part.args.every
             parts = (Seq, Dict, Unknown) if part.name in names.CONTAINERS else (Seq, Dict)
             todo.extend(t for g in given for t in g.values if is_module(t) or isinstance(t, parts))
@@ -309,6 +305,15 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
         elif isinstance(part, Unknown):
             unknown = unknown or part.why
     return frozenset(layers), unknown, list(classes.values())
+
+
+def _layer(part: Ext) -> str:
+    """What a layer is called among the layers of a model: whole networks of images by their architecture."""
+    if part.name.startswith(names.VISION):
+        return part.name
+    short = part.name.rsplit(".", 1)[-1]
+    made = part.name in names.BY_ARCHITECTURE and const(part.args.get(0, "model_name"))
+    return f"{names.TIMM}{made}" if isinstance(made, str) else short
 
 
 # ------------------------------------------------------------------------------------------------ loaders

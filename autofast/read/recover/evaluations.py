@@ -533,7 +533,11 @@ def _looks_at_graph(script: Script, evaluation: Evaluation, region: Region) -> a
         found = script.values(receiver)
         if any(id(p) in forwards for t in found if isinstance(t, Tensor) for p in t.passes):
             return node
-        if any(isinstance(t, Unknown) or (isinstance(t, Tensor) and not t.param) for t in found):
+        switched = getattr(node, "attr", "") == "requires_grad_"  # of a tensor, that is an event
+        if any(
+            isinstance(t, Unknown) or (isinstance(t, Tensor) and not (t.param or switched))
+            for t in found
+        ):
             if region.holds(node) or _runs_in(script, function_of(node), region):
                 return node
     return None
