@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from autofast.verify import parity
-from autofast.verify.record import FULL
+from autofast.verify.evidence.record import FULL
+from autofast.verify.judging import parity
 from autofast.verify.result import Sameness
 from tests.probing import run
 from tests.test_verify_judge import made
