@@ -25,7 +25,7 @@ from autofast.verify.probe import packages
 from autofast.verify.running.scratch import Scratch
 from autofast.verify.running.steps import read_record
 
-PROBE = Path(__file__).parent / "probe"
+PROBE = Path(__file__).parents[1] / "probe"
 OUTPUT_LIMIT = 20_000_000  # characters of stdout that are compared
 STDERR_LIMIT = 20_000
 LOG_LIMIT = 2_000_000  # of stderr; a longer one is not compared
