@@ -88,7 +88,7 @@ def _by_name(cases: list[Case], found: dict[str, Parity], before: dict[str, Pari
     for case in cases:
         old, new = (known.get(_key(case)) for known in (before, found))
         name = f"*sound:* {case.name}" if case.sound else case.name
-        was, now = (known.verdict.value.upper() if known else "not run" for known in (old, new))
+        was, now = (one.verdict.value.upper() if one else "not run" for one in (old, new))
         said = new or old
         because = re.sub(r"([|<>*_])", r"\\\1", said.summary) if said else ""
         lines.append(f"| {case.base} | {name} | {was} | **{now}** | {because} |")

@@ -404,9 +404,6 @@ _LAUNCHER = (
     '; it wants a launcher: --launch "torchrun --nproc-per-node=N", N being the number of GPUs'
 )
 USAGE = 2  # exit code of argparse and click for arguments that are missing or wrong
-TORCH_MEMORY = (
-    100.0  # MiB: a process that has imported torch takes more, git and the like take less
-)
 _HINTS = {
     "rendezvous: environment variable": _LAUNCHER,
     **{f"KeyError: '{name}'": _LAUNCHER for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")},
@@ -440,9 +437,9 @@ def explain(error: NoRun) -> str:
         return f"the original script loaded {run.resume} and made no optimizer step: its training ends there; raise its number of epochs, behind --"
     if run.resume and run.ok:
         return f"the original script did not read {run.resume} before its first step; give it the arguments with which it resumes, behind --"
-    if run.record.peak_memory_children > TORCH_MEMORY:
+    if run.record.unseen:
         return (
-            "the original script ended without an optimizer step or a backward of its own; what trains in processes that it starts is not followed, "
-            "but for torch.multiprocessing.spawn: name the script that trains, or train in one process"
+            "the original script ended without an optimizer step or a backward of its own "
+            f"({'; '.join(run.record.unseen)}): name the script that trains, or train in one process"
         )
     return "the original script ended without an optimizer step or a backward; give it arguments with which it trains, behind --"

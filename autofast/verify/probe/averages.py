@@ -73,23 +73,20 @@ class Averages:
         self.weights, self.others = weights, others
 
     def follow(self, step: int, weights: Any, others: Any) -> None:
-        moved: dict[Any, list[tuple[Sketch, Sketch]]] = {}
-        for shape, group in others.items():
-            earlier = self.others.get(shape, {})
-            for one, after in group.items():
-                if one in earlier:
-                    moved.setdefault(shape, []).append((earlier[one], after))
-                elif earlier:  # made anew of the one that is nearest
-                    nearest = min(earlier.values(), key=functools.partial(math.dist, after))
-                    moved.setdefault(shape, []).append((nearest, after))
+        moved = {
+            shape: [  # in place, or made anew of the one that is nearest
+                (earlier.get(k) or min(earlier.values(), key=functools.partial(math.dist, x)), x)
+                for k, x in group.items()
+            ]
+            for shape, group in others.items()
+            if (earlier := self.others.get(shape))
+        }
         for key, now in weights.items():
             before = self.weights.get(key)
-            found = [
-                (*law(*pair, w), w is before)
-                for pair in moved.get(key[1], ())
-                for w in (now, before)
-                if w
-            ]
+            if before is None:
+                continue
+            ways = moved.get(key[1], ())
+            found = [(*law(*way, w), w is before) for way in ways for w in (now, before)]
             best = min(found, key=itemgetter(1), default=None)
             if best is None or best[1] > CLOSE:
                 continue

@@ -61,9 +61,8 @@ class Children:
         self.programs: dict[str, None] = {}
         self.spawns = 0
         self.follow(ranked)
-        if probe.settings.state:
-            self.note_others()
-            sys.addaudithook(self.audit)
+        self.note_others()
+        sys.addaudithook(self.audit)
 
     def found(self) -> dict[str, Any]:
         unseen = [f"{name} is started by the script and not followed" for name in self.programs]

@@ -116,13 +116,7 @@ def torch_arrived(
     if others is not None:
         writer.parts.append(others.found)
     if fetches is not None:
-        writer.parts.append(lambda: fetches.settle() or {"bytes": sorted(fetches.given_bytes)})
-        writer.parts.append(
-            lambda: {"checksums": {str(number): sums for number, sums in fetches.checksums.items()}}
-        )
-        writer.parts.append(
-            lambda: {"leaves": {str(number): rows for number, rows in fetches.leaves.items()}}
-        )
+        writer.parts.append(fetches.found)
     if fetches is not None and wanted.facts:
         from .watch import Watch as Places
 
@@ -154,24 +148,7 @@ def torch_arrived(
         drawn = attempt("masks of dropout", lambda: masks.Masks(probe, again.idle, random.dropping))
         if drawn is not None:
             writer.parts.append(lambda: {"masks": drawn.sizes, "idle_masks": drawn.idle})
-        writer.parts.append(
-            lambda: {
-                "inputs": given.calls,
-                "modules": given.modules,
-                "dropouts": list(given.dropped),
-                "masked": given.dropped,
-            }
-        )
-    if fetches is not None:
-        writer.parts.append(
-            lambda: {
-                name: {str(number): rows for number, rows in found.items()}
-                for name, found in (
-                    ("items", fetches.items),
-                    ("fed", fetches.fed if fetches.changed else {}),
-                )
-            }
-        )
+        writer.parts.append(given.found)
     if steps is not None and (wanted.state or wanted.perturb or wanted.answers):
         models = state.State(probe)
         if wanted.answers:
@@ -190,13 +167,7 @@ def torch_arrived(
             steps.first_of_optimizer = models.look
             steps.first_backward.append(models.first_backward)
             writer.parts.append(lambda: {"settings": steps.options.flat()})
-            writer.parts.append(
-                lambda: {
-                    "model": models.prints(),
-                    "start": models.start,
-                    "trainable_unused": models.unused(),
-                }
-            )
+            writer.parts.append(models.found)
     import torch
 
     if surroundings.gpu_possible():

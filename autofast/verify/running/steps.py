@@ -39,6 +39,10 @@ from autofast.verify.evidence.record import (
 from autofast.verify.running.events import Iteration, Span, evaluations, nested, overlap, passes
 
 VERSION = 1
+AS_WRITTEN = (
+    "version rank world_size exit_code backwards optimizers syncs random_state peak_memory peak_memory_children wrote_outside environment settings "
+    "trainable_unused error traceback notes drawn modules precision written dropouts masked masks idle_masks scalars unseen"
+).split()  # fields of Record
 FED = 32  # added to the number of a loader where its items are those that a model was given
 KINDS = {
     "b": "backward",
@@ -80,11 +84,8 @@ def record(raw: Mapping[str, Any]) -> Record:
     sums, leaves = raw.get("checksums", {}), raw.get("leaves", {})
     items = raw.get("items", {})
     return Record(
-        version=raw["version"],
-        rank=raw["rank"],
-        world_size=raw["world_size"],
+        **{name: frozen(raw[name]) for name in AS_WRITTEN if name in raw},
         ending=cast(Ending, raw["ending"]),
-        exit_code=raw["exit_code"],
         moments=Moments(
             torch_imported=moments.get("torch_imported", started),
             script_started=started,
@@ -94,9 +95,7 @@ def record(raw: Mapping[str, Any]) -> Record:
         ),
         steps=steps,
         losses=tuple(span.rest[0] for span in events if span.kind == "b"),
-        backwards=raw["backwards"],
         skipped=sum(step.skipped for step in steps),
-        optimizers=tuple(raw["optimizers"]),
         passes=tuple(
             Pass(
                 one.loader,
@@ -117,47 +116,33 @@ def record(raw: Mapping[str, Any]) -> Record:
         model=prints(raw.get("model", {})),
         start=prints(raw.get("start", {})),
         checkpoints=tuple(Checkpoint(**entry) for entry in raw.get("checkpoints", ())),
-        syncs=raw.get("syncs", {}),
-        random_state=raw.get("random_state", {}),
-        peak_memory=raw["peak_memory"],
-        peak_memory_children=raw["peak_memory_children"],
         devices=tuple(
             Device(one["name"], one["peak_memory"], tuple(one["utilisation"]), tuple(one["power"]))
             for one in raw.get("devices", ())
         ),
-        wrote_outside=tuple(raw.get("wrote_outside", ())),
-        environment=raw["environment"],
-        settings=raw.get("settings", {}),
-        trainable_unused=tuple(raw.get("trainable_unused", ())),
-        error=raw["error"],
-        traceback=raw["traceback"],
-        notes=tuple(raw["notes"]),
         saves=tuple(
             Saved(one["path"], one["step"], prints(one["tensors"]), one["plain"])
             for one in raw.get("saves", ())
         ),
         calls=tuple(Call(*one) for one in raw.get("inputs", ())),
         evaluations=tuple(Evaluation(*one) for one in raw.get("evaluations", ())),
-        drawn=raw.get("drawn", {}),
-        modules=raw.get("modules", {}),
-        precision=tuple(raw.get("precision", ())),
         lines={
             name: Lines(tuple(one["code"]), tuple(one["ran"]))
             for name, one in raw.get("lines", {}).items()
         },
-        written=tuple(raw.get("written", ())),
-        dropouts=tuple(raw.get("dropouts", ())),
-        masked={name: tuple(shape) for name, shape in raw.get("masked", {}).items()},
-        masks=tuple(raw["masks"]) if "masks" in raw else None,
-        idle_masks=raw.get("idle_masks", 0),
         fed=tuple(fed(raw.get("fed", {}), iterations, ends)),
         watched=raw.get("watched", {}),
         resumed=Resumed(**raw["resumed"]) if raw.get("resumed") else None,
-        scalars=tuple((name, step, value) for name, step, value in raw.get("scalars", ())),
-        unseen=tuple(raw.get("unseen", ())),
         averages=tuple(Followed(*one) for one in raw.get("averages", ())),
         answers={number: answer(one) for number, one in raw.get("answers", {}).items()},
     )
+
+
+def frozen(value: Any) -> Any:
+    """Tuples for lists."""
+    if isinstance(value, dict):
+        return {key: frozen(entry) for key, entry in value.items()}
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
 def singles(batches: Sequence[Sequence[Any]]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
