@@ -201,6 +201,11 @@ def source_of(node: ast.AST) -> Source:
     return source
 
 
+def first_line(node: ast.AST) -> str:
+    """The text of ``node`` as it is shown: what stands on its first line."""
+    return source_of(node).segment(node).split("\n")[0]
+
+
 def line_of(node: ast.AST | None) -> int:
     """The line of ``node``; 1 for a module."""
     return getattr(node, "lineno", 1)

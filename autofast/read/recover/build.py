@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeGuard
 
 from autofast.depth import deeply
 from autofast.model import names
@@ -26,7 +25,14 @@ from autofast.model.events import (
     inside,
     loops,
 )
-from autofast.model.kinds import foreign_bases, is_loader, is_loss, is_module, is_optimizer
+from autofast.model.kinds import (
+    foreign_bases,
+    is_loader,
+    is_loss,
+    is_module,
+    is_optimizer,
+    is_wrapper,
+)
 from autofast.model.script import Loader, Model, Optimizer, Script, Sync, Transfer, Use
 from autofast.model.source import Source, nested_too_deeply
 from autofast.model.syntax import LOOPS
@@ -201,15 +207,11 @@ def _guarded(stack: Stack, entry: object) -> bool:
 # ------------------------------------------------------------------------------------------------ models
 def unwrapped(thing: Thing) -> list[Thing]:
     """The modules inside DDP, DataParallel, torch.compile (which may have been put around themselves in a loop)."""
-    return [t for t in opened([thing], _inner) if not _is_wrapper(t)]
-
-
-def _is_wrapper(thing: Thing) -> TypeGuard[Ext]:
-    return isinstance(thing, Ext) and thing.name in names.WRAPPERS
+    return [t for t in opened([thing], _inner) if not is_wrapper(t)]
 
 
 def _inner(thing: Thing) -> list[Thing]:
-    if not _is_wrapper(thing):
+    if not is_wrapper(thing):
         return []
     return ordered(thing.args.get(0, "module") | thing.args.get(0, "model"))
 
