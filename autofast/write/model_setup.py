@@ -10,6 +10,7 @@ from autofast.facts.model_objects import traces
 from autofast.flow.positions import block, index
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method, is_path, items_of, pairs_of, targets_of
+from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.kinds import is_module, is_optimizer, is_wrapper
 from autofast.model.names import DDP
@@ -25,7 +26,6 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import LOOPS, is_read
 from autofast.model.values import NOTHING, Ext, Thing, Values
-from autofast.read.recover.build import unwrapped
 
 SETS_UP = frozenset(
     "to cuda cpu float apply load_state_dict requires_grad_ to_empty train eval".split()

@@ -14,14 +14,7 @@ from autofast.model.calls import arguments_of, is_method, receiver_of
 from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
-from autofast.model.source import (
-    at,
-    first_line,
-    function_of,
-    is_generator,
-    parent_of,
-    statement_of,
-)
+from autofast.model.source import at, first_line, function_of, is_generator, parent_of, statement_of
 from autofast.model.syntax import is_read
 from autofast.model.values import (
     Bound,

@@ -11,6 +11,7 @@ from autofast.facts.layout import against, draws, filled_flat, is_convolutional,
 from autofast.facts.precision.code import Code
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method
+from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, Site, inside
 from autofast.model.kinds import is_module, is_wrapper
 from autofast.model.script import Model, Script, Transfer
@@ -18,7 +19,6 @@ from autofast.model.source import function_of, nodes_in, parent_of, source_of, s
 from autofast.model.syntax import is_read
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Cls, Ext, Inst, Ref, Unknown
-from autofast.read.recover.build import unwrapped
 from autofast.rule import Effect, Finding
 from autofast.techniques.layout.reshapes import reshapes
 from autofast.write.spelling import torch_in
