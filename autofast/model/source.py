@@ -252,7 +252,10 @@ def _walked(node: ast.AST) -> Iterator[ast.AST]:
     todo = [node]
     for here in todo:  # which grows meanwhile
         yield here
-        todo += children(here)
+        try:
+            todo += here._af_children  # type: ignore[attr-defined]
+        except AttributeError:
+            todo += ast.iter_child_nodes(here)
 
 
 def nodes_in(tree: ast.AST, kind: type[N]) -> Iterator[N]:
