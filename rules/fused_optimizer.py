@@ -13,13 +13,7 @@ from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.model.values import Ext
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.optimizer.fused import (
-    against,
-    edits,
-    home,
-    is_decided,
-    is_exact,
-)
+from autofast.techniques.optimizer.fused import against, edits, home, is_decided, is_exact
 from autofast.techniques.optimizer.momentum import against_momentum
 from autofast.techniques.optimizer.named import named_in_settings
 from autofast.techniques.precision.amp import amp

@@ -14,7 +14,7 @@ from autofast.flow.scopes import Variable, binds, defaults, is_parameter, mentio
 from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, source_of, statement_of
-from autofast.model.syntax import DEFS, FUNCTIONS
+from autofast.model.syntax import DEFS, FUNCTIONS, is_read, is_stored
 from autofast.model.values import NOTHING, Const, Dict, Thing, Values, const
 from autofast.rule import Refusal
 from autofast.write.plumbing import Way
@@ -136,7 +136,7 @@ class Reach:
             every = [
                 statement_of(n)
                 for n in mentions(self.home.scope, self.home.names[0])
-                if isinstance(n.ctx, ast.Store)
+                if is_stored(n)
             ]
             if other := next(
                 (s for s in every if not any(s is x for x in stores) and self.script.reached(s)),
@@ -164,7 +164,7 @@ def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> dict[int, str]:
     found: dict[int, str] = {}
     for key, params in held.items():
         for name, fine in params.items():
-            if fine and all(isinstance(n.ctx, ast.Load) for n in mentions(functions[key], name)):
+            if fine and all(is_read(n) for n in mentions(functions[key], name)):
                 found.setdefault(key, name)
     return found
 
@@ -237,7 +237,7 @@ def number_in(
     if (
         isinstance(expr, ast.Name)
         and is_parameter(there, expr.id)
-        and all(isinstance(n.ctx, ast.Load) for n in mentions(there, expr.id))
+        and all(is_read(n) for n in mentions(there, expr.id))
     ):
         frames = [f for s in stacks for f in s if isinstance(f, CallFrame) and f.func.node is there]
         given = {

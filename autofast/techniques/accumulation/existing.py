@@ -10,7 +10,7 @@ from autofast.edit.edits import Edit, Keyword, Rewrite
 from autofast.facts.updates.cadence import Counter
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import arguments_of, short_name
+from autofast.model.calls import arguments_of, short_name, targets_of
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside
 from autofast.model.script import Script, Step
 from autofast.model.source import at, function_of, nodes_in, parent_of, within
@@ -178,7 +178,7 @@ def _definition(script: Script, every: ast.expr) -> ast.expr:
     found = []
     for node in script.nodes:
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Constant):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            targets = targets_of(node)
             if any(short_name(t) == name for t in targets):
                 found.append(node.value)
         elif isinstance(node, ast.arg) and node.arg == name:

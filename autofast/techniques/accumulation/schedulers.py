@@ -12,6 +12,7 @@ from autofast.model.calls import is_name
 from autofast.model.kinds import is_loader
 from autofast.model.script import Scheduler, Script
 from autofast.model.source import at, function_of, parent_of, statement_of
+from autofast.model.syntax import is_read
 from autofast.model.values import Arg, Bound, Cls, Const, Func, Inst, Module, Num, Ref, Seq, Unknown
 from autofast.rule import Refusal
 from autofast.techniques.accumulation.window import COUNT, Window
@@ -122,7 +123,7 @@ class Horizons:
     def _in_function(self, node: ast.AST, scheduler: Scheduler) -> None:
         if isinstance(node, ast.Call) and is_name(node.func, "len"):
             self._length(node, scheduler.node)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        elif isinstance(node, ast.Name) and is_read(node):
             found = self.script.values(node)
             plain = found and all(
                 isinstance(t, (Ref, Func, Cls, Module, Inst, Const, Arg)) or is_loader(t)
@@ -130,7 +131,7 @@ class Horizons:
             )
             if not plain and isinstance(owner(node), (ast.Module, type(None))):
                 self._variable(node, scheduler.node)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+        elif isinstance(node, ast.Attribute) and is_read(node):
             if any(isinstance(t, (Num, Unknown)) for t in self.script.values(node)):
                 raise Refusal(
                     f"whether `{ast.unparse(node)}` on {at(node)} is a number of batches is not known"
@@ -210,11 +211,7 @@ class Horizons:
             and len(here.targets) == 1
             and isinstance(here.targets[0], ast.Name)
         ):
-            others = [
-                n
-                for n in mentions(function_of(here), here.targets[0].id)
-                if isinstance(n.ctx, ast.Load)
-            ]
+            others = [n for n in mentions(function_of(here), here.targets[0].id) if is_read(n)]
             return bool(others) and all(self._in_scheduler(n) for n in others)
         return False
 

@@ -12,14 +12,7 @@ from autofast.model.source import at, live, parent_of, source_of
 from autofast.model.values import Arg, Const, Thing, const
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_calls import Calls
-from autofast.techniques.loading.item_values import (
-    Draw,
-    Fixed,
-    Items,
-    Same,
-    Several,
-    Value,
-)
+from autofast.techniques.loading.item_values import Draw, Fixed, Items, Same, Several, Value
 
 
 @dataclass(frozen=True)

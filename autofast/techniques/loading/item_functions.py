@@ -10,11 +10,7 @@ from autofast.model.source import at
 from autofast.model.values import Bound, Const, Func, Inst, Thing
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_statements import Statements
-from autofast.techniques.loading.item_values import (
-    Draw,
-    Items,
-    Value,
-)
+from autofast.techniques.loading.item_values import Draw, Items, Value
 
 
 class Functions(Statements):

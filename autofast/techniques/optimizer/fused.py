@@ -16,6 +16,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import ANY_OPTIMIZER
 from autofast.model.script import Optimizer, Script, Trainer
 from autofast.model.source import at
+from autofast.model.syntax import is_read
 from autofast.model.tensors import dtype_of, tensors_in
 from autofast.model.values import (
     Arguments,
@@ -108,7 +109,7 @@ def _passes_on(function: ast.AST, call: ast.Call) -> bool:
     if not isinstance(function, ast.FunctionDef) or function.args.kwarg is None:
         return False
     rest = function.args.kwarg.arg
-    used = [n for n in mentions(function, rest) if isinstance(n.ctx, ast.Load)]
+    used = [n for n in mentions(function, rest) if is_read(n)]
     spread = [k.value for k in call.keywords if k.arg is None]
     return len(used) == 1 and len(spread) == 1 and spread[0] is used[0]
 

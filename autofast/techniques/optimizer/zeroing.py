@@ -12,14 +12,7 @@ from autofast.facts.kept_tensors import kept_gradient
 from autofast.model.events import Site, inside
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Optimizer, Script, Step
-from autofast.model.source import (
-    ancestors,
-    at,
-    block_of,
-    function_of,
-    parent_of,
-    statement_of,
-)
+from autofast.model.source import ancestors, at, block_of, function_of, parent_of, statement_of
 from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Const, Seq, Tensor, Thing, const
 from autofast.read.recover.build import unwrapped

@@ -19,12 +19,7 @@ from autofast.flow.typestate import Events
 from autofast.model.calls import is_method
 from autofast.model.kinds import is_optimizer
 from autofast.model.script import Backward, Script, Update
-from autofast.model.source import (
-    Source,
-    at,
-    function_of,
-    parent_of,
-)
+from autofast.model.source import Source, at, function_of, parent_of
 from autofast.model.values import Thing
 from autofast.rule import Refusal
 from autofast.techniques.precision.scaler_places import ends, makes
