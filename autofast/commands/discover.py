@@ -83,6 +83,13 @@ def scripts(
     seen: set[Path] = set()
     exclude = list(exclude)
     for path in paths:
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            pass  # told below
+        except OSError as error:  # in a folder that may not be looked into, a name that is too long
+            if not os.path.islink(path):
+                raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
         if path.is_dir():
             found: Iterable[Path] = _training(path, root, exclude, [] if tests is None else tests)
         elif path.exists() and not path.is_file():
@@ -143,7 +150,13 @@ def _walk(folder: Path, root: Path, exclude: list[str], kinds: tuple[str, ...]) 
     for parent in reversed(real.parents):
         if parent == top or top in parent.parents:
             specs += _ignored_by(parent, f"{real.relative_to(parent).as_posix()}/")
-    way = "" if real == top else f"{real.relative_to(top).as_posix()}/" if top in real.parents else None
+    way = (
+        ""
+        if real == top
+        else f"{real.relative_to(top).as_posix()}/"
+        if top in real.parents
+        else None
+    )
     yield from _below(folder, specs, [] if way is None else _spec(exclude, way), kinds)
 
 
@@ -170,8 +183,11 @@ def _below(
         ):
             yield folder / name
     for name in folders:
-        below = [[(spec, f"{way}{name}/") for spec, way in group] for group in (specs, exclude)]
-        yield from _below(folder / name, *below, kinds)
+        yield from _below(folder / name, _entered(specs, name), _entered(exclude, name), kinds)
+
+
+def _entered(specs: list[Spec], name: str) -> list[Spec]:
+    return [(spec, f"{way}{name}/") for spec, way in specs]
 
 
 def _ignored_by(folder: Path, way: str) -> list[Spec]:
