@@ -119,12 +119,6 @@ class Body:
             raise Refusal(
                 f"what belongs to the update on {at(event.node)} is part of another statement"
             )
-        if event.condition is not None:
-            if not nodes_of([event.condition]) & {id(event.node)} or len(event.condition.body) > 1:
-                raise Refusal(
-                    f"the scheduler on {at(event.node)} is stepped under a condition ({at(event.condition)})"
-                )
-            return event.condition
         if event.kind in ("average", "zero") and any(e is event for e in wanted):
             return outermost(statement, self.loop, self.iteration, event.kind)
         return statement
@@ -388,11 +382,6 @@ class Body:
             nodes_of([u.statement for u in units]),
             self.script.analysis(Flow).graph(self.loop),
         )
-        for condition in (e.condition for u in units for e in u.events if e.condition is not None):
-            for asked in (n for n in nodes_in(condition.test, ast.Name)):
-                for node in mentions(function_of(condition), asked.id):
-                    if is_stored(node) and within(node, self.loop) and id(node) not in inside:
-                        raise Refusal(f"a scheduler is stepped under a condition ({at(condition)})")
         for unit in units:
             scope = function_of(unit.statement)
             for name in stored_in(unit.statement):

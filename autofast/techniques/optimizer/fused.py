@@ -122,7 +122,7 @@ def is_decided(args: Arguments) -> bool:
     )
 
 
-def against(script: Script, optimizer: Optimizer, *, apex_goes: bool) -> str:
+def against(script: Script, optimizer: Optimizer, *, without_apex: bool) -> str:
     """Why this optimizer must stay as it is; empty where nothing speaks against."""
     for name in ("capturable", "differentiable"):
         if name in optimizer.args.named and const(optimizer.args.named[name].values) is not False:
@@ -130,7 +130,7 @@ def against(script: Script, optimizer: Optimizer, *, apex_goes: bool) -> str:
     for site in script.methods("share_memory"):
         return f"the model is shared between processes ({at(site.node)}), which update it without locks"
     for framework in ("apex", "deepspeed"):
-        if framework in script.frameworks and not (framework == "apex" and apex_goes):
+        if framework in script.frameworks and not (framework == "apex" and without_apex):
             return f"{framework} changes the optimizer ({at(script.frameworks[framework])})"
     for site in script.log.of("set_attribute"):
         if any(
