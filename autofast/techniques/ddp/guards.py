@@ -30,10 +30,7 @@ class Host:
     ``guards`` maps the id of each guarded statement to the first and last statement of the guard around it.
     """
 
-    def __init__(
-        self, script: Script, every: list[HostEffect], splits: frozenset[int] = frozenset()
-    ):
-        """``splits`` are statements (by id) before which no guard goes on."""
+    def __init__(self, script: Script, every: list[HostEffect]):
         self.script, self.all = script, every
         self.guards: dict[int, tuple[ast.stmt, ast.stmt]] = {}
         self.inline: list[HostEffect] = []  # in a lambda or comprehension
@@ -49,7 +46,7 @@ class Host:
             else:
                 mine[id(statement)] = statement
         for statement in mine.values():
-            self.guards[id(statement)] = run(statement, mine, splits)
+            self.guards[id(statement)] = run(statement, mine)
         self.writers = [e for e in self.all if e.kind == "writer"]
         self._check_writers()
 
@@ -109,22 +106,16 @@ def _within_statement(node: ast.AST) -> Iterator[ast.AST]:
         yield outer
 
 
-def run(
-    statement: ast.stmt, mine: dict[int, ast.stmt], splits: frozenset[int] = frozenset()
-) -> tuple[ast.stmt, ast.stmt]:
+def run(statement: ast.stmt, mine: dict[int, ast.stmt]) -> tuple[ast.stmt, ast.stmt]:
     """The first and the last of neighbouring statements that are all guarded."""
     beside = block(statement)
     if not beside:
         raise Refusal(f"{at(statement)} stands in a case of `match`")
     here = index(beside, statement)
     first = last = here
-    while first > 0 and id(beside[first - 1]) in mine and id(beside[first]) not in splits:
+    while first > 0 and id(beside[first - 1]) in mine:
         first -= 1
-    while (
-        last + 1 < len(beside)
-        and id(beside[last + 1]) in mine
-        and id(beside[last + 1]) not in splits
-    ):
+    while last + 1 < len(beside) and id(beside[last + 1]) in mine:
         last += 1
     return beside[first], beside[last]
 

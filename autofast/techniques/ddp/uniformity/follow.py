@@ -15,19 +15,15 @@ from autofast.techniques.ddp.uniformity.walk import Walk
 def followed(script: Script, training: Training) -> tuple[Host, Walk]:
     """The effects of a script, and the walk that knows what becomes of them; raises :class:`Refusal`."""
     decided: dict[int, ast.expr] = {}
-    hoists: dict[int, ast.Call] = {}
-    splits: frozenset[int] = frozenset()
-    every = list(effects(script))
+    host = Host(script, list(effects(script)))
     for _ in range(16):
-        before = set(decided), set(hoists), splits
-        host = Host(script, every, splits)
-        walk = Walk(script, training, host, decided, hoists)
+        before = set(decided)
+        walk = Walk(script, training, host, decided)
         try:
             walk.run()
         except Refusal:
-            if (set(decided), set(hoists), splits | walk.splits) == before:
+            if set(decided) == before:
                 raise
-        splits |= walk.splits
-        if (set(decided), set(hoists), splits) == before:
+        if set(decided) == before:
             return host, walk
     raise Refusal("what the processes must decide together is not known")

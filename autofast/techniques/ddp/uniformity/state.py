@@ -6,7 +6,6 @@ import ast
 from dataclasses import dataclass, field
 
 from autofast.model.values import Thing
-from autofast.rule import Refusal
 from autofast.techniques.ddp.uniformity.kinds import Kind, join
 
 Key = tuple[str, int, str]
@@ -44,10 +43,6 @@ class Note:
 
     expr: ast.expr
     how: str
-
-
-class Alone(Refusal):
-    """One process would do alone what all must do."""
 
 
 def merged(a: State, b: State) -> State:
