@@ -823,6 +823,7 @@ def test_what_differs_by_process_is_decided_by_the_first(test: str, first: bool)
     [
         changed("model = nn", "names = sorted(set('a b'.split()))\nsizes = [n for n in {1, 2, 3}]\nmodel = nn"),
         changed("model = nn", "import numpy as np\nrng = np.random.default_rng(0)\nmodel = nn"),
+        changed("model = nn", "names = list(set('a b'.split()))\nprint('names')\nnames.sort()\nmodel = nn"),
         changed(STEP, STEP + "        if epoch == 1:\n            break\n"),
         changed(STEP, "        try:\n            loss.backward()\n        except KeyboardInterrupt:\n            break\n"),
         changed("optimizer.step()\n", "optimizer.step()\n        for p in model.parameters():\n            p.data.clamp_(-1, 1)\n"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method, is_name
 from autofast.model.contents import members, opened
@@ -225,6 +226,26 @@ def _is_sorted(script: Script, node: ast.AST) -> bool:
             }:
                 return True
         if isinstance(outer, ast.SetComp):
+            return True
+        if isinstance(outer, ast.stmt):
+            targets = outer.targets if isinstance(outer, ast.Assign) else []
+            return any(
+                isinstance(t, ast.Name) and _is_sorted_later(script.analysis(Flow), t)
+                for t in targets
+            )
+    return False
+
+
+def _is_sorted_later(flow: Flow, target: ast.Name) -> bool:
+    """``words = list(set(text)); words.sort()``"""
+    for use in flow.definitions(target).uses(Definition(target.id, target)):
+        method = parent_of(use)
+        called = (
+            isinstance(method, ast.Attribute)
+            and method.attr == "sort"
+            and isinstance(parent_of(method), ast.Call)
+        )
+        if called and flow.graph(target).postdominates(use, target):
             return True
     return False
 

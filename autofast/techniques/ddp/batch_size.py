@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.facts.loaders import given
 from autofast.flow.callgraph import Callee, CallGraph, Function, code_of
 from autofast.flow.scopes import is_parameter, mentions, owner, parameters, scope_of
 from autofast.model.kinds import is_loader, is_module
@@ -15,6 +14,7 @@ from autofast.model.source import ancestors, at, parent_of, statement_of
 from autofast.model.syntax import is_read
 from autofast.model.values import Bound, Func, Method, Ref, Tensor
 from autofast.rule import Refusal
+from autofast.techniques.ddp.data import size_of
 
 NUMBERS = frozenset(
     f"builtins.{n}"
@@ -39,7 +39,7 @@ class Known:
 
 def check(script: Script, loader: Loader, passes: dict[int, ast.Call]) -> None:
     """Raises :class:`Refusal` where the training uses the batch size for something that must fit the part of one process."""
-    size = given(loader, "batch_size")
+    size = size_of(script, loader)
     if size is None:
         return
     written = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Keyword, Rewrite, Wrap, literal
 from autofast.facts.loaders import given, managed
@@ -70,6 +71,73 @@ def _zipped(step: Step) -> bool:
     )
 
 
+@dataclass(frozen=True)
+class Whole:
+    """A loader whose sampler gives the indices of whole batches: ``BatchSampler(RandomSampler(data), batch_size=8, drop_last=False)``."""
+
+    inner: ast.Call
+    random: bool
+    size: ast.expr
+    drop: ast.expr | None
+
+
+def whole_batches(script: Script, loader: Loader) -> Whole | None:
+    """How the batches are put together, where the sampler does that in the order of a plain loader."""
+    sampler, dataset = given(loader, "sampler"), given(loader, "dataset")
+    if sampler is None or len(sampler.values) != 1 or dataset is None or sampler.via:
+        return None
+    made = next(iter(sampler.values))
+    if (
+        not isinstance(made, Ext)
+        or made.name != "torch.utils.data.BatchSampler"
+        or made.node is not sampler.expr
+    ):
+        return None
+    inner, size, drop = (
+        made.args.given(n, name) for n, name in enumerate(("sampler", "batch_size", "drop_last"))
+    )
+    if (
+        inner is None
+        or size is None
+        or size.expr is None
+        or not isinstance(inner.expr, ast.Call)
+        or len(inner.values) != 1
+    ):
+        return None
+    order = next(iter(inner.values))
+    plain = (
+        isinstance(order, Ext)
+        and not set(order.args.named) - {"data_source"}
+        and len(order.args.positional) <= 1
+        and not order.args.open
+    )
+    if (
+        not plain
+        or not isinstance(order, Ext)
+        or order.name not in PLAIN_ORDERS
+        or order.args.get(0, "data_source") != dataset.values
+    ):
+        return None
+    if dataset.expr is None or not _plain(dataset.expr):
+        return None
+    return Whole(
+        inner.expr,
+        order.name == PLAIN_ORDERS[0],
+        size.expr,
+        drop.expr if drop is not None else None,
+    )
+
+
+def size_of(script: Script, loader: Loader) -> Given | None:
+    """The argument that is the size of a batch."""
+    whole = whole_batches(script, loader)
+    return (
+        given(loader, "batch_size")
+        if whole is None
+        else Given(script.values(whole.size), whole.size)
+    )
+
+
 def _check_loader(script: Script, loader: Loader) -> None:
     where = at(loader.node)
     if not all(isinstance(t, Ext) for t in loader.things):
@@ -84,6 +152,8 @@ def _check_loader(script: Script, loader: Loader) -> None:
         raise Refusal(f"the loader on {where} is made anew in a loop ({at(loader.loop)})")
     for name in ("sampler", "batch_sampler"):
         value = given(loader, name)
+        if whole_batches(script, loader) is not None:
+            break
         if value is not None and value.values != frozenset({Const(None)}):
             kind = next(
                 (t.name.rsplit(".", 1)[-1] for t in value.values if isinstance(t, Ext)), "its own"
@@ -100,7 +170,7 @@ def _check_loader(script: Script, loader: Loader) -> None:
         raise Refusal(
             f"the loader on {where} has a collate_fn: batches of different shapes would weigh otherwise in each process"
         )
-    size = given(loader, "batch_size")
+    size = size_of(script, loader)
     if size is None or const(size.values) in (1, None):
         raise Refusal(
             f"the loader on {where} gives single samples (batch_size {const(size.values) if size else 1}): there is nothing to share out"
@@ -144,6 +214,8 @@ def _check_uses(script: Script, loader: Loader) -> None:
 # ------------------------------------------------------------------------------------------------ the loader
 def share(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
     """Gives each process its share of what ``loader`` gives."""
+    if (whole := whole_batches(script, loader)) is not None:
+        return _of_whole_batches(ranks, loader, whole)
     wanted = {
         name: given(loader, name) for name in ("batch_size", "shuffle", "drop_last", "dataset")
     }
@@ -156,6 +228,19 @@ def share(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
                 f"`{name}` of the loader on {at(loader.node)} is given in a way that cannot be changed"
             )
     return _at_call(script, ranks, loader, wanted)
+
+
+def _of_whole_batches(ranks: Ranks, loader: Loader, whole: Whole) -> list[Edit]:
+    dataset = given(loader, "dataset")
+    assert dataset is not None and dataset.expr is not None
+    arguments = [_plain(dataset.expr), *([] if whole.random else ["shuffle=False"])]
+    if whole.drop is not None and not (
+        isinstance(whole.drop, ast.Constant) and whole.drop.value is False
+    ):
+        arguments.append(f"drop_last={ast.unparse(whole.drop)}")
+    made = literal(f"{ranks.imported(*SAMPLER, loader.node)}({', '.join(arguments)})")
+    shared = f"{made} if {ranks.several(loader.node)} else {{}}"
+    return [Wrap(whole.inner, shared), Wrap(whole.size, f"{{}} // {ranks.world(loader.node)}")]
 
 
 def _expr(wanted: dict[str, Given | None], name: str) -> ast.expr | None:
@@ -386,9 +471,14 @@ def epochs_of(step: Step, stack: Stack) -> ast.AST | None:
 
 def another_order(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
     """Another order in every epoch: DistributedSampler draws it from a seed and the epoch."""
-    shuffle = given(loader, "shuffle")
-    if shuffle is None or const(shuffle.values) is False:
+    shuffle, whole = given(loader, "shuffle"), whole_batches(script, loader)
+    if not (
+        whole.random
+        if whole is not None
+        else shuffle is not None and const(shuffle.values) is not False
+    ):
         return []
+    sampler = "sampler" if whole is None else "sampler.sampler"
     edits: list[Edit] = []
     for step in script.steps:
         if not any(t is x for t in step.loaders for x in loader.things):
@@ -403,9 +493,9 @@ def another_order(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
         if not outer:
             continue
         assert isinstance(step.loop, ast.For)
-        edits += _by_number(script, ranks, loader, step, stacks, list(outer.values())) or _by_count(
-            script, ranks, step
-        )
+        edits += _by_number(
+            script, ranks, loader, step, stacks, list(outer.values()), sampler
+        ) or _by_count(script, ranks, step, sampler)
     return edits
 
 
@@ -437,6 +527,7 @@ def _by_number(
     step: Step,
     stacks: list[Stack],
     outer: list[ast.AST],
+    sampler: str,
 ) -> list[Edit]:
     """``sampler.set_epoch(epoch)`` at the beginning of the loop over epochs, where both are to be had; else nothing."""
     loop = outer[0]
@@ -471,7 +562,7 @@ def _by_number(
     return [
         Before(
             loop.body[0],
-            f"if {ranks.world(loop)} > 1:\n    {name}.sampler.set_epoch({loop.target.id})",
+            f"if {ranks.world(loop)} > 1:\n    {name}.{sampler}.set_epoch({loop.target.id})",
         )
     ]
 
@@ -490,7 +581,7 @@ def _counts(script: Script, expr: ast.expr) -> bool:
     return bar and isinstance(expr, ast.Call) and _counts(script, expr.args[0])
 
 
-def _by_count(script: Script, ranks: Ranks, step: Step) -> list[Edit]:
+def _by_count(script: Script, ranks: Ranks, step: Step, sampler: str) -> list[Edit]:
     """The sampler counts: its epoch grows by one before each pass."""
     assert isinstance(step.loop, ast.For)
     expr = loader_expr(script, step.loop)
@@ -499,7 +590,7 @@ def _by_count(script: Script, ranks: Ranks, step: Step) -> list[Edit]:
         raise Refusal(
             f"the loader in `{ast.unparse(expr)}` on {at(step.loop)} has no name: put it into a variable"
         )
-    place = f"{name}.sampler"
+    place = f"{name}.{sampler}"
     return [
         Before(
             step.loop, f"if {ranks.world(step.loop)} > 1:\n    {place}.set_epoch({place}.epoch + 1)"

@@ -30,7 +30,10 @@ class Host:
     ``guards`` maps the id of each guarded statement to the first and last statement of the guard around it.
     """
 
-    def __init__(self, script: Script, every: list[HostEffect]):
+    def __init__(
+        self, script: Script, every: list[HostEffect], splits: frozenset[int] = frozenset()
+    ):
+        """``splits`` are statements (by id) before which no guard goes on."""
         self.script, self.all = script, every
         self.guards: dict[int, tuple[ast.stmt, ast.stmt]] = {}
         self.inline: list[HostEffect] = []  # in a lambda or comprehension
@@ -46,7 +49,7 @@ class Host:
             else:
                 mine[id(statement)] = statement
         for statement in mine.values():
-            self.guards[id(statement)] = run(statement, mine)
+            self.guards[id(statement)] = run(statement, mine, splits)
         self.writers = [e for e in self.all if e.kind == "writer"]
         self._check_writers()
 
@@ -106,16 +109,22 @@ def _within_statement(node: ast.AST) -> Iterator[ast.AST]:
         yield outer
 
 
-def run(statement: ast.stmt, mine: dict[int, ast.stmt]) -> tuple[ast.stmt, ast.stmt]:
+def run(
+    statement: ast.stmt, mine: dict[int, ast.stmt], splits: frozenset[int] = frozenset()
+) -> tuple[ast.stmt, ast.stmt]:
     """The first and the last of neighbouring statements that are all guarded."""
     beside = block(statement)
     if not beside:
         raise Refusal(f"{at(statement)} stands in a case of `match`")
     here = index(beside, statement)
     first = last = here
-    while first > 0 and id(beside[first - 1]) in mine:
+    while first > 0 and id(beside[first - 1]) in mine and id(beside[first]) not in splits:
         first -= 1
-    while last + 1 < len(beside) and id(beside[last + 1]) in mine:
+    while (
+        last + 1 < len(beside)
+        and id(beside[last + 1]) in mine
+        and id(beside[last + 1]) not in splits
+    ):
         last += 1
     return beside[first], beside[last]
 

@@ -89,6 +89,12 @@ def edits(script: Script, ranks: Ranks, training: Training, host: Host, walk: Wa
                 Before(guard[0], f"{hoisted[key]} = {helper}({{value}})", {"value": note.expr})
             )
         made.append(Rewrite(note.expr, hoisted[key]))
+    for call in walk.hoists.values():
+        guard = host.guard_of(call)
+        assert guard is not None
+        name = ranks.fresh("result", besides=hoisted.values())
+        hoisted[id(call), "call", ""] = name
+        made += [Before(guard[0], f"{name} = {{value}}", {"value": call}), Rewrite(call, name)]
     for test in walk.decided.values():
         made.append(Wrap(test, f"{words.helper(source_of(test), 'first', test)}({{}})"))
     for statement in walk.barriers.values():

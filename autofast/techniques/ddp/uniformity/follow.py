@@ -15,15 +15,19 @@ from autofast.techniques.ddp.uniformity.walk import Walk
 def followed(script: Script, training: Training) -> tuple[Host, Walk]:
     """The effects of a script, and the walk that knows what becomes of them; raises :class:`Refusal`."""
     decided: dict[int, ast.expr] = {}
-    host = Host(script, list(effects(script)))
+    hoists: dict[int, ast.Call] = {}
+    splits: frozenset[int] = frozenset()
+    every = list(effects(script))
     for _ in range(16):
-        before = set(decided)
-        walk = Walk(script, training, host, decided)
+        before = set(decided), set(hoists), splits
+        host = Host(script, every, splits)
+        walk = Walk(script, training, host, decided, hoists)
         try:
             walk.run()
         except Refusal:
-            if set(decided) == before:
+            if (set(decided), set(hoists), splits | walk.splits) == before:
                 raise
-        if set(decided) == before:
+        splits |= walk.splits
+        if (set(decided), set(hoists), splits) == before:
             return host, walk
     raise Refusal("what the processes must decide together is not known")

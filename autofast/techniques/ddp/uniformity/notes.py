@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from autofast.facts.host_io import MADE, effect_of
 from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
 from autofast.model.syntax import DEFINITIONS
-from autofast.model.values import Func, Tensor
+from autofast.model.values import Bound, Cls, Const, Func, Inst, Method, Tensor
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import caught
 from autofast.techniques.ddp.uniformity.kinds import EQUAL, Kind
-from autofast.techniques.ddp.uniformity.state import Control, Note, in_words
+from autofast.techniques.ddp.uniformity.state import Alone, Control, Note, in_words
 from autofast.techniques.ddp.uniformity.stores import Stores
 
 
@@ -30,7 +30,7 @@ class Notes(Stores):
     def happens(self, node: ast.AST) -> None:
         """All processes must come here together."""
         if self.guarded:
-            raise Refusal(
+            raise Alone(
                 f"what {at(self.guarded[-1])} shows takes part in the training: put it into a variable first"
             )
         for control in list(self.all_control()):
@@ -51,16 +51,59 @@ class Notes(Stores):
     def changes(self, node: ast.AST) -> None:
         """Something is changed that lasts: not in one process only."""
         if self.guarded:
-            raise Refusal(
+            raise Alone(
                 f"what {at(self.guarded[-1])} shows changes something on {at(node)}: put it into a variable first"
             )
 
     def draws(self, node: ast.AST) -> None:
         """Random numbers are drawn: before each process has its own, all must draw the same."""
         if self.guarded and not self.trained:
-            raise Refusal(
+            raise Alone(
                 f"what {at(self.guarded[-1])} shows or writes draws random numbers: put it into a variable first"
             )
+
+    def outside(self, node: ast.Call) -> Kind | None:
+        """The call of a function of the project in what one process does alone: where it does more than that, it is taken out.
+
+        It then stands before the statement, so nothing that it could change may stand before it in there.
+        """
+        if (
+            not self.guarded
+            or id(node) in self._inner
+            or not any(isinstance(t, (Func, Bound, Inst, Cls)) for t in self.things(node.func))
+        ):
+            return None
+        before, guarded, frames, control = (
+            dict(self.state),
+            self.guarded,
+            len(self.frames),
+            len(self.control),
+        )
+        self._inner.add(id(node))
+        try:
+            if id(node) not in self.hoists:
+                with self._quietly():
+                    self._call(node)
+                    self.state = dict(before)
+                return self._call(node)
+        except Alone:
+            if function_of(node) is not function_of(guarded[-1]) or self._reads_before(
+                guarded[-1], node
+            ):
+                raise
+            self.hoists[id(node)] = node
+            self.splits.add(id(guarded[-1]))
+            del self.frames[frames:], self.control[control:]
+            self.state = before
+        finally:
+            self._inner.discard(id(node))
+        self.guarded = []
+        self._inner.add(id(node))
+        try:
+            return self._call(node)
+        finally:
+            self._inner.discard(id(node))
+            self.guarded = guarded
 
     def files(self, node: ast.Call, kind: str) -> None:
         if kind in ("guard", "file"):
@@ -120,12 +163,33 @@ class Notes(Stores):
         finally:
             self.recording = before
 
+    def _reads_before(self, statement: ast.AST, call: ast.Call) -> bool:
+        """Whether the statement looks at something that the call might change before it comes to the call."""
+        around = {
+            id(call),
+            *(id(a) for a in ancestors(call)),
+            *(id(n) for n in ast.walk(call) if isinstance(n, ast.expr)),
+        }
+        for node in ast.walk(statement):
+            if (
+                isinstance(node, (ast.Attribute, ast.Subscript, ast.Call))
+                and id(node) not in around
+                and not _is_method(node)
+            ):
+                found = self.things(node.func) if isinstance(node, ast.Call) else []
+                fixed = bool(found) and all(
+                    isinstance(t, Method) and isinstance(t.this, (Tensor, Const)) for t in found
+                )
+                if (node.lineno, node.col_offset) < (call.lineno, call.col_offset) and not fixed:
+                    return True
+        return False
+
     # -------------------------------------------------------------------------------------------- what is noted
     def note(self, expr: ast.expr, how: str) -> None:
         if how in ("mean", "sum", "first"):
             for outer in self.guarded:
                 if function_of(expr) is not function_of(outer):
-                    raise Refusal(
+                    raise Alone(
                         f"{at(expr)} is reached while {at(outer)} is carried out, in one process only"
                     )
             with self._before_guard():
@@ -191,6 +255,8 @@ class Notes(Stores):
         try:
             for child in inner:
                 self.settle(child, images)
+        except Alone:
+            raise
         except Refusal:
             if kind.name == "other" and kind.why and id(expr) not in self.decided:
                 raise Refusal(f"`{_short(expr)}` on {at(expr)} is {kind.why}") from None
@@ -244,6 +310,17 @@ def _operands(expr: ast.expr) -> list[ast.expr]:
 def _short(expr: ast.expr) -> str:
     text = ast.unparse(expr)
     return text if len(text) < 50 else text[:47] + "..."
+
+
+def _is_method(node: ast.AST) -> bool:
+    """``x.item`` of ``x.item()``, ``logger.info`` of a call: looked at, not read."""
+    outer = parent_of(node)
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(outer, ast.Call)
+        and outer.func is node
+        and isinstance(node.value, (ast.Name, ast.Constant))
+    )
 
 
 def interrupt(handler: ast.ExceptHandler) -> bool:

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 
 from autofast.model.values import Thing
+from autofast.rule import Refusal
 from autofast.techniques.ddp.uniformity.kinds import Kind, join
 
 Key = tuple[str, int, str]
@@ -43,6 +44,10 @@ class Note:
 
     expr: ast.expr
     how: str
+
+
+class Alone(Refusal):
+    """One process would do alone what all must do."""
 
 
 def merged(a: State, b: State) -> State:

@@ -28,10 +28,11 @@ class Stores(Values):
         training: Training,
         host: Host,
         decided: dict[int, ast.expr],
+        hoists: dict[int, ast.Call],
     ):
         self.script, self.training, self.host = script, training, host
         # Hoists: calls that are taken out of what one process does.
-        self.decided = decided
+        self.decided, self.hoists = (decided, hoists)
         self.kinds: dict[int, Kind] = {}
         self.state: State = {}
         self.notes: dict[int, Note] = {}
@@ -45,6 +46,8 @@ class Stores(Values):
         self.trained = False
         self.waits: dict[int, ast.stmt] = {}  # after these, the others wait for the first process
         self.guarded: list[ast.AST] = []
+        self.splits: set[int] = set()  # statements before which a guard must end
+        self._inner: set[int] = set()
         self.place = ""  # before, in or after the time in which there is a group
         self.seen: set[int] = set()
         self._steps = 0

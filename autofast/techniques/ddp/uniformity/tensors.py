@@ -85,6 +85,9 @@ class Followed:
     def met(self, node: ast.expr, kind: Kind) -> None:
         raise NotImplementedError
 
+    def outside(self, node: ast.Call) -> Kind | None:
+        raise NotImplementedError
+
     def files(self, node: ast.Call, kind: str) -> None:
         raise NotImplementedError
 

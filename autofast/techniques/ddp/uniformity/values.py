@@ -140,6 +140,8 @@ class Values(Parts):
                 self.state.pop(("c", id(thing), ""), None)
 
     def _call(self, node: ast.Call) -> Kind:
+        if (out := self.outside(node)) is not None:
+            return out
         found = self.things(node.func)
         if (loader := self._loader(node)) is not None and any(isinstance(t, Ref) for t in found):
             for part in arguments_of(node):
