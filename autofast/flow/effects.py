@@ -9,6 +9,7 @@ from functools import cached_property
 
 from autofast.model.script import Script
 from autofast.model.source import live, parent_of
+from autofast.model.syntax import is_stored
 from autofast.model.values import (
     Arg,
     Bound,
@@ -71,7 +72,7 @@ class Effects:
             node.ctx, (ast.Store, ast.Del)
         ):
             yield Write(node, node.value, node.attr if isinstance(node, ast.Attribute) else "")
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        elif isinstance(node, ast.Name) and is_stored(node):
             yield Write(node, None, bound=node.id)
             if isinstance(parent_of(node), ast.AugAssign) and not is_number(
                 self.script.values(node)

@@ -38,10 +38,10 @@ from autofast.read.library import (
     frameworks,
     hugging_face_data,
     module_parts,
+    plain_methods,
     pretrained,
     protocols,
 )
-from autofast.read.library import python_library as pylib
 from autofast.read.library.iteration import batch_of
 from autofast.read.library.modules import module_method
 from autofast.read.library.tensor_results import result, result_dtype
@@ -91,7 +91,7 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
         )
     if is_module(this):
         return module_method(interp, this, name, args, node)
-    if (done := pylib.method(interp, this, name, args, node)) is not None:
+    if (done := plain_methods.method(interp, this, name, args, node)) is not None:
         return done
     if (done := frameworks.method(interp, this, name, args, node)) is not None:
         return done

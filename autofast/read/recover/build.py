@@ -51,8 +51,9 @@ from autofast.read.library import determinism
 from autofast.read.library.frameworks import run_hooks
 from autofast.read.library.module_parts import MORE
 from autofast.read.project import Project
-from autofast.read.recover.datasets import collating, describe
+from autofast.read.recover.datasets import describe
 from autofast.read.recover.evaluations import evaluations
+from autofast.read.recover.item_code import collating
 from autofast.read.recover.schedulers import build_schedulers
 from autofast.read.recover.steps import build_steps
 from autofast.read.recover.trainers import build_trainers

@@ -16,6 +16,7 @@ from autofast.model.events import CallFrame, Site, inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script, Transfer
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
+from autofast.model.syntax import is_read
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Cls, Ext, Inst, Ref, Thing, Unknown
 from autofast.read.recover.build import unwrapped
@@ -310,7 +311,7 @@ def _holds(script: Script, given: ast.expr, target: ast.expr, copy: ast.AST) -> 
     before = {
         id(d.node)
         for n in nodes_in(copy, ast.Name)
-        if isinstance(n.ctx, ast.Load) and n.id == given.id
+        if is_read(n) and n.id == given.id
         for d in flow.reaching(n)
     }
     return id(target) in made and made <= before | _copied(script)
