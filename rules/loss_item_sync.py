@@ -71,7 +71,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     for statement, name, edits in extended(script):
         answered.add(id(statement))
         message = f"extends `{name}` by numbers of the device in every step, and waits for them"
-        yield Finding(statement, message, edits=tuple(edits))
+        yield Finding(statement, message, edits=tuple(edits), asks=gains.read_again)
     for statement, flag, edits in flags_first(script):
         answered.add(id(statement))
         name = ast.unparse(flag)

@@ -93,6 +93,10 @@ def _windows(script: Script, options: Options, cadence: Cadence) -> Window | Non
     found = planned(script, options, cadence.loop)
     if found is None:
         return None
+    if found.window is None:
+        raise Refusal(
+            "the number of batches in an update changes, too: make one change after the other"
+        )
     if not found.guards(cadence.anchor, [o.stack for u in cadence.updates for o in u.site]):
         raise Refusal(
             "where an update of several batches is done is not one place: gather the gradients first, then step the scheduler"

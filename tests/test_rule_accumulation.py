@@ -1078,6 +1078,26 @@ def test_another_number():
     assert "change that number" in refused(WINDOWS, keep=True, steps=3)
 
 
+def test_another_number_in_an_option():
+    text = WINDOWS.replace(
+        "ACCUM = 2\n", ARGS.replace("--batch-size", "--accum").replace("args.batch_size", "BATCH")
+    ).replace("ACCUM", "args.accum")
+    assert apply(HEAD + text, 3).lines == ['parser.add_argument("--accum", type=int, default=3)']
+    other = text.replace(" / args.accum", "")
+    assert "are not divided by `args.accum`" in refused(other, steps=3)
+    sched = "scheduler = lr_scheduler.CosineAnnealingLR(optimizer, 6)\n"
+    stepped = text.replace(
+        "            optimizer.zero_grad()",
+        "            scheduler.step()\n            optimizer.zero_grad()",
+    )
+    assert "counts updates, of which there would be another number" in refused(
+        sched + stepped, steps=3
+    )
+    follows = sched.replace("6)", "6 // args.accum)")
+    first, rest = stepped.split("\nfor ", 1)
+    assert apply(HEAD + first + "\n" + follows + "for " + rest, 3).fixes
+
+
 def test_another_number_of_turns():
     loop = """
 from itertools import cycle
@@ -1135,12 +1155,8 @@ def test_stepwise_schedulers_count_the_windows(loop: str, keep: bool):
     )[0]
     assert len(stepped) == len(wanted)
     assert difference(stepped, updates_of(both.text)[0]) == "", both.text
-    half = apply(text, 2, keep=keep, rules=RULE).text
-    then = apply(half, 2, keep=keep, rules="stepwise-scheduler")
-    if then.fixes:
-        assert difference(stepped, updates_of(then.text)[0]) == "", then.text
-    else:
-        assert loop.startswith("scheduler") and "is_update" in half, then.refusals
+    then = apply(apply(text, 2, keep=keep, rules=RULE).text, 2, keep=keep, rules="stepwise-scheduler")
+    assert not then.fixes and then.refusals  # updates of several batches are refused
 
 
 def test_no_number():
