@@ -38,7 +38,7 @@ def is_scratch(
             return False
         found = [n for n in source.each(ast.Attribute) if n.attr == name]
         stores = [n for n in found if _is_assigned(n)]
-        if not all(n in stores or any(_hands_on(s, n) for s in stores) for n in found):
+        if not all(n in stores or any(hands_on(s, n) for s in stores) for n in found):
             return False
     return True
 
@@ -71,7 +71,7 @@ def _is_plain(bases: Values) -> bool:
     )
 
 
-def _hands_on(store: ast.Attribute, load: ast.Attribute) -> bool:
+def hands_on(store: ast.Attribute, load: ast.Attribute) -> bool:
     """Whether ``load`` certainly reads what ``store`` has written in the same call."""
     function = function_of(load)
     return (

@@ -66,7 +66,7 @@ def evaluations(script: Script) -> list[Evaluation]:
     for key, evaluation in list(found.items()):
         region = region_of(script, evaluation)
         kept = evaluation.shared and evaluation.node not in sealed
-        if kept and keeps_gradients(script, region):
+        if kept and keeps_gradients(script, region, training.all + training.handed_out):
             del found[key]  # training goes on with what it computes
             continue
         evaluation.escapes = hazard(script, evaluation, region) or leak(script, region)

@@ -33,6 +33,7 @@ from autofast.model.values import (
     Ext,
     Func,
     Inst,
+    Method,
     Module,
     Num,
     Ref,
@@ -52,9 +53,7 @@ BUDGET = 360_000  # evaluated expressions for one script
 SHARE = 0.9  # of what is left, for one call: a deep helper cannot starve the training loop
 MOST_CUTS = 250  # calls that are cut short: after so many nothing is known any more
 MOST_VALUES = 48  # more things than this are "unknown"
-MOST_ALIKE = (
-    128  # the same of objects of one class: the blocks of a deep network, as its methods see them
-)
+MOST_ALIKE = 512  # the same of objects of one class: the blocks and layers of a deep network, as its methods see them
 MOST_CALLEES = 24  # functions and classes one of which is called: of more, none is followed
 MOST_HELD = 20_000  # things that are looked for in one that is left out of a set
 TOO_MANY = Unknown("too many possibilities")
@@ -81,7 +80,7 @@ def join(*sets: Values) -> Values:
     if len(out) > MOST_VALUES:
         if _count(out, (Const, Num)) > MOST_VALUES // 2:
             out = frozenset(t for t in out if not isinstance(t, (Const, Num))) | {Num()}
-        if len(out) > MOST_VALUES and not _are_alike(out):
+        if len(out) > MOST_VALUES and not _are_alike(out, largest if len(sets) > 1 else NOTHING):
             kept = frozenset(ordered(out)[:MOST_VALUES])
             _give_up(out - kept)
             out = kept | {TOO_MANY}
@@ -110,12 +109,28 @@ def _give_up(left_out: Values) -> None:
             thing.elem |= {TOO_MANY}
 
 
-def _are_alike(found: Values) -> bool:
+def _are_alike(found: Values, before: Values) -> bool:
+    """Whether few kinds of things are in a set; ``before``, the largest part of it, was one such if it is large itself."""
     if len(found) > MOST_ALIKE:
         return False
-    if len(found) - _count(found, (Inst,)) > MOST_VALUES:
-        return False
-    return len({t.cls if isinstance(t, Inst) else t for t in found}) <= MOST_VALUES
+    new = set(map(_kind, found - before))
+    if len(before) > MOST_VALUES and all(any(_kind(t) == k for t in before) for k in new):
+        return True
+    return len(new.union(map(_kind, before))) <= MOST_VALUES
+
+
+def _kind(thing: Thing) -> Hashable:
+    """What things have in common that differ in the object alone: the blocks of a network, their layers, methods of these, closures."""
+    match thing:
+        case Inst():
+            return thing.cls
+        case Ext():
+            return thing.name
+        case Method():
+            return thing.name, _kind(thing.this)
+        case Func():
+            return id(thing.node)
+    return thing
 
 
 def merge(ends: list[dict[str, Values]]) -> dict[str, Values]:
