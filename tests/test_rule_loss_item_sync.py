@@ -1234,6 +1234,28 @@ def test_but_where_it_changes_in_between() -> None:
     untouched(HEAD + training("print(loss.item())\nloss.data.mul_(2)\nprint(loss.item())"))
 
 
+@pytest.mark.parametrize(
+    ("guard", "step", "reads"),
+    [
+        ("if not math.isfinite(loss.item()):\n    raise ValueError(loss.item())", "seen.update(a=loss.item())", 1),
+        ("assert loss.item() == loss.item()", "if i > 2:\n    seen.update(a=loss.item())\nelse:\n    seen.update(b=loss.item())", 1),
+        ("seen.update(c=loss.item())", "with torch.no_grad():\n    try:\n        seen.update(d=loss.item())\n    except KeyError:\n        pass", 1),
+        ("seen.update(c=loss.item())", "if i > 2:\n    loss = loss * 2\nseen.update(e=loss.item())", 2),
+        ("if i > 2:\n    seen.update(c=loss.item())", "seen.update(e=loss.item())", 2),
+        ("def late():\n    return loss.item()\nseen.update(c=loss.item())", "loss = loss * 2\nseen.update(d=late())", 2),
+    ],
+)  # fmt: skip
+def test_a_read_below_the_block_of_the_first_takes_its_number(
+    guard: str, step: str, reads: int
+) -> None:
+    seen = "seen = Seen()\n"
+    text = training(step, "", "print(seen)", guard)
+    text = f"{HEAD}class Seen(dict):\n    def update(self, **given):\n        super().update({{k: round(v, 9) for k, v in given.items()}})\n{seen}{text}"
+    done = apply("loss-item-sync", text)
+    assert done.text.count("loss.item()") == reads, done.text
+    assert output(done.text) == output(text)
+
+
 def test_what_is_shown_together_is_copied_at_once() -> None:
     text = training(
         "print('%.3f %.3f' % (loss.item(), penalty.item()), loss.item())",
