@@ -274,7 +274,7 @@ def reads(
 ) -> Gain | None:
     """Of a read of the device that is put off: nothing where another one stays in the same step, which waits as long."""
     loop = _loop_of(script, finding.node)
-    kept = (read_once, read_at_once, read_twice, read_again, read_late)
+    kept = (read_once, read_at_once, read_twice, read_again, read_late, elements)
     stays = [f.node for f in _alike(finding, beside) if not f.edits or f.asks in kept]
     changed = _changed(beside)
     stays += [t.node for t in script.transfers if _waits(t) and id(t.node) not in changed]
@@ -358,6 +358,13 @@ def read_twice(
 ) -> Gain | None:
     """Of statements whose work would be done behind the loop, and once more before what looks at it inside."""
     return Gain(0.0, "what it does would have to stand at two places besides")
+
+
+def elements(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of one copy in the place of a read for each element."""
+    return _code_once(script, finding) or Gain(READ, "a wait for each element", known=False)
 
 
 def read_late(

@@ -29,6 +29,7 @@ from autofast.techniques.syncs.delayed import (
     logged,
     read_at_use,
 )
+from autofast.techniques.syncs.freshness import is_fresh
 from autofast.techniques.syncs.liveness import Needs, needs_of
 from autofast.techniques.syncs.reads import Read, by_statement, on_device
 from autofast.techniques.syncs.returned import hand_on, results_of
@@ -147,7 +148,10 @@ def dict_of(read: Read) -> ast.Name | None:
 
 def in_loops(script: Script, every: list[Read]) -> Iterator[Found]:
     for loop, found in by_loop(script, every):
-        yield from in_loop(script, loop, found)
+        if loop is None or is_step(script, loop):
+            yield from in_loop(script, loop, found)
+        else:  # behind the inner loop, they are read all the same in each step: by one copy
+            yield from (f for f in in_loop(script, loop, found) if f[0].edits)
 
 
 def by_loop(script: Script, every: list[Read]) -> Iterator[tuple[Loop | None, list[Read]]]:
@@ -157,8 +161,12 @@ def by_loop(script: Script, every: list[Read]) -> Iterator[tuple[Loop | None, li
         if id(read.statement) in moves(script):
             continue
         loop = loop_of(read.statement)
-        if is_often(script, read.node, loop) and (
-            is_step(script, loop) if loop is not None else in_each_step(script, read)
+        each = is_step(script, loop) or in_each_step(script, read)
+        inner = loop is not None and not is_step(script, loop)
+        if (
+            is_often(script, read.node, loop)
+            and each
+            and (not inner or is_fresh(script, read.core))
         ):
             home = loop if loop is not None else function_of(read.node)
             homes.setdefault(id(home), (loop, []))[1].append(read)
