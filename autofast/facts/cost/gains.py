@@ -466,7 +466,8 @@ def _copied_beside(
     if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
         return same
     alike = _alike(finding, beside)
-    others += [f.node for f in alike if f.advice]  # data of the host, which the user has to move
+    # data of the host, which the user has to move
+    others += [f.node for f in alike if f.advice and id(f.node) not in changed]
     stays = [f.node for f in alike if f.asks is not None and f.asks is not copies]
     known = (f.asks(script, options, f, ()) for f in alike if f.node in stays and f.asks)
     if not all(gain is not None and gain.known and not gain.share for gain in known):

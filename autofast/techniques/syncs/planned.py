@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
 
-from autofast.edit.edits import Edit
+from autofast.edit.edits import Before, Edit
 from autofast.edit.ignores import is_spared
 from autofast.facts.cost import gains
+from autofast.facts.parameter_loops import parameter_loops
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.scopes import mentions
@@ -157,17 +158,15 @@ def in_loops(script: Script, every: list[Read]) -> Iterator[Found]:
 def by_loop(script: Script, every: list[Read]) -> Iterator[tuple[Loop | None, list[Read]]]:
     """The reads of each turn of a loop over batches, or of each call of a function that such a loop calls."""
     homes: dict[int, tuple[Loop | None, list[Read]]] = {}
+    parameters = {id(p.node) for p in parameter_loops(script)}  # norms: one call gives all of them
     for read in every:
         if id(read.statement) in moves(script):
             continue
         loop = loop_of(read.statement)
         each = is_step(script, loop) or in_each_step(script, read)
-        inner = loop is not None and not is_step(script, loop)
-        if (
-            is_often(script, read.node, loop)
-            and each
-            and (not inner or is_fresh(script, read.core))
-        ):
+        whole = loop is None or is_step(script, loop)
+        inner = id(loop) not in parameters and is_fresh(script, read.core)
+        if is_often(script, read.node, loop) and each and (whole or inner):
             home = loop if loop is not None else function_of(read.node)
             homes.setdefault(id(home), (loop, []))[1].append(read)
     yield from homes.values()
@@ -336,13 +335,14 @@ def repeated(
             continue
         works = any(works_between(script, a, b) for a, b in pairwise(statements))
         asks = gains.read_once if works else gains.read_at_once
-        for statement, edits in parts:
-            mine = [r for r in members if r.statement is statement]
-            message = f"reads `{ast.unparse(mine[0].core)}` from the device {len(members)} times in every step"
-            yield (
-                Finding(statement, message, edits=tuple(edits), asks=asks),
-                {id(r.node) for r in mine},
-            )
+        text = ast.unparse(members[0].core)
+        message = f"reads `{text}` from the device {len(members)} times in every step"
+        edits = list({id(e): e for _, more in parts for e in more}.values())
+        first = next(e.stmt for e in edits if isinstance(e, Before))  # whose read is left
+        others = [s for s in statements if s is not first]
+        waits = [s for s in others if works_between(script, first, s)]
+        places: list[tuple[ast.AST, str]] = [(s, message) for s in waits or others]
+        yield from group(places, edits, members, asks)
 
 
 def read_at_once(
