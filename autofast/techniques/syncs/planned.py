@@ -341,7 +341,7 @@ def repeated(
         first = next(e.stmt for e in edits if isinstance(e, Before))  # whose read is left
         others = [s for s in statements if s is not first]
         waits = [s for s in others if works_between(script, first, s)]
-        places: list[tuple[ast.AST, str]] = [(s, message) for s in waits or others]
+        places: list[tuple[ast.AST, str]] = [(s, message) for s in waits or others or statements]
         yield from group(places, edits, members, asks)
 
 
