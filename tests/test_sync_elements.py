@@ -150,6 +150,7 @@ def test_what_is_only_looked_at_is_copied_once(step: str, lines: list[str]) -> N
         "for i in range(len(y)):\n    pred[i].add_(1)\n    total += pred[i].item()",
         "for i in range(len(y)):\n    loss = loss + out[i][y[i]] / out[i][0].item()",
         "for i in range(len(y)):\n    row = out[i].detach().cpu().numpy()\n    row[0] = 1\n    total += int(out[i][0])",
+        "for i in range(2):\n    total += pred[i].item()\n    for part in pred.split(4):\n        kept.append(part)",
         "late = (words[p] for p in pred)\ntexts.append(next(late))",
         "if len(texts) % 100 == 99:\n    for p in pred:\n        print(words[p])",
         "for c in range(3):\n    right[c] += ((pred == c) & (y == c)).sum().item()",

@@ -19,6 +19,8 @@ from autofast.model.source import function_of, live, nodes_in, parent_of, within
 from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Inst, Method, Tensor, Unknown, certainly, library_name
 
+ONE = SAME - {"chunk", "split", "unbind"}  # what gives one tensor
+SIZES = SHAPE - {"grad", "requires_grad"}  # what a copy has, too
 READS, COPIES = frozenset({"item", "tolist"}), frozenset({"cpu", "numpy"})
 VIEWS = frozenset({"data", "T", "mT"})
 NUMBERS = frozenset(f"builtins.{n}" for n in ("int", "float", "bool", "range"))
@@ -48,9 +50,8 @@ class LookedAt:
 
     def __init__(self, script: Script, loop: Over):
         self.script, self.loop = script, loop
-        self.over: dict[
-            str, ast.expr
-        ] = {}  # tensors that it goes over, each under a name of its own
+        # tensors that it goes over, each under a name of its own
+        self.over: dict[str, ast.expr] = {}
         self.uses: dict[str, list[ast.Name]] = {}  # of variables that are bound above the loop
         self._groups: dict[str, str] = {ELSE: ELSE}
         self._reads: set[str] = set()
@@ -179,7 +180,7 @@ class LookedAt:
                 return False
         assert isinstance(node, ast.Attribute)
         self._reads |= names if node.attr in READS else set()
-        return node.attr in READS | SHAPE | CASTS | SAME | VIEWS
+        return node.attr in READS | SIZES | CASTS | ONE | VIEWS
 
     def _indexes(self, node: ast.AST | None, names: set[str]) -> bool:
         """A place in a list, a dict, a tensor, of which each counts with the number."""

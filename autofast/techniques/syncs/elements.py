@@ -10,8 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Before, Edit, Rewrite
-from autofast.facts.host_batches import SHAPE
-from autofast.facts.looked_at import LookedAt, Over, runs_here
+from autofast.facts.looked_at import SIZES, LookedAt, Over, runs_here
 from autofast.facts.switches import batch_loops, goes_by_batch
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.positions import position
@@ -96,7 +95,7 @@ def _asks_for_size(name: ast.Name) -> bool:
     """``len(y)``, ``y.size(0)``: the same of the copy."""
     match parent_of(name):
         case ast.Attribute(attr=attr):
-            return attr in SHAPE
+            return attr in SIZES
         case ast.Call(func=ast.Name(id="len")):
             return True
     return False
