@@ -338,10 +338,10 @@ def repeated(
         text = ast.unparse(members[0].core)
         message = f"reads `{text}` from the device {len(members)} times in every step"
         edits = list({id(e): e for _, more in parts for e in more}.values())
-        first = next(e.stmt for e in edits if isinstance(e, Before))  # whose read is left
-        others = [s for s in statements if s is not first]
-        waits = [s for s in others if works_between(script, first, s)]
-        places: list[tuple[ast.AST, str]] = [(s, message) for s in waits or others or statements]
+        first = statements[0]  # whose read is left, unless it moves down to another
+        moves = all(e.stmt is not first for e in edits if isinstance(e, Before))
+        waits = [s for s in statements if moves or works_between(script, first, s)]
+        places: list[tuple[ast.AST, str]] = [(s, message) for s in waits or statements]
         yield from group(places, edits, members, asks)
 
 
