@@ -47,14 +47,9 @@ LAYERS: dict[str, set[str]] = {
         "rule",
         "report",
     },
-    "options": {"model", "config", "faults", "nearest", "registry", "rule"},
-    "streams": {"report"},
-    "checked": {"commands", "model", "options", "report", "streams"},
     "cli": {
-        "checked",
-        "options",
-        "streams",
         "faults",
+        "nearest",
         "model",
         "config",
         "registry",
@@ -224,7 +219,9 @@ def test_no_cycles() -> None:
     assert not cycles(ARROWS)
 
 
-@pytest.mark.parametrize("name", ["model", "flow", "ops", "edit", "facts", "write", "report"])
+@pytest.mark.parametrize(
+    "name", ["model", "flow", "ops", "edit", "facts", "write", "report", "commands", "cli"]
+)
 def test_no_cycles_by_imports_within_functions(name: str) -> None:
     mine = [(a, b, True) for a, b, _ in ARROWS if layer(a) == layer(b) == name]
     assert not cycles(mine)
@@ -367,8 +364,9 @@ def test_no_cache_beside_the_script() -> None:
 # ---------------------------------------------------------------------------------------------- ceilings
 # What got better must not grow again; where one of these falls, lower it. `python scripts/house.py` says all figures.
 CEILINGS = {
+    "product": 103_000,  # lines: a new form is paid for by one that nobody gets (docs/architecture.md)
     "statements": 33,  # functions that tell four or more kinds of statement apart: ask flow what it knows
-    "kinds": 1105,  # lines with isinstance(..., ast.) in rules and techniques: see model/calls.py
+    "kinds": 1029,  # lines with isinstance(..., ast.) in rules and techniques: see model/calls.py
     "loops": 6,  # over the files, and then over the nodes of each: script.nodes, script.each(ast.Call)
     "methods": 2,  # calls of methods told by two isinstance: is_method(node, "item")
 }

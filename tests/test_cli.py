@@ -426,7 +426,7 @@ def test_a_fault_of_ours_is_one_line_and_writes_nothing(
     def broken(*_: object, **__: object) -> None:
         raise KeyError("x")
 
-    monkeypatch.setattr("autofast.commands.rewriting.read_script", broken)
+    monkeypatch.setattr("autofast.commands.planning.read_script", broken)
     done = autofast("rewrite", "train.py", "--in-place")
     assert (
         done.code == 2
@@ -1047,11 +1047,7 @@ def test_a_link_to_itself_in_an_option(project: Path, options: str) -> None:
     Path("one.py").symlink_to("two.py")
     Path("two.py").symlink_to("one.py")
     done = autofast("rewrite", *options.split())
-    assert (
-        done.code == 2
-        and "one.py: a link to itself" in done.err
-        and Path("one.py").is_symlink()
-    )
+    assert done.code == 2 and "one.py: a link to itself" in done.err and Path("one.py").is_symlink()
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")

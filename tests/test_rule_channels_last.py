@@ -851,3 +851,16 @@ def test_one_number_or_channel_for_each_sample_lies_in_order(
     found = apply(RULE, text)
     assert ("self.d(x).view(" in found.text) is stays and found.fixes
     assert run(found.text)["losses"] == pytest.approx(run(text)["losses"], rel=1e-4)
+
+
+@pytest.mark.parametrize("first", ["x.to(device, non_blocking=True)", "x.cuda()"])
+def test_images_that_are_copied_in_either_arm(first: str):
+    arms = f"if device.type == 'cuda':\n            x = {first}\n        else:\n            x = x.to(device)\n        y = y.to(device)"
+    lines = same(changed("x, y = x.to(device), y.to(device)", arms)).lines
+    assert len(lines) == 3
+    assert all("memory_format=torch.channels_last" in line for line in lines)
+
+
+def test_images_that_are_made_anew_in_one_arm_stay():
+    arms = "if epoch:\n            x = torch.flip(x, [3])\n        else:\n            x = x.to(device)\n        y = y.to(device)"
+    assert same(changed("x, y = x.to(device), y.to(device)", arms)).lines == [MODEL]

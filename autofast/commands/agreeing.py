@@ -12,6 +12,7 @@ from pathlib import Path
 
 from autofast.commands.discover import excluded
 from autofast.commands.entries import Entries
+from autofast.commands.planning import plan, read
 from autofast.config import Config
 from autofast.edit.edits import TEXTS
 from autofast.edit.merge import anchors, file_of
@@ -117,8 +118,6 @@ class Agreement:
 
     def _of(self, other: Path, script: Script) -> Known | None:
         """What another script says of the texts as they stand in ``script``; None where it cannot be run either."""
-        from autofast.commands.rewriting import plan, read
-
         texts = {s.path: s.raw for s in script.sources if s.raw != _on_disk(s.path)}
         texts = {**self._overlay, **texts}
         key = other, tuple(sorted((str(path), hash(raw)) for path, raw in texts.items()))

@@ -124,20 +124,19 @@ def check(request: Request, tell: Callable[[int, int, str], None] | None = None)
 @growing()
 def _look(request: Request, cache: Cache, entry: Path, raw: bytes | None) -> Outcome:
     """Read one script, and keep what was found out where nothing but files had a part in it."""
-    from autofast.commands import (
-        rewriting,
-    )  # with the reader and all rules, which a known outcome does not need
+    # With the reader and all rules, which a known outcome does not need.
+    from autofast.commands import planning
     from autofast.registry import has_other_rules
 
     with disk.noting() as asked:
-        script = rewriting.read(entry, request.root, raw, request.config)
-        plan = rewriting.plan(script, request.config)
-        records = rewriting.findings(plan)
+        script = planning.read(entry, request.root, raw, request.config)
+        plan = planning.plan(script, request.config)
+        records = planning.findings(plan)
         warnings = [left.warning for left in plan.left_out]
         warnings += stale(script, request.config)
         # Whoever goes as far as that wants to know what there is.
         if request.config.effect is Effect.RECIPE and not request.config.select:
-            requested, more = rewriting.on_request(script, plan, request.config)
+            requested, more = planning.on_request(script, plan, request.config)
             records.extend(requested)
             warnings += more
     outcome = Outcome(
@@ -145,7 +144,7 @@ def _look(request: Request, cache: Cache, entry: Path, raw: bytes | None) -> Out
         records=records,
         unused=[Unused.of(unused) for unused in plan.unused_ignores],
         warnings=warnings,
-        idle=rewriting.trains_nothing(script, plan),
+        idle=planning.trains_nothing(script, plan),
     )
     if raw is None and not warnings and not has_other_rules():
         cache.keep(entry, asked, outcome)

@@ -14,7 +14,7 @@ from autofast.edit.edits import Helper, Import
 from autofast.flow.imports import Binding, bindings, parsed
 from autofast.model import disk
 from autofast.model.source import Source, block_of, nodes_in, parent_of, source_of
-from autofast.model.syntax import DEFINITIONS, is_docstring
+from autofast.model.syntax import DEFINITIONS, is_docstring, is_read
 
 BEFORE_ALL = -1
 
@@ -333,5 +333,5 @@ def _assigned(tree: ast.Module) -> set[str]:
 
 
 def _names(code: str) -> frozenset[str]:
-    loaded = {n.id for n in nodes_in(ast.parse(code), ast.Name) if isinstance(n.ctx, ast.Load)}
+    loaded = {n.id for n in nodes_in(ast.parse(code), ast.Name) if is_read(n)}
     return frozenset(loaded - set(dir(builtins)))

@@ -10,7 +10,7 @@ from autofast.facts.attribute_values import given
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import spreads
+from autofast.model.calls import items_of, spreads
 from autofast.model.script import Script
 from autofast.model.source import function_of
 from autofast.model.values import Const, Num, Tensor, const, library_name
@@ -117,7 +117,7 @@ def _of_definition(
 
 def _cut(whole: Dimensions, cut: ast.expr) -> Dimensions:
     """What is left of a tensor by ``[:, None, :n]``; an index of unknown kind may be a tensor with dimensions of its own."""
-    parts = cut.elts if isinstance(cut, ast.Tuple) else [cut]
+    parts = items_of(cut)
     new = sum(isinstance(p, ast.Constant) and p.value is None for p in parts)
     kept = sum(isinstance(p, ast.Slice) for p in parts)
     if not new or not all(isinstance(p, (ast.Slice, ast.Constant)) for p in parts):

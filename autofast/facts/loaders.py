@@ -118,7 +118,7 @@ def own_order(loader: Loader) -> str:
 
 def unpinned(loader: Loader) -> str:
     """What to do where batches are objects that a DataLoader does not know how to pin; empty where they are none."""
-    name = next((t.cls.node.name for t in loader.batch if cannot_pin(t)), "")  # type: ignore[union-attr]
+    name = next((t.cls.node.name for t in loader.batch if cannot_pin(t)), "")  # type: ignore[attr-defined]
     if not name:
         return ""
     return f"batches are {name} objects: give {name} a pin_memory() that pins its tensors and returns itself, which a DataLoader calls"

@@ -9,6 +9,7 @@ from autofast.flow.cfg import graph_of
 from autofast.flow.graph import Function
 from autofast.flow.scopes import parameters
 from autofast.model.source import Source, ancestors, function_of, parent_of, statement_of
+from autofast.model.syntax import is_stored
 from autofast.model.values import Cls, Ref, Values
 
 PLAIN = frozenset({  # classes of libraries that read no attribute which they do not know
@@ -47,7 +48,7 @@ def _is_assigned(node: ast.Attribute) -> bool:
     outer: ast.AST | None = parent_of(node)
     while isinstance(outer, (ast.Tuple, ast.List)):
         outer = parent_of(outer)
-    return isinstance(node.ctx, ast.Store) and isinstance(outer, ast.Assign)
+    return is_stored(node) and isinstance(outer, ast.Assign)
 
 
 def _is_own(store: ast.Attribute, values: Callable[[ast.expr], Values]) -> bool:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator, Sequence
+
 from autofast.model import names
+from autofast.model.events import Frame, WithFrame
 from autofast.model.names import AUTOCAST, LOADER, NO_GRAD, WRAPPERS, canonical
 from autofast.model.values import (
     NOTHING,
@@ -146,6 +150,15 @@ def grad_mode_of(contexts: Values) -> str | None:
             flag = const(thing.args.get(0, "mode"))
             modes.add("maybe" if flag is ... else "on" if flag else "off")
     return None if not modes else modes.pop() if len(modes) == 1 and len(contexts) == 1 else "maybe"
+
+
+def gradient_modes(stack: Sequence[Frame]) -> Iterator[tuple[WithFrame, ast.expr, str]]:
+    """What sets the gradient mode on the way to a place: its block or decorator, its expression, and the mode; the innermost first."""
+    for frame in reversed(stack):
+        if isinstance(frame, WithFrame):
+            for expr, contexts in reversed(frame.contexts):
+                if (mode := grad_mode_of(contexts)) is not None:
+                    yield frame, expr, mode
 
 
 def _inference(thing: Thing) -> str:

@@ -434,6 +434,10 @@ class Script:
         """Everything an expression may be; empty where the script never comes to it."""
         return self.at.get(id(expr), NOTHING)
 
+    def called(self, node: ast.AST | None) -> Values:
+        """What a call calls; nothing for what is no call."""
+        return self.values(node.func) if isinstance(node, ast.Call) else NOTHING
+
     def reached(self, node: ast.AST) -> bool:
         """Whether the script comes to this expression (or to an expression of this statement)."""
         return any(id(n) in self.at for n in walk(node))

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeGuard, TypeVar
 
-from autofast.model.syntax import DEFINITIONS
+from autofast.model.syntax import DEFINITIONS, is_stored
 
 N = TypeVar("N", bound=ast.AST)
 IGNORE = re.compile(r"#\s*autofast:\s*ignore(-file)?(?![\w-])(?:\[([^\]]*)\])?")
@@ -106,9 +106,7 @@ class Source:
         """The names that get a value anywhere in a statement of this file."""
         if id(statement) not in self._stored:
             self._stored[id(statement)] = frozenset(
-                n.id
-                for n in walk(statement)
-                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+                n.id for n in walk(statement) if isinstance(n, ast.Name) and is_stored(n)
             )
         return self._stored[id(statement)]
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autofast.commands.discover import idle
-from autofast.commands.rewriting import Rewritten, trains_nothing
+from autofast.commands.planning import trains_nothing
+from autofast.commands.rewriting import Rewritten
 from autofast.model.source import BadInput
 from autofast.tune.measuring import Measuring
 from autofast.tune.result import Found, Tuned

@@ -8,16 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from autofast.model.measured import (
-    Copies,
-    Facts,
-    Fetches,
-    Forwards,
-    Place,
-    Reads,
-    Shapes,
-    digest,
-)
+from autofast.model.measured import Copies, Facts, Fetches, Forwards, Place, Reads, Shapes, digest
 from autofast.model.source import Source
 from autofast.verify.diagnosis import shares
 from autofast.verify.estimates import fmean, median

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from autofast.facts.model_objects import traces
 from autofast.flow.positions import block, index
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, is_path, pairs_of
+from autofast.model.calls import is_method, is_path, items_of, pairs_of, targets_of
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.names import DDP, WRAPPERS
@@ -23,7 +23,7 @@ from autofast.model.source import (
     statement_of,
     within,
 )
-from autofast.model.syntax import LOOPS
+from autofast.model.syntax import LOOPS, is_read
 from autofast.model.values import NOTHING, Ext, Thing, Values
 from autofast.read.recover.build import unwrapped
 
@@ -144,7 +144,7 @@ class _Search:
                 and ast.unparse(node) == name
                 and (within(node, last) or order.may_follow(last, node))
             ):
-                if isinstance(node.ctx, ast.Load):
+                if is_read(node):
                     yield self.script.values(node)
                 else:
                     yield self._set_to(node)
@@ -181,7 +181,7 @@ class _Search:
     def _keeps(self, statement: ast.stmt, name: str, things: frozenset[Thing]) -> bool:
         """The name is still one of these models after the statement."""
         for node in ast.walk(statement):
-            if isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
+            if isinstance(node, (ast.Name, ast.Attribute)) and not is_read(node):
                 target = ast.unparse(node)
                 if name.startswith(f"{target}."):  # the wrapper, or what holds the model
                     return False
@@ -220,8 +220,8 @@ def _is_wrapper(thing: Thing) -> bool:
 def _assigns(statement: ast.stmt, name: str) -> bool:
     """Whether a statement certainly binds the name, or leaves the function."""
     if isinstance(statement, (ast.Assign, ast.AnnAssign)):
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        parts = [e for t in targets for e in (t.elts if isinstance(t, ast.Tuple) else [t])]
+        targets = targets_of(statement)
+        parts = [e for t in targets for e in (items_of(t))]
         return any(ast.unparse(part) == name for part in parts)
     if isinstance(statement, ast.If):
         return bool(statement.orelse) and all(

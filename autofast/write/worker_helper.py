@@ -15,6 +15,7 @@ from autofast.flow.scopes import declared, is_parameter, mentions
 from autofast.model.calls import keyword_of
 from autofast.model.script import Loader, Script
 from autofast.model.source import Source, at, function_of, source_of, statement_of
+from autofast.model.syntax import is_read
 from autofast.model.values import Cls, Func, Inst, Thing
 from autofast.rule import Options
 from autofast.write.imports import module_in
@@ -119,7 +120,7 @@ def as_beside(script: Script, place: ast.expr) -> Helped | None:
 def _is_the_same(script: Script, name: ast.Name, place: ast.expr) -> bool:
     """Whether a name means at another place of its function what it means here: it is bound once, and before."""
     function = function_of(place)
-    bound = [n for n in mentions(function, name.id) if not isinstance(n.ctx, ast.Load)]
+    bound = [n for n in mentions(function, name.id) if not is_read(n)]
     is_given = is_parameter(function, name.id)
     if name.id in declared(function) or len(bound) > (not is_given):
         return False

@@ -13,6 +13,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of, is_method
 from autofast.model.script import Script
 from autofast.model.source import at
+from autofast.model.syntax import is_stored
 from autofast.model.values import Bound, Dict, Func, Seq
 
 HOOKS = ("register_forward_hook", "register_forward_pre_hook")
@@ -84,12 +85,12 @@ def _stores(script: Script, place: Place) -> Iterator[ast.AST]:
     lists = frozenset(t for t in owners if isinstance(t, (Seq, Dict)))
     if isinstance(place, ast.Attribute):
         for node in script.each(ast.Attribute):
-            if node.attr == place.attr and isinstance(node.ctx, ast.Store):
+            if node.attr == place.attr and is_stored(node):
                 if script.values(node.value) & script.values(place.value):
                     yield node
     if lists:
         for item in script.each(ast.Subscript):
-            if isinstance(item.ctx, ast.Store) and script.values(item.value) & lists:
+            if is_stored(item) and script.values(item.value) & lists:
                 yield item
         for call in script.each(ast.Call):
             if is_method(call, *FILLS) and script.values(call.func.value) & lists:

@@ -12,6 +12,7 @@ from autofast.model.events import CallFrame, Frame, WithFrame
 from autofast.model.kinds import grad_mode_of, is_autocast, is_module, is_static
 from autofast.model.names import LOADER
 from autofast.model.source import parent_of
+from autofast.model.syntax import is_read
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -45,14 +46,7 @@ from autofast.read.library import torch_library as torchlib
 from autofast.read.library.containers import as_table, dict_of
 from autofast.read.library.iteration import element, fields_of
 from autofast.read.library.modules import forward
-from autofast.read.state.core import (
-    DEPTH,
-    SHARE,
-    TOO_MANY,
-    Record,
-    TooDeep,
-    join,
-)
+from autofast.read.state.core import DEPTH, SHARE, TOO_MANY, Record, TooDeep, join
 from autofast.read.state.summaries import key_of
 
 EVAL = values(Ref("builtins.eval"))
@@ -61,11 +55,7 @@ EVAL = values(Ref("builtins.eval"))
 def _is_only_read(node: ast.Call) -> bool:
     """``globals()[name]``, which sets nothing."""
     around = parent_of(node)
-    return (
-        isinstance(around, ast.Subscript)
-        and around.value is node
-        and isinstance(around.ctx, ast.Load)
-    )
+    return isinstance(around, ast.Subscript) and around.value is node and is_read(around)
 
 
 MOST_WRAPPERS = 4  # of one decorator around one function

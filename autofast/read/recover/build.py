@@ -51,8 +51,9 @@ from autofast.read.library import determinism
 from autofast.read.library.frameworks import run_hooks
 from autofast.read.library.module_parts import MORE
 from autofast.read.project import Project
-from autofast.read.recover.datasets import collating, describe
+from autofast.read.recover.datasets import describe
 from autofast.read.recover.evaluations import evaluations
+from autofast.read.recover.item_code import collating
 from autofast.read.recover.schedulers import build_schedulers
 from autofast.read.recover.steps import build_steps
 from autofast.read.recover.trainers import build_trainers
@@ -297,11 +298,7 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
         elif isinstance(part, Ext):
             if part.name in names.MODULE_BASES:
                 unknown = unknown or "it is a parameter of which only the type is known"
-            layers.add(
-                part.name
-                if part.name.startswith("torchvision.models.")
-                else part.name.rsplit(".", 1)[-1]
-            )
+            layers.add(_layer(part))
             given = part.args.every
             parts = (Seq, Dict, Unknown) if part.name in names.CONTAINERS else (Seq, Dict)
             todo.extend(t for g in given for t in g.values if is_module(t) or isinstance(t, parts))
@@ -309,6 +306,15 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
         elif isinstance(part, Unknown):
             unknown = unknown or part.why
     return frozenset(layers), unknown, list(classes.values())
+
+
+def _layer(part: Ext) -> str:
+    """What a layer is called among the layers of a model: whole networks of images by their architecture."""
+    if part.name.startswith(names.VISION):
+        return part.name
+    short = part.name.rsplit(".", 1)[-1]
+    made = part.name in names.BY_ARCHITECTURE and const(part.args.get(0, "model_name"))
+    return f"{names.TIMM}{made}" if isinstance(made, str) else short
 
 
 # ------------------------------------------------------------------------------------------------ loaders

@@ -10,11 +10,12 @@ from autofast.flow.scopes import is_parameter, owner, parameters
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first
 from autofast.model import names
-from autofast.model.calls import arguments_of, is_method
+from autofast.model.calls import arguments_of, is_method, receiver_of
 from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, is_generator, parent_of, source_of, statement_of
+from autofast.model.syntax import is_read
 from autofast.model.values import (
     Bound,
     Cls,
@@ -229,7 +230,7 @@ class Leaks(ValueFlow[None]):
         if isinstance(method.this, (Seq, Dict)):
             return self.stored(root_of(call), call, f"{at(call)} keeps it") or Verdict.STOPS
         if isinstance(method.this, Tensor):
-            receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
+            receiver = receiver_of(call)
             told = receiver is not None and self.operand(call, [*others, receiver])
             return told or Verdict.STOPS
         if is_module(method.this):
@@ -319,7 +320,7 @@ class Leaks(ValueFlow[None]):
             if (
                 isinstance(node, ast.Attribute)
                 and node.attr in names
-                and isinstance(node.ctx, ast.Load)
+                and is_read(node)
                 and not self.region.holds(node)
             ):
                 found = self.script.values(node.value)

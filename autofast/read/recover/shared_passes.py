@@ -15,7 +15,7 @@ from autofast.flow.scopes import is_local
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, statement_of
-from autofast.model.syntax import LOOPS
+from autofast.model.syntax import LOOPS, is_stored
 from autofast.model.tensors import tensors_in
 from autofast.read.recover.escapes import ends_with_call
 from autofast.read.recover.leaks import root_of
@@ -78,7 +78,7 @@ def keeps_gradients(script: Script, region: Region) -> bool:
         part
         for statement in region.statements
         for part in nodes_in(statement, ast.Name)
-        if isinstance(part.ctx, ast.Store) and function_of(part) is region.scope
+        if is_stored(part) and function_of(part) is region.scope
     ]
     flow = script.analysis(Flow)
     for name in names:

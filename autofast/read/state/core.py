@@ -20,7 +20,7 @@ from autofast.model.events import (
     TryFrame,
     WithFrame,
 )
-from autofast.model.kinds import grad_mode_of
+from autofast.model.kinds import gradient_modes
 from autofast.model.source import Source, is_generator
 from autofast.model.values import (
     NOTHING,
@@ -252,12 +252,7 @@ class Core:
 
     def grad_mode(self) -> str:
         """on | off | inference | maybe, from the contexts around this place."""
-        for frame in reversed(self.stack):
-            if isinstance(frame, WithFrame):
-                for _, contexts in reversed(frame.contexts):
-                    if (mode := grad_mode_of(contexts)) is not None:
-                        return mode
-        return self.grad_default
+        return next((mode for _, _, mode in gradient_modes(self.stack)), self.grad_default)
 
     def grad_on(self) -> bool:
         return self.grad_mode() in ("on", "maybe")

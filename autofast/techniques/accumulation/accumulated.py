@@ -12,6 +12,7 @@ from autofast.facts.batch.losses import Losses
 from autofast.facts.batch.samples import Activation, Shape
 from autofast.facts.updates.cadence import FRAMEWORKS
 from autofast.facts.updates.events import Iteration, check_order, iteration_of
+from autofast.model.calls import arguments_of
 from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script, Step
 from autofast.model.source import at, function_of, nodes_in
@@ -19,9 +20,8 @@ from autofast.read.recover.compiled import records_graphs
 from autofast.rule import Options, Refusal
 from autofast.techniques.accumulation.batch_size import drops_last, smaller
 from autofast.techniques.accumulation.body import Body, whole
-from autofast.techniques.accumulation.existing import Existing, existing, other_number
+from autofast.techniques.accumulation.existing import existing
 from autofast.techniques.accumulation.no_sync import communicates
-from autofast.techniques.accumulation.schedulers import Horizons
 from autofast.techniques.accumulation.window import Window, loader_of, window_of
 
 OTHERS = {
@@ -34,7 +34,7 @@ OTHERS = {
 
 @dataclass(frozen=True, eq=False)
 class Accumulated:
-    """What becomes of one training loop. ``window`` and ``iteration`` are None where it gathers gradients already, or where it cannot (``refusal``)."""
+    """What becomes of one training loop. ``window`` and ``iteration`` are None where it cannot (``refusal``)."""
 
     step: Step
     node: ast.AST
@@ -98,7 +98,10 @@ def _of(script: Script, step: Step, steps: int, keep: bool) -> Accumulated:
             )
         present = existing(script, step)
         if present is not None:
-            return _changed(script, present, steps, keep)
+            every = present.count or f"`{ast.unparse(present.every)}`"
+            raise Refusal(
+                f"it gathers the gradients of {every} batches already ({at(present.every)}): change that number"
+            )
         return _made(script, step, node, steps, keep)
     except Refusal as why:
         return Accumulated(step, node, _message(steps, keep), refusal=str(why))
@@ -108,18 +111,6 @@ def _message(steps: int, keep: bool) -> str:
     if keep:
         return f"makes an update of every batch; of {steps} batches of a part of the size, an update needs less memory"
     return f"makes an update of every batch; one of {steps} batches is as one of a batch {steps} times as large, in the memory of a small one"
-
-
-def _changed(script: Script, present: Existing, steps: int, keep: bool) -> Accumulated:
-    node = present.step.updates[0].node
-    message = f"gathers the gradients of {present.count or f'`{ast.unparse(present.every)}`'} batches for an update; {steps} are asked for"
-    if present.count == steps:
-        raise Refusal(f"it gathers the gradients of {steps} batches already ({at(present.every)})")
-    if keep:
-        raise Refusal(
-            f"it gathers gradients already (`{ast.unparse(present.every)}` on {at(present.every)}): divide batches and number together"
-        )
-    return Accumulated(present.step, node, message, tuple(other_number(script, present, steps)))
 
 
 def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> Accumulated:
@@ -134,12 +125,12 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
     iteration = iteration_of(script, step)
     window = window_of(script, step, steps, drop)
     check_order(script, iteration)
+    _check_schedules(script, iteration)
     kinds = _kinds(script, iteration, window, keep)
     body = Body(script, iteration, window, kinds)
     edits: list[Edit] = [*body.build(), *window.made, window.constant]
     if Kind.MEAN in kinds.values():
         edits.append(window.helper)
-    edits += Horizons(script, iteration, window, keep).build()
     if keep:
         edits += smaller(script, iteration, window)
     message = _message(steps, keep)
@@ -156,6 +147,15 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
         iteration=iteration,
         inside=frozenset(body.inside),
     )
+
+
+def _check_schedules(script: Script, iteration: Iteration) -> None:
+    """A scheduler that is stepped after every update has its lengths in batches, which would become others."""
+    for event in iteration.of("schedule"):
+        if isinstance(event.node, ast.Call) and not arguments_of(event.node):
+            raise Refusal(
+                f"the scheduler that {at(event.node)} steps after every update counts batches: its lengths would be in updates"
+            )
 
 
 def _kinds(script: Script, iteration: Iteration, window: Window, keep: bool) -> dict[int, Kind]:

@@ -44,7 +44,7 @@ FRAMEWORKS = {
     "lightning": "Lightning has its own place for torch.compile",
     "fabric": "fabric.setup(torch.compile(model)) is its place here",
     "hf-trainer": "pass torch_compile=True to TrainingArguments instead",
-    "apex": "apex.amp changes the functions that are called, unless apex-amp puts torch.amp in its place",
+    "apex": "apex.amp changes the functions that are called: put torch.amp in its place first",
     "deepspeed": "the DeepSpeed engine compiles",
 }
 ENVIRONMENTS = ("gym.", "gymnasium.", "pettingzoo.", "procgen.", "envpool.")
@@ -104,10 +104,9 @@ def _compiles(node: ast.AST) -> bool:
     )
 
 
-def against_script(script: Script, leaves: str = "") -> str:
-    """Why nothing in this script should be compiled; empty where nothing speaks against. ``leaves`` is a framework that goes."""
-    if others := {name: node for name, node in script.frameworks.items() if name != leaves}:
-        name, node = next(iter(others.items()))
+def against_script(script: Script) -> str:
+    """Why nothing in this script should be compiled; empty where nothing speaks against."""
+    for name, node in script.frameworks.items():
         return f"{FRAMEWORKS.get(name, name)} ({at(node)})"
     for check in (_double_backward, _graphs_used_twice, _hooks, _scripted, _shared, _data, _swaps):
         if why := check(script):

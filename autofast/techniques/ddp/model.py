@@ -25,7 +25,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import DDP
 from autofast.model.script import Model, Script, Step
 from autofast.model.source import ancestors, at, function_of, is_elif, parent_of
-from autofast.model.syntax import DEFS, FUNCTIONS
+from autofast.model.syntax import DEFS, FUNCTIONS, is_read
 from autofast.model.values import Const, Ext, Inst, Num, Tensor, Thing
 from autofast.read.recover.build import unwrapped
 from autofast.rule import Options, Refusal
@@ -388,7 +388,7 @@ class _Bring:
 
     def _is_light(self, node: ast.Name) -> bool:
         parent = parent_of(node)
-        if not isinstance(node.ctx, ast.Load):
+        if not is_read(node):
             return False
         if (call := call_of(node)) is not None:
             return id(call) in self._calls or not self.script.reached(call)
@@ -522,10 +522,7 @@ def _beside_attribute(
     mine.anchor, mine.after = last, not isinstance(last, ast.Return)
     if any(isinstance(n, ast.Return) and n is not last for n in own_nodes(function)):
         raise Refusal(f"{function.name}() may end before the model is complete")
-    if any(
-        isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
-        for n in mentions(function, this)
-    ):
+    if any(isinstance(n, ast.Name) and not is_read(n) for n in mentions(function, this)):
         raise Refusal(f"`{this}` is something else on {at(function)}")
     things = {id(mine.thing), *(id(w) for w in mine.model.wraps)}
     for site in script.log.of("move_model"):

@@ -16,6 +16,7 @@ from autofast.model.calls import call_of, keyword_of, pairs_of
 from autofast.model.names import FUNCTIONAL_LOSSES, is_loss
 from autofast.model.script import Script
 from autofast.model.source import Source, function_of, parent_of, source_of, statement_of
+from autofast.model.syntax import is_read
 from autofast.model.values import Ref, Tensor, const
 from autofast.rule import Finding
 from autofast.write.spelling import torch_name
@@ -101,7 +102,7 @@ def _bindings(source: Source) -> dict[str, list[ast.ImportFrom]]:
 
 
 def _names_variable(script: Script, node: ast.AST, bound: dict[str, list[ast.ImportFrom]]) -> bool:
-    if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
+    if not isinstance(node, (ast.Name, ast.Attribute)) or not is_read(node):
         return False
     found = script.values(node)
     if found:

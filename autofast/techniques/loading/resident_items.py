@@ -6,15 +6,7 @@ import ast
 
 from autofast.facts.aliases import learned, written_after
 from autofast.facts.augmentations import Augmentation, augmentation
-from autofast.facts.datasets import (
-    COLOUR,
-    GREY,
-    SPLIT,
-    held,
-    indexed,
-    returns_tuple,
-    to_tensor,
-)
+from autofast.facts.datasets import COLOUR, GREY, SPLIT, held, indexed, returns_tuple, to_tensor
 from autofast.facts.loaders import again
 from autofast.facts.workers.shared_state import changed_ever, changed_since_made
 from autofast.model.script import Dataset, Loader, Script

@@ -24,7 +24,7 @@ from autofast.model.calls import arguments_of, is_name
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
-from autofast.model.syntax import DEFS
+from autofast.model.syntax import DEFS, is_read, is_stored
 from autofast.model.values import Arg, Const, Num, Ref, Seq, Tensor, const, library_names
 from autofast.ops import reshapes
 from autofast.rule import Refusal
@@ -188,10 +188,7 @@ class Windows:
 def _is_reshaped(script: Script) -> bool:
     """Somewhere a tensor or array that exists gets other dimensions."""
     nodes = script.each(ast.Attribute)
-    return any(
-        reshapes(n.attr) or (n.attr in ("data", "shape") and isinstance(n.ctx, ast.Store))
-        for n in nodes
-    )
+    return any(reshapes(n.attr) or (n.attr in ("data", "shape") and is_stored(n)) for n in nodes)
 
 
 # ------------------------------------------------------------------------------------------------ sums
@@ -268,7 +265,7 @@ def _inside(script: Script, windows: Windows) -> str:
         order.may_follow(n, call)
         for name in (row, *windows.length.terms)
         for n in mentions(scope, name)
-        if not isinstance(n.ctx, ast.Load)
+        if not is_read(n)
     ):
         raise unknown  # it is another one when the windows are cut
     if _is_touched(order, starts, call):
@@ -309,7 +306,7 @@ def _is_touched(order: Graph, starts: ast.Name, call: ast.Call) -> bool:
         order.may_follow(n, call, loop)
         and (statement_of(n) is cut or order.may_follow(cut, n, loop))
         for n in mentions(function_of(starts), starts.id)
-        if isinstance(n.ctx, ast.Load)
+        if is_read(n)
         and not (isinstance(parent := parent_of(n), ast.comprehension) and parent.iter is n)
     )
 
@@ -413,7 +410,7 @@ def _holds_numbers(items: Seq) -> bool:
 def _values(name: ast.Name, stack: Stack) -> Iterator[tuple[ast.expr | None, Stack]]:
     """What a variable may be set to, and the ways the script comes there; None for what is not followed."""
     scope = function_of(name)
-    stores = [n for n in mentions(scope, name.id) if not isinstance(n.ctx, ast.Load)]
+    stores = [n for n in mentions(scope, name.id) if not is_read(n)]
     if stores:
         yield from ((_bound(n) if function_of(n) is scope else None, stack) for n in stores)
         return
@@ -435,10 +432,10 @@ def _values(name: ast.Name, stack: Stack) -> Iterator[tuple[ast.expr | None, Sta
             yield None, stack
             return
         way = stack[: calls[-1] + 1]
-        stores = [n for n in mentions(outer, name.id) if not isinstance(n.ctx, ast.Load)]
+        stores = [n for n in mentions(outer, name.id) if not is_read(n)]
         yield from ((_bound(n) if function_of(n) is outer else None, way) for n in stores)
         return
-    stores = [n for n in mentions(source_of(name).tree, name.id) if not isinstance(n.ctx, ast.Load)]
+    stores = [n for n in mentions(source_of(name).tree, name.id) if not is_read(n)]
     if name.id in source_of(name).rebound or not stores:
         yield None, ()
     yield from ((_bound(n) if isinstance(function_of(n), ast.Module) else None, ()) for n in stores)

@@ -17,6 +17,7 @@ from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, parent_of, walk, within
+from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Ref, Seq, Thing
 from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import Move, move_around
@@ -255,7 +256,7 @@ def _of_variable(script: Script, holder: ast.Name, sink: Sink, loop: Loop) -> It
             and not within(node, sink.statement)
             and (within(node, loop) or graph.may_follow(loop, node, common_loop(loop, node)))
         ):
-            if isinstance(node.ctx, ast.Load) and _gives_another_name(node):
+            if is_read(node) and _gives_another_name(node):
                 raise Refusal(f"`{name}` may get another name on {at(node)}")
         yield node
 
@@ -264,19 +265,13 @@ def _under_another_name(script: Script, holder: ast.Name, loop: Loop) -> ast.AST
     """A place in the loop, or in a function that it runs, where a list or dict is known by another name than ``holder``."""
     scope = function_of(holder)
     objects: set[Thing] = {t for t in script.values(holder) if isinstance(t, (Seq, Dict))}
-    views = [
-        n
-        for n in mentions(scope, holder.id)
-        if isinstance(n.ctx, ast.Store) and _is_part(parent_of(n))
-    ]
+    views = [n for n in mentions(scope, holder.id) if is_stored(n) and _is_part(parent_of(n))]
     if not objects:
         return next(iter(views), None)  # an array that may be a part of another one
     holding = _holding(script, frozenset(objects))
     running = {id(f) for f in script.analysis(CallGraph).run_in(loop)}
     for node in script.nodes:
-        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(
-            node.ctx, ast.Load
-        ):
+        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not is_read(node):
             continue
         if is_name(node, holder.id) and function_of(node) is scope:
             continue
@@ -343,9 +338,7 @@ def _of_attribute(script: Script, holder: ast.Attribute, loop: Loop) -> Iterator
 
 def _is_shown_whole(script: Script, node: ast.AST, objects: set[Thing]) -> bool:
     """``print(state)``, ``copy(state)``: an object that is given to what may look at all of its attributes."""
-    if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(
-        node.ctx, ast.Load
-    ):
+    if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not is_read(node):
         return False
     parent = parent_of(node)
     if not objects & script.values(node) or (
@@ -353,7 +346,7 @@ def _is_shown_whole(script: Script, node: ast.AST, objects: set[Thing]) -> bool:
     ):
         return False
     call = parent_of(parent) if isinstance(parent, ast.keyword) else parent
-    callees = script.values(call.func) if isinstance(call, ast.Call) else frozenset()
+    callees = script.called(call)
     return not callees or not all(
         isinstance(t, (Func, Bound, Cls)) or (isinstance(t, Inst) and is_module(t)) for t in callees
     )
@@ -380,9 +373,7 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
         {id(f) for f in script.analysis(CallGraph).run_in(loop, often)} for often in (False, True)
     )
     for node in script.nodes:
-        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(
-            node.ctx, ast.Load
-        ):
+        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not is_read(node):
             continue
         if not any(t in holding for t in script.values(node) if isinstance(t, (Inst, Seq, Dict))):
             continue

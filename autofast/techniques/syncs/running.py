@@ -14,7 +14,7 @@ from autofast.flow.loops import Loop, loop_of, loops_around
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, within
-from autofast.model.syntax import COMPREHENSIONS
+from autofast.model.syntax import COMPREHENSIONS, is_read
 from autofast.techniques.syncs.floats import kind_of
 from autofast.techniques.syncs.freshness import without_graph
 from autofast.techniques.syncs.liveness import Needs
@@ -101,7 +101,7 @@ def _each_alone(uses: list[ast.Name], needs: Needs, loop: Loop) -> list[ast.Name
     inside = [[use for use in uses if within(use, gate)] for gate in gates]
     after = [use for use in uses if not within(use, loop)]
     alone = all(len(found) <= 1 for found in (*inside, after)) and all(
-        isinstance(use.ctx, ast.Load)
+        is_read(use)
         and function_of(use) is function_of(loop)
         and loop_of(use) in (None, loop, *loops_around(loop))
         and not any(isinstance(a, (*COMPREHENSIONS, ast.Lambda)) for a in ancestors(use))

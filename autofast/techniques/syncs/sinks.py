@@ -23,6 +23,7 @@ from autofast.model.source import (
     statement_of,
     walk,
 )
+from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import (
     Arg,
     Bound,
@@ -159,11 +160,7 @@ def _kind(script: Script, expr: ast.expr) -> str:
 
 def _begins_as_number(target: ast.Name) -> bool:
     """Whether every assignment to a variable computes something new: no array that another variable holds too."""
-    stores = [
-        parent_of(n)
-        for n in mentions(function_of(target), target.id)
-        if isinstance(n.ctx, ast.Store)
-    ]
+    stores = [parent_of(n) for n in mentions(function_of(target), target.id) if is_stored(n)]
     made = [s.value for s in stores if isinstance(s, ast.Assign)]
     plain = all(isinstance(s, (ast.Assign, ast.AugAssign)) for s in stores)
     return plain and all(isinstance(v, (ast.Constant, ast.BinOp, ast.UnaryOp)) for v in made)
@@ -176,11 +173,7 @@ def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
         if isinstance(statement, ast.Assign) and any(t is node for t in statement.targets):
             found = script.values(statement.value)
             known = certainly(found, Num, Const, Arg)
-            made = (
-                script.values(statement.value.func)
-                if isinstance(statement.value, ast.Call)
-                else frozenset()
-            )
+            made = script.called(statement.value)
             known = known and not any(
                 isinstance(t, Ref) and t.name.startswith("numpy.") for t in made
             )
@@ -234,14 +227,14 @@ def _only_counts(script: Script, func: Func, seen: set[int]) -> bool:
             ),
         ):
             return False
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and is_stored(node):
             if _bottom(node) != me or (
                 isinstance(node, ast.Attribute) and _is_set_by_code(func, node.attr)
             ):
                 return False
         if (
             isinstance(node, ast.Name)
-            and isinstance(node.ctx, ast.Load)
+            and is_read(node)
             and not binds(func.node, node.id)
             and not _is_constant(script, node)
         ):
@@ -275,9 +268,7 @@ def _is_constant(script: Script, name: ast.Name) -> bool:
     found = script.values(name)
     if all(isinstance(t, (Ref, Func, Cls)) for t in found):
         return bool(found)
-    stores = [
-        n for n in source_of(name).nodes if is_name(n, name.id) and not isinstance(n.ctx, ast.Load)
-    ]
+    stores = [n for n in source_of(name).nodes if is_name(n, name.id) and not is_read(n)]
     return (
         all(isinstance(t, Const) for t in found)
         and len(stores) == 1

@@ -8,18 +8,81 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autofast.cli.group import cli
+from autofast.cli.options import facts_option, input_options
+from autofast.cli.parameters import Named, complete_files
+from autofast.cli.project import STDIN, ProjectCommand, configured, entry_of, root_of
+from autofast.cli.streams import counted, out, say
 from autofast.model.source import BadInput
-from autofast.options import (
-    STDIN,
-    configured,
-    entry_of,
-    root_of,
-)
-from autofast.streams import counted, out, say
 
 if TYPE_CHECKING:
     from autofast.commands.checking import Checked
     from autofast.commands.checking import Request as CheckRequest
+
+FORMATS = ("text", "concise", "json", "sarif", "github", "gitlab", "markdown")
+
+
+@cli.command("check", cls=ProjectCommand)
+@click.argument(
+    "paths",
+    nargs=-1,
+    type=Named("give a script or a folder."),
+    metavar="[PATH]...",
+    shell_complete=complete_files,
+)
+@click.option("--diff", is_flag=True, help="Show the fixes as a diff; nothing is written.")
+@click.option(
+    "--fix", is_flag=True, help="Write the fixes, and take out unused comments: all files or none."
+)
+@click.option(
+    "--output-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    help="For people, programs or a CI.  [default: text]",
+)
+@click.option("--statistics", is_flag=True, help="Count the findings of each rule.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 although something was found.")
+@click.option(
+    "--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 where --fix wrote something."
+)
+@click.option(
+    "-v",
+    "--show-refused",
+    is_flag=True,
+    help="Also list the places that are left alone, with the reason.",
+)
+@click.option(
+    "--imported",
+    is_flag=True,
+    help="Take PATH for the script that is started, and report its imports too; so does --root.",
+)
+@click.option(
+    "--force-exclude",
+    is_flag=True,
+    default=None,
+    help="Leave out what `exclude` names even where a PATH names it.",
+)
+@click.option("--no-cache", is_flag=True, help="Read all scripts again, and keep nothing.")
+@click.option("--watch", is_flag=True, help="Look again whenever a file changes, until Ctrl-C.")
+@click.option("-q", "--quiet", is_flag=True, help="Only findings and errors.")
+@facts_option
+@input_options
+def check_command(paths: tuple[str, ...], **given: Any) -> None:
+    """Find what could be faster.
+
+    Each PATH is a script, or a folder that is searched for training scripts (`-`: standard input). Without one it is the current folder.
+
+    Exit code: 0 nothing found, 1 something found, 2 something could not be read.
+    """
+    paths = paths or (".",)
+    if given["fix"] and (given["diff"] or STDIN in paths):
+        other = "--diff" if given["diff"] else "standard input"
+        raise click.UsageError(f"--fix and {other} exclude each other: choose one.")
+    if given["watch"]:
+        watch(paths, given)
+        return
+    request = requested(paths, given)
+    raise click.exceptions.Exit(check(request, given)[0])
 
 
 def requested(paths: tuple[str, ...], given: dict[str, Any]) -> CheckRequest:
