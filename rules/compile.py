@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from autofast.facts.parts import parts_of
 from autofast.facts.precision.code import Code
+from autofast.model.contents import unwrapped
 from autofast.model.script import Model, Script
 from autofast.model.values import Inst, Thing
-from autofast.read.recover.build import unwrapped
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.compiling.legality import (
     SINCE,

@@ -72,7 +72,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     for statement, name, edits in extended(script):
         answered.add(id(statement))
         message = f"extends `{name}` by numbers of the device in every step, and waits for them"
-        yield Finding(statement, message, edits=tuple(edits))
+        yield Finding(statement, message, edits=tuple(edits), asks=gains.read_again)
     for loop, names, edits in by_elements(script):
         answered |= {id(n) for n in ast.walk(loop)} | {id(whole(loop))}
         message = f"reads {names} from the device element by element in every step"

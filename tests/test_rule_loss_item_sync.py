@@ -164,7 +164,13 @@ ON_DEVICE = [  # what is added, what the sum begins as, where it is used, what b
         "hits = out.argmax(1).eq(y).sum()\ntotal += hits.item()",
         "total = 0",
         "print(total)",
-        ["total += hits.detach()", "print(int(total))"],
+        ["total += hits", "print(int(total))"],
+    ),
+    (
+        "hits = out.argmax(1).eq(y).sum()\ntotal += hits.item()",
+        "total = 0.0",
+        "print(total, total / 44)",
+        ["total += hits.double()", "total = float(total)"],
     ),
     (
         "total += loss.item()\nif i % 2 == 1:\n    print(repr(total / 2))\n    total = 0.0",
@@ -215,7 +221,6 @@ NOT_THERE = [  # where the sum cannot be made on the device
     ("total += loss.item() / 3", "total = 0.0"),  # CUDA multiplies by the inverse
     ("total = total / 3 + loss.item()", "total = 0.0"),
     ("total += out.argmax(1).eq(y).sum(dtype=torch.int32).item()", "total = 0"),  # too small
-    ("total += out.argmax(1).eq(y).sum().item()", "total = 0.0"),  # a sum of float32
     ("total += loss.item()", "total = np.float64(0)"),
     ("total += loss.item()", "total = sum([])"),
 ]
@@ -226,6 +231,11 @@ def test_sums_that_would_not_be_the_same_on_the_device(step: str, start: str) ->
     done = same(HEAD + training(step, start, "print(repr(total))"))
     assert not any(line.startswith("total +=") and ".detach()" in line for line in done.lines)
     assert any(".append(" in line for line in done.lines), done.lines
+
+
+def test_a_sum_that_nothing_reads_is_left_and_says_so() -> None:
+    done = apply("loss-item-sync", HEAD + training("total += loss.item()", "total = 0"))
+    assert not done.fixes and "the statement can go" in done.refusals
 
 
 EVALUATION = """\

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,11 @@ def config_command(paths: tuple[str, ...], **given: Any) -> None:
     from autofast.report.style import for_stream
 
     near = [Path(path) for path in paths or (".",)]
-    if missing := next((path for path in near if not path.exists()), None):
+    if missing := next((path for path in near if not os.path.exists(path)), None):
         raise BadInput(f"{missing}: no such file or folder")
     root = root_of(given["root"], *near)
     found, in_force = settings(root), configured(root, given)
-    there = found.path.is_file()
+    there = os.path.isfile(found.path)
     named = [key.replace("_", "-") for key, value in given.items() if value not in (None, ())]
     click.echo(f"project: {root}{'' if there else ' (without a pyproject.toml)'}\n", err=True)
     style = for_stream(sys.stdout)

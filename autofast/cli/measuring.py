@@ -17,7 +17,7 @@ from autofast.cli.project import SETTINGS, ProjectCommand, configured, root_of
 from autofast.cli.streams import out, say
 
 if TYPE_CHECKING:
-    from autofast.verify.command import Request
+    from autofast.verify.request import Request
 
 
 class _WithScriptArguments(ProjectCommand):
@@ -165,7 +165,7 @@ def tune_command(
 def _request(
     script: Path, rewritten: Path | None, given: dict[str, Any], facts: bool = False
 ) -> Request:
-    from autofast.verify.command import Request
+    from autofast.verify.request import Request
 
     given.pop("stdin_filename")
     root = root_of(given["root"], script)

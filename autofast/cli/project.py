@@ -49,7 +49,7 @@ class ProjectCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
 
         near = [Path(p) for p in _paths(ctx) if p != STDIN] or [Path.cwd()]
-        if not all(path.exists() for path in near):
+        if not all(os.path.exists(path) for path in near):
             return super().invoke(ctx)  # which says so
         found = settings(root_of(ctx.params.get("root"), *near))
         own = {_key(p): p for p in self.params if isinstance(p, click.Option)}
@@ -95,7 +95,7 @@ def root_of(given: Path | None, *near: Path) -> Path:
     """The project's folder: as given, else the git root, else the folder of what is looked at (what is common to several)."""
     if given is None:
         return Path(os.path.commonpath([find_root(path) for path in near]))
-    if not given.is_dir():
+    if not os.path.isdir(given):
         raise BadInput(f"{given}: is no folder; give the project's folder as --root")
     root = given.resolve()
     for path in near:

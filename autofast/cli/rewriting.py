@@ -136,7 +136,7 @@ def _report(result: Rewritten, path: Path, force: bool) -> None:
         raise Fault(f"--report: needs jinja2; pip install '{DISTRIBUTION}[report]'") from None
     if any(real(path) == source.path for source in result.script.sources):
         raise BadInput(f"{path}: is a file of the script; name another one for the page")
-    write_all([Output(path, text.encode())], force=force)
+    write_all([Output(path, text.encode(errors="replace"))], force=force)
 
 
 def _picker() -> Picker:

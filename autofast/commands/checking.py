@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from autofast.commands.cache import Cache, folder
@@ -36,8 +37,11 @@ class Request:
 
     def within(self, file: Path) -> bool:
         """Whether what is found in ``file`` (a real path) is wanted."""
-        named = [path.resolve() for path in (*self.paths, *self.stdin)]
-        return self.imported or any(file == path or path in file.parents for path in named)
+        return self.imported or not self._named.isdisjoint((file, *file.parents))
+
+    @cached_property
+    def _named(self) -> frozenset[Path]:
+        return frozenset(path.resolve() for path in (*self.paths, *self.stdin))
 
 
 @dataclass

@@ -318,8 +318,13 @@ def _is_defined(helper: Helper, tree: ast.Module) -> bool:
     """Whether the file has the very same code already."""
     if helper.name not in {getattr(s, "name", None) for s in tree.body} | _assigned(tree):
         return False
-    defined = {ast.dump(s) for s in tree.body}
-    return all(ast.dump(s) in defined for s in ast.parse(helper.code).body)
+    return stand_in(tree, helper.code)
+
+
+def stand_in(tree: ast.Module, code: str) -> bool:
+    """Whether the statements of ``code`` stand in a module as they are."""
+    there = {ast.dump(s) for s in tree.body}
+    return all(ast.dump(s) in there for s in ast.parse(code).body)
 
 
 def _assigned(tree: ast.Module) -> set[str]:

@@ -12,7 +12,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.holders import ADDERS, Holders
 from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of, is_name, unstarred
-from autofast.model.contents import opened
+from autofast.model.contents import opened, unwrapped
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Script
@@ -36,7 +36,6 @@ from autofast.model.values import (
     certainly,
     const,
 )
-from autofast.read.recover.build import unwrapped
 from autofast.rule import Refusal
 
 HOOKS = frozenset(

@@ -13,6 +13,7 @@ from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import owner, parameters
 from autofast.model.calls import is_name
+from autofast.model.contents import unwrapped
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -29,7 +30,6 @@ from autofast.model.source import at, children, nodes_in, walk
 from autofast.model.syntax import is_stored
 from autofast.model.values import Cls, Dict, Ext, Func, Inst, Ref, Seq, Tensor, Thing, Unknown
 from autofast.read.library.module_parts import MORE
-from autofast.read.recover.build import unwrapped
 from autofast.rule import Refusal
 
 CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"})

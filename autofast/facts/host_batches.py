@@ -14,7 +14,7 @@ from autofast.flow.usage import Act, Usage, is_identity
 from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
 from autofast.model.calls import items_of
 from autofast.model.script import Loader, Script
-from autofast.model.source import at, parent_of, source_of
+from autofast.model.source import at, first_line, parent_of
 from autofast.model.syntax import is_stored
 from autofast.model.tensors import NOT_CUDA, is_dtype, tensors_in
 from autofast.model.values import Bound, Cls, Const, Func, Inst, Num, Ref, Tensor, Thing, Values
@@ -51,7 +51,7 @@ def needs_host(script: Script, loader: Loader) -> str:
     if found is None:
         return ""
     node, why = found
-    text = source_of(node).segment(node).split("\n")[0]
+    text = first_line(node)
     return f"{at(node)} {why} `{text}` in host memory, before it is on the device"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 from autofast.model import names
 from autofast.model.events import Frame, WithFrame
@@ -168,6 +169,11 @@ def _inference(thing: Thing) -> str:
         return "inference"
     flag = const(given.values)
     return "maybe" if flag is ... or not given.sure else "inference" if flag else "on"
+
+
+def is_wrapper(thing: Thing) -> TypeGuard[Ext]:
+    """A module around another one: DDP, DataParallel, torch.compile."""
+    return isinstance(thing, Ext) and thing.name in WRAPPERS
 
 
 def is_autocast(contexts: Values) -> bool:

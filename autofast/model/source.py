@@ -11,6 +11,7 @@ import ast
 import codecs
 import io
 import re
+import sys
 import tokenize
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -201,6 +202,11 @@ def source_of(node: ast.AST) -> Source:
     return source
 
 
+def first_line(node: ast.AST) -> str:
+    """The text of ``node`` as it is shown: what stands on its first line."""
+    return source_of(node).segment(node).split("\n")[0]
+
+
 def line_of(node: ast.AST | None) -> int:
     """The line of ``node``; 1 for a module."""
     return getattr(node, "lineno", 1)
@@ -250,7 +256,10 @@ def _walked(node: ast.AST) -> Iterator[ast.AST]:
     todo = [node]
     for here in todo:  # which grows meanwhile
         yield here
-        todo += children(here)
+        try:
+            todo += here._af_children  # type: ignore[attr-defined]
+        except AttributeError:
+            todo += ast.iter_child_nodes(here)
 
 
 def nodes_in(tree: ast.AST, kind: type[N]) -> Iterator[N]:
@@ -410,6 +419,12 @@ def _newline(text: str) -> str:
     return kinds[0] if len(kinds) == 1 else ("mixed" if kinds else "\n")
 
 
+_AS_READ = (
+    f" (in Python {sys.version_info[0]}.{sys.version_info[1]}); mend it first, "
+    "or run autofast with the Python that it is written for"
+)
+
+
 def _parse(text: str, rel: str) -> ast.Module:
     import warnings
 
@@ -421,7 +436,7 @@ def _parse(text: str, rel: str) -> ast.Module:
         from autofast.model.python2 import leftovers
 
         raise BadInput(
-            f"{rel}:{error.lineno or 1}: syntax error: {error.msg}{leftovers(text) or '; mend it first'}"
+            f"{rel}:{error.lineno or 1}: syntax error: {error.msg}{leftovers(text) or _AS_READ}"
         ) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise BadInput(f"{rel}:1: cannot be parsed ({type(error).__name__}: {error})") from None

@@ -18,7 +18,6 @@ from autofast.tune.setting import Setting
 from autofast.tune.space import Space
 from autofast.verify.command import (
     Pair,
-    Request,
     amounted,
     diffs,
     ended_in_order,
@@ -29,8 +28,9 @@ from autofast.verify.command import (
     target_of,
     warnings_of,
 )
+from autofast.verify.request import Request
 from autofast.verify.result import Verification
-from autofast.verify.runs import Program, Runner, ask
+from autofast.verify.running.runs import Program, Runner, ask
 from autofast.verify.series import ORIGINAL as OF_ORIGINAL
 from autofast.verify.series import REWRITTEN, Series, Wanted
 

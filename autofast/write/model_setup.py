@@ -10,9 +10,10 @@ from autofast.facts.model_objects import traces
 from autofast.flow.positions import block, index
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method, is_path, items_of, pairs_of, targets_of
+from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, LoopFrame, Stack
-from autofast.model.kinds import is_module, is_optimizer
-from autofast.model.names import DDP, WRAPPERS
+from autofast.model.kinds import is_module, is_optimizer, is_wrapper
+from autofast.model.names import DDP
 from autofast.model.script import Model, Script
 from autofast.model.source import (
     ancestors,
@@ -25,7 +26,6 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import LOOPS, is_read
 from autofast.model.values import NOTHING, Ext, Thing, Values
-from autofast.read.recover.build import unwrapped
 
 SETS_UP = frozenset(
     "to cuda cpu float apply load_state_dict requires_grad_ to_empty train eval".split()
@@ -104,7 +104,7 @@ class _Search:
                 found = self.script.values(value)
                 if found and all(is_module(t) for t in found) and self._is_mine(found):
                     things = frozenset(inner for t in found for inner in unwrapped(t))
-                    if not any(_is_wrapper(t) for t in found):
+                    if not any(is_wrapper(t) for t in found):
                         return ast.unparse(target), things
                     if all(isinstance(t, Ext) and t.name in wrappers for t in found):
                         return f"{ast.unparse(target)}.module", things
@@ -129,7 +129,7 @@ class _Search:
             if any(id(n) in self.running for n in ast.walk(outer)):
                 break
             for values in self._meanings(outer, name):
-                if not all(is_module(t) and not _is_wrapper(t) for t in values):
+                if not all(is_module(t) and not is_wrapper(t) for t in values):
                     return None
                 things |= values
             statement = outer
@@ -165,7 +165,7 @@ class _Search:
                 other, (ast.Return, ast.FunctionDef, ast.ClassDef)
             ):
                 break
-            if any(_is_wrapper(t) for c in calls for t in self.script.values(c)) or not self._keeps(
+            if any(is_wrapper(t) for c in calls for t in self.script.values(c)) or not self._keeps(
                 other, name, things
             ):
                 break
@@ -211,10 +211,6 @@ def _stores(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
         while is_method(value) and value.func.attr in SETS_UP:
             value = value.func.value
         yield value, value
-
-
-def _is_wrapper(thing: Thing) -> bool:
-    return isinstance(thing, Ext) and thing.name in WRAPPERS
 
 
 def _assigns(statement: ast.stmt, name: str) -> bool:

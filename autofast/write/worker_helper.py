@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Helper
 from autofast.edit.fold import DEFAULT_LIMIT
+from autofast.edit.toplevel import stand_in
 from autofast.facts.loaders import given, has_workers
 from autofast.facts.parts import held_by
 from autofast.facts.workers.shared_state import unseen
@@ -150,9 +151,8 @@ def _is_narrow(source: Source, code: str) -> bool:
 
 
 def _holds(source: Source, code: str) -> bool:
-    """Whether the statements stand in the module as they are."""
-    there = {ast.dump(s) for s in source.tree.body}
-    return all(ast.dump(s) in there for s in ast.parse(code).body)
+    """Whether the constant stands in the module as it would be written."""
+    return NAMES[0] in source.names and stand_in(source.tree, code)
 
 
 # ------------------------------------------------------------------------------------------------ start methods

@@ -11,7 +11,7 @@ from autofast.facts.updates.averages import average_in_variable, keeps_average
 from autofast.flow.frequency import is_rare
 from autofast.flow.scopes import stored_in
 from autofast.model.calls import is_method
-from autofast.model.contents import opened
+from autofast.model.contents import opened, unwrapped
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -30,7 +30,6 @@ from autofast.model.script import Backward, Script, Step, Update
 from autofast.model.source import at, function_of, parent_of, source_of, within
 from autofast.model.syntax import DEFS
 from autofast.model.values import Const, Ext, Seq, Tensor, Thing, Values
-from autofast.read.recover.build import unwrapped
 from autofast.rule import Refusal
 
 FINE = {

@@ -98,7 +98,7 @@ def _space(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Va
 
 
 @gives(*TYPER)
-def _declared(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+def _of_typer(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
     given = args.given(0, "default")
     if given is None or not isinstance(node, ast.Call):
         return None

@@ -10,7 +10,7 @@ import ast
 
 from autofast.model.calls import call_of
 from autofast.model.contents import attributes, opened
-from autofast.model.events import BranchFrame, Occurrence, Stack
+from autofast.model.events import Occurrence, branches
 from autofast.model.kinds import is_loss, is_module, is_optimizer
 from autofast.model.names import WITHOUT_TENSORS
 from autofast.model.script import Evaluation, Script
@@ -133,11 +133,7 @@ def _is_there(script: Script, region: Region, move: Occurrence) -> bool:
         and any(
             o.order < move.order
             and not region.meets(site, o)
-            and _branches(o.stack) <= _branches(move.stack)
+            and branches(o.stack) <= branches(move.stack)
             for site, o in same
         )
     )
-
-
-def _branches(stack: Stack) -> set[tuple[int, bool]]:
-    return {(id(f.node), f.arm) for f in stack if isinstance(f, BranchFrame) and not f.known}

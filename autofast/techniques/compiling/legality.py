@@ -13,7 +13,7 @@ from autofast.facts.precision.code import Code, applied
 from autofast.facts.retained_graphs import gone_through_twice
 from autofast.flow.callgraph import code_of
 from autofast.model.calls import is_method, keyword_of, short_name
-from autofast.model.contents import opened
+from autofast.model.contents import opened, unwrapped
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script, Step
@@ -33,7 +33,6 @@ from autofast.model.values import (
     const,
 )
 from autofast.ops.families import RECURRENT
-from autofast.read.recover.build import unwrapped
 
 SINCE = (2, 3)
 # Pytorch#193061: wrong gradients of chained, modulated LayerNorms, from the first to before the

@@ -20,6 +20,7 @@ from autofast.flow.graph import Function
 from autofast.flow.positions import block as block_around
 from autofast.flow.scopes import Variable, is_parameter, mentions, own_nodes
 from autofast.model.calls import call_of, names_in
+from autofast.model.contents import unwrapped
 from autofast.model.events import BranchFrame, GuardFrame, LoopFrame, Occurrence, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP
@@ -27,7 +28,6 @@ from autofast.model.script import Model, Script, Step
 from autofast.model.source import ancestors, at, function_of, is_elif, parent_of
 from autofast.model.syntax import DEFS, FUNCTIONS, is_read
 from autofast.model.values import Const, Ext, Inst, Num, Tensor, Thing
-from autofast.read.recover.build import unwrapped
 from autofast.rule import Options, Refusal
 from autofast.techniques.ddp.names import Ranks
 from autofast.techniques.ddp.setup import in_block, own_seeds

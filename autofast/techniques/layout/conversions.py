@@ -10,16 +10,15 @@ from autofast.facts.cost.step import Cost
 from autofast.facts.layout import against, draws, filled_flat, is_convolutional, takes_image
 from autofast.facts.precision.code import Code
 from autofast.flow.program import Flow
-from autofast.model import names
 from autofast.model.calls import is_method
+from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, Site, inside
-from autofast.model.kinds import is_module
+from autofast.model.kinds import is_module, is_wrapper
 from autofast.model.script import Model, Script, Transfer
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
 from autofast.model.syntax import is_read
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Cls, Ext, Inst, Ref, Thing, Unknown
-from autofast.read.recover.build import unwrapped
+from autofast.model.values import Cls, Ext, Inst, Ref, Unknown
 from autofast.rule import Effect, Finding
 from autofast.techniques.layout.reshapes import reshapes
 from autofast.write.spelling import torch_in
@@ -158,17 +157,13 @@ def place_of(script: Script, model: Model) -> ast.expr | None:
         move = moves[0].node
         assert isinstance(move, ast.Call)
         if all(
-            o.this is not None and not _is_wrapper(o.this) for o in moves[0]
+            o.this is not None and not is_wrapper(o.this) for o in moves[0]
         ) and not _is_wrapped_before(model, moves[0]):
             return move
         # Rather where the script chooses it than in each function that makes one.
         if made is None or function_of(made) is not function_of(move):
             return move if all(w.name == PARALLEL for w in model.wraps) else made
     return made
-
-
-def _is_wrapper(thing: Thing) -> bool:
-    return isinstance(thing, Ext) and thing.name in names.WRAPPERS
 
 
 def _is_wrapped_before(model: Model, move: Site) -> bool:

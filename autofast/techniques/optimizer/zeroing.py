@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from autofast.edit.edits import Edit, Keyword, Rewrite
 from autofast.facts.gradients import left_out
 from autofast.facts.kept_tensors import kept_gradient
+from autofast.model.contents import unwrapped
 from autofast.model.events import Site, inside
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Optimizer, Script, Step
 from autofast.model.source import ancestors, at, function_of, parent_of
 from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Const, Thing, const
-from autofast.read.recover.build import unwrapped
 
 GRAPHS = ("torch.cuda.CUDAGraph", "torch.cuda.graph", "torch.cuda.make_graphed_callables")
 

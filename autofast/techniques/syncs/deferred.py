@@ -58,6 +58,8 @@ def put_off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs) -> list
 
 def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: bool = False) -> Off:
     """The same; with ``rounds``, a sum of floats may be made by ``sum()``."""
+    if not (needs.gates or needs.after or needs.moves):
+        raise Refusal("nothing reads what it comes to: the statement can go")
     first, around = sinks[0].statement, _anchor(script, loop)
     has_any = _is_filled(script, first, loop, needs)
     if len(sinks) == 1:

@@ -15,6 +15,7 @@ from autofast.model.source import function_of, parent_of, within
 from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Thing, certainly, const
 from autofast.ops import is_in_place, may_share, op
+from autofast.techniques.syncs.floats import kind_of
 
 # Layers whose result is their argument, or a view of it.
 PASSING = frozenset({"Identity", "Flatten", "Unflatten"})
@@ -34,7 +35,8 @@ def kept(script: Script, core: ast.expr) -> str:
 def without_graph(script: Script, core: ast.expr) -> str:
     """The template (hole ``{core}``) of a tensor without its graph: ``.detach()`` where it may have one."""
     bare = _is_computed_count(script, core)
-    bare = bare or _is_detached(script, core) or _has_no_graph(script, core)
+    whole = kind_of(script, core) == "int"
+    bare = bare or whole or _is_detached(script, core) or _has_no_graph(script, core)
     return "{core}" if bare else "{core}.detach()"
 
 

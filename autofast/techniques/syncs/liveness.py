@@ -16,13 +16,13 @@ from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.source import ancestors, at, function_of, parent_of, walk, within
+from autofast.model.source import ancestors, at, first_line, function_of, parent_of, walk, within
 from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Ref, Seq, Thing
 from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import Move, move_around
 from autofast.techniques.syncs.handlers import catchers
-from autofast.techniques.syncs.sinks import PURE, Sink, text_of
+from autofast.techniques.syncs.sinks import PURE, Sink
 from autofast.techniques.syncs.steps import rare_branch
 from autofast.techniques.syncs.summable import is_summed
 from autofast.techniques.syncs.unspelled import WHERE_SHOWN
@@ -79,7 +79,7 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
             needs.moves[id(move.statement)], gate = move, move.gate
         if gate is None or within(sink.statement, gate):
             raise Refusal(
-                f"`{text_of(sink.holder)}` is used in every step ({at(node)}); {WHERE_SHOWN}"
+                f"`{first_line(sink.holder)}` is used in every step ({at(node)}); {WHERE_SHOWN}"
             )
         needs.gates.setdefault(id(gate), (gate, []))[1].append(node)
     needs.after = _is_used_after(script, sink, loop, outside)
@@ -363,7 +363,7 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
     """Every expression, in the functions that are not the object's own, that is or holds the object."""
     objects = script.values(holder)
     if not objects or not all(isinstance(t, (Inst, Seq, Dict)) for t in objects):
-        raise Refusal(f"what `{text_of(holder)}` is is not known")
+        raise Refusal(f"what `{first_line(holder)}` is is not known")
     holding = _holding(script, objects)
     # Whatever comes to their methods, comes by way of the object.
     own = {id(t.cls.node) for t in objects if isinstance(t, Inst)}
@@ -393,7 +393,7 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
             continue
         if home is not mine and id(home) in running:
             raise Refusal(
-                f"`{text_of(holder)}` is used in {getattr(home, 'name', 'a function')}(), which runs in every step"
+                f"`{first_line(holder)}` is used in {getattr(home, 'name', 'a function')}(), which runs in every step"
             )
         yield node
 

@@ -15,7 +15,6 @@ from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, within
 from autofast.model.syntax import COMPREHENSIONS, is_read
-from autofast.techniques.syncs.floats import kind_of
 from autofast.techniques.syncs.freshness import without_graph
 from autofast.techniques.syncs.liveness import Needs
 from autofast.techniques.syncs.reads import Read
@@ -42,7 +41,7 @@ def summed(
         return []
     kind, begins = kind_of_sum(script, sink), begins_as(script, sink)
     edits: list[Edit] = [
-        Rewrite(r.node, _kept(script, r), holes={"core": r.core}) for r in sink.reads
+        Rewrite(r.node, _kept(script, r, kind), holes={"core": r.core}) for r in sink.reads
     ]
     name, uses = sink.source.segment(sink.holder), _uses_of_result(script, sink)
     # without a turn, a sum of floats that began as 0 becomes 0.0
@@ -68,11 +67,10 @@ def summed(
     return edits
 
 
-def _kept(script: Script, read: Read) -> str:
-    """The tensor without its graph, as float64 where it is no count."""
+def _kept(script: Script, read: Read, kind: str) -> str:
+    """The tensor without its graph, as float64 where the sum is no count."""
     tensor = "{core}" if read.ready else without_graph(script, read.core)
-    counts = read.how != "float" and {kind_of(script, t) for t in read.tensors} == {"int"}
-    return tensor if counts else f"{tensor}.double()"
+    return tensor if kind == "int" else f"{tensor}.double()"
 
 
 def _uses_of_result(script: Script, sink: Sink) -> list[ast.Name]:

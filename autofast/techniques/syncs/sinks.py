@@ -15,6 +15,7 @@ from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.source import (
     Source,
+    first_line,
     function_of,
     live,
     nodes_in,
@@ -110,10 +111,10 @@ def sink_of(
         case _:
             raise Refusal("")
     if _does_more(script, statement):
-        raise Refusal(f"`{text_of(sink.holder)}` does something of its own with it")
+        raise Refusal(f"`{first_line(sink.holder)}` does something of its own with it")
     collector = _Collector(script, sink, loop, passed)
     if not isinstance(sink.holder, ast.Name) and not collector.is_one(sink.holder):
-        raise Refusal(f"`{text_of(sink.holder)}` may be another one in each step")
+        raise Refusal(f"`{first_line(sink.holder)}` may be another one in each step")
     for part in parts:
         collector.visit(part)
     return sink
@@ -370,7 +371,7 @@ class _Collector:
                 elif isinstance(child, ast.expr) and child is not getattr(expr, "func", None):
                     self.visit(child)
         elif not (isinstance(expr, ast.Name) and expr.id in self.live):
-            raise Refusal(f"`{text_of(expr)}` is computed in a way that is not understood")
+            raise Refusal(f"`{first_line(expr)}` is computed in a way that is not understood")
 
     def is_settled(self, expr: ast.expr) -> bool:
         """Neither a read nor what is put off is in it: it can be computed in its turn."""
@@ -415,11 +416,13 @@ class _Collector:
         if not any(ast.dump(core) == ast.dump(p) for p in self.sink.payload):
             self.sink.payload.append(core)
         elif not gives_the_same(self.script, core):
-            raise Refusal(f"`{text_of(core)}` is computed twice")
+            raise Refusal(f"`{first_line(core)}` is computed twice")
 
     def keep_number(self, expr: ast.expr) -> None:
         if not is_number(self.script, expr) and not self.is_graph_count(expr):
-            raise Refusal(f"`{text_of(expr)}` would have to be kept, and may be more than a number")
+            raise Refusal(
+                f"`{first_line(expr)}` would have to be kept, and may be more than a number"
+            )
         self.keep(expr)
 
     def is_graph_count(self, expr: ast.expr) -> bool:
@@ -449,7 +452,7 @@ class _Collector:
             for t in things
         )
         if not things or not pure or any(isinstance(a, ast.Starred) for a in call.args):
-            raise Refusal(f"`{text_of(call.func)}` gets it in each step")
+            raise Refusal(f"`{first_line(call.func)}` gets it in each step")
 
 
 def is_number(script: Script, expr: ast.expr) -> bool:
@@ -476,7 +479,3 @@ def _globals_of(source: Source) -> Iterator[set[str]]:
     """Names that functions of a file declare global: their values may change in any call."""
     for node in source.each(ast.Global):
         yield set(node.names)
-
-
-def text_of(node: ast.AST) -> str:
-    return source_of(node).segment(node).split("\n")[0]
