@@ -671,7 +671,12 @@ def test_a_sum_is_not_put_off_beside_a_copy_to_the_host(copy: str, worth: bool) 
     assert ("cost += " in "".join(done.lines)) is worth
 
 
-def test_a_copy_that_goes_in_the_same_rewrite_is_none_that_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "noise", ["torch.rand(x.size(0), 1)", "torch.FloatTensor(x.data.size()).fill_(scale)"]
+)
+def test_a_copy_that_goes_in_the_same_rewrite_is_none_that_stays(
+    tmp_path: Path, noise: str
+) -> None:
     text = """
 import torch
 from torch import nn
@@ -682,7 +687,7 @@ data = TensorDataset(torch.randn(64, 600), torch.randn(64, 600))
 loader = DataLoader(data, batch_size=32, shuffle=True)
 model = nn.Sequential(nn.Linear(600, 600), nn.ReLU(), nn.Linear(600, 600)).to(device)
 optimizer = torch.optim.Adam(model.parameters())
-rows = iter(loader)
+rows, scale = iter(loader), 1
 for i in range(20):
     try:
         x, y = next(rows)
@@ -691,15 +696,15 @@ for i in range(20):
         x, y = next(rows)
     z = y.clone()
     x, z = x.to(device), z.to(device)
-    noise = torch.rand(x.size(0), 1).to(device)
+    noise = (NOISE).to(device)
     optimizer.zero_grad()
     loss = nn.functional.mse_loss(model(x * noise), z)
     loss.backward()
     optimizer.step()
 """
-    first = rewritten(tmp_path, text)
+    first = rewritten(tmp_path, text.replace("(NOISE)", noise))
     (done,) = first.plan.texts().values()
-    assert "device=device)" in done and "x.size(0), 1).to(" not in done
+    assert "device=device)" in done and "non_blocking" in done and f"{noise}.to(" not in done
     assert not rewritten(tmp_path, done).plan.applied
 
 

@@ -294,7 +294,7 @@ def reads(
 ) -> Gain | None:
     """Of a read of the device that is put off: nothing where another one stays in the same step, which waits as long."""
     loop = _loop_of(script, finding.node)
-    kept = (read_once, read_at_once, read_twice, read_again, read_late)
+    kept = (read_once, read_at_once, read_twice, read_again, read_late, elements)
     stays = [f.node for f in _alike(finding, beside) if not f.edits or f.asks in kept]
     changed = _changed(beside)
     stays += [t.node for t in script.transfers if _waits(t) and id(t.node) not in changed]
@@ -378,6 +378,13 @@ def read_twice(
 ) -> Gain | None:
     """Of statements whose work would be done behind the loop, and once more before what looks at it inside."""
     return Gain(0.0, "what it does would have to stand at two places besides")
+
+
+def elements(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of one copy in the place of a read for each element."""
+    return _code_once(script, finding) or Gain(READ, "a wait for each element", known=False)
 
 
 def read_late(
@@ -479,7 +486,8 @@ def _copied_beside(
     if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
         return same
     alike = _alike(finding, beside)
-    others += [f.node for f in alike if f.advice]  # data of the host, which the user has to move
+    # data of the host, which the user has to move
+    others += [f.node for f in alike if f.advice and id(f.node) not in changed]
     stays = [f.node for f in alike if f.asks is not None and f.asks is not copies]
     known = (f.asks(script, options, f, ()) for f in alike if f.node in stays and f.asks)
     if not all(gain is not None and gain.known and not gain.share for gain in known):
