@@ -1155,7 +1155,9 @@ def test_stepwise_schedulers_count_the_windows(loop: str, keep: bool):
     )[0]
     assert len(stepped) == len(wanted)
     assert difference(stepped, updates_of(both.text)[0]) == "", both.text
-    then = apply(apply(text, 2, keep=keep, rules=RULE).text, 2, keep=keep, rules="stepwise-scheduler")
+    then = apply(
+        apply(text, 2, keep=keep, rules=RULE).text, 2, keep=keep, rules="stepwise-scheduler"
+    )
     assert not then.fixes and then.refusals  # updates of several batches are refused
 
 
