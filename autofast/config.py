@@ -76,11 +76,11 @@ def find_root(path: Path) -> Path:
     """The git work tree around ``path`` (no git is run: a ``.git`` of any kind marks the root), else the nearest folder that packaging takes
     for a project, as in a downloaded archive; else its own folder."""
     real = Path(os.path.realpath(path))  # which a link that leads to itself does not end
-    folder = real if path.is_dir() else real.parent
+    folder = real if os.path.isdir(path) else real.parent
     around = (folder, *folder.parents)
-    found = next((f for f in around if (f / ".git").exists()), None)
+    found = next((f for f in around if os.path.exists(f / ".git")), None)
     return found or next(
-        (f for f in around if any((f / name).is_file() for name in PROJECT_FILES)), folder
+        (f for f in around if any(os.path.isfile(f / name) for name in PROJECT_FILES)), folder
     )
 
 
@@ -119,7 +119,7 @@ def load(root: Path) -> Config:
 def settings(root: Path) -> Settings:
     """What the project at ``root`` says, and where; raises :class:`BadInput` for what it cannot mean."""
     path = root / "pyproject.toml"
-    text = _text(path) if path.is_file() else ""
+    text = _text(path) if os.path.isfile(path) else ""
     tools = _parsed(path, text).get("tool", {})
     if not isinstance(tools, dict):
         raise BadInput(f"{path}: [tool] is no table; mend it")
@@ -185,7 +185,7 @@ def _lines(text: str) -> Iterator[tuple[str, int]]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # as some editors on Windows write it
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}: not valid TOML ({error}); mend it") from None
     except OSError as error:

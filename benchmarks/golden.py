@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from autofast import registry
-from autofast.commands.rewriting import options_of
+from autofast.commands.planning import options_of
 from autofast.config import Config
 from autofast.edit.plan import Plan
 from autofast.model.script import Script

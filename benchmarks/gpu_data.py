@@ -17,7 +17,7 @@ import numpy
 import torch
 
 import tests.torchvision_shim  # noqa: F401
-from autofast.commands import rewriting
+from autofast.commands import planning
 from autofast.config import Config
 
 SCRIPT = """
@@ -80,8 +80,8 @@ def rewritten(text: str) -> str:
         path = Path(folder, "train.py")
         path.write_text(text, "utf-8")
         config = Config(select=("gpu-data", "gpu-augmentation"))
-        script = rewriting.read(path, Path(folder), None, config)
-        plan = rewriting.plan(script, config)
+        script = planning.read(path, Path(folder), None, config)
+        plan = planning.plan(script, config)
         return plan.texts()[script.entry]
 
 

@@ -32,7 +32,7 @@ from pathlib import Path
 import hypothesis
 import hypothesmith
 
-from autofast.commands import rewriting
+from autofast.commands import planning, rewriting
 from autofast.config import Config
 from autofast.edit import running
 from autofast.model.source import BadInput
@@ -147,9 +147,9 @@ def look(folder: Path, text: str, write: bool) -> str:
     entry = folder / "train.py"
     entry.write_text(text, encoding="utf-8", newline="")
     try:
-        script = rewriting.read(entry, folder, None, CONFIG)
-        plan = rewriting.plan(script, CONFIG)
-        rewriting.findings(plan)
+        script = planning.read(entry, folder, None, CONFIG)
+        plan = planning.plan(script, CONFIG)
+        planning.findings(plan)
         if not write:
             return "read"
         result = rewriting.rewrite(entry, folder, CONFIG)

@@ -23,7 +23,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from autofast.commands import rewriting
+from autofast.commands import planning
 from autofast.config import Config
 from benchmarks.pages import put
 
@@ -80,8 +80,8 @@ def rewritten(name: str, **options: Any) -> str:
     """The text that autofast makes of a workload."""
     path = WORKLOADS / name / "train.py"
     config = Config(**options)
-    script = rewriting.read(path, path.parent, None, config)
-    return rewriting.plan(script, config).texts().get(script.entry, script.entry.text)
+    script = planning.read(path, path.parent, None, config)
+    return planning.plan(script, config).texts().get(script.entry, script.entry.text)
 
 
 def laid_out(name: str, folder: Path, target: str, with_compile: bool = False) -> dict[str, Path]:

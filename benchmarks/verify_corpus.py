@@ -21,7 +21,8 @@ from pathlib import Path
 from autofast.config import Config
 from autofast.report import verify_html, verify_json
 from autofast.report.verify_text import sentence
-from autofast.verify.command import Request, verify
+from autofast.verify.command import verify
+from autofast.verify.request import Request
 from benchmarks.pages import put
 from tests.corpus_run import SHIM, SUBJECTS, lay_out, repository
 

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from autofast.config import Config
 from autofast.report.verify_text import sentence
-from autofast.verify.command import Request, verify
+from autofast.verify.command import verify
+from autofast.verify.request import Request
 from autofast.verify.result import SpeedVerdict
 from benchmarks.pages import put
 

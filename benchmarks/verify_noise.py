@@ -17,9 +17,9 @@ from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
-from autofast.verify import scratch
 from autofast.verify.result import Speed, SpeedVerdict
-from autofast.verify.runs import Program, Setup
+from autofast.verify.running import scratch
+from autofast.verify.running.runs import Program, Setup
 from autofast.verify.series import ORIGINAL, REWRITTEN, Series, Wanted
 from benchmarks.pages import put
 from tests.forked import ForkRunner

@@ -23,11 +23,11 @@ from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
-from autofast.verify import scratch
 from autofast.verify.estimates import median
-from autofast.verify.record import Detail
+from autofast.verify.evidence.record import Detail
 from autofast.verify.result import Ratio, Speed, SpeedVerdict
-from autofast.verify.runs import Program, Setup
+from autofast.verify.running import scratch
+from autofast.verify.running.runs import Program, Setup
 from autofast.verify.series import ORIGINAL, REWRITTEN, Series, Wanted
 from benchmarks.pages import put
 from tests.forked import ForkRunner

@@ -1,36 +1,30 @@
-"""apex-amp: torch.amp in the place of apex.amp."""
+"""apex-amp: what apex.amp and its optimizers do, torch does."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autofast.edit.ignores import is_spared
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.precision.apex import KEY, Going, without_apex
 
-NAME = "apex-amp"
+AMP = ("apex.amp.initialize", "apex.amp.scale_loss")
 MESSAGE = "apex.amp is no longer developed: torch.amp does what its opt_level O1 does, and the other rules can see through it"
+ADVICE = (
+    "run forward and loss under torch.autocast('cuda', dtype=torch.float16), and let a torch.amp.GradScaler scale the backward, "
+    "unscale before gradients are clipped, step and update"
+)
 FUSED = {
     "FusedAdam": "torch.optim.AdamW(..., fused=True)",
     "FusedSGD": "torch.optim.SGD(..., fused=True)",
 }
 
 
-@rule(
-    NAME,
-    Effect.ROUNDING,
-    groups=("precision", "modernize"),
-    default=False,
-    decides=Going,
-    told=True,
-    torch=(1, 10),
-)
+@rule("apex-amp", Effect.EXACT, groups=("precision", "modernize"))
 def find(script: Script, options: Options) -> Iterator[Finding]:
-    """Put torch.amp (autocast and GradScaler) in the place of apex.amp."""
-    for site in script.log.each():
-        short = site[0][0].rpartition(".")[2]
-        if site[0][0].startswith("apex.optimizers."):
+    """Report apex.amp and the optimizers that only it knows, and what torch has in their place."""
+    for (kind, _), site in script.log.each():
+        if kind.startswith("apex.optimizers."):
+            short = kind.rpartition(".")[2]
             instead = FUSED.get(short)
             advice = (
                 f"use {instead}, which is as fast and comes with torch"
@@ -38,21 +32,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
                 else "look for an optimizer of torch in its place"
             )
             yield Finding(
-                site[1].node,
+                site.node,
                 f"{short} of apex is an optimizer that only apex.amp knows",
                 advice=advice,
             )
-    going = without_apex(script, options)
-    if going is None:
-        return
-    spared = any(is_spared(place, NAME) for place in going.places)
-    for n, place in enumerate(going.places):
-        if going.refusal or spared:
-            if n == 0:
-                yield Finding(
-                    place,
-                    MESSAGE,
-                    refusal=going.refusal or "another place of apex.amp is kept by a comment",
-                )
-        else:
-            yield Finding(place, MESSAGE, edits=tuple(going.edits), key=KEY)
+    places = [site.node for kind in AMP for site in script.calls(kind)]
+    if places and options.target == "cuda":  # apex works on CUDA only
+        yield Finding(places[0], MESSAGE, advice=ADVICE)

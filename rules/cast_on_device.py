@@ -11,8 +11,8 @@ from autofast.facts.cost import gains
 from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.tensors import dtype_of
-from autofast.model.values import Const, Num, Ref, Thing
-from autofast.ops.families import ARITHMETIC, REGROUPING, SIGNS
+from autofast.model.values import Const, Ref, Thing
+from autofast.ops.families import REGROUPING
 from autofast.rule import Effect, Finding, Options, rule
 
 CASTS = ("float", "double", "half", "bfloat16")
@@ -35,14 +35,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             and isinstance(transfer.node.func, ast.Attribute)
         ):
             continue
-        moved = transfer.node.func.value
-        made = _below_arithmetic(script, moved)
-        cast = _below_views(made)
+        cast = _below_views(transfer.node.func.value)
         batch, template, edits = _uncast(script, cast)
-        if not template and made is not moved and batch_dtypes(script, made) == {"int"}:
-            batch, template = made, "{}"  # dividing integers gives floats
-            if not _is_divided(moved, made):
-                continue
         if (
             template
             and transfer.kinds & {"cuda", "mps", "accel", "option", "xpu", "?"}
@@ -50,17 +44,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         ):
             message = f"casts `{ast.unparse(batch)}` to floats on the host, and copies these to the device"
             holes = {"dtype": cast.args[0]} if isinstance(cast, ast.Call) and cast.args else {}
-            effect = None
-            if made is not moved:
-                effect = Effect.ROUNDING  # a GPU divides by a number by way of its reciprocal
-                template, numbers = _arithmetic(moved, made, template)
-                holes |= numbers
-                edits = (Rewrite(moved, "{made}", {"made": made}), *edits)
             edits = (*edits, Wrap(transfer.node, template, holes))
             why = against_source(script, transfer, batch)
-            yield Finding(
-                transfer.node, message, edits=() if why else edits, refusal=why, effect=effect
-            )
+            yield Finding(transfer.node, message, edits=() if why else edits, refusal=why)
 
 
 def _uncast(script: Script, cast: ast.expr) -> tuple[ast.expr, str, tuple[Edit, ...]]:
@@ -72,80 +58,6 @@ def _uncast(script: Script, cast: ast.expr) -> tuple[ast.expr, str, tuple[Edit, 
         batch,
         _template(script, cast, cast.func.attr),
         (Rewrite(cast, "{batch}", {"batch": batch}),),
-    )
-
-
-def _below_arithmetic(script: Script, expr: ast.expr) -> ast.expr:
-    """What is computed with, by numbers: ``x.float()`` in ``(x.float() / 255 - 0.5) / 0.5`` and in ``x.float().div(255)``."""
-    while (parts := _parts(expr)) is not None:
-        inner, number = parts
-        if not _is_number(script, number):
-            inner, number = number, inner
-        if not _is_number(script, number) or (is_method(expr) and inner is not parts[0]):
-            break
-        expr = inner
-    return expr
-
-
-def _parts(expr: ast.expr) -> tuple[ast.expr, ast.expr] | None:
-    """Both sides of an operation."""
-    match expr:
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in SIGNS:
-            return left, right
-        case ast.Call(func=ast.Attribute(value=left, attr=attr), args=[right], keywords=[]) if (
-            attr in {*ARITHMETIC, "true_divide"}
-        ):
-            return left, right
-    return None
-
-
-def _steps(expr: ast.expr, made: ast.expr) -> list[ast.expr]:
-    """The operations that make ``expr`` of ``made``, the last one first."""
-    found: list[ast.expr] = []
-    while expr is not made and (parts := _parts(expr)) is not None:
-        found.append(expr)
-        expr = parts[0] if any(n is made for n in ast.walk(parts[0])) else parts[1]
-    return found
-
-
-def _is_divided(expr: ast.expr, made: ast.expr) -> bool:
-    match _steps(expr, made)[-1]:
-        case ast.BinOp(op=ast.Div()) | ast.Call(func=ast.Attribute(attr="div" | "true_divide")):
-            return True
-    return False
-
-
-def _arithmetic(expr: ast.expr, made: ast.expr, template: str) -> tuple[str, dict[str, ast.expr]]:
-    """The same operations on a template in the place of ``made``, and the numbers in its holes."""
-    numbers: dict[str, ast.expr] = {}
-    inner: ast.expr = made
-    for step in reversed(_steps(expr, made)):
-        number = f"number{len(numbers)}"
-        left, right = _parts(step) or (inner, inner)
-        numbers[number] = right if left is inner else left
-        match step, inner:
-            case ast.Call(func=ast.Attribute(attr=attr)), ast.BinOp():
-                template = f"({template}).{attr}({{{number}}})"
-            case ast.Call(func=ast.Attribute(attr=attr)), _:
-                template = f"{template}.{attr}({{{number}}})"
-            case ast.BinOp(op=op), _:
-                sign, ours = SIGNS[type(op)], left is inner
-                low = isinstance(inner, ast.BinOp) and isinstance(inner.op, (ast.Add, ast.Sub))
-                tight = sign in "*/"
-                if isinstance(inner, ast.BinOp) and (low and tight if ours else low or tight):
-                    template = f"({template})"
-                sides = (template, f"{{{number}}}") if ours else (f"{{{number}}}", template)
-                template = f"{sides[0]} {sign} {sides[1]}"
-        inner = step
-    return template, numbers
-
-
-def _is_number(script: Script, expr: ast.expr) -> bool:
-    found = script.values(expr)
-    return bool(found) and all(
-        isinstance(t, Num)
-        or (isinstance(t, Const) and isinstance(t.value, (int, float)) and t.value is not True)
-        for t in found
     )
 
 

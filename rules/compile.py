@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 
 from autofast.facts.parts import parts_of
 from autofast.facts.precision.code import Code
+from autofast.model.contents import unwrapped
 from autofast.model.script import Model, Script
 from autofast.model.values import Inst, Thing
-from autofast.read.recover.build import unwrapped
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.compiling.legality import (
     SINCE,
@@ -20,8 +19,6 @@ from autofast.techniques.compiling.legality import (
     is_there,
 )
 from autofast.techniques.compiling.written import MESSAGE, message_of, written
-from autofast.techniques.precision.apex import KEY as APEX
-from autofast.techniques.precision.apex import Going, apex_goes
 from autofast.write.model_setup import Place, place_of
 
 
@@ -32,7 +29,7 @@ from autofast.write.model_setup import Place, place_of
     option="--compile",
     decides=Compiled,
     relieves={"host": 8, "device": 6, "cpu": 5},
-    uses=("apex-amp", "ddp", "dataparallel-to-ddp"),
+    uses=("ddp", "dataparallel-to-ddp"),
     torch=SINCE,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
@@ -46,8 +43,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
                 refusal="the script knows torch.compile already, perhaps behind an option",
             )
         return
-    gone = apex_goes(script, options)
-    general = against_script(script, leaves="apex" if gone else "")
+    general = against_script(script)
     refused: dict[Thing, str] = {}
     places: dict[tuple[int, str], Place] = {}
     models = list(trained(script))
@@ -79,10 +75,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if why:
             yield Finding(place.node, message_of(place.models[0]), refusal=why)
         else:
-            yield replace(
-                written(script, options, place, alone=len(places) == 1),
-                needs=((Going, APEX),) if gone else (),
-            )
+            yield written(script, options, place, alone=len(places) == 1)
 
 
 def _node(model: Model) -> ast.AST:

@@ -15,9 +15,9 @@ from autofast.facts.parameter_loops import (
     modules,
     parameter_loops,
 )
+from autofast.model.contents import unwrapped
 from autofast.model.script import Script
 from autofast.model.source import at, parent_of, source_of
-from autofast.read.recover.build import unwrapped
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.optimizer.foreach import Op, is_symmetric, operations
 from autofast.techniques.optimizer.foreach_text import Writer

@@ -13,18 +13,10 @@ from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.model.values import Ext
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.optimizer.fused import (
-    against,
-    edits,
-    home,
-    is_decided,
-    is_exact,
-)
+from autofast.techniques.optimizer.fused import against, edits, home, is_decided, is_exact
 from autofast.techniques.optimizer.momentum import against_momentum
 from autofast.techniques.optimizer.named import named_in_settings
 from autofast.techniques.precision.amp import amp
-from autofast.techniques.precision.apex import KEY as APEX
-from autofast.techniques.precision.apex import Going, apex_goes
 from autofast.techniques.precision.optional_apex import apex_option
 from autofast.techniques.precision.scaling import Scaling
 from autofast.write.arguments import Home
@@ -39,7 +31,6 @@ SMALL = "runs the update of {} as many small kernels"
     Effect.ROUNDING,
     groups=("optimizer",),
     relieves={"optimizer": 1, "host": 2, "device": 5, "cpu": 3},
-    uses=("apex-amp",),
     torch=SINCE,
     asks=gains.launches,
 )
@@ -68,12 +59,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
                 yield Finding(optimizer.node, SMALL.format(optimizer.name), advice=todo)
     for optimizer in able:
         message = SMALL.format(optimizer.name)
-        goes = apex_goes(script, options)
         place = home(script, optimizer, calls)
         unless = ""
-        if "apex" in script.frameworks and not goes and isinstance(place, Home):
+        if "apex" in script.frameworks and isinstance(place, Home):
             unless = _without_apex(script, place)
-        if why := against(script, optimizer, apex_goes=goes or bool(unless)):
+        if why := against(script, optimizer, without_apex=bool(unless)):
             yield Finding(optimizer.node, message, refusal=why)
         elif (
             optimizer.name == "Adagrad"
@@ -90,10 +80,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         elif isinstance(place, str):
             yield Finding(optimizer.node, message, refusal=place)
         else:
-            made = tuple(edits(script, place, unless))
-            leaves = "apex" in script.frameworks and not unless
-            key, needs = (APEX, (Going,)) if leaves else (None, ())
-            yield Finding(optimizer.node, message, edits=made, key=key, needs=needs)
+            yield Finding(optimizer.node, message, edits=tuple(edits(script, place, unless)))
 
 
 def _may_be_scaled(script: Script, options: Options) -> bool:

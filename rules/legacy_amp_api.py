@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.legacy.amp_api import against, edits, imports, old_uses
 
 SINCE = (2, 4)  # custom_fwd(device_type=...); torch.amp.GradScaler is there since 2.3
+SAME = gains.nothing("other names for the same, which warn")
 
 
-@rule("legacy-amp-api", Effect.EXACT, groups=("modernize",), torch=SINCE)
+@rule("legacy-amp-api", Effect.EXACT, groups=("modernize",), asks=SAME, torch=SINCE)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Use torch.amp, which torch.cuda.amp and torch.cpu.amp are deprecated for."""
     uses = [use for source in script.sources for use in old_uses(script, source)]

@@ -12,6 +12,7 @@ from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.syncs.code_motion import NAME
 from autofast.techniques.syncs.conditions import combined, flags_first
+from autofast.techniques.syncs.elements import by_elements
 from autofast.techniques.syncs.extended import extended
 from autofast.techniques.syncs.logged import logged
 from autofast.techniques.syncs.planned import (
@@ -71,7 +72,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     for statement, name, edits in extended(script):
         answered.add(id(statement))
         message = f"extends `{name}` by numbers of the device in every step, and waits for them"
-        yield Finding(statement, message, edits=tuple(edits))
+        yield Finding(statement, message, edits=tuple(edits), asks=gains.read_again)
+    for loop, names, edits in by_elements(script):
+        answered |= {id(n) for n in ast.walk(loop)} | {id(whole(loop))}
+        message = f"reads {names} from the device element by element in every step"
+        yield Finding(loop, message, edits=tuple(edits), asks=gains.elements)
     for statement, flag, edits in flags_first(script):
         answered.add(id(statement))
         name = ast.unparse(flag)

@@ -33,7 +33,7 @@ ONE_PASS = gains.nothing("one pass, outside of all loops")
 
 USUAL = 0.02, "no records for a backward"
 UNLESS_ONCE = gains.usual(*USUAL, code=True)
-LONG = 20  # lines to indent, which is too much for a loop that runs once
+LONG = 6  # lines to indent, which is too much for what runs once
 
 NAME = "no-grad-eval"
 

@@ -100,7 +100,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     said: set[tuple[int, Kind]] = set()
     saved = _saved(script)
     mine = [s.loop for s in script.steps if goes_by_batch(script, s.loop)]
-    for _, site in script.log.each():
+    for _, site in script.log.each() if mine else ():
         kind = _kind(script, site)
         found = in_every_iteration(script, site) if kind is not None else None
         if kind is None or found is None or found[0] not in mine:

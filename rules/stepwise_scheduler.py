@@ -17,7 +17,7 @@ from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.accumulation.accumulated import planned
 from autofast.techniques.accumulation.window import Window
 from autofast.techniques.schedule.lengths import Conversion, changed, check, every_part
-from autofast.write.reach import Reach, number_in
+from autofast.write.reach import Reach
 
 MESSAGE = "the learning rate changes once an epoch; stepped after every update it follows the same curve in small steps"
 
@@ -137,11 +137,10 @@ def _in_one_scope(
         ):
             raise Refusal("it is made anew in every epoch")
         loader.check_made(part.node, part.ways)
-    count = _count(script, cadence, parts, loader.to(scope), windows)
-    plain = cadence.interval is None and windows is None
+    count = _count(parts[0], loader.to(scope), windows)
     trial = [changed(script, p, count) for p in parts]
     uses = sum(c.uses for c in trial)
-    if uses == 0 or (plain and uses == 1):
+    if uses == 0 or (windows is None and uses == 1):
         return [e for c in trial for e in c.edits], any(c.smooth for c in trial)
     name = source_of(scope).fresh("steps_per_epoch")
     changes = [changed(script, p, name) for p in parts]
@@ -153,24 +152,13 @@ def _in_one_scope(
     )
 
 
-def _count(
-    script: Script, cadence: Cadence, parts: list[Scheduler], loader: str, windows: Window | None
-) -> str:
+def _count(part: Scheduler, loader: str, windows: Window | None) -> str:
     """The number of updates in an epoch."""
-    if windows is not None:
-        count = windows.count(parts[0].node, f"len({loader})")
-        return f"max(1, {count})" if windows.drop else count
-    if cadence.interval is None:
-        return f"len({loader})"
-    ways = [way for p in parts for way in p.ways]
-    every = number_in(
-        script, cadence.interval.every, statement_of(parts[0].node), ways, cadence.stacks
-    )
-    return (
-        f"(len({loader}) + {every} - 1) // {every}"
-        if cadence.interval.last
-        else f"max(1, len({loader}) // {every})"
-    )
+    length = f"len({loader})"
+    if windows is None:
+        return length
+    count = windows.count(part.node, length)
+    return f"max(1, {count})" if windows.drop else count
 
 
 def _first_of(changes: list[Conversion]) -> ast.stmt:

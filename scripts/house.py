@@ -94,6 +94,11 @@ def beside(*layers: str) -> list[Path]:
     return [p for p in every if not apart.match(p.relative_to(ROOT).as_posix())]
 
 
+def product() -> int:
+    """The lines of the product."""
+    return lines(files("autofast", "rules"))
+
+
 def statements() -> int:
     """The functions outside read, flow and edit that tell four or more kinds of statement apart."""
     return sum(dispatches(f) >= 4 for _, f in functions(beside("read", "flow", "edit")))
@@ -142,7 +147,7 @@ def figures() -> dict[str, object]:
     ddp = next(p for p in rules if p.stem == "ddp")
     named = [f.name.strip("_") for _, f in functions(files("autofast", "rules"))]
     return {
-        "product lines": lines(files("autofast", "rules")),
+        "product lines": product(),
         "rule modules: median, longest": (
             statistics.median(lines([p]) for p in rules),
             max(lines([p]) for p in rules),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from autofast.verify.runs import Process, Runner
+from autofast.verify.running.runs import Process, Runner
 from tests.zygote import PROGRAM, ZYGOTE
 
 

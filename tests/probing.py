@@ -9,8 +9,8 @@ import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from autofast.verify.record import Detail, Record
-from autofast.verify.steps import read_record
+from autofast.verify.evidence.record import Detail, Record
+from autofast.verify.running.steps import read_record
 from tests.zygote import PROGRAM, ZYGOTE
 
 ROOT = Path(__file__).parent.parent

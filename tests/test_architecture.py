@@ -47,14 +47,9 @@ LAYERS: dict[str, set[str]] = {
         "rule",
         "report",
     },
-    "options": {"model", "config", "faults", "nearest", "registry", "rule"},
-    "streams": {"report"},
-    "checked": {"commands", "model", "options", "report", "streams"},
     "cli": {
-        "checked",
-        "options",
-        "streams",
         "faults",
+        "nearest",
         "model",
         "config",
         "registry",
@@ -91,7 +86,10 @@ LAYERS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "__init__": set(),
 }
-READING = ("state", "library", "interpreter", "recover")  # parts of read/, from the bottom
+PARTS = {  # of a layer, from the bottom
+    "read": ("state", "library", "interpreter", "recover"),
+    "verify": ("evidence", "judging", "running"),
+}
 
 
 @cache
@@ -114,21 +112,13 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imports(name: str, path: Path, known: dict[str, Path]) -> Iterator[tuple[str, bool]]:
-    """The modules of the product that a module imports, and whether that happens when it is imported itself."""
+def imports(name: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
+    """The modules of the product that a module imports, be it late, in a function, or for types alone."""
     package = name.rpartition(".")[0]
-    todo: list[tuple[ast.AST, bool]] = [(tree(path), True)]
-    while todo:
-        node, early = todo.pop()
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            early = False
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            early = False
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (
-                (a.name, early)
-                for a in node.names
-                if a.name in known or f"{a.name}.__init__" in known
+                a.name for a in node.names if a.name in known or f"{a.name}.__init__" in known
             )
         elif isinstance(node, ast.ImportFrom):
             base = package
@@ -138,48 +128,44 @@ def imports(name: str, path: Path, known: dict[str, Path]) -> Iterator[tuple[str
             for alias in node.names:
                 for target in (f"{full}.{alias.name}", full, f"{full}.__init__"):
                     if target in known:
-                        yield target, early
+                        yield target
                         break
-        todo += [(child, early) for child in ast.iter_child_nodes(node)]
 
 
 def layer(name: str) -> str:
     return name.split(".")[1]
 
 
-def arrows(known: dict[str, Path]) -> list[tuple[str, str, bool]]:
-    return [
-        (name, target, early)
-        for name, path in known.items()
-        for target, early in imports(name, path, known)
-    ]
+def arrows(known: dict[str, Path]) -> list[tuple[str, str]]:
+    return [(name, target) for name, path in known.items() for target in imports(name, path, known)]
 
 
-def against(known: dict[str, Path], found: list[tuple[str, str, bool]]) -> list[str]:
+def against(found: list[tuple[str, str]]) -> list[str]:
     """The imports that the layers forbid."""
     wrong = []
-    for name, target, _ in found:
+    for name, target in found:
         mine, other = layer(name), layer(target)
         if mine != other and other not in LAYERS[mine] and target != "autofast.__init__":
             wrong.append(f"{name} -> {target}")
         if mine == other == "techniques" and name.split(".")[2] != target.split(".")[2]:
             wrong.append(f"{name} -> {target}: another technique")
-        if mine == other == "read" and _is_upwards(name.split(".")[2], target.split(".")[2]):
-            wrong.append(f"{name} -> {target}: a later part of reading")
+        if mine == other and _is_upwards(PARTS.get(mine, ()), name, target):
+            wrong.append(f"{name} -> {target}: a later part")
         if mine == other == "rules" and target != "autofast.rules.__init__":
             wrong.append(f"{name} -> {target}: another rule")
     return wrong
 
 
-def _is_upwards(mine: str, other: str) -> bool:
-    return mine in READING and other in READING[READING.index(mine) + 1 :]
+def _is_upwards(parts: tuple[str, ...], name: str, target: str) -> bool:
+    mine, other = name.split(".")[2], target.split(".")[2]
+    return mine in parts and other in parts[parts.index(mine) + 1 :]
 
 
-def cycles(found: list[tuple[str, str, bool]]) -> list[list[str]]:
-    """Groups of modules that import each other when they are imported."""
+def cycles(found: list[tuple[str, str]]) -> list[list[str]]:
+    """Groups of modules that import each other."""
     graph: dict[str, set[str]] = {}
-    for name, target, early in found:
-        if early and name != target:
+    for name, target in found:
+        if name != target:
             graph.setdefault(name, set()).add(target)
     order: dict[str, int] = {}
     low: dict[str, int] = {}
@@ -217,17 +203,12 @@ def test_every_module_has_a_layer() -> None:
 
 
 def test_arrows_point_down() -> None:
-    assert not against(KNOWN, ARROWS)
+    assert not against(ARROWS)
 
 
 def test_no_cycles() -> None:
+    """Nor by imports that wait in functions or stand there for types alone: what two modules need of each other belongs below both."""
     assert not cycles(ARROWS)
-
-
-@pytest.mark.parametrize("name", ["model", "flow", "ops", "edit", "facts", "write", "report"])
-def test_no_cycles_by_imports_within_functions(name: str) -> None:
-    mine = [(a, b, True) for a, b, _ in ARROWS if layer(a) == layer(b) == name]
-    assert not cycles(mine)
 
 
 @pytest.mark.parametrize(
@@ -242,16 +223,15 @@ def test_no_cycles_by_imports_within_functions(name: str) -> None:
         ("autofast.model.script", "autofast.read.recover.build"),
         ("autofast.read.library.options", "autofast.read.interpreter.calls"),
         ("autofast.read.state.core", "autofast.read.library.torch_library"),
+        ("autofast.verify.judging.coverage", "autofast.verify.running.resuming"),
     ],
 )
 def test_what_stood_there_before_would_be_seen(name: str, target: str) -> None:
-    assert against({}, [(name, target, True)])
+    assert against([(name, target)])
 
 
 def test_a_cycle_would_be_seen() -> None:
-    assert cycles([("a", "b", True), ("b", "c", True), ("c", "a", True), ("c", "d", False)]) == [
-        ["a", "b", "c"]
-    ]
+    assert cycles([("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")]) == [["a", "b", "c"]]
 
 
 def test_rules_hold_nothing_but_rules() -> None:
@@ -367,9 +347,10 @@ def test_no_cache_beside_the_script() -> None:
 # ---------------------------------------------------------------------------------------------- ceilings
 # What got better must not grow again; where one of these falls, lower it. `python scripts/house.py` says all figures.
 CEILINGS = {
-    "statements": 33,  # functions that tell four or more kinds of statement apart: ask flow what it knows
-    "kinds": 1105,  # lines with isinstance(..., ast.) in rules and techniques: see model/calls.py
-    "loops": 6,  # over the files, and then over the nodes of each: script.nodes, script.each(ast.Call)
+    "product": 103_700,  # lines: a new form is paid for by one that nobody gets (docs/architecture.md)
+    "statements": 32,  # functions that tell four or more kinds of statement apart: ask flow what it knows
+    "kinds": 975,  # lines with isinstance(..., ast.) in rules and techniques: see model/calls.py
+    "loops": 5,  # over the files, and then over the nodes of each: script.nodes, script.each(ast.Call)
     "methods": 2,  # calls of methods told by two isinstance: is_method(node, "item")
 }
 

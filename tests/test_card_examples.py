@@ -53,7 +53,11 @@ WITH = {  # which have nothing to do without the other
     "grad-scaler": "autocast grad-scaler",
 }
 ACCUMULATE = {"accumulation": 4}
-ADVICE = {"per-step-io", "prefetch-factor"}  # what a person may write, as the rule does not
+ADVICE = {
+    "apex-amp",
+    "per-step-io",
+    "prefetch-factor",
+}  # what a person may write, as the rule does not
 OTHER_NUMBERS = {"uint8-transfer"}  # bytes in the place of floats
 ONE_PROCESS = {"ddp", "dataparallel-to-ddp"}  # what these change, they change under torchrun
 
@@ -129,11 +133,15 @@ def check(example: str, before: str, after: str) -> None:
 
 
 def by_hand(example: str, text: str) -> str:
-    """``text`` with what ``example`` shows: one line in the place of another."""
-    (part,) = parts(example)
-    (old,), (new,) = part.before, part.after
-    assert text.count(old) == 1
-    return text.replace(old, new)
+    """``text`` with what ``example`` shows."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    for part in parts(example):
+        if part.before != part.after:
+            ends = ((start, end_of(part.before, lines, start)) for start in range(len(lines)))
+            ((start, end),) = [(start, end) for start, end in ends if end is not None]
+            deeper = indentation(lines[start]) - indentation(part.before[0])
+            lines[start:end] = [" " * deeper + line for line in part.after]
+    return "\n".join(lines) + "\n"
 
 
 def rewritten(name: str) -> Applied:
@@ -186,7 +194,7 @@ def test_example(name: str, tmp_path: Path) -> None:
         check(example, made.before, text)
     (tmp_path / "train.py").write_text(made.before, "utf-8")
     original = Job(tmp_path, before=PRETEND.get(SCRIPT[name], ""))
-    stays = original.before if name == "gpu-augmentation" else ""  # apex has to be gone
+    stays = original.before if name == "gpu-augmentation" else ""
     changed = Job(tmp_path, files={"train.py": text.encode()}, before=stays)
     before, after = HARNESS.run_many([original, changed])
     assert before.ok and before.losses, before.traceback

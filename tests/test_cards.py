@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from autofast import registry
-from autofast.commands.rewriting import plan, read
+from autofast.commands.planning import plan, read
 from autofast.config import Config
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Rule

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -335,6 +337,13 @@ def test_formats_keep_standard_output_clean(project: Path, form: str) -> None:
     assert done.code == 0 and "no training loop" in done.err and "no training loop" not in done.text
     if form in ("json", "sarif", "gitlab"):
         json.loads(done.out)
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="takes names of Unicode only")
+@pytest.mark.parametrize("form", ["text", "json", "sarif", "github", "gitlab", "markdown"])
+def test_a_name_that_is_no_unicode(project: Path, form: str) -> None:
+    (project / "train.py").rename(project / os.fsdecode(b"tr\xe4in.py"))
+    assert autofast("check", ".", "--output-format", form).code == 1
 
 
 # ------------------------------------------------------------------------------------------------ comments and configuration

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autofast.commands import checking, rewriting
+from autofast.commands import checking, planning
 from autofast.commands.cache import Cache, folder
 from autofast.commands.checking import Checked, Request, check
 from autofast.config import Config
@@ -59,13 +59,13 @@ def project(tmp_path: Path) -> Path:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The scripts that are read."""
     found: list[Path] = []
-    real = rewriting.read
+    real = planning.read
 
     def read(entry: Path, *args: object) -> object:
         found.append(entry)
         return real(entry, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(rewriting, "read", read)
+    monkeypatch.setattr(planning, "read", read)
     return found
 
 
@@ -112,8 +112,8 @@ def test_a_change_is_seen(
 def test_who_imports_the_script_is_asked_for(project: Path) -> None:
     """Another script that uses a function is why it keeps its parameters; it is read only where that is asked."""
     with disk.noting() as asked:
-        script = rewriting.read(project / "train.py", project)
-        rewriting.plan(script, Config())
+        script = planning.read(project / "train.py", project)
+        planning.plan(script, Config())
     assert {kind for kind, *_ in asked} >= {"read", "file", "matching"}
     assert all(disk.answer(question) == said for question, said in asked.items())
 

@@ -121,6 +121,16 @@ BAD: dict[str, tuple[bytes, str]] = {
         b"try:\n    pass\nexcept IOError, e:\n    pass\n",
         r"bad\.py:3: syntax error: .*Python 2",
     ),
+    **(
+        {
+            "newer Python": (
+                b"try:\n    pass\nexcept ValueError, TypeError:\n    pass\n",
+                r"bad\.py:3: syntax error: [^;]*\(in Python 3\.\d+\); mend it first, or run autofast with",
+            )
+        }
+        if sys.version_info < (3, 14)
+        else {}
+    ),
     "async": (b"x = 1\ny = x.cuda(async=True)\n", r"bad\.py:2: syntax error: .*non_blocking"),
     "syntax error": (
         b"import torch\n\nfor x in y\n    pass\n",
@@ -426,7 +436,7 @@ def test_a_fault_of_ours_is_one_line_and_writes_nothing(
     def broken(*_: object, **__: object) -> None:
         raise KeyError("x")
 
-    monkeypatch.setattr("autofast.commands.rewriting.read_script", broken)
+    monkeypatch.setattr("autofast.commands.planning.read_script", broken)
     done = autofast("rewrite", "train.py", "--in-place")
     assert (
         done.code == 2

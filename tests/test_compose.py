@@ -295,7 +295,17 @@ def test_a_block_left_empty_gets_pass() -> None:
         lambda s: [Remove(stmt(s, "b"))],
         "if a:\n    # why\n    pass\n",
     )
-    check("if a: b\n", lambda s: [Remove(stmt(s, "b"))], "if a:\n    pass\n")
+    check("while a: b\n", lambda s: [Remove(stmt(s, "b"))], "while a:\n    pass\n")
+
+
+def test_an_if_left_empty_goes_unless_it_asks_or_says_something() -> None:
+    both = lambda s: [Remove(stmt(s, "b")), Remove(stmt(s, "c"))]  # noqa: E731
+    check("a\nif d.e:\n    b\n    c\nf\n", both, "a\nf\n")
+    check("def f():\n    if d:\n        b\n        c\n", both, "def f():\n    pass\n")
+    check("if g():\n    b\n    c\n", both, "if g():\n    pass\n")
+    one = lambda s: [Remove(stmt(s, "b"))]  # noqa: E731
+    check("a\nif d:\n    if e:\n        b\nf\n", one, "a\nf\n")
+    check("if d:\n    pass\nb\n", one, "if d:\n    pass\n")
 
 
 def test_an_else_left_empty_goes_unless_it_says_something() -> None:
@@ -1001,6 +1011,26 @@ def test_a_comment_that_makes_a_line_too_long_folds_no_code() -> None:
     before = f"a = f(x){' ' * 60}# what it is, in words\n"
     after = f"a = f(x, n=4){' ' * 60}# what it is, in words\n"
     check(before, lambda s: [Keyword(call(s, "f"), "n", "4")], after, limit=None)
+
+
+def test_numbers_of_a_folded_line_stay_as_they_are_written() -> None:
+    before = "sums = made(parameters, betas=(0., 0.99), smallest=1E-8, largest=0XFF)\n"
+    text = edited(before, lambda s: [Keyword(call(s, "made"), "fused", "True")], 75)
+    assert all(part in text for part in ("(0., 0.99)", "1E-8", "0XFF", "fused=True")), text
+    assert text.count("\n") > 1
+
+
+def test_a_long_line_that_has_become_shorter_is_not_folded() -> None:
+    before = (
+        "labels = Variable(torch.zeros(number, classes).scatter_(1, given.view(-1, 1), 1).cuda())\n"
+    )
+    after = "labels = torch.zeros(number, classes).scatter_(1, given.view(-1, 1), 1).cuda()\n"
+
+    def edits(s: Source) -> list[Edit]:
+        outer = call(s, "Variable")
+        return [Rewrite(outer, "{x}", {"x": outer.args[0]})]
+
+    assert edited(before, edits, 60) == after
 
 
 def test_new_code_at_the_top_of_a_cell_leaves_the_cell_above_as_it_is() -> None:

@@ -83,6 +83,12 @@ def test_what_it_cannot_mean(tmp_path: Path, text: str, said: str) -> None:
     )
 
 
+def test_a_byte_order_mark_is_none_of_its_text(tmp_path: Path) -> None:
+    assert (
+        load(project(tmp_path, "\ufeff[tool.autofast]\neffect = 'exact'\n")).effect is Effect.EXACT
+    )
+
+
 def test_root_is_the_work_tree_else_the_folder(tmp_path: Path) -> None:
     script = tmp_path / "a" / "b" / "train.py"
     script.parent.mkdir(parents=True)

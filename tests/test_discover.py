@@ -145,3 +145,8 @@ def test_tests_are_read_where_they_are_named(tmp_path: Path) -> None:
     ]
     assert found(tmp_path / "tests" / "deep", root=tmp_path) == ["tests/deep/test_more.py"]
     assert found(tmp_path / "test_train.py", root=tmp_path) == ["test_train.py"]
+
+
+def test_what_the_system_does_not_show(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"cannot be read \(File name too long\)"):
+        list(scripts([tmp_path / f"{'x' * 300}.py"], tmp_path))

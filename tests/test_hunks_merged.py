@@ -15,6 +15,7 @@ from autofast.read import read_script
 from autofast.rule import Effect
 from tests.engine import call, edited
 from tests.onerule import apply, run
+from tests.test_worth import ROWS, rewritten
 
 # ------------------------------------------------------------------------------------------------ arguments
 CALLS = {
@@ -162,7 +163,30 @@ def test_a_read_beside_one_that_stays_gains_nothing() -> None:
     ).fixes
 
 
-# ------------------------------------------------------------------------------------------------ variables
+# ------------------------------------------------------------------------------------------------ other names for the same
+LATER = """
+
+def kept(batch):
+    return Variable(batch * 2)
+
+
+print(kept(next(iter(loader))[0]).sum())
+"""
+SHOWN = "        shown = Variable(torch.ones(2))\n"
+EVALUATED = """
+    for x, y in loader:
+        x = Variable(x, volatile=True).to(device)
+        {then}
+"""
+
+
+def without_variables(folder: Path, inside: str, below: str = "") -> str:
+    """What becomes of a script with Variables in its training loop, and of those below it."""
+    text = ROWS.replace("import torch\n", "import torch\nfrom torch.autograd import Variable\n", 1)
+    last = "        total += loss.item()\n"
+    return "".join(rewritten(folder, text.replace(last, last + inside) + below).texts.values())
+
+
 def test_a_detach_for_a_variable_is_not_worth_its_lines() -> None:
     text = SUM.replace("import torch\n", "import torch\nfrom torch.autograd import Variable\n", 1)
     text = text.replace(
@@ -171,8 +195,37 @@ def test_a_detach_for_a_variable_is_not_worth_its_lines() -> None:
     )
     assert "kept = mask.detach()" in apply("variable-api", text).text
     assert not apply("variable-api", text, min_gain=0.01).fixes
-    with_graph = text.replace("Variable(mask)", "Variable(model.weight * 2)")
-    assert "detach()" in apply("variable-api", with_graph, min_gain=0.01).text
+
+
+@pytest.mark.parametrize(
+    ("inside", "below", "gone", "stays"),
+    [
+        (SHOWN, "", "shown = torch.ones(2)", ""),
+        ("", LATER, "", "return Variable(batch * 2)"),  # a function that nothing else changes
+        (SHOWN, LATER, "shown = torch.ones(2)", "return Variable(batch * 2)"),
+        (SHOWN + "        more = list(map(Variable, [loss]))\n", "", "", SHOWN),  # others stay
+        ("", EVALUATED.format(then="print(model(x).mean().item())"), "x = x.to(device", ""),
+        ("", EVALUATED.format(then="model(x).mean().backward()"), "", "Variable(x, volatile=True)"),
+    ],
+)
+def test_variables_go_with_what_changes_around_them(
+    tmp_path: Path, inside: str, below: str, gone: str, stays: str
+) -> None:
+    text = without_variables(tmp_path, inside, below)
+    assert gone in text and stays in text
+    assert ("import Variable" in text) is bool(stays)
+
+
+@pytest.mark.parametrize(
+    ("rule", "old", "new"),
+    [
+        ("variable-api", "mse_loss(model(x), y)", "mse_loss(model(x), y, size_average=False)"),
+        ("legacy-amp-api", "for epoch", "scaler = torch.cuda.amp.GradScaler()\nfor epoch"),
+    ],
+)
+def test_names_alone_gain_nothing(rule: str, old: str, new: str) -> None:
+    assert apply(rule, ROWS.replace(old, new)).fixes
+    assert not apply(rule, ROWS.replace(old, new), min_gain=0.01).fixes
 
 
 # ------------------------------------------------------------------------------------------------ layout

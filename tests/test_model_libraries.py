@@ -78,6 +78,32 @@ def test_networks_that_reshape_keep_their_layout() -> None:
     assert not apply("channels-last", text).fixes
 
 
+WITHIN = """
+class Encoder(nn.Module):
+    def __init__(self, name="resnet18"):
+        super().__init__()
+        self.body, self.scale = timm.create_model(NAME, num_classes=0), nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.scale(self.body(x))
+
+
+torch.manual_seed(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "is_network"), [('"resnet18"', True), ("name", True), ("str(name)", False)]
+)
+def test_a_part_that_is_a_network_of_a_library(name: str, is_network: bool) -> None:
+    script = SCRIPT.format(library="timm", made="Encoder()").replace("timm.Encoder", "Encoder")
+    text = script.replace("torch.manual_seed(0)\n", WITHIN.replace("NAME", name), 1)
+    done = apply("channels-last cudnn-benchmark", text)
+    assert ("memory_format=torch.channels_last" in done.text) is is_network
+    assert ("if all batches have one shape" in done.advice) is is_network
+    assert run(text)["losses"] == pytest.approx(run(done.text)["losses"], rel=1e-4)
+
+
 LAYERS = """
 import torch
 from torch import nn

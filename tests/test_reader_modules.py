@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autofast.model.tensors import is_unknown_in
-from autofast.read.recover.build import layers_of
+from autofast.read.recover.models import layers_of
 from tests.amp import close
 from tests.onerule import apply, run
 from tests.reading import read

@@ -10,7 +10,7 @@ from textwrap import indent
 import pytest
 import torch
 
-from autofast.commands.rewriting import options_of
+from autofast.commands.planning import options_of
 from autofast.config import Config
 from autofast.registry import all_rules
 from autofast.rule import Effect

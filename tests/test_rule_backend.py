@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -387,6 +389,26 @@ def test_benchmark_knows_that_rows_of_a_tensor_have_one_shape(loader: str) -> No
     assert bool(cut.fixes) is (
         "shuffle" in loader
     )  # the default collate function would not stack other shapes
+
+
+@pytest.mark.parametrize(
+    ("size", "said", "fixed"),
+    [('cfg["size"]', 8, True), ('cfg["size"] or choose()', 8, True), ('cfg["size"]', 1, False)],
+)
+def test_batches_whose_size_a_file_says_are_stacked(
+    size: str, said: int, fixed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = 'import json\nfrom os import getpid as choose\ncfg = json.load(open("cfg.json"))\n'
+    body = BODY.replace(
+        "data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))\n", ""
+    ).replace("batch_size=4)", f"batch_size={size}, shuffle=True)")
+    rows = ROWS.format(item="self.x[index][..., : 8 * len(self.x)], 0")
+    files = {"cfg.json": json.dumps({"size": said})}
+    done = apply("cudnn-benchmark", head + HEAD + rows + body, files=files)
+    assert bool(done.fixes) is fixed, done.advice
+    (tmp_path / "cfg.json").write_text(files["cfg.json"])
+    monkeypatch.chdir(tmp_path)
+    assert run(done.before)["x"].shape == run(done.text)["x"].shape
 
 
 def test_benchmark_leaves_other_shapes_alone() -> None:

@@ -167,7 +167,10 @@ def test_a_row_of_the_function_around() -> None:
     ("setup", "parameter"),
     [
         (SPLIT + "if n < 0:\n    val_data = torch.randn(400, 3)", ""),
-        (SPLIT + "def other():\n    nonlocal val_data\n    val_data = data\nother()", ""),
+        (
+            SPLIT + "def other():\n    nonlocal val_data\n    val_data = torch.ones(9, 2)\nother()",
+            "",
+        ),
         (SPLIT.replace("val_data = data[n:]", "val_data = val_data or data"), "val_data"),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from autofast.rule import Effect
 from tests.onerule import Applied, apply, run
 
 RULE = "cast-on-device"
@@ -79,52 +78,14 @@ def test_the_copy_goes_first(move: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("move", "expected"),
-    [
-        ("x = (x.float() / 255).to(device)", "x = x.to(device).float() / 255"),
-        ("x = (x / 255.0).to(device)", "x = x.to(device) / 255.0"),
-        (
-            "x = ((x.float() / 255 - 0.5) / 0.25).to(device)",
-            "x = (x.to(device).float() / 255 - 0.5) / 0.25",
-        ),
-        (
-            "x = (2 * (x.view(-1, 4).float() + 1) - 1).to(device)",
-            "x = 2 * (x.view(-1, 4).to(device).float() + 1) - 1",
-        ),
-        ("x = (1 - x.float()).to(device).clone()", "x = (1 - x.to(device).float()).clone()"),
-        ("k = 3.5\nx = (x.float() / k).to(device)", "x = x.to(device).float() / k"),
-        ("x = x.float().div(255).to(device)", "x = x.to(device).float().div(255)"),
-        ("x = x.div(255).sub(0.5).to(device)", "x = x.to(device).div(255).sub(0.5)"),
-        (
-            "x = (1 - x.float() / 255).mul(2).add(3).to(device) - 1",
-            "x = (1 - x.to(device).float() / 255).mul(2).add(3) - 1",
-        ),
-    ],
-)
-def test_arithmetic_with_numbers_goes_along(move: str, expected: str) -> None:
-    """A GPU divides by a number by way of its reciprocal, so the last bit may be another one."""
-    found = made(move)
-    assert found.lines == [expected] and [f.effect for f in found.fixes] == [Effect.ROUNDING]
-    assert same(found)
-    both = made(move, f"{RULE} non-blocking")
-    assert both.lines == [expected.replace("(device)", "(device, non_blocking=True)")]
-
-
-@pytest.mark.parametrize(
     "move",
     [
-        "x = (x * 2).to(device)",  # integers
-        "x = ((x - 128) / 255).to(device)",  # which wrap around
-        "x = (x.float() / torch.ones(4)).to(device)",  # the other tensor is on the host
-        "x = (x.float() ** 2).to(device)",
-        "x = x.mul(2).to(device)",
-        "x = x.float().div_(255).to(device)",  # of floats, the batch itself
-        "x = x.float().div(torch.ones(4)).to(device)",
-        "x = x.float().add(1, alpha=2).to(device)",
-        "x = (x.float() / x.float().sum()).to(device)",
+        "x = (x.float() / 255).to(device)",
+        "x = x.float().div(255).to(device)",
+        "x = (x / 255).to(device)",
     ],
 )
-def test_other_arithmetic_stays(move: str) -> None:
+def test_arithmetic_stays(move: str) -> None:
     assert not made(move).findings
 
 

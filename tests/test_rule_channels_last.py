@@ -851,3 +851,57 @@ def test_one_number_or_channel_for_each_sample_lies_in_order(
     found = apply(RULE, text)
     assert ("self.d(x).view(" in found.text) is stays and found.fixes
     assert run(found.text)["losses"] == pytest.approx(run(text)["losses"], rel=1e-4)
+
+
+@pytest.mark.parametrize("first", ["x.to(device, non_blocking=True)", "x.cuda()"])
+def test_images_that_are_copied_in_either_arm(first: str):
+    arms = f"if device.type == 'cuda':\n            x = {first}\n        else:\n            x = x.to(device)\n        y = y.to(device)"
+    lines = same(changed("x, y = x.to(device), y.to(device)", arms)).lines
+    assert len(lines) == 3
+    assert all("memory_format=torch.channels_last" in line for line in lines)
+
+
+def test_images_that_are_made_anew_in_one_arm_stay():
+    arms = "if epoch:\n            x = torch.flip(x, [3])\n        else:\n            x = x.to(device)\n        y = y.to(device)"
+    assert same(changed("x, y = x.to(device), y.to(device)", arms)).lines == [MODEL]
+
+
+BLOCKS = """
+class Block(nn.Module):
+    def __init__(self):
+        SUPER
+        self.conv = nn.Conv2d(4, 4, 1)
+
+    def forward(self, x):
+        return x + ACT(self.conv(x)) / 60
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Conv2d(3, 4, 3)
+        MADE
+        self.c = nn.Linear(4 * 6 * 6, 4)
+
+    def forward(self, x):
+        x = self.a(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.c(torch.flatten(x, 1))
+
+
+"""
+DEEP = [f"b{n} = Block()" for n in range(60)]
+LISTED = "self.blocks = [{}]".format(", ".join(f"b{n}" for n in range(60)))
+
+
+@pytest.mark.parametrize("base", ["super().__init__()", "super(Block, self).__init__()"])
+@pytest.mark.parametrize("act", ["torch.relu", "(lambda y: torch.relu(y + 0 * x))"])
+def test_a_deep_network_is_known(base: str, act: str):
+    """More blocks than there may be possibilities, which differ in the object alone."""
+    listed = LISTED.replace("[", "nn.ModuleList([").replace("]", "])")
+    made = "\n        ".join([*DEEP, listed])
+    blocks = BLOCKS.replace("SUPER", base).replace("ACT", act).replace("MADE", made)
+    start = TEXT.index("class Net")
+    text = TEXT[:start] + blocks.lstrip() + TEXT[TEXT.index("model = Net()") :]
+    assert MODEL in same(text).lines

@@ -23,7 +23,12 @@ Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor
 model = nn.Linear(4, 4).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 latent = 4
+labels = {{"real": 1, "fake": 0}}
 losses = []
+class Labels:
+    real = 0.9
+def label():
+    return 1
 {before}
 for step in range(6):
     x = torch.full((3, 4), 0.5, device=device)
@@ -78,6 +83,11 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.Tensor(3, 4).fill_(-2).to(device)", ["z = torch.full((3, 4), -2.0, device=device)"], Effect.EXACT),
         ("z = torch.FloatTensor(3, 4).fill_(0x10).to(device)", ["z = torch.full((3, 4), 16.0, device=device)"], Effect.EXACT),
         ("from torch import zeros\nz = zeros(3, 4).to(device)", ["z = zeros(3, 4, device=device)"], Effect.EXACT),
+        ("z = torch.FloatTensor(3, 4).fill_(latent).to(device)", ["z = torch.full((3, 4), latent, dtype=torch.float32, device=device)"], Effect.EXACT),
+        ("z = torch.FloatTensor(x.data.size()).fill_(label()).to(device)", ["z = torch.full(x.data.size(), label(), dtype=torch.float32, device=device)"], Effect.EXACT),
+        ("z = Variable(torch.Tensor(3, 4).fill_(step / 2)).to(device)", ["z = Variable(torch.full((3, 4), step / 2, dtype=torch.float32, device=device))"], Effect.EXACT),
+        ("z = torch.DoubleTensor(4).fill_(Labels.real).to(device)", ["z = torch.full((4,), Labels.real, dtype=torch.float64, device=device)"], Effect.EXACT),
+        ("z = torch.LongTensor(3, 4).fill_(labels['fake']).to(device).float()", ["z = torch.full((3, 4), labels['fake'], dtype=torch.long, device=device).float()"], Effect.EXACT),
         ("z = torch.DoubleTensor(4).fill_(1e3).to(device)", ["z = torch.full((4,), 1e3, dtype=torch.float64, device=device)"], Effect.EXACT),
         ("z = torch.LongTensor(3, 4).fill_(2).to(device).float()", ["z = torch.full((3, 4), 2, dtype=torch.long, device=device).float()"], Effect.EXACT),
         ("z = Variable(torch.ByteTensor(x.size(0), 1).zero_()).to(device)", ["z = Variable(torch.zeros(x.size(0), 1, dtype=torch.uint8, device=device))"], Effect.EXACT),
@@ -134,7 +144,8 @@ def test_cuda(make: str, device: str) -> None:
         "z = Tensor(np.asarray(losses[-1:] or [0.0]))",
         "z = Tensor(np.random.normal(0, 1))",
         "z = torch.FloatTensor((3.0, 4.0)).zero_().to(device).mean()",  # these are data
-        "z = torch.FloatTensor(3, 4).fill_(latent).to(device)",
+        "z = torch.FloatTensor(3, 4).fill_(x.mean()).to(device)",
+        "z = torch.LongTensor(3, 4).fill_(latent / 3).to(device).float()",
         "z = torch.LongTensor(3, 4).fill_(1.5).to(device).float()",
         "torch.set_default_dtype(torch.float32)\nz = torch.Tensor(3, 4).zero_().to(device)",
     ],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autofast.commands import rewriting
+from autofast.commands import planning
 from autofast.config import Config
 from autofast.rule import Effect
 from tests.onerule import Applied, apply, run, same
@@ -236,8 +236,8 @@ def test_it_is_offered_on_request(tmp_path: Path) -> None:
     """Also where one process on one GPU is not all that may be asked for."""
     (tmp_path / "train.py").write_text(text_of(CROP, FLIP))
     config = Config(effect=Effect.RECIPE)
-    script = rewriting.read(tmp_path / "train.py", tmp_path, None, config)
-    offered, warnings = rewriting.on_request(script, rewriting.plan(script, config), config)
+    script = planning.read(tmp_path / "train.py", tmp_path, None, config)
+    offered, warnings = planning.on_request(script, planning.plan(script, config), config)
     said = {record.rule: record.message for record in offered}
     assert "(on request: --select gpu-augmentation)" in said[RULE] and "ddp" in said
     assert not warnings

@@ -116,7 +116,6 @@ SUMS = [
         "total, writer = 0.0, None",
         "print(repr(total))",
     ),
-    ("total.append(loss.item())", "total = []", "print(np.mean(total), total)"),
     ("total.append((i, loss.item()))", "total = []", "print(total)"),
     ("total[i] = loss.item()", "total = {}", "print(total)"),
     ("total[0] += loss.item()", "total = [0, 0]", "print(total)"),
@@ -165,7 +164,13 @@ ON_DEVICE = [  # what is added, what the sum begins as, where it is used, what b
         "hits = out.argmax(1).eq(y).sum()\ntotal += hits.item()",
         "total = 0",
         "print(total)",
-        ["total += hits.detach()", "print(int(total))"],
+        ["total += hits", "print(int(total))"],
+    ),
+    (
+        "hits = out.argmax(1).eq(y).sum()\ntotal += hits.item()",
+        "total = 0.0",
+        "print(total, total / 44)",
+        ["total += hits.double()", "total = float(total)"],
     ),
     (
         "total += loss.item()\nif i % 2 == 1:\n    print(repr(total / 2))\n    total = 0.0",
@@ -216,7 +221,6 @@ NOT_THERE = [  # where the sum cannot be made on the device
     ("total += loss.item() / 3", "total = 0.0"),  # CUDA multiplies by the inverse
     ("total = total / 3 + loss.item()", "total = 0.0"),
     ("total += out.argmax(1).eq(y).sum(dtype=torch.int32).item()", "total = 0"),  # too small
-    ("total += out.argmax(1).eq(y).sum().item()", "total = 0.0"),  # a sum of float32
     ("total += loss.item()", "total = np.float64(0)"),
     ("total += loss.item()", "total = sum([])"),
 ]
@@ -227,6 +231,11 @@ def test_sums_that_would_not_be_the_same_on_the_device(step: str, start: str) ->
     done = same(HEAD + training(step, start, "print(repr(total))"))
     assert not any(line.startswith("total +=") and ".detach()" in line for line in done.lines)
     assert any(".append(" in line for line in done.lines), done.lines
+
+
+def test_a_sum_that_nothing_reads_is_left_and_says_so() -> None:
+    done = apply("loss-item-sync", HEAD + training("total += loss.item()", "total = 0"))
+    assert not done.fixes and "the statement can go" in done.refusals
 
 
 EVALUATION = """\
@@ -325,8 +334,13 @@ FORMS = [  # the loop has a turn where its length is divided by, and its values 
     ),
     (SHORT, "print(total)", ["for value in counts:", "total += value.item()"]),
     (SHORT + "\nif i == 2:\n    total += 0.1", SOME, ["counts.clear()"]),
-    ("kept.append(loss.item())", SOME, ["kept.extend(torch.stack(losses).tolist())"]),
-    ("kept.append(loss.item())", "", ["kept.extend(value.item() for value in losses)"]),
+    ("kept.append(loss.item())", SOME, ["kept = torch.stack(kept).tolist()"]),
+    ("kept.append(loss.item())", "", ["kept = [value.item() for value in kept]"]),
+    (
+        "kept.append(loss.item())\nif i == 9:\n    kept.append(1.0)",
+        "",
+        ["kept.extend(value.item() for value in losses)"],
+    ),
     ("kept.append((i, loss.item()))", SOME, ["kept.append((count, value))"]),
     (
         "total += loss.item() / 3 + out.mean().item()",
@@ -387,7 +401,8 @@ MEANS = [  # what follows the list of losses before the loop, the end; whether t
 def test_a_list_that_is_divided_by_its_length_is_not_empty(
     start: str, end: str, is_filled: bool
 ) -> None:
-    form = "stack(losses).tolist()" if is_filled else "value.item() for value in losses"
+    form = "stack(kept).tolist()" if is_filled else "value.item() for value in kept"
+    form = form.replace("kept", "losses") if start else form
     text = training("kept.append(loss.item())", f"kept = []\n{start}", end)
     done = same(HEAD + text)
     assert any(form in line for line in done.lines), done.lines
@@ -1234,6 +1249,28 @@ def test_but_where_it_changes_in_between() -> None:
     untouched(HEAD + training("print(loss.item())\nloss.data.mul_(2)\nprint(loss.item())"))
 
 
+@pytest.mark.parametrize(
+    ("guard", "step", "reads"),
+    [
+        ("if not math.isfinite(loss.item()):\n    raise ValueError(loss.item())", "seen.update(a=loss.item())", 1),
+        ("assert loss.item() == loss.item()", "if i > 2:\n    seen.update(a=loss.item())\nelse:\n    seen.update(b=loss.item())", 1),
+        ("seen.update(c=loss.item())", "with torch.no_grad():\n    try:\n        seen.update(d=loss.item())\n    except KeyError:\n        pass", 1),
+        ("seen.update(c=loss.item())", "if i > 2:\n    loss = loss * 2\nseen.update(e=loss.item())", 2),
+        ("if i > 2:\n    seen.update(c=loss.item())", "seen.update(e=loss.item())", 2),
+        ("def late():\n    return loss.item()\nseen.update(c=loss.item())", "loss = loss * 2\nseen.update(d=late())", 2),
+    ],
+)  # fmt: skip
+def test_a_read_below_the_block_of_the_first_takes_its_number(
+    guard: str, step: str, reads: int
+) -> None:
+    seen = "seen = Seen()\n"
+    text = training(step, "", "print(seen)", guard)
+    text = f"{HEAD}class Seen(dict):\n    def update(self, **given):\n        super().update({{k: round(v, 9) for k, v in given.items()}})\n{seen}{text}"
+    done = apply("loss-item-sync", text)
+    assert done.text.count("loss.item()") == reads, done.text
+    assert output(done.text) == output(text)
+
+
 def test_what_is_shown_together_is_copied_at_once() -> None:
     text = training(
         "print('%.3f %.3f' % (loss.item(), penalty.item()), loss.item())",
@@ -1978,6 +2015,52 @@ def test_a_statement_does_not_move_past_a_change_in_place(change: str) -> None:
     same(HEAD + training(step.replace(change, "F.relu(state)"), start), "shown = ")
 
 
+HEADS = """
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.ModuleList([nn.Linear(4, 3) for _ in range(3)])
+
+    def forward(self, x, y):
+        losses, accuracies, total, named = [], [], 0.0, {}
+        for k, head in enumerate(self.heads):
+            out = head(x)
+            loss = F.cross_entropy(out, y)
+            hits = (out.argmax(1) == y).float().mean()
+            losses.append(loss)
+            {step}
+        return torch.stack(losses).mean(), (accuracies, total, named)
+
+
+model = Heads().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    loss, seen = model(x, y)
+    loss.backward()
+    optimizer.step()
+    print(seen)
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "lines"),
+    [
+        ("accuracies.append(hits.item())", ["accuracies.append(hits.detach())", "accuracies = [value.item() for value in accuracies]"]),
+        ("accuracies.append(float(hits))", ["accuracy_values.append(hits.detach())"]),
+        ("total += hits.item()", ["total += hits.detach().double()"]),
+        ("named[f'head{k}'] = hits.item()", ["named[index] = value.item()"]),
+        ("accuracies.append(loss.item() if hits.item() > 0.5 else 0)", []),
+        ("accuracies.append(hits.item())\n            if accuracies[-1] > 0.9:\n                break", []),
+    ],
+)  # fmt: skip
+def test_an_inner_loop_of_a_step_reads_behind_its_last_turn(step: str, lines: list[str]) -> None:
+    text = HEAD + HEADS.replace("{step}", step)
+    done = same(text, *lines) if lines else apply("loss-item-sync", text)
+    assert lines or not done.fixes, done.lines
+
+
 EITHER = """
 class Counted(nn.Module):
     def forward(self, out, y):
@@ -2021,7 +2104,7 @@ print(fit(nn.CrossEntropyLoss()), fit(Counted()))
     ],
 )
 def test_what_is_a_tensor_or_a_tuple_of_tensors(pack: str, pick: str) -> None:
-    same(HEAD + EITHER.format(pack=pack, pick=pick), "loss_tensors.append(loss.detach().clone())")
+    same(HEAD + EITHER.format(pack=pack, pick=pick), "losses.append(loss.detach().clone())")
 
 
 def test_a_count_through_a_variable_is_summed_on_the_device() -> None:

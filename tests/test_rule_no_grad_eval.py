@@ -1692,3 +1692,123 @@ for epoch in range(2):
     done = apply("no-grad-eval", text)
     assert done.lines == ["with torch.inference_mode():"]
     assert len(run(done.text)["losses"]) == 2
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "nn.LogSoftmax(dim=1)",
+        "nn.Dropout(0.5).eval()",
+        "nn.Upsample(scale_factor=1)",
+        "nn.ReplicationPad1d(1)",
+    ],
+)
+def test_a_module_without_weights_may_stay(made: str) -> None:
+    """Nothing of it could be trained; one with weights is refused."""
+    out = f"last = {made}\n            out = last(model(x.to(device))[None])[0, :, :3]"
+    text = HEAD + EVALUATE.replace("out = model(x.to(device))", out) + TRAIN + CALL
+    check(text, "with torch.inference_mode():")
+
+
+SHIFTED = """
+class Shifted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 3))
+        self.register_buffer("table", torch.linspace(-1, 1, 4)[None])
+
+    def forward(self, x):
+        return self.net(x + MOVED)
+
+
+model = Shifted().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("table", "fits"),
+    [
+        ("self.table[:, : x.size(1)].requires_grad_(False)", True),
+        ("torch.ones_like(x).requires_grad_(requires_grad=False)", True),
+        ("self.table.detach().requires_grad_(len(x) < 0)", False),
+        ("self.net[0].bias[:4].sum() * x.detach().requires_grad_(True)", False),
+    ],
+)
+def test_gradients_that_are_off_already_are_switched_off(table: str, fits: bool) -> None:
+    head = HEAD + SHIFTED.replace("MOVED", table)
+    for evaluation in (EVALUATE, EVALUATE.replace("torch.no_grad()", "torch.device('cpu')")):
+        text = head + evaluation + TRAIN + CALL
+        if fits:
+            check(text, "torch.inference_mode()")
+        else:
+            refused(text, "gradients")
+
+
+def test_the_gradient_is_asked_for_by_name() -> None:
+    head = HEAD + SHIFTED.replace("MOVED", "self.table * float(getattr(x, 'requires_grad'))")
+    evaluate = EVALUATE.replace("torch.no_grad()", "torch.device('cpu')")
+    refused(head + evaluate + TRAIN + CALL, "looks at the gradient")
+
+
+KEEPER = """
+class Keeper(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net, self.seen = nn.Linear(4, 3), None
+
+    def forward(self, x):
+        BODY
+
+
+model = Keeper().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def run_epoch(loader, train):
+    total = 0.0
+    for x, y in loader:
+        loss = F.cross_entropy(model(x.to(device)), y.to(device))
+        if train:
+            optimizer.zero_grad()
+            (loss + MORE).backward()
+            optimizer.step()
+        total += loss.item()
+    return total
+
+
+def look(model):
+    return model.seen.mean().item()
+
+
+losses = []
+for epoch in range(2):
+    losses.append(run_epoch(loader, True))
+    losses.append(run_epoch(test_loader, False))
+    EXTRA
+losses.append(look(model))
+"""
+BODIES = [
+    "self.seen = self.net(x)\n        return self.seen",
+    "y = self.seen = self.net(x)\n        return y",
+]
+
+
+@pytest.mark.parametrize(
+    ("body", "more", "extra", "fits"),
+    [
+        *((body, "0", "pass", True) for body in BODIES),
+        (BODIES[0], "0", "losses.append(len(losses))", True),
+        (BODIES[0], "model.seen.pow(2).mean()", "pass", False),
+        (BODIES[1], "getattr(model, 'seen').pow(2).mean()", "pass", False),
+        (BODIES[0], "0", "losses.append(look(model))", False),
+    ],
+)
+def test_what_a_forward_keeps_is_only_looked_at(
+    body: str, more: str, extra: str, fits: bool
+) -> None:
+    keeper = KEEPER.replace("BODY", body).replace("MORE", more).replace("EXTRA", extra)
+    done = apply("no-grad-eval", HEAD + keeper)
+    assert any("losses.append(run_epoch(test_loader" in x for x in done.text.splitlines())
+    assert bool(done.fixes) is fits, done.refusals
+    assert run(done.before)["losses"] == run(done.text)["losses"]

@@ -1212,6 +1212,20 @@ def test_the_number_of_a_loader_beside_it(head: str, number: str, written: str) 
     assert "4 > 0" not in both
 
 
+def test_one_worker_becomes_the_number_that_the_script_asks_for_beside_it() -> None:
+    text = script(
+        "DataLoader(Files(), batch_size=4, num_workers=args.workers)",
+        dataset=FILES + ARGS.format(default=4),
+        epoch="for x, y in val:\n    model(x)",
+    ).replace(
+        "    model =", "    val = DataLoader(Files(8), batch_size=8, num_workers=1)\n    model =", 1
+    )
+    assert (
+        "val = DataLoader(Files(8), batch_size=8, num_workers=args.workers)"
+        in apply(RULE, text).text
+    )
+
+
 def test_a_number_that_is_known_later_is_not_that_of_the_loader_beside_it() -> None:
     text = script(
         "DataLoader(Files(), batch_size=4, num_workers=count)",

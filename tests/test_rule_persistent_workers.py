@@ -789,3 +789,20 @@ def test_one_batch_to_look_at_before_the_training() -> None:
         ),
     )
     assert "persistent_workers=True" in found.text
+
+
+@pytest.mark.parametrize(
+    ("before", "epoch", "stays"),
+    [
+        ("for _ in range(2):\n        first = next(iter(loader))", "pass", True),
+        ("seen = 0\n    while seen < 8:\n        seen += len(next(iter(loader))[0])", "pass", True),
+        ("pass", "for _ in range(2):\n            first = next(iter(loader))", False),
+    ],
+)
+def test_batches_that_are_taken_before_the_epochs(before: str, epoch: str, stays: bool) -> None:
+    """They start the workers that the epochs go on with."""
+    text = script(PLAIN, epoch=epoch).replace("    model = nn", f"    {before}\n    model = nn", 1)
+    found = apply(RULE, text)
+    assert ("persistent_workers=True" in found.text) is stays
+    assert ("takes one batch" in found.refusals) is not stays
+    assert ("keep one iterator" in found.advice) is not stays

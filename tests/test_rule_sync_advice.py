@@ -228,7 +228,7 @@ def test_numbers_read_in_helpers_of_a_loop_that_asks_for_batches() -> None:
         .splitlines()
         .index("        right += (part.argmax(1) == wanted).sum().item()")
     )
-    assert any(f.node.lineno == line + 1 and f.status == "advice" for f in found.findings)
+    assert any(f.node.lineno == line + 1 and f.status == "fix" for f in found.findings)
 
 
 def without_libraries(text: str) -> str:

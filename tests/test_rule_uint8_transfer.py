@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autofast.verify.record import FULL
+from autofast.verify.evidence.record import FULL
 from tests.onerule import apply, run, same_runs
 from tests.probing import run as probe
 

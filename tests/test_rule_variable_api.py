@@ -62,7 +62,7 @@ def both(text: str, **given: object) -> Applied:
             "x = Variable(torch.zeros(4, 4).fill_(2.0), False)\ninputs = inputs + x",
             ["x = torch.zeros(4, 4).fill_(2.0)"],
         ),
-        ("if True:\n    inputs = Variable(inputs)", ["pass"]),
+        ("if True:\n    inputs = Variable(inputs)", []),
         (  # sums, sizes of parts and rows that are set hold no tensor object
             "noise = torch.zeros(inputs.size())\nfor n in range(noise.size()[0]):\n"
             "    noise[n, :] = torch.zeros(noise[0, :].size()).fill_(0.5)\n"

@@ -14,7 +14,7 @@ from autofast.tune import command
 from autofast.tune.measuring import Measuring
 from autofast.tune.result import Fate
 from autofast.tune.search import Search
-from autofast.verify.record import Run
+from autofast.verify.evidence.record import Run
 from autofast.verify.result import Ratio, SpeedVerdict
 from tests.forked import ForkRunner
 

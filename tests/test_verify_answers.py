@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from autofast.verify import parity_answers, scratch
-from autofast.verify.record import ANSWERS, Run
+from autofast.verify.evidence.record import ANSWERS, Run
+from autofast.verify.judging import answers
 from autofast.verify.result import Check, Sameness
-from autofast.verify.runs import Program, Setup
+from autofast.verify.running import scratch
+from autofast.verify.running.runs import Program, Setup
 from tests.faults import Case
 from tests.forked import ForkRunner
 from tests.test_verify_faults import Bench
@@ -79,7 +80,7 @@ def compare(tmp_path: Path) -> Iterator[Compare]:
         runs = tuple(run(arm, seed) for seed in (0, 1) for arm in ("original", "rewritten"))
         evidence: Any = SimpleNamespace(answers=runs)
         assert all(run.ok and len(run.record.steps) == 1 for run in runs)
-        return parity_answers.check(evidence, False)
+        return answers.check(evidence, False)
 
     yield judged
     made.close()
@@ -147,4 +148,4 @@ def test_the_verdict_names_it(tmp_path: Path) -> None:
     edits = (OTHERWISE, ("1.5 * torch.tanh(h / 1.5)", "torch.tanh(h)"))
     found = bench.judge(Case("bounded", "train", "unknown", edits, folder=folder))
     bench.close()
-    assert found.verdict is Sameness.DIFFERENT and parity_answers.NAME in found.summary, found
+    assert found.verdict is Sameness.DIFFERENT and answers.NAME in found.summary, found

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from autofast.cli import cli
 from autofast.verify import command
-from autofast.verify.record import Run
+from autofast.verify.evidence.record import Run
 from tests.forked import ForkRunner
 
 SCRIPT = """import sys

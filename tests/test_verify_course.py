@@ -10,21 +10,13 @@ from typing import Any
 
 import pytest
 
-from autofast.verify import (
-    course,
-    invariants,
-    parity,
-    parity_data,
-    parity_inputs,
-    parity_seeds,
-    parity_settings,
-    parity_weights,
-)
-from autofast.verify.evidence import Evidence, gather
-from autofast.verify.record import FULL, Call, Pass, Record, Run, Saved, Step, TensorPrint
+from autofast.verify.evidence import course
+from autofast.verify.evidence.gathered import Evidence, gather
+from autofast.verify.evidence.record import FULL, Call, Pass, Record, Run, Saved, Step, TensorPrint
+from autofast.verify.judging import inputs, invariants, parity, samples, seeded, settings, weights
+from autofast.verify.judging.shared import shared
 from autofast.verify.result import Check, Sameness
 from autofast.verify.series import Series, Wanted
-from autofast.verify.shared import shared
 from tests import probing
 from tests.verify_runs import record, run
 
@@ -123,7 +115,7 @@ def test_a_rate_that_falls_on_a_plateau() -> None:
         for seed in range(count):
             runs.append(plateau("original", seed, 4 if fixed else 4 + seed % 3))
             runs.append(plateau("rewritten", seed, 5 + seed % 2, factor, off))
-        return found(parity_settings.learning_rates(gather("unknown", runs)))
+        return found(settings.learning_rates(gather("unknown", runs)))
 
     assert check(1).verdict is Sameness.UNCLEAR and check(1).passed is None
     assert check(8).passed is None and "depend on the training" in check(8).text
@@ -156,7 +148,7 @@ def test_a_layer_whose_gradient_is_halved_shows_by_itself() -> None:
         runs = [made("original", 0, 1.0)]
         for seed in range(4):
             runs += [made("original", seed, 1.0), made("rewritten", seed, factor)]
-        return found(parity_seeds.parts(gather("unknown", runs)))
+        return found(seeded.parts(gather("unknown", runs)))
 
     assert check(1.05).passed
     assert check(0.5).passed is False and "group 2" in check(0.5).text
@@ -173,7 +165,7 @@ def test_clipping_does_not_hide_what_was_clipped() -> None:
         runs = [made("original", 0, 1.5)]
         for seed in range(4):
             runs += [made("original", seed, 1.5), made("rewritten", seed, left)]
-        return {c.name: c for c in parity_seeds.levels(gather("unknown", runs))}
+        return {c.name: c for c in seeded.levels(gather("unknown", runs))}
 
     assert all(c.passed for c in check(1.52).values())
     wrong = check(1.0)
@@ -259,14 +251,14 @@ def masked(arm: str, *sizes: int, **more: Any) -> Run:
 )
 def test_masks_of_dropout(sizes: tuple[int, ...], passed: bool) -> None:
     runs = [masked("original", 32, 64), masked("original", 32, 64), masked("rewritten", *sizes)]
-    assert found(parity_inputs.modules(gather("unknown", runs))).passed is passed
+    assert found(inputs.modules(gather("unknown", runs))).passed is passed
 
 
 def test_dropout_may_be_called_by_other_means() -> None:
     runs = [masked("original", 32, dropouts=("0/drop",)), masked("original", 32, dropouts=("0/drop",))]  # fmt: skip
     for sizes, passed in (((32,), True), ((4,), False)):
         ev = gather("unknown", [*runs, masked("rewritten", *sizes)])
-        assert found(parity_inputs.modules(ev)).passed is passed
+        assert found(inputs.modules(ev)).passed is passed
 
 
 def probed(folder: Path, text: str) -> Record:
@@ -333,9 +325,9 @@ def counted(seen: tuple[int, ...], now: tuple[int, ...], off: float = 1e-7) -> E
 
 def test_which_epoch_was_the_best_may_be_another() -> None:
     turned = (*SEEN[1:], SEEN[0])
-    first = found(parity_settings.counters(counted(SEEN[:1], turned[:1])))
+    first = found(settings.counters(counted(SEEN[:1], turned[:1])))
     assert first.passed is None and first.verdict is Sameness.UNCLEAR and "seeds" in first.text
-    assert found(parity_settings.counters(counted(SEEN, turned))).passed
+    assert found(settings.counters(counted(SEEN, turned))).passed
 
 
 @pytest.mark.parametrize(
@@ -350,7 +342,7 @@ def test_which_epoch_was_the_best_may_be_another() -> None:
 def test_a_counter_that_no_choice_explains(
     seen: tuple[int, ...], now: tuple[int, ...], off: float
 ) -> None:
-    assert found(parity_settings.counters(counted(seen, now, off))).passed is False
+    assert found(settings.counters(counted(seen, now, off))).passed is False
 
 
 def sized(begun: float, ended: float, late: float = 0.0) -> Evidence:
@@ -370,18 +362,18 @@ def sized(begun: float, ended: float, late: float = 0.0) -> Evidence:
 
 
 def test_the_sizes_of_weights_over_seeds() -> None:
-    assert [check.passed for check in parity_weights.checks(sized(1.0, 1.0))] == [True, True]
-    assert [check.passed for check in parity_weights.checks(sized(1.5, 1.0))] == [False, True]
-    ended = parity_weights.checks(sized(1.0, 0.7))
+    assert [check.passed for check in weights.checks(sized(1.0, 1.0))] == [True, True]
+    assert [check.passed for check in weights.checks(sized(1.5, 1.0))] == [False, True]
+    ended = weights.checks(sized(1.0, 0.7))
     assert [check.passed for check in ended] == [True, False] and "body.weight" in ended[1].text
-    assert "zero" in parity_weights.checks(sized(0.0, 1.0))[0].text
+    assert "zero" in weights.checks(sized(0.0, 1.0))[0].text
 
 
 def test_the_course_of_the_loss_over_seeds_and_not_its_end_alone() -> None:
-    assert found(parity_seeds.course(sized(1.0, 1.0))).passed
+    assert found(seeded.course(sized(1.0, 1.0))).passed
     late = sized(1.0, 1.0, 0.5)
-    assert found(parity_seeds.course(late)).passed is False
-    assert parity_seeds.equivalence(late)[0].passed
+    assert found(seeded.course(late)).passed is False
+    assert seeded.equivalence(late)[0].passed
 
 
 # ---------------------------------------------------------------------------------------------- batches of several loaders
@@ -405,14 +397,14 @@ def fed(order_of: Any, values: Any = lambda order: order) -> Evidence:
 
 def test_one_of_two_loaders_no_longer_shuffles() -> None:
     first = (3.0, 1.0, 4.0, 1.5, 9.0, 2.0)
-    lost = found(parity_data.shuffled(fed(lambda seed, number: first)))
+    lost = found(samples.shuffled(fed(lambda seed, number: first)))
     assert lost.passed is False and "loader 2" in lost.text
 
     def turned(seed: int, number: int) -> tuple[float, ...]:
         at = (2 * seed + number) % 6
         return first[at:] + first[:at]
 
-    assert found(parity_data.shuffled(fed(turned))).passed
+    assert found(samples.shuffled(fed(turned))).passed
 
 
 def test_batches_that_are_no_numbers_are_not_alike() -> None:
@@ -422,4 +414,4 @@ def test_batches_that_are_no_numbers_are_not_alike() -> None:
     def some(order: tuple[float, ...]) -> tuple[float, ...]:
         return nothing if order is nothing else (order[0], *nothing[1:])
 
-    assert found(parity_data.shuffled(fed(lambda seed, number: nothing, some))).passed
+    assert found(samples.shuffled(fed(lambda seed, number: nothing, some))).passed

@@ -9,7 +9,7 @@ import pytest
 from autofast.registry import all_rules
 from autofast.report.record import Record
 from autofast.verify.diagnosis import BY_HAND, answers, diagnose, rules_for
-from autofast.verify.record import PHASES, Device, Run
+from autofast.verify.evidence.record import PHASES, Device, Run
 from tests.verify_runs import gpu, record, run, step
 
 

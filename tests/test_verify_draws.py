@@ -10,11 +10,12 @@ import numpy
 import pytest
 import torch
 
-from autofast.verify import alike, parity_draws, parity_rounding, parity_stdout
-from autofast.verify.evidence import gather
-from autofast.verify.parity import judge
+from autofast.verify.evidence import alike
+from autofast.verify.evidence.gathered import gather
+from autofast.verify.evidence.record import Call, Evaluation, Run, Step
+from autofast.verify.judging import draws, printed, rounding
+from autofast.verify.judging.parity import judge
 from autofast.verify.probe import generators
-from autofast.verify.record import Call, Evaluation, Run, Step
 from autofast.verify.result import Sameness
 from tests.test_verify_judge import LOSSES, MOVED, made
 from tests.verify_runs import record, run
@@ -76,10 +77,10 @@ def test_draws_that_are_lost_or_shared(
     other: dict[str, Any], passed: bool | None, words: str
 ) -> None:
     after = drawing("rewritten", losses=(1.01, 0.9, 0.8, 0.7), **other)
-    check = parity_draws.check(gather("unknown", [drawing(), drawing(), after]))
+    check = draws.check(gather("unknown", [drawing(), drawing(), after]))
     assert check is not None and check.passed is passed and words in check.text
     same = drawing("rewritten", **other)  # what was drawn was of no use
-    check = parity_draws.check(gather("unknown", [drawing(), drawing(), same]))
+    check = draws.check(gather("unknown", [drawing(), drawing(), same]))
     assert check is None
 
 
@@ -115,7 +116,7 @@ def test_what_is_drawn_and_given_in_evaluation(
     before: dict[str, Any], after: dict[str, Any], passed: bool | None, words: str
 ) -> None:
     plain, other = evaluating(**before), evaluating("rewritten", **after)
-    check = parity_draws.check(gather("unknown", [plain, plain, other]))
+    check = draws.check(gather("unknown", [plain, plain, other]))
     assert check is not None and check.passed is passed and words in check.text
 
 
@@ -161,7 +162,7 @@ def chosen(far: tuple[bool, ...], times: int = 1) -> list[Run]:
 def test_a_number_that_is_printed_once_is_judged_over_seeds(
     far: tuple[bool, ...], times: int, passed: bool | None
 ) -> None:
-    check = parity_stdout.rounded(gather("unknown", chosen(far, times)))
+    check = printed.rounded(gather("unknown", chosen(far, times)))
     assert check is not None and check.passed is passed
 
 
@@ -214,4 +215,4 @@ def test_steps_that_adam_makes_of_roundings(
     plain = stepped("original", 0.5, (1.0, 0.1))
     other = stepped("rewritten", 0.5000001, updates)
     perturbed = stepped("original", 0.5000001, of_perturbed, detail=MOVED)
-    assert parity_rounding.unruly(gather("unknown", [plain, plain, other, perturbed])) is found
+    assert rounding.unruly(gather("unknown", [plain, plain, other, perturbed])) is found

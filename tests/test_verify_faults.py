@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from autofast.verify import parity, scratch
-from autofast.verify.record import Run
+from autofast.verify.evidence.record import Run
+from autofast.verify.judging import parity
 from autofast.verify.result import Parity, Sameness
-from autofast.verify.runs import Program, Setup
+from autofast.verify.running import scratch
+from autofast.verify.running.runs import Program, Setup
 from tests.faults import CASES, HERE, Case
 from tests.forked import ForkRunner
 

@@ -12,30 +12,39 @@ from typing import Any
 import pytest
 
 from autofast.report.verify_words import parity_clause
-from autofast.verify import (
-    alike,
-    coverage,
-    outputs,
-    parity_data,
-    parity_exact,
-    parity_inputs,
-    parity_items,
-    parity_rounding,
-    parity_saves,
-    parity_seeds,
-    parity_stdout,
-    parity_tensors,
-    parity_together,
-    runs,
-    series,
-)
+from autofast.verify import series
 from autofast.verify.estimates import fmean, gap
-from autofast.verify.evidence import DOUBLE, Evidence, gather
-from autofast.verify.parity import judge
-from autofast.verify.parity_rounding import first_step, parting_step, single
-from autofast.verify.record import FULL, Call, Detail, Lines, Pass, Run, Saved, Step, TensorPrint
+from autofast.verify.evidence import alike, outputs
+from autofast.verify.evidence.gathered import DOUBLE, Evidence, gather
+from autofast.verify.evidence.record import (
+    FULL,
+    Call,
+    Detail,
+    Lines,
+    Pass,
+    Run,
+    Saved,
+    Step,
+    TensorPrint,
+)
+from autofast.verify.judging import (
+    coverage,
+    exact,
+    inputs,
+    items,
+    printed,
+    rounding,
+    samples,
+    saves,
+    seeded,
+    tensors,
+    together,
+)
+from autofast.verify.judging.parity import judge
+from autofast.verify.judging.rounding import first_step, parting_step, single
 from autofast.verify.result import Parity, Sameness
-from autofast.verify.runs import Program
+from autofast.verify.running import runs
+from autofast.verify.running.runs import Program
 from tests.verify_runs import record, run
 
 MOVED = replace(FULL, perturb=2.0**-23)
@@ -150,18 +159,18 @@ def test_models_are_known_by_what_they_are_and_not_by_the_order_of_first_calls()
     ev = gather("unknown", [plain, plain, run_of("rewritten", 1, 0, "1")])
     assert ev.b.record.model == plain.record.model
     assert ev.b.record.calls == plain.record.calls
-    check = parity_inputs.modules(ev)
+    check = inputs.modules(ev)
     assert check is not None and check.passed
     lost = gather("unknown", [plain, plain, run_of("rewritten", 1, 0, "0")])
-    check = parity_inputs.modules(lost)
+    check = inputs.modules(lost)
     assert check is not None and check.passed is False, "the other one's"
 
 
 def test_items_in_other_places_of_their_batch() -> None:
     """A collate function that sorts: the place no longer tells which item it is; another item does not belong to the batch."""
 
-    def items(*values: float) -> parity_items.Items:
-        found = parity_items.Items()
+    def of(*values: float) -> items.Items:
+        found = items.Items()
         for number in range(2):
             for place, value in enumerate(values if number else sorted(values)):
                 found.values.setdefault(place, []).append(value)
@@ -169,11 +178,11 @@ def test_items_in_other_places_of_their_batch() -> None:
         found.finish()
         return found
 
-    plain, turned, other = items(1.0, 2.0, 4.0), items(2.0, 1.0, 4.0), items(2.0, 1.0, 5.0)
+    plain, turned, other = of(1.0, 2.0, 4.0), of(2.0, 1.0, 4.0), of(2.0, 1.0, 5.0)
     assert not plain.scale and turned.scale
-    assert parity_items._reordered([plain], [turned])
-    assert not parity_items._reordered([plain], [other])
-    assert not parity_items._reordered([turned], [turned]), "random items"
+    assert items._reordered([plain], [turned])
+    assert not items._reordered([plain], [other])
+    assert not items._reordered([turned], [turned]), "random items"
 
 
 def test_masks_meet_other_samples_in_another_order() -> None:
@@ -194,7 +203,7 @@ def test_masks_meet_other_samples_in_another_order() -> None:
 def test_an_average_that_is_no_longer_called() -> None:
     weights = {"0/w": tensor(1.0), "1/w": tensor(1.0)}
     plain, other = made(model=weights), made("rewritten", model={"0/w": tensor(1.0)})
-    check = parity_tensors.tensors(gather("unknown", [plain, plain, other]))
+    check = tensors.tensors(gather("unknown", [plain, plain, other]))
     assert check is not None and check.passed is None
     steps = [replace(step, modes=(0.0, 1.0)) for step in plain.record.steps]
     plain = replace(plain, records=(replace(plain.record, steps=tuple(steps)),))
@@ -202,10 +211,10 @@ def test_an_average_that_is_no_longer_called() -> None:
     for model, passed in (({"0/w": tensor(1.0)}, None), (weights, False)):
         other = made("rewritten", model=model)
         other = replace(other, records=(replace(other.record, steps=tuple(steps)),))
-        check = parity_tensors.training_mode(gather("unknown", [plain, plain, other]))
+        check = tensors.training_mode(gather("unknown", [plain, plain, other]))
         assert (check and check.passed) is passed, "only what is not called any more"
     less = made("rewritten", model={"1/w": replace(tensor(1.0), shape=(3,))})
-    check = parity_tensors.tensors(gather("unknown", [plain, plain, less]))
+    check = tensors.tensors(gather("unknown", [plain, plain, less]))
     assert check is not None and check.passed is False
 
 
@@ -242,7 +251,7 @@ def test_what_acts_later_meets_equal_weights(other: dict[str, Any], words: str) 
     assert bool(words) == (check is not None and check.passed is False)
     if check is not None and words:
         assert words in check.text and "before 3 are equal" in check.text
-        assert check in parity_rounding.judge(ev)
+        assert check in rounding.judge(ev)
 
 
 def test_a_loss_that_crosses_zero_may_part_by_a_rounding_of_its_usual_size() -> None:
@@ -277,7 +286,7 @@ def test_16_bits_stay_near_what_16_bits_make(
     plain = made(losses=losses, precision=("forward bfloat16",))
     ruler = made(losses=tuple(moved), precision=("forward bfloat16",), detail=replace(FULL, perturb=2.0**-8))  # fmt: skip
     ev = gather("unknown", [plain, plain, made("rewritten", tuple(other), precision=low), ruler])
-    check = parity_rounding.departs(ev)
+    check = rounding.departs(ev)
     assert (check is None) is (passed is not False)
     assert check is None or "on average" in check.text
 
@@ -317,18 +326,18 @@ def pairs(
 
 
 def test_no_margin_is_larger_than_a_share_of_the_drop() -> None:
-    wide = parity_seeds.tost(pairs(lambda seed: falling(1.0, 0.5, seed), 0.0, 0.0))
+    wide = seeded.tost(pairs(lambda seed: falling(1.0, 0.5, seed), 0.0, 0.0))
     assert 0 < wide.margin <= 0.05 * 0.9
     noisy = pairs(lambda seed: falling(1.0, 0.5, seed), 0.0, 0.5)
-    check, more = parity_seeds.equivalence(noisy)
+    check, more = seeded.equivalence(noisy)
     assert check.verdict is Sameness.UNCLEAR and check.passed is None and more > 0
 
 
 def test_a_loss_that_crosses_zero_is_no_measure() -> None:
-    found = parity_seeds.tost(pairs(lambda seed: falling(1.0, 0.01, seed, -0.5), 0.0, 0.001))
+    found = seeded.tost(pairs(lambda seed: falling(1.0, 0.01, seed, -0.5), 0.0, 0.001))
     assert found.margin <= 0.05 * 0.9 and found.outcome == "inside"
     flat = pairs(lambda seed: tuple(random.Random(seed).gauss(0, 1) for _ in range(30)), 0.0, 0.0)
-    assert parity_seeds.tost(flat).margin == 0.0
+    assert seeded.tost(flat).margin == 0.0
 
 
 def test_margin_seeds_and_coverage_stand_in_the_summary() -> None:
@@ -364,7 +373,7 @@ def saved(*values: float, steps: tuple[int, ...] = (2, 4), **plain: str) -> dict
 def test_checkpoints_are_compared_by_value(change: dict[str, Any], words: str) -> None:
     plain = made(**saved(1.0, 2.0, epoch="2"))
     ev = gather("unknown", [plain, plain, made("rewritten", **change)])
-    check = parity_saves.values(ev)
+    check = saves.values(ev)
     assert check is not None and check.passed is (not words) and words in check.text
 
 
@@ -374,7 +383,7 @@ def test_checkpoints_differ_by_rounding_as_far_as_it_carries() -> None:
         made("rewritten", (1.00001, *LOSSES[1:]), **saved(1.0, v)) for v in (2.000002, 2.1)
     )
     for other, passed in ((near, None), (far, False)):
-        check = parity_saves.values(gather("unknown", [plain, plain, other, moved]))
+        check = saves.values(gather("unknown", [plain, plain, other, moved]))
         assert check is not None and check.passed is passed
 
 
@@ -386,7 +395,7 @@ def test_an_average_of_equal_weights_differs_by_no_more_than_its_own_rounding() 
     for off, passed in ((2e-7, None), (2e-4, False)):
         now = {**held, "1/w": tensor(1.0 + off)}
         other = made("rewritten", **saved(1.0, 2.0 + off), model=now)
-        check = parity_saves.values(gather("unknown", [plain, plain, other, moved]))
+        check = saves.values(gather("unknown", [plain, plain, other, moved]))
         assert check is not None and check.passed is passed
 
 
@@ -404,7 +413,7 @@ def test_a_group_whose_gradient_is_rounding_tells_nothing() -> None:
                     for s in one.record.steps
                 )
                 runs.append(replace(one, records=(replace(one.record, steps=steps),)))
-        check = parity_seeds.parts(gather("unknown", runs))
+        check = seeded.parts(gather("unknown", runs))
         assert check is not None and check.passed is passed
 
 
@@ -487,7 +496,7 @@ def test_an_average_beside_a_training_that_is_the_same_to_the_bit(
         return made(arm, losses, detail=detail, model=state, **saved(average, 2.0))
 
     plain, wild = script("original", 1.0), script("original", 1.4, (1.0, 0.9, 0.5, 0.6), MOVED)
-    check = parity_saves.values(gather("unknown", [plain, plain, script("rewritten", value), wild]))
+    check = saves.values(gather("unknown", [plain, plain, script("rewritten", value), wild]))
     assert check is not None and check.passed is passed, check.text
 
 
@@ -519,9 +528,7 @@ def test_an_evaluation_in_other_batches_is_summed_in_another_order(
 def test_a_checkpoint_that_is_written_beside_and_put_in_place() -> None:
     beside = [Saved(path, 4, {"w": tensor(2.0)}, {}) for path in ("best.pt.new", "best.pt")]
     plain = made(**saved(2.0, steps=(4,)))
-    check = parity_saves.values(
-        gather("exact", [plain, plain, made("rewritten", saves=tuple(beside))])
-    )
+    check = saves.values(gather("exact", [plain, plain, made("rewritten", saves=tuple(beside))]))
     assert check is not None and check.passed is True and "1 save," in check.text
 
 
@@ -589,7 +596,7 @@ def test_random_changes_of_single_items(how: dict[str, str], words: str) -> None
         base = {}
     runs = [made(seed=s, passes=images(s, **base)) for s in range(4)]
     runs += [made("rewritten", seed=s, passes=images(50 + s, **{**base, **how})) for s in range(4)]
-    check = parity_items.drawn(gather("unknown", runs))
+    check = items.drawn(gather("unknown", runs))
     assert check is not None and check.passed is (not words) and words in check.text
 
 
@@ -600,14 +607,14 @@ def test_noise_of_another_size_shows_over_many_runs_that_overlap(share: float, s
     usual = [1 + 0.01 * place for place in range(-5, 6)]
     runs = [
         [
-            parity_items.Items(scale=1.0, squares=[level * draw.uniform(0.5, 1.5) for _ in range(160)])
+            items.Items(scale=1.0, squares=[level * draw.uniform(0.5, 1.5) for _ in range(160)])
             for level in levels
         ]
         for levels in ([*usual, 0.8], [*(share * level for level in usual), 0.9])
     ]  # fmt: skip
     one, two = ([fmean(x.squares) for x in some] for some in runs)
     assert max(two) > min(one)
-    assert bool(parity_items._amount(*runs)) == seen
+    assert bool(items._amount(*runs)) == seen
 
 
 def test_items_of_the_same_kind_pass_under_many_seeds() -> None:
@@ -617,7 +624,7 @@ def test_items_of_the_same_kind_pass_under_many_seeds() -> None:
             for s in range(4)
             for arm, shift in (("original", 0), ("rewritten", 500))
         ]
-        check = parity_items.drawn(gather("unknown", runs))
+        check = items.drawn(gather("unknown", runs))
         assert check is not None and check.passed, check.text
 
 
@@ -648,17 +655,17 @@ def test_one_draw_of_many_values_for_the_whole_batch(shift: str, again: bool) ->
     for base in (0, 40):
         runs = [made(seed=s, passes=waves(base + s, "item", again)) for s in range(4)]
         runs += [made("rewritten", seed=s, passes=waves(base + 20 + s, shift, again)) for s in range(4)]  # fmt: skip
-        check = parity_items.drawn(gather("unknown", runs))
+        check = items.drawn(gather("unknown", runs))
         assert check is not None and check.passed is (shift == "item"), check.text
         turned = [replace(run, arm="rewritten" if run.arm == "original" else "original") for run in runs]  # fmt: skip
-        check = parity_items.drawn(gather("unknown", turned))
+        check = items.drawn(gather("unknown", turned))
         assert check is not None and check.passed is (shift == "item"), check.text
 
 
 def test_items_that_never_change_do_not_go_together() -> None:
     still = [Pass(0, True, 1, 2, True, items=(((0, 1), ()),), sketches=((((1.0,), (2.0,)),),))] * 3
-    assert parity_together.together([made(passes=tuple(still))], 0) == (0.0, 0)
-    assert parity_together.leaves([made(passes=tuple(still)), made()]) == 0
+    assert together.together([made(passes=tuple(still))], 0) == (0.0, 0)
+    assert together.leaves([made(passes=tuple(still)), made()]) == 0
 
 
 # ---------------------------------------------------------------------------------------------- inputs of the models
@@ -681,7 +688,7 @@ def test_an_order_drawn_once_where_passes_are_uneven(how: str) -> None:
         runs = [made(seed=s, calls=uneven(base + s, "shuffled")) for s in range(4)]
         runs += [made("rewritten", seed=s, calls=uneven(base + s, how)) for s in range(4)]
         runs.append(made(detail=MOVED, calls=uneven(base, "shuffled")))
-        check = parity_inputs.given(gather("unknown", runs))
+        check = inputs.given(gather("unknown", runs))
         assert check is not None and check.passed is (how == "shuffled"), check.text
 
 
@@ -712,7 +719,7 @@ def test_what_is_drawn_for_a_batch_and_an_order_under_noise(how: str) -> None:
     runs = [made(seed=s, calls=calls(s, "each")) for s in range(4)]
     runs += [made("rewritten", seed=s, calls=calls(50 + s, how)) for s in range(4)]
     runs.append(made(detail=MOVED, calls=calls(0, "each")))
-    check = parity_inputs.given(gather("unknown", runs))
+    check = inputs.given(gather("unknown", runs))
     words = {
         "batch scale": "mean of squares: batches scatter",
         "batch mask": "share of zeros: batches scatter",
@@ -749,7 +756,7 @@ def test_one_draw_for_several_calls(often: int) -> None:
     runs = [made(seed=s, calls=noise(s, 1)) for s in range(4)]
     runs += [made("rewritten", seed=s, calls=noise(90 + s, often)) for s in range(4)]
     runs.append(made(detail=MOVED, calls=noise(0, 1)))
-    check = parity_inputs.given(gather("unknown", runs))
+    check = inputs.given(gather("unknown", runs))
     assert check is not None and check.passed is (often == 1)
     assert often == 1 or "51 % of the calls" in check.text
 
@@ -768,7 +775,7 @@ def test_data_that_are_indexed_in_memory(how: str, words: str) -> None:
     runs = [made(seed=s, calls=table(s, "shuffled")) for s in range(6)]
     runs += [made("rewritten", seed=s, calls=table(90 + s, how)) for s in range(6)]
     runs.append(made(detail=MOVED, calls=table(0, "shuffled")))
-    check = parity_inputs.given(gather("unknown", runs))
+    check = inputs.given(gather("unknown", runs))
     assert check is not None and check.passed is (not words) and words in check.text
 
 
@@ -791,18 +798,18 @@ def test_a_printed_nan_is_no_number_near_another(effect: str, shown: str, words:
     runs += [script("original", 0, "0.51", 1e-6, MOVED), script("original", 0, "0.51", 1e-7, DOUBLE)]  # fmt: skip
     found = judge(effect, runs)
     assert (found.verdict is Sameness.EQUIVALENT) == (not words), found.summary
-    levels = parity_stdout.levels(gather(effect, runs))
+    levels = printed.levels(gather(effect, runs))
     assert levels is not None and levels.passed is (not words) and words in levels.text
     if effect != "sampling":
-        rounded = parity_stdout.rounded(gather(effect, runs))
+        rounded = printed.rounded(gather(effect, runs))
         assert rounded is not None and rounded.passed is (not words)
 
 
 def test_a_nan_that_the_original_prints_too_is_no_fault() -> None:
     ev = [[NAN, 0.5], [NAN, 0.4]] * 2
-    assert parity_stdout._quantity(ev, ev) == ""
-    assert "a number" in parity_stdout._quantity(ev, [[0.3, 0.5]] * 4)
-    assert parity_stdout._quantity([[NAN], [0.5], [0.4], [0.6]], [[0.5], [NAN], [0.4], [0.6]]) == ""
+    assert printed._quantity(ev, ev) == ""
+    assert "a number" in printed._quantity(ev, [[0.3, 0.5]] * 4)
+    assert printed._quantity([[NAN], [0.5], [0.4], [0.6]], [[0.5], [NAN], [0.4], [0.6]]) == ""
 
 
 BROKEN = TensorPrint((4,), "float32", "nan", NAN, (NAN,) * 16)
@@ -813,13 +820,13 @@ def test_a_nan_in_a_checkpoint_or_in_the_final_model() -> None:
     holed = saved(1.0, 2.0)["saves"]
     holed = (holed[0], replace(holed[1], tensors={"w": BROKEN}))
     other = made("rewritten", (1.00001, *LOSSES[1:]), saves=holed)
-    check = parity_saves.values(gather("unknown", [plain, plain, other, moved]))
+    check = saves.values(gather("unknown", [plain, plain, other, moved]))
     assert check is not None and check.passed is False and "w is not finite" in check.text
     same = [replace(other, arm="original")] * 2
-    check = parity_saves.values(gather("unknown", [*same, other]))
+    check = saves.values(gather("unknown", [*same, other]))
     assert check is not None and check.passed is True
     one, two = (made(arm, model={"0/w": t}) for arm, t in (("original", tensor(1.0)), ("rewritten", BROKEN)))  # fmt: skip
-    assert parity_exact.state_apart(one, two) == INF and parity_exact.state_apart(two, two) == 0
+    assert exact.state_apart(one, two) == INF and exact.state_apart(two, two) == 0
     found = judge("sampling", [one, one, two])
     assert found.verdict is Sameness.BROKEN and "0/w of the final model" in found.summary
 
@@ -835,7 +842,7 @@ def test_a_buffer_that_never_changes_may_be_kept_in_the_model() -> None:
         turned = [replace(other, arm="original")] * 2 + [replace(plain, arm="rewritten")]
         assert judge("exact", turned).verdict is verdict
     a, b = (made(arm, model={"0/m": t}, start={"0/m": t}) for arm, t in (("original", table), ("rewritten", moved)))  # fmt: skip
-    assert not parity_exact.equal(a, b)
+    assert not exact.equal(a, b)
 
 
 def test_sums_of_batches_that_are_no_numbers() -> None:
@@ -846,7 +853,7 @@ def test_sums_of_batches_that_are_no_numbers() -> None:
     plain, holed = script("original", 3.0, 3.0), script("original", NAN, NAN)
     for a, b, passed in ((plain, holed, False), (holed, holed, True), (holed, plain, False)):
         ev = gather("exact", [a, a, replace(b, arm="rewritten")])
-        for test in (parity_data.content, parity_data.order):
+        for test in (samples.content, samples.order):
             check = test(ev)
             assert check is not None and check.passed is passed
     assert not alike._close(INF, 5.0, 1e-6) and alike._close(NAN, NAN, 1e-6)
@@ -865,7 +872,7 @@ def test_inputs_and_items_that_are_no_numbers() -> None:
     runs = [given("original", seed) for seed in range(4)]
     runs += [given("rewritten", seed, NAN) for seed in range(4)]
     runs.append(made(detail=MOVED, calls=table(0, "shuffled")))
-    for test in (parity_inputs.given, parity_items.drawn):
+    for test in (inputs.given, items.drawn):
         check = test(gather("unknown", runs))
         assert check is not None and check.passed is False and "no number" in check.text
 
@@ -880,7 +887,7 @@ def test_passes_are_counted_for_each_loader() -> None:
 
     runs = [script("original", seed, "item") for seed in range(4)]
     runs += [script("rewritten", 50 + seed, "place") for seed in range(4)]
-    check = parity_items.drawn(gather("unknown", runs))
+    check = items.drawn(gather("unknown", runs))
     assert check is not None and check.passed is False
     assert "comes again in the next pass" in check.text
 
@@ -901,7 +908,7 @@ CONV = "Conv2d(3, 4, kernel_size=({}, {}), stride=({}, {}), padding=(0, 1))"
     ],
 )
 def test_arguments_of_modules(before: str, after: str, same: bool) -> None:
-    assert (parity_inputs._arguments(before) == parity_inputs._arguments(after)) == same
+    assert (inputs._arguments(before) == inputs._arguments(after)) == same
 
 
 @pytest.mark.parametrize(
@@ -922,7 +929,7 @@ def test_settings_of_modules(change: dict[str, Any], words: str) -> None:
         "masked": {"0/d": (8, 6, 3)},
     }
     plain, other = made(**known), made("rewritten", **{**known, **change})
-    check = parity_inputs.modules(gather("unknown", [plain, plain, other]))
+    check = inputs.modules(gather("unknown", [plain, plain, other]))
     assert check is not None and check.passed is (not words) and words in check.text
 
 
@@ -983,7 +990,7 @@ def test_a_loss_that_does_not_fall_for_certain_makes_nothing_equivalent() -> Non
     flat = pairs(lambda seed: falling(0.0, 0.01, seed, 1.0), 0.0, 1e-4)
     runs = [run for pair in flat.pairs for run in pair] + [flat.a]
     found = judge("sampling", runs)
-    assert parity_seeds.equivalence(flat)[0].passed  # within the margin, and yet
+    assert seeded.equivalence(flat)[0].passed  # within the margin, and yet
     assert found.verdict is Sameness.UNCLEAR
     assert "not for certain" in found.summary
 
@@ -1038,19 +1045,19 @@ def test_what_is_still_to_go_is_no_less_than_the_run_that_is_being_made(
 def test_items_of_another_data_set_are_not_drawn() -> None:
     """A fold scales all items anew: they change all at once, or not at all. Where they are drawn, some change and some do not, or all in every pass."""
 
-    def items(values: list[list[float]]) -> parity_items.Items:
-        made = parity_items.Items()
+    def of(values: list[list[float]]) -> items.Items:
+        made = items.Items()
         for number, row in enumerate(values):
             for index, value in enumerate(row):
                 made.placed[number, index // 4, index % 4] = (index, value)
         return made
 
     first, second = [float(i) for i in range(8)], [0.5 * i + 1.25 for i in range(8)]
-    assert parity_items._other_data(items([first, first, second, second]))
-    assert not parity_items._other_data(items([first, first, first]))
-    assert not parity_items._other_data(items([first, second, first, second]))
+    assert items._other_data(of([first, first, second, second]))
+    assert not items._other_data(of([first, first, first]))
+    assert not items._other_data(of([first, second, first, second]))
     flipped = [-x if i % 2 else x for i, x in enumerate(first)]
-    assert not parity_items._other_data(items([first, flipped, second, second]))
+    assert not items._other_data(of([first, flipped, second, second]))
 
 
 @pytest.mark.parametrize(("called", "passed"), [(1, None), (3, False)], ids=["a part", "gradients"])
@@ -1064,7 +1071,7 @@ def test_a_model_that_is_no_longer_evaluated_as_a_whole(called: int, passed: boo
         return replace(one, records=(replace(one.record, steps=tuple(steps)),))
 
     plain, other = run_of("original", 0.0, 1), run_of("rewritten", None, called)
-    check = parity_tensors.training_mode(gather("unknown", [plain, plain, other]))
+    check = tensors.training_mode(gather("unknown", [plain, plain, other]))
     assert (check and check.passed) is passed
 
 
@@ -1077,4 +1084,4 @@ def test_the_losses_of_two_stages_fall_each_by_itself() -> None:
         for i, (step, loss) in enumerate(zip(plain.record.steps, losses, strict=True))
     ]
     staged = replace(plain, records=(replace(plain.record, steps=tuple(steps)),))
-    assert 0 < parity_seeds.drop(staged) < 1
+    assert 0 < seeded.drop(staged) < 1

@@ -12,13 +12,14 @@ import pytest
 from autofast.config import Config
 from autofast.model.source import Source
 from autofast.verify import blame, command
-from autofast.verify.command import Pair, Request
-from autofast.verify.evidence import gather
-from autofast.verify.parity import judge
-from autofast.verify.parting import lead
-from autofast.verify.record import Call, Lines, Run
+from autofast.verify.command import Pair
+from autofast.verify.evidence.gathered import gather
+from autofast.verify.evidence.record import Call, Lines, Run
+from autofast.verify.judging.parity import judge
+from autofast.verify.judging.parting import lead
+from autofast.verify.request import Request
 from autofast.verify.result import Parity, Sameness
-from autofast.verify.runs import Program
+from autofast.verify.running.runs import Program
 from autofast.verify.series import Series
 from tests.forked import ForkRunner
 from tests.test_verify_judge import LOSSES, made

@@ -8,20 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings as tried
 from hypothesis import strategies as st
 
-from autofast.verify import (
-    alike,
-    invariants,
-    parity,
-    parity_data,
-    parity_settings,
-    parity_stdout,
-    parity_tensors,
-)
-from autofast.verify.evidence import gather
-from autofast.verify.record import FULL, Checkpoint, Pass, Run, TensorPrint
+from autofast.verify.evidence import alike
+from autofast.verify.evidence.gathered import gather
+from autofast.verify.evidence.record import FULL, Checkpoint, Pass, Run, TensorPrint
+from autofast.verify.judging import invariants, parity, printed, samples, settings, tensors
 from autofast.verify.result import Check, Sameness
 from tests.verify_runs import record, run, step
 from tests.verify_training import Script, faulty, train, verification
@@ -344,13 +338,13 @@ def test_steps_that_a_scaler_leaves_out() -> None:
             ]
         )
     )
-    assert check(parity_settings.learning_rates(two(a, b, "rounding"))).passed
+    assert check(settings.learning_rates(two(a, b, "rounding"))).passed
     assert check(invariants.steps(two(a, b, "rounding"))).passed
     assert check(invariants.steps(two(a, b, "exact"))).passed is False
     ahead = run(
         record([step(i, 0.01, backwards=1, losses=(1.0,), lr=(rates[i] * 0.9,)) for i in range(8)])
     )
-    found = check(parity_settings.learning_rates(two(a, ahead, "rounding")))
+    found = check(settings.learning_rates(two(a, ahead, "rounding")))
     assert found.passed is False and "0.09 at step 1, 0.1" in found.text
 
 
@@ -364,7 +358,7 @@ def test_a_rate_that_follows_the_loss_is_not_held_against_it() -> None:
         ),
     )
     ev = gather("sampling", [a, a, replace(other, seed=0, arm="rewritten"), other])
-    assert check(parity_settings.learning_rates(ev)).passed is None
+    assert check(settings.learning_rates(ev)).passed is None
 
 
 def test_names_may_get_the_prefixes_of_wrappers_in_the_model_but_not_in_checkpoints() -> None:
@@ -376,15 +370,12 @@ def test_names_may_get_the_prefixes_of_wrappers_in_the_model_but_not_in_checkpoi
         start={"0/_orig_mod.l.w": old, "0/_orig_mod.m.w": old},
         model={"0/_orig_mod.l.w": moved, "0/_orig_mod.m.w": moved},
     )
-    assert (
-        check(parity_tensors.movement(two(a, b))).passed
-        and check(parity_tensors.tensors(two(a, b))).passed
-    )
+    assert check(tensors.movement(two(a, b))).passed and check(tensors.tensors(two(a, b))).passed
     dead = simple(start={"0/l.w": old, "0/m.w": old}, model={"0/l.w": moved, "0/m.w": old})
-    found = check(parity_tensors.movement(two(a, dead)))
+    found = check(tensors.movement(two(a, dead)))
     assert found.passed is False and "1 of 2" in found.text
-    assert check(parity_tensors.movement(two(dead, a))).passed is False
-    assert check(parity_tensors.movement(two(a, simple(trainable_unused=("m.w",))))).passed is False
+    assert check(tensors.movement(two(dead, a))).passed is False
+    assert check(tensors.movement(two(a, simple(trainable_unused=("m.w",))))).passed is False
     assert new.sha != other.sha
 
 
@@ -411,15 +402,13 @@ def test_checkpoints(saved: dict[str, str], passed: bool) -> None:
     again = simple(checkpoints=(Checkpoint("a_18.pt", a.record.checkpoints[0].keys, True),))
     b = simple(checkpoints=(Checkpoint("a_19.pt", saved, True),))
     assert (
-        check(
-            parity_data.checkpoints(gather("exact", [a, again, replace(b, arm="rewritten")]))
-        ).passed
+        check(samples.checkpoints(gather("exact", [a, again, replace(b, arm="rewritten")]))).passed
         is passed
     )
-    gone = check(parity_data.checkpoints(two(a, simple())))
+    gone = check(samples.checkpoints(two(a, simple())))
     assert gone.passed is False and gone.verdict is Sameness.BROKEN
     broken = simple(checkpoints=(replace(a.record.checkpoints[0], loads=False, error="EOF"),))
-    assert check(parity_data.checkpoints(two(a, broken))).passed is False
+    assert check(samples.checkpoints(two(a, broken))).passed is False
 
 
 def test_copies_of_a_random_generator() -> None:
@@ -427,11 +416,11 @@ def test_copies_of_a_random_generator() -> None:
         return simple(passes=(Pass(0, True, len(sums), 4 * len(sums), True, 2, sums),))
 
     assert check(
-        parity_data.repeated(two(passes((1.0, 2.0, 3.0, 4.0)), passes((5.0, 6.0, 7.0, 8.0))))
+        samples.repeated(two(passes((1.0, 2.0, 3.0, 4.0)), passes((5.0, 6.0, 7.0, 8.0))))
     ).passed
     assert (
         check(
-            parity_data.repeated(two(passes((1.0, 2.0, 3.0, 4.0)), passes((5.0, 5.0, 7.0, 7.0))))
+            samples.repeated(two(passes((1.0, 2.0, 3.0, 4.0)), passes((5.0, 5.0, 7.0, 7.0))))
         ).passed
         is False
     )
@@ -460,15 +449,15 @@ def test_copies_of_a_random_generator() -> None:
     ],
 )
 def test_lines(line: str, kind: str, kept: list[str]) -> None:
-    assert parity_stdout.skeleton(line) == kind
-    assert [v for values in parity_stdout.printed(line).values() for v in values] == kept
+    assert printed.skeleton(line) == kind
+    assert [v for values in printed.printed(line).values() for v in values] == kept
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=80, deadline=None)
+@tried(max_examples=80, deadline=None)
 def test_any_text_can_be_read(text: str) -> None:
-    for values in parity_stdout.printed(text).values():
-        assert all(parity_stdout.unit(v) >= 0 and isinstance(float(v), float) for v in values)
+    for values in printed.printed(text).values():
+        assert all(printed.unit(v) >= 0 and isinstance(float(v), float) for v in values)
 
 
 def printing(text: str) -> Run:
@@ -478,14 +467,14 @@ def printing(text: str) -> Run:
 def test_printed_text() -> None:
     a = printing("start\nepoch 1 loss 0.50 in 3.1 s\nepoch 2 loss 0.40 in 3.2 s\ndone\n")
     assert check(
-        parity_stdout.text_of(
+        printed.text_of(
             two(a, printing("start\nepoch 1 loss 0.5 in 9 s\nepoch 2 loss 0.4 in 8.2 s\ndone\n"))
         )
     ).passed
-    lost = check(parity_stdout.text_of(two(a, printing("start\ndone\n"))))
+    lost = check(printed.text_of(two(a, printing("start\ndone\n"))))
     assert lost.passed is False and "epoch" in lost.text
     wrong = check(
-        parity_stdout.numbers(
+        printed.numbers(
             two(a, printing("start\nepoch 1 loss 0.50 in 2 s\nepoch 2 loss 0.41 in 2 s\ndone\n"))
         )
     )
@@ -496,18 +485,16 @@ def test_words_that_a_model_makes() -> None:
     a = printing("step 1 loss 0.5\nO God, what then\ndone\n")
     for effect, passed in (("exact", False), ("rounding", None), ("sampling", None)):
         other = check(
-            parity_stdout.text_of(
-                two(a, printing("step 1 loss 0.5\nO dog, what hten\ndone\n"), effect)
-            )
+            printed.text_of(two(a, printing("step 1 loss 0.5\nO dog, what hten\ndone\n"), effect))
         )
         assert other.passed is passed and "O God" in other.text
         assert (
-            check(parity_stdout.text_of(two(a, printing("step 1 loss 0.5\ndone\n"), effect))).passed
+            check(printed.text_of(two(a, printing("step 1 loss 0.5\ndone\n"), effect))).passed
             is False
         )  # nothing in its place
         assert (
             check(
-                parity_stdout.text_of(two(a, printing("O God, what then\nO dog\ndone\n"), effect))
+                printed.text_of(two(a, printing("O God, what then\nO dog\ndone\n"), effect))
             ).passed
             is False
         )  # a line with numbers
@@ -515,7 +502,7 @@ def test_words_that_a_model_makes() -> None:
         two(a, printing("step 1 loss 0.5\ndone\n"), "rounding"),
         perturbed=printing("step 1 loss 0.5\nO cat\ndone\n"),
     )
-    assert check(parity_stdout.text_of(moved)).passed  # rounding alone makes other words of it
+    assert check(printed.text_of(moved)).passed  # rounding alone makes other words of it
 
 
 def test_the_meaning_of_the_printed_loss() -> None:
@@ -533,15 +520,13 @@ def test_the_meaning_of_the_printed_loss() -> None:
 
     assert (
         "mean of the losses"
-        in check(parity_stdout.meaning(two(script(mean), script(mean), "sampling"))).text
+        in check(printed.meaning(two(script(mean), script(mean), "sampling"))).text
     )
-    found = check(parity_stdout.meaning(two(script(mean), script(last), "sampling")))
+    found = check(printed.meaning(two(script(mean), script(last), "sampling")))
     assert found.passed is False and "now the last loss" in found.text
-    assert check(parity_stdout.meaning(two(script(last), script(mean), "sampling"))).passed is False
+    assert check(printed.meaning(two(script(last), script(mean), "sampling"))).passed is False
     assert (
-        parity_stdout.meaning(
-            two(script("epoch 1 x 5.1\nepoch 2 x 7.2\n"), script(mean), "sampling")
-        )
+        printed.meaning(two(script("epoch 1 x 5.1\nepoch 2 x 7.2\n"), script(mean), "sampling"))
         is None
     )
 
@@ -549,10 +534,10 @@ def test_the_meaning_of_the_printed_loss() -> None:
 def test_long_lines_and_digests_are_read() -> None:
     """Lines of 300,000 characters: what looks at each from every other would take hours."""
     text = f"{'x' * 300_000}\n{'7' * 300_000}\nat a/b.py:x.py and (c.py)\nsha 5e91234f 1e999\n"
-    assert parity_stdout.skeleton("at a/b.py:x.py and (c.py)") == "at @.py and @.py)"
+    assert printed.skeleton("at a/b.py:x.py and (c.py)") == "at @.py and @.py)"
     found = two(printing(text), printing(text), "sampling")
-    assert check(parity_stdout.text_of(found)).passed and parity_stdout.unit("5e91234") == 0.0
-    assert parity_stdout.meaning(found) is None
+    assert check(printed.text_of(found)).passed and printed.unit("5e91234") == 0.0
+    assert printed.meaning(found) is None
 
 
 def test_a_number_without_digits_means_nothing() -> None:
@@ -562,7 +547,7 @@ def test_a_number_without_digits_means_nothing() -> None:
         made = run(record([step(i, 0.01, losses=(x,), backwards=1) for i, x in enumerate(losses)]))
         return replace(made, stdout="epoch 0\n")
 
-    assert parity_stdout.meaning(two(script(1.0, 0.2), script(1.0, 0.8), "sampling")) is None
+    assert printed.meaning(two(script(1.0, 0.2), script(1.0, 0.8), "sampling")) is None
 
 
 @pytest.mark.parametrize(
@@ -596,10 +581,8 @@ def test_what_is_printed_of_a_divided_loss() -> None:
         "epoch 1 loss 0.8000\nepoch 2 loss 0.3500\n",
         "epoch 1 loss 0.6000\nepoch 2 loss 0.2000\n",
     )
-    assert (
-        "times 2" in check(parity_stdout.meaning(two(script(mean), script(mean), "sampling"))).text
-    )
-    assert check(parity_stdout.meaning(two(script(mean), script(last), "sampling"))).passed is False
+    assert "times 2" in check(printed.meaning(two(script(mean), script(mean), "sampling"))).text
+    assert check(printed.meaning(two(script(mean), script(last), "sampling"))).passed is False
     for effect in ("exact", "rounding", "sampling", "recipe", "unknown"):
         runs = [script(mean), script(mean), replace(script(last), arm="rewritten")]
         assert parity.judge(effect, runs).verdict is Sameness.DIFFERENT and not parity.wanted(
@@ -618,8 +601,8 @@ def test_settings_of_an_optimizer_may_change_their_kind() -> None:
         )
     )
     assert (
-        check(parity_data.checkpoints(two(a, b))).passed
-        and check(parity_data.checkpoints(two(a, c))).passed is False
+        check(samples.checkpoints(two(a, b))).passed
+        and check(samples.checkpoints(two(a, c))).passed is False
     )
 
 
@@ -642,9 +625,9 @@ def test_settings_of_optimizers() -> None:
             "0/first/0/bias_correction": "True",
         },
     )
-    assert check(parity_settings.settings(two(a, same))).passed
+    assert check(settings.settings(two(a, same))).passed
     found = check(
-        parity_settings.settings(
+        settings.settings(
             two(
                 a, simple(optimizers=("AdamW",), settings={**kept, "0/first/0/weight_decay": "0.0"})
             )
@@ -656,22 +639,19 @@ def test_settings_of_optimizers() -> None:
     )
     late = {**kept, "0/last/0/weight_decay": "0.1"}
     assert (
-        check(parity_settings.settings(two(a, simple(optimizers=("AdamW",), settings=late)))).passed
+        check(settings.settings(two(a, simple(optimizers=("AdamW",), settings=late)))).passed
         is False
     )
     assert (
         check(
-            parity_settings.settings(
+            settings.settings(
                 two(a, simple(optimizers=("AdamW",), settings={**kept, "0/first/1/eps": "1.0"}))
             )
         ).passed
         is False
     )
-    assert (
-        parity_settings.settings(two(a, simple(optimizers=("AdamW",), settings=late), "recipe"))
-        is None
-    )
-    assert parity_settings.settings(two(a, simple(optimizers=("AdamW",)))) is None
+    assert settings.settings(two(a, simple(optimizers=("AdamW",), settings=late), "recipe")) is None
+    assert settings.settings(two(a, simple(optimizers=("AdamW",)))) is None
 
 
 def normed(*values: float) -> Run:
@@ -691,16 +671,14 @@ def test_clipping_leaves_a_fingerprint() -> None:
         normed(1.0, 1.0, 1.0, 0.9, 0.7),
         normed(0.5, 0.5, 0.5, 0.5, 0.5),
     )
-    assert check(
-        parity_settings.clipping(two(clipped, normed(1.0, 1.0, 0.999999, 0.8, 0.3)))
-    ).passed
-    assert parity_settings.clipping(two(free, normed(3.1, 1.9, 1.4, 0.8, 0.7))) is None
-    lost = check(parity_settings.clipping(two(clipped, free)))
+    assert check(settings.clipping(two(clipped, normed(1.0, 1.0, 0.999999, 0.8, 0.3)))).passed
+    assert settings.clipping(two(free, normed(3.1, 1.9, 1.4, 0.8, 0.7))) is None
+    lost = check(settings.clipping(two(clipped, free)))
     assert lost.passed is False and "3 of 5 gradient norms exceed 1, up to 3" in lost.text
-    new = check(parity_settings.clipping(two(free, clipped)))
+    new = check(settings.clipping(two(free, clipped)))
     assert new.passed is False and "3 of 5 of the original's exceed that" in new.text
-    assert check(parity_settings.clipping(two(clipped, tighter))).passed is False
-    assert parity_settings.clipping(two(clipped, free, "recipe")) is None
+    assert check(settings.clipping(two(clipped, tighter))).passed is False
+    assert settings.clipping(two(clipped, free, "recipe")) is None
 
 
 def test_counters() -> None:
@@ -714,10 +692,10 @@ def test_counters() -> None:
             **more,
         )
 
-    assert check(parity_settings.counters(two(counted(6), counted(6)))).passed
-    assert check(parity_settings.counters(two(counted(6), counted(12)))).passed is False
+    assert check(settings.counters(two(counted(6), counted(6)))).passed
+    assert check(settings.counters(two(counted(6), counted(12)))).passed is False
     assert (
-        parity_settings.counters(
+        settings.counters(
             gather("exact", [counted(6), counted(7), replace(counted(12), arm="rewritten")])
         )
         is None
@@ -743,15 +721,13 @@ def test_training_mode_is_that_of_calls_with_and_without_gradients() -> None:
         )
 
     a = modes(1.0, 0.0, 0.0, 1.0)
-    assert check(parity_tensors.training_mode(two(a, a))).passed
-    assert check(parity_tensors.training_mode(two(a, modes(1.0, 1.0, 1.0)))).passed is False
-    assert check(parity_tensors.training_mode(two(a, modes(0.6, None, 0.0, 1.0)))).passed, (
+    assert check(tensors.training_mode(two(a, a))).passed
+    assert check(tensors.training_mode(two(a, modes(1.0, 1.0, 1.0)))).passed is False
+    assert check(tensors.training_mode(two(a, modes(0.6, None, 0.0, 1.0)))).passed, (
         "evaluated with gradients"
     )
-    assert check(parity_tensors.training_mode(two(a, modes(0.0, 0.0, 0.0)))).passed is False
-    assert (
-        check(parity_tensors.training_mode(two(a, modes(1.0, 1.0, 1.0), "recipe"))).passed is False
-    )
+    assert check(tensors.training_mode(two(a, modes(0.0, 0.0, 0.0)))).passed is False
+    assert check(tensors.training_mode(two(a, modes(1.0, 1.0, 1.0), "recipe"))).passed is False
 
 
 def drawn(images: list[list[float]], labels: list[list[float]], **more: Any) -> Run:
@@ -777,14 +753,14 @@ def test_labels_tell_of_the_order_where_images_are_random() -> None:
     labels = [[float((i * (k + 2) + k * k) % 11) for i in range(6)] for k in range(5)]
     a = drawn(images, labels)
     assert check(
-        parity_data.shuffled(two(a, drawn(images, labels[1:] + labels[:1]), "sampling"))
+        samples.shuffled(two(a, drawn(images, labels[1:] + labels[:1]), "sampling"))
     ).passed
-    lost = check(parity_data.shuffled(two(a, drawn(images, [labels[0]] * 5), "sampling")))
+    lost = check(samples.shuffled(two(a, drawn(images, [labels[0]] * 5), "sampling")))
     assert lost.passed is False and "item 2" in lost.text
     coarse = [[1.0, 1.0, 1.0], [1.0, 0.0, 2.0]]
     few = drawn([[0.1, 0.2, 0.3], [0.5, 0.4, 0.1]], coarse)
     lucky = drawn([[0.4, 0.2, 0.3], [0.5, 0.4, 0.7]], [coarse[0]] * 2)
-    found = parity_data.shuffled(two(few, lucky, "sampling"))
+    found = samples.shuffled(two(few, lucky, "sampling"))
     assert found is None or found.passed, "three small integers may be equal by accident"
 
 
@@ -793,16 +769,16 @@ def test_random_items_that_became_fixed_or_drift() -> None:
     images = [[10.0 + 0.1 * ((5 * k + 3 * i) % 7) for i in range(4)] for k in range(6)]
     a, frozen = drawn(images, labels), drawn([images[0]] * 6, labels)
     assert (
-        check(parity_data.drawn_anew(two(a, a, "sampling"))).passed
-        and check(parity_data.level(two(a, a, "sampling"))).passed
+        check(samples.drawn_anew(two(a, a, "sampling"))).passed
+        and check(samples.level(two(a, a, "sampling"))).passed
     )
-    assert check(parity_data.drawn_anew(two(a, frozen, "sampling"))).passed is False
+    assert check(samples.drawn_anew(two(a, frozen, "sampling"))).passed is False
     later = drawn([images[1], *[images[0]] * 5], labels)
-    assert check(parity_data.drawn_anew(two(a, later, "sampling"))).passed is False, (
+    assert check(samples.drawn_anew(two(a, later, "sampling"))).passed is False, (
         "a cache is filled in the first pass"
     )
     drifting = drawn([[x - 3 * k for x in row] for k, row in enumerate(images)], labels)
-    assert check(parity_data.level(two(a, drifting, "sampling"))).passed is False
+    assert check(samples.level(two(a, drifting, "sampling"))).passed is False
 
 
 def test_batches_that_scatter_otherwise() -> None:
@@ -812,10 +788,6 @@ def test_batches_that_scatter_otherwise() -> None:
             [[1.0] * 10] * 6,
         )
 
-    assert check(parity_data.scatter(two(scattered(1.0), scattered(1.1), "sampling"))).passed
-    assert (
-        check(parity_data.scatter(two(scattered(1.0), scattered(3.0), "sampling"))).passed is False
-    )
-    assert (
-        check(parity_data.scatter(two(scattered(1.0), scattered(0.2), "sampling"))).passed is False
-    )
+    assert check(samples.scatter(two(scattered(1.0), scattered(1.1), "sampling"))).passed
+    assert check(samples.scatter(two(scattered(1.0), scattered(3.0), "sampling"))).passed is False
+    assert check(samples.scatter(two(scattered(1.0), scattered(0.2), "sampling"))).passed is False

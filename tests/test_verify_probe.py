@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autofast.verify.record import FULL, PHASES, Detail, Record
+from autofast.verify.evidence.record import FULL, PHASES, Detail, Record
 from tests import probing
 from tests.probing import PROBE, SCRIPTS, fresh, run
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autofast.verify.record import FULL, Detail
+from autofast.verify.evidence.record import FULL, Detail
 from tests.probing import PROBE, SCRIPTS, Ran, fresh, run
 from tests.test_verify_probe import check
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from autofast.verify.record import FULL
+from autofast.verify.evidence.record import FULL
 from tests.probing import Ran, run
 
 torch = pytest.importorskip("torch")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from autofast.verify.record import Step
-from autofast.verify.steps import read_record
+from autofast.verify.evidence.record import Step
+from autofast.verify.running.steps import read_record
 
 BASE: dict[str, Any] = {
     "version": 1,

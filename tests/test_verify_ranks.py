@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from autofast.verify import parity
-from autofast.verify.ranks import compared, joined
-from autofast.verify.record import FULL, Checkpoint, Lines, Pass, Record, Run
+from autofast.verify.evidence.ranks import compared, joined
+from autofast.verify.evidence.record import FULL, Checkpoint, Lines, Pass, Record, Run
+from autofast.verify.judging import parity
 from tests import probing
 from tests.probing import PROBE, SCRIPTS
 from tests.torchrun import finish, of_rank, store

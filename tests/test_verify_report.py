@@ -20,7 +20,8 @@ from autofast.report.style import Style
 from autofast.report.verify_html import page
 from autofast.report.verify_markdown import LIMIT, markdown
 from autofast.report.verify_text import WIDTH, sentence, text
-from autofast.verify import record, result
+from autofast.verify import result
+from autofast.verify.evidence import record
 from autofast.verify.result import Contribution, Ratio, Sameness, Speed, SpeedVerdict, Verification
 from autofast.verify.speed import verdict_of
 from tests import verify_samples as samples

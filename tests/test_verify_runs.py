@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from autofast.model.source import BadInput
-from autofast.verify import runs, scratch
-from autofast.verify.record import Detail, Run
-from autofast.verify.runs import Program, Runner, Setup
+from autofast.verify.evidence.record import Detail, Run
+from autofast.verify.running import runs, scratch
+from autofast.verify.running.runs import Program, Runner, Setup
 from tests.forked import ForkRunner
 
 SCRIPT = """

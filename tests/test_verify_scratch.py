@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autofast.model.source import BadInput
-from autofast.verify import scratch
+from autofast.verify.running import scratch
 
 
 def project(folder: Path) -> Path:

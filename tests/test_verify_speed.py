@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from autofast.verify import speed
 from autofast.verify.estimates import difference, hodges_lehmann, signed_rank_cut, t_quantile
-from autofast.verify.record import Moments, Pass
+from autofast.verify.evidence.record import Moments, Pass
 from autofast.verify.result import SpeedVerdict
 from tests.verify_runs import record, run, step, timed
 

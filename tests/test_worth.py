@@ -271,8 +271,8 @@ def test_tf32_is_not_for_the_head_of_a_convolutional_network(
 def test_a_network_bound_by_launches_is_not_made_to_compute_faster(tmp_path: Path) -> None:
     result = rewritten(tmp_path, DIGITS)
     assert small(result) >= ARITHMETIC and not result.plan.applied & ARITHMETIC
-    words = "autocast, channels-last, cudnn-benchmark, grad-scaler, tf32 (--exhaustive shows them)"
-    assert f"places are not worth their lines: {words}" in said(result)
+    words = "autocast, channels-last, cudnn-benchmark, grad-scaler, non-blocking, pin-memory, tf32"
+    assert f"places are not worth their lines: {words} (--exhaustive shows them)" in said(result)
     assert "autocast" not in "".join(result.texts.values())
     scaler = next(r for r in result.records if r.rule == "grad-scaler")
     assert scaler.gain is not None and "goes with autocast" in scaler.gain.reason
@@ -340,10 +340,55 @@ def test_what_runs_once_is_left(tmp_path: Path) -> None:
     assert any(r.line > first and r.status == "fix" for r in result.records)
 
 
+FILES = """
+class Files(torch.utils.data.Dataset):
+    def __len__(self):
+        return 256
+
+    def __getitem__(self, index):
+        return torch.load(f"{index}.pt"), torch.zeros(1)
+
+
+data = Files()"""
+
+
 def test_copies_of_next_to_nothing_are_left(tmp_path: Path) -> None:
     assert {"pin-memory", "non-blocking"} <= small(rewritten(tmp_path, ROWS))
     wide = ROWS.replace("256, 64)", "256, 6400)").replace("Linear(64,", "Linear(6400,")
+    assert {"pin-memory", "non-blocking"} <= small(rewritten(tmp_path, wide))
+    wide = wide.replace("batch_size=32", "batch_size=32, num_workers=2")
     assert not {"pin-memory", "non-blocking"} & small(rewritten(tmp_path, wide))
+
+
+@pytest.mark.parametrize(
+    ("option", "worth"),
+    [
+        ("loader = DataLoader(data, batch_size=32, num_workers=2)", True),
+        ("loader = DataLoader(data, batch_size=32, num_workers=0)", False),
+        ("loader = DataLoader(data, batch_size=32, num_workers=args.workers)", False),
+        ("loader = DataLoader(data, batch_size=32, num_workers=args.several)", True),
+    ],
+)
+def test_without_workers_nothing_is_pinned_ahead(option: str, worth: bool) -> None:
+    """The process that trains would copy each batch into pinned memory, and have waited for the pageable one no longer."""
+    text = ROWS.replace("256, 64)", "256, 6400)").replace("Linear(64,", "Linear(6400,")
+    options = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--workers", type=int, default=0)
+parser.add_argument("--several", type=int, default=4)
+args = parser.parse_args()
+"""
+    text = options + text.replace("loader = DataLoader(data, batch_size=32, shuffle=True)", option)
+    assert bool(apply("pin-memory", text, min_gain=0.01).fixes) is worth
+
+
+def test_workers_that_are_written_pin_ahead(tmp_path: Path) -> None:
+    text = ROWS.replace("data = TensorDataset(torch.randn(256, 64), torch.randn(256, 1))", FILES)
+    result = rewritten(tmp_path, text)
+    assert {"num-workers", "pin-memory", "non-blocking"} <= result.plan.applied
+    without = rewritten(tmp_path, text, replace(PLAIN, ignore=("gpu-data", "num-workers")))
+    assert not {"pin-memory", "non-blocking"} & without.plan.applied
 
 
 def test_a_read_beside_one_that_stays_is_left() -> None:
@@ -407,6 +452,9 @@ SELDOM = """
 def test_batches_of_an_evaluation_now_and_then_are_left(tmp_path: Path) -> None:
     wide = ROWS.replace("256, 64)", "256, 6400)").replace("Linear(64,", "Linear(6400,")
     made = "test_loader = DataLoader(TensorDataset(torch.randn(256, 6400), torch.zeros(256)), batch_size=32)\n"
+    wide, made = (
+        part.replace("batch_size=32", "batch_size=32, num_workers=2") for part in (wide, made)
+    )
     first = wide.index("model = ")
     text = wide[:first] + made + wide[first:].rstrip("\n") + SELDOM
     found = apply("pin-memory", text, min_gain=0.01)
@@ -436,8 +484,8 @@ def test_check_lists_what_is_worth_it(tmp_path: Path) -> None:
     rewritten(tmp_path, DIGITS)
     done = check(Request([tmp_path / "train.py"], tmp_path, PLAIN))
     text = as_text.concise(done.records, Style())
-    assert "tf32 [" not in text and "pin-memory [" in text
-    assert "estimate: about" in text
+    assert "tf32 [" not in text and "batched-dataset [" in text
+    assert "estimate: the update of 8 parameters" in text
     (small,) = as_text.not_worth([r for r in done.records if r.status == "small"])
     assert small.endswith("tf32 (--exhaustive shows them).")
     found = json.loads(as_json.report(done.files, done.records))["findings"]
@@ -452,8 +500,7 @@ def test_check_lists_what_is_worth_it(tmp_path: Path) -> None:
 def test_rules_are_ranked_by_what_they_are_expected_to_gain(tmp_path: Path) -> None:
     lines = said(rewritten(tmp_path, DIGITS)).splitlines()
     ranked = [line.split()[0] for line in lines if line.startswith("  ") and "estimate" in line]
-    assert ranked.index("batched-dataset") < ranked.index("pin-memory")
-    assert ranked.index("pin-memory") < ranked.index("fused-optimizer")
+    assert ranked.index("batched-dataset") < ranked.index("fused-optimizer")
 
 
 def test_what_goes_with_a_fix_goes_with_it(tmp_path: Path) -> None:
@@ -578,15 +625,26 @@ def test_images_of_an_evaluation_are_left(tmp_path: Path) -> None:
     assert new.count("images.to(device, memory_format=torch.channels_last") == 1
 
 
+@pytest.mark.parametrize(("times", "worth"), [(2, True), (3, False)])
+def test_channels_last_is_not_worth_many_reshapes(times: int, worth: bool) -> None:
+    flat = "x = torch.flatten(x, 1)"
+    lines = [f"y{n} = (x * {n}).view(x.size(0), -1)" for n in range(times)]
+    total = " + ".join(f"y{n}" for n in range(times))
+    text = wider(DIGITS, 8).replace(flat, "\n        ".join([*lines, f"x = {total}"]))
+    found = apply("channels-last", text, min_gain=0.01)
+    assert (".reshape(x.size(0), -1)" in found.text) is worth
+
+
 def test_a_decorator_runs_as_often_as_its_function(tmp_path: Path) -> None:
     made, test = FINAL.split("with torch.no_grad():\n")
     measure = (
         f"@torch.no_grad()\ndef measure():\n{test.replace('print(correct)', '    return correct')}"
     )
     text = DIGITS.replace("for epoch", f"{made.lstrip()}\n\n{measure}\n\nfor epoch")
-    result = rewritten(tmp_path, text + "    print(measure())\n")
+    little = replace(PLAIN, min_gain=0.5)
+    result = rewritten(tmp_path, text + "    print(measure())\n", little)
     assert "no-grad-eval" in result.plan.applied
-    assert "no-grad-eval" in small(rewritten(tmp_path, text + "print(measure())\n"))
+    assert "no-grad-eval" in small(rewritten(tmp_path, text + "print(measure())\n", little))
 
 
 COPIED = """
@@ -613,7 +671,12 @@ def test_a_sum_is_not_put_off_beside_a_copy_to_the_host(copy: str, worth: bool) 
     assert ("cost += " in "".join(done.lines)) is worth
 
 
-def test_a_copy_that_goes_in_the_same_rewrite_is_none_that_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "noise", ["torch.rand(x.size(0), 1)", "torch.FloatTensor(x.data.size()).fill_(scale)"]
+)
+def test_a_copy_that_goes_in_the_same_rewrite_is_none_that_stays(
+    tmp_path: Path, noise: str
+) -> None:
     text = """
 import torch
 from torch import nn
@@ -624,7 +687,7 @@ data = TensorDataset(torch.randn(64, 600), torch.randn(64, 600))
 loader = DataLoader(data, batch_size=32, shuffle=True)
 model = nn.Sequential(nn.Linear(600, 600), nn.ReLU(), nn.Linear(600, 600)).to(device)
 optimizer = torch.optim.Adam(model.parameters())
-rows = iter(loader)
+rows, scale = iter(loader), 1
 for i in range(20):
     try:
         x, y = next(rows)
@@ -633,15 +696,15 @@ for i in range(20):
         x, y = next(rows)
     z = y.clone()
     x, z = x.to(device), z.to(device)
-    noise = torch.rand(x.size(0), 1).to(device)
+    noise = (NOISE).to(device)
     optimizer.zero_grad()
     loss = nn.functional.mse_loss(model(x * noise), z)
     loss.backward()
     optimizer.step()
 """
-    first = rewritten(tmp_path, text)
+    first = rewritten(tmp_path, text.replace("(NOISE)", noise))
     (done,) = first.plan.texts().values()
-    assert "device=device)" in done and "x.size(0), 1).to(" not in done
+    assert "device=device)" in done and "non_blocking" in done and f"{noise}.to(" not in done
     assert not rewritten(tmp_path, done).plan.applied
 
 

@@ -12,6 +12,8 @@ from tests.onerule import apply
 from tests.reading import read
 from tests.test_worth import ROWS, rewritten
 
+LITTLE = 0.005  # what inference_mode gains beside no_grad in an evaluation of each epoch
+
 # ------------------------------------------------------------------------------------------------ what runs alone, or now and then
 ENDLESS = """
 import torch
@@ -49,12 +51,12 @@ def endless(before: str = "", inside: str = "", every: int = 100, over: str = "k
 
 def test_what_stands_above_a_training_of_one_loop_runs_once() -> None:
     look = "with torch.no_grad():\n    print(model(torch.zeros(1, 6400, device=device)).mean())"
-    found = apply("no-grad-eval", endless(before=look, over="enumerate(loader)"), min_gain=0.01)
+    found = apply("no-grad-eval", endless(before=look, over="enumerate(loader)"), min_gain=LITTLE)
     assert [f.gain.reason for f in found.findings if f.gain and not f.worth][:1] == [
         "runs once, beside all steps of the training"
     ]
     turns = look.replace("with", "for _ in range(50):\n  with").replace("    print", "      print")
-    found = apply("no-grad-eval", endless(before=turns, over="enumerate(loader)"), min_gain=0.01)
+    found = apply("no-grad-eval", endless(before=turns, over="enumerate(loader)"), min_gain=LITTLE)
     assert all(f.worth for f in found.findings)
 
 
@@ -95,19 +97,21 @@ def test_samples_now_and_then_are_left(every: int, over: str, worth: bool) -> No
         text = text.replace("model(images.to(device))", "model(kept[images % 2])")
     if "loader" in over:
         text = text.replace("for images in", "for _, (images, _) in")
-    assert bool(apply("no-grad-eval", text, min_gain=0.01).fixes) is worth
+    assert bool(apply("no-grad-eval", text, min_gain=LITTLE).fixes) is worth
 
 
-def test_a_small_part_of_a_training_step_gets_no_inference_mode() -> None:
-    """One of four passes through networks, in each step; not the only look at what the step has come to."""
+def test_inference_mode_for_no_grad_is_noise_of_a_training() -> None:
+    """A tenth of what evaluations take, at most, by measurement: less than one in a hundred of an epoch."""
     look = "        with torch.no_grad():\n            error = (model(x) - y).abs().mean().item()\n"
     text = ROWS.replace("        loss.backward()\n", look + "        loss.backward()\n")
-    assert apply("no-grad-eval", text, min_gain=0.01).fixes
-    more = "        loss = loss + model(x + 1).mean()\n        loss = loss + model(x + 2).mean()\n"
-    found = apply("no-grad-eval", text.replace(look, more + look), min_gain=0.01)
-    assert [f.gain.reason for f in found.findings if f.gain and not f.worth] == [
-        "a few operations of a training step, all others of which count them"
+    assert apply("no-grad-eval", text, min_gain=LITTLE).fixes
+    found = apply("no-grad-eval", text, min_gain=0.01)
+    assert not found.fixes
+    assert [f.gain.reason for f in found.findings if f.gain] == [
+        "a tenth of what evaluations take, beside no_grad, at most"
     ]
+    without = text.replace("with torch.no_grad():", "if True:")
+    assert "inference_mode" in apply("no-grad-eval", without, min_gain=0.01).text
 
 
 # ------------------------------------------------------------------------------------------------ what is copied of a batch
@@ -163,53 +167,6 @@ def test_a_class_for_each_item_is_not_worth_a_copy_in_the_background(
     result = rewritten(tmp_path, text)
     applied = {"non-blocking", "pin-memory"} & result.plan.applied
     assert applied == ({"non-blocking", "pin-memory"} if worth else set())
-
-
-EPISODES = """
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, Dataset
-from torchvision import transforms
-from torchvision.datasets.folder import default_loader
-
-
-class Task(Dataset):
-    def __init__(self, number):
-        self.number = number
-
-    def __len__(self):
-        return 25
-
-    def __getitem__(self, index):
-        return transforms.functional.to_tensor(default_loader(f"{self.number}/{index}.png"))
-
-
-def fetch(number, workers=0):
-    return DataLoader(Task(number), batch_size=25, num_workers=WORKERS)
-
-
-model = nn.Sequential(nn.Flatten(), nn.LazyLinear(10)).cuda()
-optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-for episode in range(5000):
-    images = next(iter(fetch(episode)))
-    loss = model(images.cuda()).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    if episode % 100 == 0:
-        for images in fetch(-1):
-            print(model(images.cuda()).mean())
-"""
-
-
-@pytest.mark.parametrize(("workers", "worth"), [("0", False), ("4", True)])
-def test_a_loader_for_one_batch_pins_nothing_ahead(workers: str, worth: bool) -> None:
-    found = apply("pin-memory", EPISODES.replace("WORKERS", workers), min_gain=0.01)
-    assert bool(found.fixes) is worth
-    if not worth:
-        assert [f.gain.reason for f in found.findings if f.gain] == [
-            "a loader made for one batch, which the process pins that waits for it"
-        ]
 
 
 def test_batches_are_not_pinned_for_a_copy_of_something_else(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from autofast.verify.record import FULL, Detail, Device, Moments, Pass, Record, Run, Step
+from autofast.verify.evidence.record import FULL, Detail, Device, Moments, Pass, Record, Run, Step
 
 
 def step(index: int, wall: float, phases: Mapping[str, float] | None = None, **more: Any) -> Step:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import replace
 
-from autofast.verify.record import (
+from autofast.verify.evidence.record import (
     FULL,
     PHASES,
     Detail,

@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from autofast.verify import parity
-from autofast.verify.evidence import ORIGINAL
-from autofast.verify.record import (
+from autofast.verify.evidence.gathered import ORIGINAL
+from autofast.verify.evidence.record import (
     Call,
     Checkpoint,
     Detail,
@@ -28,6 +27,7 @@ from autofast.verify.record import (
     Step,
     TensorPrint,
 )
+from autofast.verify.judging import parity
 from autofast.verify.result import Parity
 
 _SIGNS: dict[int, Any] = {}

@@ -14,13 +14,14 @@ from pathlib import Path
 
 from autofast.commands.discover import excluded
 from autofast.commands.entries import Entries
+from autofast.commands.planning import chosen, plan_by, read
 from autofast.config import Config
 from autofast.edit.edits import TEXTS
 from autofast.edit.merge import anchors, file_of
 from autofast.edit.plan import Plan
-from autofast.model.limits import MOST_SIBLINGS, SIBLINGS, WORK
+from autofast.model.limits import MOST_SIBLINGS, WORK
 from autofast.model.script import Script
-from autofast.model.source import BadInput, Source, shown_path, source_of
+from autofast.model.source import BadInput, Endless, Source, shown_path, source_of
 from autofast.rule import Finding, Options, Rule
 
 Place = tuple[str, Path, int, int]  # a rule, and where it found something
@@ -63,6 +64,17 @@ class Sibling:
 
 
 @dataclass(frozen=True)
+class _Unread:
+    """Another script that is too large to be read."""
+
+    why: str
+
+    def against(self, rule: str, finding: Finding) -> str:
+        """Nothing is known of what it runs."""
+        return f"another script that shares this file could not be read: {self.why}"
+
+
+@dataclass(frozen=True)
 class _Answers:
     """What would be changed, by place, and why not."""
 
@@ -84,8 +96,6 @@ class _Answers:
 
 def _asked(rule: str, script: Script, config: Config) -> Plan:
     """A plan of one rule and those that it counts on: the others have no say in what it finds."""
-    from autofast.commands.rewriting import chosen, plan_of
-
     rules = {r.name: r for r in chosen(config)}
     names = {rule, *(r.name for r in rules.values() if "modernize" in r.groups)}  # see `renews`
     todo = list(names)
@@ -93,7 +103,7 @@ def _asked(rule: str, script: Script, config: Config) -> Plan:
         used = set(rules[todo.pop()].uses) & rules.keys() - names
         names |= used
         todo += used
-    return plan_of(script, config, [r for name, r in rules.items() if name in names])
+    return plan_by(script, config, [r for name, r in rules.items() if name in names])
 
 
 class Agreement:
@@ -109,19 +119,8 @@ class Agreement:
         self._tell = tell
         self._root, self._config, self._overlay = root, config, overlay or {}
         self._entries = Entries(root, overlay)
-        self._known: dict[object, Sibling | None] = {}
+        self._known: dict[object, Sibling | _Unread | None] = {}
         self._others: dict[Path, list[Path]] = {}
-        self._left = SIBLINGS
-        self._unread: dict[Path, None] = {}
-
-    @property
-    def notes(self) -> list[str]:
-        """Which scripts were not asked, as too many had been read by then."""
-        if not self._unread:
-            return []
-        first, *more = [shown_path(path) for path in self._unread]
-        others = f" and {len(more)} more" if more else ""
-        return [f"{first}{others} (sharing files with it) not read: others had taken long enough"]
 
     def held(self, rule: Rule) -> Rule:
         """The rule, whose fixes in files that others run are refused where one of these is against it."""
@@ -150,22 +149,18 @@ class Agreement:
         mine = {script.entry.path}
         return [path for path in self._others[source.path] if path not in mine][:MOST_SIBLINGS]
 
-    def _of(self, other: Path, script: Script) -> Sibling | None:
+    def _of(self, other: Path, script: Script) -> Sibling | _Unread | None:
         """What another script says of the texts as they stand in ``script``; None where it cannot be run either."""
-        from autofast.commands.rewriting import read
-
         texts = {**self._overlay, **script.analysis(_Unsaved).texts}
         key = other, tuple(sorted((str(path), hash(raw)) for path, raw in texts.items()))
-        if key not in self._known and self._left < 0:
-            self._unread[other] = None
-            return None
         if key not in self._known:
             if self._tell is not None:
                 self._tell(f"{shown_path(other.resolve())}, which shares files with it")
             try:
                 again = read(other, self._root, None, self._config, texts, script.sources)
-                self._left -= again.read_in
                 self._known[key] = Sibling(again, self._config)
+            except Endless as why:
+                self._known[key] = _Unread(str(why))
             except BadInput:
                 self._known[key] = None
         return self._known[key]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import sys
 import tempfile
 import time
@@ -100,19 +101,19 @@ class Cache:
 
     def _path(self, entry: Path) -> Path:
         assert self._folder is not None
-        about = [*self._about, *self._program, os.getcwd(), str(entry), str(entry.resolve())]
-        text = json.dumps(about).encode("utf-8", "surrogateescape")
-        return self._folder / f"{hashlib.sha256(text).hexdigest()[:40]}.json"
+        named = _digest([self._about, self._program, os.getcwd(), str(entry), str(entry.resolve())])
+        return self._folder / f"{named[:40]}.json"
 
     @cached_property
-    def _program(self) -> list[object]:
+    def _program(self) -> str:
         """The interpreter, autofast's own files, and the folders in which packages with rules are installed."""
         package = Path(__file__).parents[1]
         rules = find_spec("autofast.rules")
         folders = [package, *(rules and rules.submodule_search_locations or ())]
-        files = sorted({path for f in folders for path in Path(f).rglob("*.py")})
+        found = ((at, n) for f in folders for at, _, names in os.walk(f) for n in names)
+        files = sorted({os.path.join(at, n) for at, n in found if n.endswith(".py")})
         installed = [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
-        return [sys.version, [[str(p), *_stamp(p)] for p in (*files, *map(Path, installed))]]
+        return _digest([sys.version, [[str(p), *_stamp(p)] for p in (*files, *installed)]])
 
     def _sweep(self) -> None:
         """Drop what nobody has asked for in a month, at most once a day."""
@@ -126,9 +127,13 @@ class Cache:
                 path.unlink(missing_ok=True)
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _digest(things: list[object]) -> str:
+    return hashlib.sha256(json.dumps(things).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _stamp(path: str) -> tuple[int, int]:
     try:
-        status = path.stat()
+        status = os.stat(path)
     except OSError:
         return 0, 0
-    return status.st_mtime_ns, 0 if path.is_dir() else status.st_size
+    return status.st_mtime_ns, 0 if stat.S_ISDIR(status.st_mode) else status.st_size

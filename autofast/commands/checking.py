@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from autofast.commands.cache import Cache, folder
@@ -36,8 +37,11 @@ class Request:
 
     def within(self, file: Path) -> bool:
         """Whether what is found in ``file`` (a real path) is wanted."""
-        named = [path.resolve() for path in (*self.paths, *self.stdin)]
-        return self.imported or any(file == path or path in file.parents for path in named)
+        return self.imported or not self._named.isdisjoint((file, *file.parents))
+
+    @cached_property
+    def _named(self) -> frozenset[Path]:
+        return frozenset(path.resolve() for path in (*self.paths, *self.stdin))
 
 
 @dataclass
@@ -124,20 +128,19 @@ def check(request: Request, tell: Callable[[int, int, str], None] | None = None)
 @growing()
 def _look(request: Request, cache: Cache, entry: Path, raw: bytes | None) -> Outcome:
     """Read one script, and keep what was found out where nothing but files had a part in it."""
-    from autofast.commands import (
-        rewriting,
-    )  # with the reader and all rules, which a known outcome does not need
+    # With the reader and all rules, which a known outcome does not need.
+    from autofast.commands import planning
     from autofast.registry import has_other_rules
 
     with disk.noting() as asked:
-        script = rewriting.read(entry, request.root, raw, request.config)
-        plan = rewriting.plan(script, request.config)
-        records = rewriting.findings(plan)
+        script = planning.read(entry, request.root, raw, request.config)
+        plan = planning.plan(script, request.config)
+        records = planning.findings(plan)
         warnings = [left.warning for left in plan.left_out]
         warnings += stale(script, request.config)
         # Whoever goes as far as that wants to know what there is.
         if request.config.effect is Effect.RECIPE and not request.config.select:
-            requested, more = rewriting.on_request(script, plan, request.config)
+            requested, more = planning.on_request(script, plan, request.config)
             records.extend(requested)
             warnings += more
     outcome = Outcome(
@@ -145,7 +148,7 @@ def _look(request: Request, cache: Cache, entry: Path, raw: bytes | None) -> Out
         records=records,
         unused=[Unused.of(unused) for unused in plan.unused_ignores],
         warnings=warnings,
-        idle=rewriting.trains_nothing(script, plan),
+        idle=planning.trains_nothing(script, plan),
     )
     if raw is None and not warnings and not has_other_rules():
         cache.keep(entry, asked, outcome)

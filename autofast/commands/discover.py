@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -14,7 +15,8 @@ from autofast.model.source import BadInput
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-    Spec = tuple[Path, GitIgnoreSpec]  # patterns, and the folder that they are relative to
+    # patterns, and the way from their folder to the one that is looked at: `src/models/`
+    Spec = tuple[GitIgnoreSpec, str]
 
 NOTHING = "no training loop found; give the script that trains"
 _BACKWARD = re.compile(rb"\.backward\(|\bTrainer\b")
@@ -81,6 +83,13 @@ def scripts(
     seen: set[Path] = set()
     exclude = list(exclude)
     for path in paths:
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            pass  # told below
+        except OSError as error:  # in a folder that may not be looked into, a name that is too long
+            if not os.path.islink(path):
+                raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
         if path.is_dir():
             found: Iterable[Path] = _training(path, root, exclude, [] if tests is None else tests)
         elif path.exists() and not path.is_file():
@@ -136,64 +145,71 @@ def excluded(paths: Iterable[Path], root: Path, exclude: Iterable[str]) -> set[P
 
 def _walk(folder: Path, root: Path, exclude: list[str], kinds: tuple[str, ...]) -> Iterator[Path]:
     """The files below a folder whose names end in one of ``kinds``."""
-    from pathspec import GitIgnoreSpec
-
-    top = root.resolve()
+    real, top = folder.resolve(), root.resolve()
     specs: list[Spec] = []
-    for parent in reversed(folder.resolve().parents):
+    for parent in reversed(real.parents):
         if parent == top or top in parent.parents:
-            specs += _ignored_by(parent)
-    yield from _below(folder, specs, (top, GitIgnoreSpec.from_lines(exclude)), kinds)
+            specs += _ignored_by(parent, f"{real.relative_to(parent).as_posix()}/")
+    way = (
+        ""
+        if real == top
+        else f"{real.relative_to(top).as_posix()}/"
+        if top in real.parents
+        else None
+    )
+    yield from _below(folder, specs, [] if way is None else _spec(exclude, way), kinds)
 
 
 def _below(
-    folder: Path, specs: list[Spec], exclude: Spec, kinds: tuple[str, ...]
+    folder: Path, specs: list[Spec], exclude: list[Spec], kinds: tuple[str, ...]
 ) -> Iterator[Path]:
-    specs = specs + _ignored_by(folder)
+    specs = specs + _ignored_by(folder, "")
     try:
-        entries = sorted(folder.iterdir())
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
     except OSError:
         return  # a folder we may not look into holds nothing for us
     folders = []
-    for path in entries:
-        if path.is_symlink() and path.is_dir():
-            continue  # may lead back to where we are
-        if path.is_dir():
-            hidden = path.name in NEVER or path.name.startswith(".")
-            if not (
-                hidden
-                or _matches([exclude], path, folder=True)
-                or _matches(specs, path, folder=True)
-            ):
-                folders.append(path)
+    for entry in entries:
+        name = entry.name
+        if entry.is_dir(follow_symlinks=False):  # a link may lead back to where we are
+            hidden = name in NEVER or name.startswith(".")
+            if not (hidden or _matches(exclude, f"{name}/") or _matches(specs, f"{name}/")):
+                folders.append(name)
         elif (
-            path.suffix in kinds
-            and path.is_file()
-            and not (_matches([exclude], path) or _matches(specs, path))
+            os.path.splitext(name)[1] in kinds
+            and os.path.isfile(entry.path)
+            and not (_matches(exclude, name) or _matches(specs, name))
         ):
-            yield path
-    for path in folders:
-        yield from _below(path, specs, exclude, kinds)
+            yield folder / name
+    for name in folders:
+        yield from _below(folder / name, _entered(specs, name), _entered(exclude, name), kinds)
 
 
-def _ignored_by(folder: Path) -> list[Spec]:
-    from pathspec import GitIgnoreSpec
+def _entered(specs: list[Spec], name: str) -> list[Spec]:
+    return [(spec, f"{way}{name}/") for spec, way in specs]
 
+
+def _ignored_by(folder: Path, way: str) -> list[Spec]:
     try:
         lines = (folder / ".gitignore").read_text("utf-8", "replace").splitlines()
     except OSError:
         return []
-    return [(folder.resolve(), GitIgnoreSpec.from_lines(lines))]
+    return _spec(lines, way)
 
 
-def _matches(specs: list[Spec], path: Path, *, folder: bool = False) -> bool:
+def _spec(lines: list[str], way: str) -> list[Spec]:
+    if not lines:
+        return []
+    from pathspec import GitIgnoreSpec
+
+    return [(GitIgnoreSpec.from_lines(lines), way)]
+
+
+def _matches(specs: list[Spec], name: str) -> bool:
     """The innermost .gitignore that says anything decides, as in git."""
-    real = path.parent.resolve() / path.name
-    for base, spec in reversed(specs):
-        if base == real or base not in real.parents:
-            continue
-        relative = real.relative_to(base).as_posix() + ("/" if folder else "")
-        verdict = spec.check_file(relative).include
+    for spec, way in reversed(specs):
+        verdict = spec.check_file(way + name).include
         if verdict is not None:
             return bool(verdict)
     return False

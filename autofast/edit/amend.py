@@ -16,14 +16,7 @@ from autofast.edit.unbound import Unbound, unbound_reads
 from autofast.flow.imports import Binding, bindings
 from autofast.flow.scopes import bound_by
 from autofast.model.script import Script
-from autofast.model.source import (
-    Source,
-    ancestors,
-    function_of,
-    line_of,
-    source_of,
-    statement_of,
-)
+from autofast.model.source import Source, ancestors, function_of, line_of, source_of, statement_of
 from autofast.model.torch_age import shown
 from autofast.rule import Finding
 

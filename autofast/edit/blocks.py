@@ -112,6 +112,24 @@ def is_affected(originals: Iterable[cst.BaseStatement], work: Mapping[int, Work]
     return any(id(s) in work for line in originals for s in _parts(line))
 
 
+def is_left_idle(original: cst.CSTNode, new: cst.CSTNode) -> bool:
+    """Whether an ``if`` has come to do nothing: nothing is left to say either, and nothing is called to decide it."""
+    match original, new:
+        case cst.If(body=was), cst.If(test=test, body=body, orelse=None):
+            while isinstance(test, cst.Attribute):
+                test = test.value
+            return isinstance(test, cst.Name) and does_nothing(body) and not does_nothing(was)
+    return False
+
+
+def does_nothing(body: cst.BaseSuite) -> bool:
+    """``pass``, and no comment."""
+    match body:
+        case cst.IndentedBlock(body=[cst.SimpleStatementLine(body=[cst.Pass()])]):
+            return not comments(body)
+    return False
+
+
 def suite_as_line(suite: cst.SimpleStatementSuite) -> cst.SimpleStatementLine:
     """The body of ``for x in y: z`` as a line of its own."""
     return cst.SimpleStatementLine(body=suite.body, trailing_whitespace=suite.trailing_whitespace)
@@ -276,7 +294,7 @@ class _Walk:
         unit, work = self.units[n], self._work(self.units[n])
         if work.unwrapped:
             return _unwrapped(unit)
-        if work.removed:
+        if work.removed or is_left_idle(unit.original, unit.node):
             return _removed(unit)
         if work.instead is not None:
             return _replaced(unit, work.instead)

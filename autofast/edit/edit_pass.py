@@ -22,7 +22,9 @@ from autofast.edit.blocks import (
     Work,
     comment_lines,
     comments,
+    does_nothing,
     is_affected,
+    is_left_idle,
     rebuilt,
     suite_as_line,
 )
@@ -254,7 +256,7 @@ class EditPass(cst.CSTTransformer):
                 return self._module(old, new)
             case cst.IndentedBlock() as old, cst.IndentedBlock() as new if is_affected(
                 old.body, self.work
-            ):
+            ) or any(map(is_left_idle, old.body, new.body)):
                 return _indented(new, rebuilt(old.body, new.body, self.work))
             case cst.SimpleStatementSuite() as old, cst.SimpleStatementSuite() as new:
                 return self._one_line_body(old, new)
@@ -346,7 +348,8 @@ class EditPass(cst.CSTTransformer):
 
     # ------------------------------------------------------------------------------------------------ blocks
     def _module(self, old: cst.Module, new: cst.Module) -> cst.Module:
-        if not self.first and not is_affected(old.body, self.work):
+        idle = any(map(is_left_idle, old.body, new.body))
+        if not self.first and not idle and not is_affected(old.body, self.work):
             return new
         header, lead = _split_header(new.header) if old.body else (list(new.header), [])
         block = rebuilt(
@@ -429,16 +432,9 @@ def _without_idle_else(old: cst.If, new: cst.If) -> cst.If:
     """Without an ``else:`` in which nothing is left to do, or to read."""
     if not isinstance(new.orelse, cst.Else) or not isinstance(old.orelse, cst.Else):
         return new
-    if not _is_idle(new.orelse) or _is_idle(old.orelse):
+    if not does_nothing(new.orelse.body) or does_nothing(old.orelse.body):
         return new
     return new.with_changes(orelse=None)
-
-
-def _is_idle(block: cst.Else) -> bool:
-    match block.body:
-        case cst.IndentedBlock(body=[cst.SimpleStatementLine(body=[cst.Pass()])]):
-            return not comments(block)
-    return False
 
 
 def _split_header(header: Sequence[cst.EmptyLine]) -> tuple[Lines, Lines]:

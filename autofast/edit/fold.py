@@ -190,9 +190,11 @@ def _keeps(known: set[str], code: list[str], folded: list[str]) -> bool:
 
 
 def _grown_from(line: str, wide: list[str]) -> bool:
-    """Whether ``line`` looks like one of the user's long lines, or the same call, and is hardly longer than these."""
+    """Whether ``line`` looks like one of the user's long lines, or is the same call and hardly longer, or has become shorter."""
+    target = line[: line.find(" = ") + 3]
     return any(
         line[:20] == other[:20]
+        or (len(target) > 2 and other.startswith(target) and len(line) <= len(other))
         or (_call(line) and _call(line) == _call(other) and len(line) <= len(other) + ROOM)
         for other in wide
     )
@@ -250,11 +252,10 @@ def _folded(code: tuple[str, ...], limit: int, unit: str) -> list[str]:
     new = None if _has_multiline_string(text) else _black(_with_tuple_in_parentheses(whole), width)
     if new is None:
         return list(code)
-    spaced = _spaced_like(text, opener + new)
+    new = _with_numbers(text, opener + new)
+    spaced = _spaced_like(text, new)
     lines = (
-        (spaced if _widest(spaced) <= max(_widest(new), width) else opener + new)
-        .rstrip("\n")
-        .split("\n")
+        (spaced if _widest(spaced) <= max(_widest(new), width) else new).rstrip("\n").split("\n")
     )
     lines = lines[:-1] if is_head else lines
     return (
@@ -286,6 +287,16 @@ def _indented(line: str, prefix: str, unit: str) -> str:
     bare = line.lstrip(" ")
     levels, rest = divmod(len(line) - len(bare), BLACK_UNIT)
     return (prefix + unit * levels + " " * rest + bare) if bare else ""
+
+
+def _with_numbers(original: str, folded: str) -> str:
+    """``folded`` with the numbers as the user writes them: ``0.``, which black makes ``0.0``."""
+    old, new = ([t for t in _tokens(x) if t.type == tokenize.NUMBER] for x in (original, folded))
+    lines = folded.split("\n")
+    for was, now in reversed([*zip(old, new, strict=False)] if len(old) == len(new) else []):
+        row, line = now.start[0] - 1, lines[now.start[0] - 1]
+        lines[row] = line[: now.start[1]] + was.string + line[now.end[1] :]
+    return "\n".join(lines)
 
 
 def _spaced_like(original: str, folded: str) -> str:

@@ -16,6 +16,7 @@ from functools import cache, cached_property
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
+from autofast.model.calls import unstarred
 from autofast.model.source import Source, ancestors
 
 Span = tuple[int, int, int, int]
@@ -125,7 +126,7 @@ class Places:
 
     def _around(self, part: ast.expr, kind: type[cst.BaseExpression]) -> cst.BaseExpression | None:
         """The nearest ``kind`` around ``part``: found from within, as nobody agrees whose the parentheses are."""
-        inner: cst.CSTNode = self.expression(part.value if isinstance(part, ast.Starred) else part)
+        inner: cst.CSTNode = self.expression(unstarred(part))
         for outer in self.ancestors(inner):
             if isinstance(outer, kind):
                 return outer

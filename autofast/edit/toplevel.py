@@ -14,7 +14,7 @@ from autofast.edit.edits import Helper, Import
 from autofast.flow.imports import Binding, bindings, parsed
 from autofast.model import disk
 from autofast.model.source import Source, block_of, nodes_in, parent_of, source_of
-from autofast.model.syntax import DEFINITIONS, is_docstring
+from autofast.model.syntax import DEFINITIONS, is_docstring, is_read
 
 BEFORE_ALL = -1
 
@@ -318,8 +318,13 @@ def _is_defined(helper: Helper, tree: ast.Module) -> bool:
     """Whether the file has the very same code already."""
     if helper.name not in {getattr(s, "name", None) for s in tree.body} | _assigned(tree):
         return False
-    defined = {ast.dump(s) for s in tree.body}
-    return all(ast.dump(s) in defined for s in ast.parse(helper.code).body)
+    return stand_in(tree, helper.code)
+
+
+def stand_in(tree: ast.Module, code: str) -> bool:
+    """Whether the statements of ``code`` stand in a module as they are."""
+    there = {ast.dump(s) for s in tree.body}
+    return all(ast.dump(s) in there for s in ast.parse(code).body)
 
 
 def _assigned(tree: ast.Module) -> set[str]:
@@ -333,5 +338,5 @@ def _assigned(tree: ast.Module) -> set[str]:
 
 
 def _names(code: str) -> frozenset[str]:
-    loaded = {n.id for n in nodes_in(ast.parse(code), ast.Name) if isinstance(n.ctx, ast.Load)}
+    loaded = {n.id for n in nodes_in(ast.parse(code), ast.Name) if is_read(n)}
     return frozenset(loaded - set(dir(builtins)))

@@ -14,7 +14,7 @@ from autofast.flow.program import Flow, function_around
 from autofast.flow.scopes import Variable, bound_by, variables_of
 from autofast.model.script import Script
 from autofast.model.source import Source, statement_of
-from autofast.model.syntax import FUNCTIONS
+from autofast.model.syntax import FUNCTIONS, is_read
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class _File:
 
 
 def _reads(nodes: Iterable[ast.AST]) -> list[ast.Name]:
-    return [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    return [n for n in nodes if isinstance(n, ast.Name) and is_read(n)]
 
 
 def _on(node: ast.expr, span: Span) -> bool:

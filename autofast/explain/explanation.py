@@ -19,6 +19,7 @@ from autofast.explain.words import values
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import BadInput, Source, line_of, shown_path
+from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import Method, Ref
 from autofast.report.record import Record
 from autofast.report.style import expected
@@ -160,7 +161,7 @@ def _values(
     """The variables and attributes at the place that are read, then those that are set."""
     flow, seen = script.analysis(Flow), set()
     nodes = [n for n in _own(stmt) if isinstance(n, (ast.Name, ast.Attribute)) and here(n)]
-    nodes.sort(key=lambda n: (isinstance(n.ctx, ast.Store), n.lineno, n.col_offset))
+    nodes.sort(key=lambda n: (is_stored(n), n.lineno, n.col_offset))
     for node in nodes:
         text = ast.unparse(node)
         found = script.values(node)
@@ -168,7 +169,7 @@ def _values(
             continue  # functions of libraries are what they are called
         seen.add(text)
         where: tuple[str, ...] = ()
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        if isinstance(node, ast.Name) and is_read(node):
             reaching = sorted({place_of(d.node) for d in flow.reaching(node)} - {""})
             where = tuple(reaching)
         yield Value(text, values(found), where)

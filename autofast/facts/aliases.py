@@ -17,14 +17,8 @@ from autofast.flow.scopes import own_nodes, variables_of
 from autofast.model.calls import is_name, keyword_of
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.script import Script
-from autofast.model.source import (
-    ancestors,
-    at,
-    function_of,
-    parent_of,
-    source_of,
-    statement_of,
-)
+from autofast.model.source import ancestors, at, function_of, parent_of, source_of, statement_of
+from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import (
     Arg,
     Const,
@@ -207,7 +201,7 @@ def _begins_with_numbers(script: Script, target: ast.Attribute) -> bool:
             return False  # setattr(self, "epochs", ...)
         if not isinstance(node, ast.Attribute) or node.attr != target.attr:
             continue
-        if isinstance(node.ctx, ast.Load):
+        if is_read(node):
             continue
         statement = parent_of(node)
         value = getattr(statement, "value", None)
@@ -250,7 +244,7 @@ def _hands_memory_on(script: Script) -> bool:
     """Whether some tensor gets the memory of another: ``x.data = y``, ``x.set_(y)``."""
     return any(
         isinstance(n, ast.Attribute)
-        and (n.attr == "set_" or (n.attr == "data" and isinstance(n.ctx, ast.Store)))
+        and (n.attr == "set_" or (n.attr == "data" and is_stored(n)))
         and not all(isinstance(t, Tensor) and t.param for t in script.values(n.value))
         for n in script.nodes
     )

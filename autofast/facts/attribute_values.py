@@ -7,6 +7,7 @@ import ast
 from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import parent_of
+from autofast.model.syntax import is_read
 from autofast.model.values import Inst, Unknown
 
 
@@ -65,12 +66,12 @@ def _put(node: ast.AST | None, name: str) -> tuple[ast.expr | None, ast.expr | N
 
 def _is_only_read(node: ast.Attribute) -> bool:
     """``mask[:n, :n] == 0``, ``~mask``: compared or handed on, with nothing that could write to it."""
-    if not isinstance(node.ctx, ast.Load):
+    if not is_read(node):
         return False
     outer: ast.AST | None = parent_of(node)
     here: ast.AST = node
     while isinstance(outer, ast.Subscript) and outer.value is here:
-        if not isinstance(outer.ctx, ast.Load):
+        if not is_read(outer):
             return False
         here, outer = outer, parent_of(outer)
     if isinstance(outer, ast.Attribute):

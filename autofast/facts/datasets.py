@@ -23,14 +23,8 @@ from autofast.flow.provenance import assigned
 from autofast.model.events import Occurrence, Site
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import (
-    Source,
-    at,
-    is_switched,
-    live,
-    live_block,
-    source_of,
-)
+from autofast.model.source import Source, at, is_switched, live, live_block, source_of
+from autofast.model.syntax import is_stored
 from autofast.model.values import (
     Ext,
     Inst,
@@ -276,11 +270,7 @@ def _is_laid_out_anew(script: Script) -> bool:
         and script.reached(n)
         and (
             reshapes(n.attr)
-            or (
-                n.attr == "data"
-                and isinstance(n.ctx, ast.Store)
-                and not _is_of_module(script, n.value)
-            )
+            or (n.attr == "data" and is_stored(n) and not _is_of_module(script, n.value))
         )
         for n in nodes
     )

@@ -10,20 +10,36 @@ from autofast.facts.attribute_values import given
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import spreads
+from autofast.model.calls import items_of, spreads
 from autofast.model.script import Script
 from autofast.model.source import function_of
-from autofast.model.values import Const, Num, Tensor, const, library_name
+from autofast.model.values import (
+    Const,
+    Num,
+    Seq,
+    Tensor,
+    are_numbers,
+    certainly,
+    const,
+    expand,
+    library_name,
+)
 
 SIZED = frozenset({"view", "reshape", "permute"})  # methods that are given each dimension
 SAME = frozenset(
-    "transpose contiguous to bool float type logical_not clone detach cuda swapaxes swapdims".split()
+    """transpose contiguous to bool float long int short type logical_not clone detach cuda cpu swapaxes swapdims
+    numpy astype copy""".split()
 )
 GROWING = frozenset("expand masked_fill eq ne".split())  # by what they are given
 SHAPED = frozenset(f"torch.{name}" for name in "ones zeros full rand randn empty randint".split())
 TRIANGLES = frozenset({"tril", "triu"})
-VECTORS = frozenset({"torch.arange", "torch.linspace"})
-DEEPEST = 6
+VECTORS = frozenset({"torch.arange", "torch.linspace", "numpy.arange"})
+FILES = frozenset({"numpy.memmap", "numpy.fromfile", "numpy.frombuffer"})  # rows of numbers
+# As their argument.
+MADE = frozenset(
+    "torch.tensor torch.as_tensor torch.LongTensor torch.from_numpy numpy.array numpy.asarray".split()
+)
+DEEPEST = 8
 
 
 @dataclass(frozen=True)
@@ -74,6 +90,8 @@ def _possible(script: Script, expr: ast.expr, depth: int) -> frozenset[Dimension
             }
         case ast.UnaryOp(operand=a):
             ways = {*_possible(script, a, depth + 1)}
+        case ast.IfExp(body=a, orelse=b):
+            ways = {*_possible(script, a, depth + 1), *_possible(script, b, depth + 1)}
         case ast.Subscript(value=value, slice=cut):
             ways = {_cut(d, cut) for d in _possible(script, value, depth + 1)}
         case ast.Call():
@@ -117,9 +135,11 @@ def _of_definition(
 
 def _cut(whole: Dimensions, cut: ast.expr) -> Dimensions:
     """What is left of a tensor by ``[:, None, :n]``; an index of unknown kind may be a tensor with dimensions of its own."""
-    parts = cut.elts if isinstance(cut, ast.Tuple) else [cut]
+    parts = items_of(cut)
     new = sum(isinstance(p, ast.Constant) and p.value is None for p in parts)
     kept = sum(isinstance(p, ast.Slice) for p in parts)
+    if kept == len(parts):
+        return Dimensions(max(kept, whole.least), whole.most)
     if not new or not all(isinstance(p, (ast.Slice, ast.Constant)) for p in parts):
         return Dimensions(new + kept)
     gone = len(parts) - new - kept
@@ -131,9 +151,15 @@ def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
         first = call.args[0] if call.args else None
         sizes = first.elts if isinstance(first, (ast.Tuple, ast.List)) else call.args
         return {Dimensions(len(sizes), len(sizes))}
-    if name in VECTORS:
+    if name in VECTORS or (name in FILES and _is_plain(call)):
         return {Dimensions(1, 1)}
     match call:
+        case ast.Call(args=[inner, *_]) if name in MADE:
+            if any(k.arg in ("ndmin", None) for k in call.keywords):
+                return {UNKNOWN}
+            given = script.values(inner)
+            row = certainly(given, Seq) and all(are_numbers(t.any()) for t in expand(given, Seq))
+            return {Dimensions(1, 1)} if row else {*_possible(script, inner, depth + 1)}
         case ast.Call(args=[inner, *_]) if name == "torch.nn.Parameter":
             return {*_possible(script, inner, depth + 1)}
         case ast.Call(args=[_, pattern, *_]) if name == "einops.rearrange":
@@ -156,6 +182,19 @@ def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
             if attr == "unsqueeze":
                 return {Dimensions(d.least + 1, d.most and d.most + 1) for d in before}
     return {UNKNOWN}
+
+
+def _is_plain(call: ast.Call) -> bool:
+    """A file read as a row of single numbers: without a shape, and no dtype such as ``"2u2"`` or ``(np.uint16, (2,))``."""
+    if len(call.args) > 4 or any(k.arg in ("shape", None) for k in call.keywords):
+        return False
+    for dtype in (*call.args[1:2], *(k.value for k in call.keywords if k.arg == "dtype")):
+        if isinstance(dtype, ast.Constant) and isinstance(dtype.value, str):
+            if not dtype.value.lstrip("<>=|")[:1].isalpha() or "," in dtype.value:
+                return False
+        elif isinstance(dtype, (ast.Tuple, ast.List)):
+            return False
+    return True
 
 
 def _at_least(number: int, before: frozenset[Dimensions]) -> set[Dimensions]:

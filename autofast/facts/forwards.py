@@ -17,18 +17,11 @@ from autofast.flow.positions import (
     nodes_of,
     statement_at,
 )
-from autofast.model.events import (
-    BranchFrame,
-    CallFrame,
-    LoopFrame,
-    Occurrence,
-    Site,
-    inside,
-)
+from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Occurrence, Site, inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Evaluation, Script, Step
 from autofast.model.source import nodes_in, statement_of
-from autofast.model.syntax import ASSIGNMENTS, LOOPS, SIMPLE
+from autofast.model.syntax import ASSIGNMENTS, LOOPS, SIMPLE, is_read, is_stored
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Cls, Inst, Method, Ref, Tensor, Thing
 from autofast.read.recover.eval_mode import switched_above
@@ -247,7 +240,7 @@ def _loaded(statement: ast.stmt) -> set[str]:
     return {
         ast.unparse(n)
         for n in ast.walk(statement)
-        if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load)
+        if isinstance(n, (ast.Name, ast.Attribute)) and is_read(n)
     }
 
 
@@ -255,7 +248,7 @@ def _stored(statement: ast.stmt) -> set[str]:
     return {
         ast.unparse(n)
         for n in ast.walk(statement)
-        if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store)
+        if isinstance(n, (ast.Name, ast.Attribute)) and is_stored(n)
     }
 
 

@@ -10,13 +10,13 @@ from autofast.facts.scaler import Event, is_none_test
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.holders import ADDERS, Holders
 from autofast.flow.program import Flow
-from autofast.model.calls import arguments_of, is_name
-from autofast.model.contents import opened
+from autofast.model.calls import arguments_of, is_name, unstarred
+from autofast.model.contents import opened, unwrapped
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, parent_of
-from autofast.model.syntax import DEFS
+from autofast.model.syntax import DEFS, is_stored
 from autofast.model.values import (
     Bound,
     Cls,
@@ -35,7 +35,6 @@ from autofast.model.values import (
     certainly,
     const,
 )
-from autofast.read.recover.build import unwrapped
 from autofast.rule import Refusal
 
 HOOKS = frozenset(
@@ -191,7 +190,7 @@ def use_of(node: ast.Attribute) -> str:
     parent = parent_of(node)
     if isinstance(node.ctx, ast.Del):
         return "zero"
-    if isinstance(node.ctx, ast.Store):
+    if is_stored(node):
         if isinstance(parent, ast.Assign) and is_nothing(parent.value):
             return "zero"
         return "read" if isinstance(parent, ast.AugAssign) else "write"
@@ -388,7 +387,7 @@ def _foreign(script: Script, call: ast.Call) -> Event | None:
         return None
     ids: set[int] = set()
     for given in arguments_of(call):
-        value = given.value if isinstance(given, ast.Starred) else given
+        value = unstarred(given)
         for thing in opened(script.values(value)):
             for optimizer in script.optimizers:
                 if any(thing is t for t in optimizer.things):

@@ -9,13 +9,13 @@ from autofast.facts.parts import parts_of
 from autofast.facts.scaler import Event
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
+from autofast.model.contents import unwrapped
 from autofast.model.events import Occurrence, Site
 from autofast.model.kinds import is_optimizer
 from autofast.model.script import Script, Update
 from autofast.model.source import at
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Ext, Inst, Ref, Thing, const
-from autofast.read.recover.build import unwrapped
 from autofast.read.recover.steps import CLIPS
 from autofast.rule import Refusal
 

@@ -13,6 +13,7 @@ from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import owner, parameters
 from autofast.model.calls import is_name
+from autofast.model.contents import unwrapped
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -26,9 +27,9 @@ from autofast.model.events import (
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Backward, Script, Step
 from autofast.model.source import at, children, nodes_in, walk
+from autofast.model.syntax import is_stored
 from autofast.model.values import Cls, Dict, Ext, Func, Inst, Ref, Seq, Tensor, Thing, Unknown
 from autofast.read.library.module_parts import MORE
-from autofast.read.recover.build import unwrapped
 from autofast.rule import Refusal
 
 CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"})
@@ -248,8 +249,7 @@ class Slice:
             isinstance(n, ast.Attribute) and self.is_this(n.value) and n.attr not in FACTS
             for n in walk(node)
         ) or any(
-            isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id in self.needed
-            for n in walk(node)
+            isinstance(n, ast.Name) and is_stored(n) and n.id in self.needed for n in walk(node)
         )
 
     def is_this(self, node: ast.AST) -> bool:
@@ -440,9 +440,7 @@ def _fixed(script: Script, cls: ast.ClassDef, method: ast.FunctionDef, test: ast
     asked = {n.attr for n in nodes_in(test, ast.Attribute)}
     calls = list(nodes_in(test, ast.Call))
     setters = [n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name != "__init__"]
-    changed = {
-        n.attr for f in setters for n in nodes_in(f, ast.Attribute) if isinstance(n.ctx, ast.Store)
-    }
+    changed = {n.attr for f in setters for n in nodes_in(f, ast.Attribute) if is_stored(n)}
     library = all(
         bool(found := script.values(n)) and all(isinstance(t, (Ref, Cls)) for t in found)
         for n in names

@@ -12,21 +12,12 @@ import ast
 from autofast.flow.program import Flow
 from autofast.flow.usage import Act, Usage, is_identity
 from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
+from autofast.model.calls import items_of
 from autofast.model.script import Loader, Script
-from autofast.model.source import at, parent_of, source_of
+from autofast.model.source import at, first_line, parent_of
+from autofast.model.syntax import is_stored
 from autofast.model.tensors import NOT_CUDA, is_dtype, tensors_in
-from autofast.model.values import (
-    Bound,
-    Cls,
-    Const,
-    Func,
-    Inst,
-    Num,
-    Ref,
-    Tensor,
-    Thing,
-    Values,
-)
+from autofast.model.values import Bound, Cls, Const, Func, Inst, Num, Ref, Tensor, Thing, Values
 
 MOVES = frozenset({"to", "cuda"})
 # What is said of a tensor, wherever it is.
@@ -60,7 +51,7 @@ def needs_host(script: Script, loader: Loader) -> str:
     if found is None:
         return ""
     node, why = found
-    text = source_of(node).segment(node).split("\n")[0]
+    text = first_line(node)
     return f"{at(node)} {why} `{text}` in host memory, before it is on the device"
 
 
@@ -192,7 +183,7 @@ class _Needs:
         callee = self.script.values(call.func)
         if callee == {Ref("builtins.isinstance")} and len(call.args) == 2:
             kinds = call.args[1]
-            named = kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]
+            named = items_of(kinds)
             asked = [t for kind in named for t in self.script.values(kind)]
             fine = all(isinstance(t, Ref) and _says_nothing(t.name) for t in asked)
             return "" if asked and fine else "asks for the type of"
@@ -223,7 +214,7 @@ def _says_nothing(name: str) -> bool:
 
 def _is_stored(expr: ast.AST) -> bool:
     """``batches[i]`` in ``batches[i] = batch``."""
-    return isinstance(expr, ast.Subscript) and isinstance(expr.ctx, ast.Store)
+    return isinstance(expr, ast.Subscript) and is_stored(expr)
 
 
 def _is_number(thing: Thing) -> bool:

@@ -24,6 +24,7 @@ from autofast.model.values import (
     Num,
     Ref,
     Seq,
+    Setting,
     Tensor,
     Thing,
     Unknown,
@@ -37,7 +38,7 @@ FLAG = "torch.backends.cudnn.benchmark"
 
 
 CONVOLUTIONS = tuple(
-    "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d torchvision.models.".split()
+    "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d torchvision.models. timm.models.".split()
 )
 
 
@@ -146,21 +147,25 @@ def _varies_one_by_one(script: Script, loader: Loader) -> str:
 
 
 def _sizes_of_batches(loader: Loader) -> list[object]:
-    """All that the size of a batch may be; of an option, its default."""
+    """All that the size of a batch may be; of an option or a setting, its default."""
     sizes = loader.args.get(1, "batch_size")
     if not sizes and not loader.args.open:
         return [1]
-    return [const(t.default if isinstance(t, Arg) else frozenset({t})) for t in sizes]
+    return [t.value if isinstance(t, Setting) else _default(t) for t in sizes]
+
+
+def _default(size: Thing) -> object:
+    return const(size.default if isinstance(size, Arg) else frozenset({size}))
 
 
 def _stacks(loader: Loader, dataset: Dataset) -> bool:
     """Any two items may meet in a batch, and the default collate function stacks only what has one shape."""
-    many = _sizes_of_batches(loader)
+    many = [n for n in _sizes_of_batches(loader) if isinstance(n, int)]
     mixes = any(t != Const(False) for t in loader.args.get(2, "shuffle")) or any(
         t != Const(None) for t in loader.args.get(3, "sampler")
     )
     constant = not (dataset.iterable or dataset.writes or dataset.set_outside or dataset.unknown)
-    return mixes and constant and bool(many) and all(isinstance(n, int) and n > 1 for n in many)
+    return mixes and constant and bool(many) and min(many) > 1
 
 
 def _collates(script: Script, loader: Loader) -> bool:

@@ -11,7 +11,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import declared, scope_of, variables_of
 from autofast.model.script import Script, Step
 from autofast.model.source import function_of, parent_of, within
-from autofast.model.syntax import LOOPS
+from autofast.model.syntax import LOOPS, is_read, is_stored
 from autofast.model.values import Ref
 
 
@@ -21,9 +21,9 @@ def kept_gradient(script: Script, step: Step) -> ast.AST | None:
         if node.attr == "grad":
             if any(isinstance(t, Ref) for t in script.values(node)):
                 continue  # torch.autograd.grad
-            if isinstance(node.ctx, ast.Load) and is_kept(script, node, step.loop):
+            if is_read(node) and is_kept(script, node, step.loop):
                 return node
-            if isinstance(node.ctx, ast.Store) and not _is_given_new(script, node):
+            if is_stored(node) and not _is_given_new(script, node):
                 return node
     return None
 

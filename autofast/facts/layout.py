@@ -11,6 +11,7 @@ from autofast.facts.precision.code import Code
 from autofast.facts.precision.foreign import custom_function, handed_out
 from autofast.model import names
 from autofast.model.calls import is_method
+from autofast.model.names import TIMM, VISION
 from autofast.model.script import Model, Script
 from autofast.model.source import ancestors, at
 from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, const, library_names
@@ -19,7 +20,6 @@ from autofast.ops.families import OF_SEQUENCES
 CONVOLUTIONS = frozenset({"Conv2d", "ConvTranspose2d", "LazyConv2d"})
 # Module.to(channels_last) raises for a weight of five dimensions.
 NOT_FLAT = frozenset({"Conv3d", "ConvTranspose3d", "LazyConv3d", "BatchNorm3d"})
-VISION = "torchvision.models."
 NO_CONVOLUTIONS = ("vit_", "swin", "maxvit")
 DROPOUT = tuple(
     "vgg alexnet mobilenet efficientnet squeezenet inception googlenet convnext *".split()
@@ -51,7 +51,9 @@ def is_convolutional(model: Model) -> bool:
     """Most of its work is convolutions of images."""
     if any(layer.startswith(OF_SEQUENCES) for layer in model.layers) or model.layers & NOT_FLAT:
         return False
-    vision = [layer.removeprefix(VISION) for layer in model.layers if layer.startswith(VISION)]
+    vision = [x.removeprefix(VISION) for x in model.layers if x.startswith(VISION)]
+    timm = [x.removeprefix(TIMM) for x in model.layers if x.startswith(TIMM)]
+    vision += [name for name in timm if name.startswith(names.ONE_TENSOR)]
     if isinstance(model.thing, Ext) and names.is_of_model_library(model.thing.name):
         library, _, made = model.thing.name.partition(".")
         if library in ("efficientnet_pytorch", "geffnet"):
@@ -61,14 +63,8 @@ def is_convolutional(model: Model) -> bool:
             return made in SEGMENTATION and (
                 not encoder or str(const(encoder)).startswith(names.ONE_TENSOR)
             )
-        named = const(model.thing.args.get(0, "model_name"))
-        return (
-            isinstance(named, str)
-            and named.startswith(names.ONE_TENSOR)
-            and not named.startswith(NO_CONVOLUTIONS)
-        )
     return bool(model.layers & CONVOLUTIONS) or any(
-        not layer.startswith(NO_CONVOLUTIONS) for layer in vision
+        not name.startswith(NO_CONVOLUTIONS) for name in vision
     )
 
 
@@ -142,7 +138,7 @@ def filled_flat(script: Script, models: list[Model], since: int) -> str:
 
 def draws(script: Script, model: Model, code: Code, since: int) -> bool:
     """Random numbers are put into tensors of this layout, in another order then: dropout, or weights that are filled after ``since``."""
-    names = {name.removeprefix(VISION) for name in model.layers if name.startswith(VISION)}
+    names = {x.removeprefix(VISION).removeprefix(TIMM) for x in model.layers}
     if model.layers & {"Dropout", "AlphaDropout", "FeatureAlphaDropout"} or any(
         n.startswith(DROPOUT) for n in names
     ):

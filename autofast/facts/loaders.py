@@ -86,14 +86,22 @@ def is_spelled_out(argument: Given | None, value: object) -> bool:
 
 def has_workers(loader: Loader) -> bool:
     """Whether the script certainly asks for worker processes; an option counts as its default."""
+    numbers = _numbers(given(loader, "num_workers"))
+    return bool(numbers) and all(n > 0 for n in numbers)
+
+
+def has_no_workers(loader: Loader) -> bool:
+    """Whether it certainly asks for none."""
     asked = given(loader, "num_workers")
-    return asked is not None and bool(asked.values) and all(map(_is_some_workers, asked.values))
+    return not loader.args.open if asked is None else set(_numbers(asked)) == {0}
 
 
-def _is_some_workers(thing: Thing) -> bool:
-    if isinstance(thing, Arg):
-        return bool(thing.default) and all(map(_is_some_workers, thing.default))
-    return isinstance(thing, Const) and type(thing.value) is int and thing.value > 0
+def _numbers(asked: Given | None) -> list[int]:
+    """What an argument may be; -1 for what is not known."""
+    things = asked.values if asked is not None else ()
+    found = [t for thing in things for t in (thing.default if isinstance(thing, Arg) else {thing})]
+    known = [t.value if isinstance(t, Const) and type(t.value) is int else -1 for t in found]
+    return [*known, *(-1 for t in things if isinstance(t, Arg) and not t.default)]
 
 
 def counts(script: Script, loader: Loader) -> bool:
@@ -118,7 +126,7 @@ def own_order(loader: Loader) -> str:
 
 def unpinned(loader: Loader) -> str:
     """What to do where batches are objects that a DataLoader does not know how to pin; empty where they are none."""
-    name = next((t.cls.node.name for t in loader.batch if cannot_pin(t)), "")  # type: ignore[union-attr]
+    name = next((t.cls.node.name for t in loader.batch if cannot_pin(t)), "")  # type: ignore[attr-defined]
     if not name:
         return ""
     return f"batches are {name} objects: give {name} a pin_memory() that pins its tensors and returns itself, which a DataLoader calls"

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from autofast.facts.parts import parts_of
 from autofast.flow.scopes import own_nodes
+from autofast.model.contents import unwrapped
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.source import ancestors, block_of, within
 from autofast.model.values import Const, Func, Inst, Thing, Values
-from autofast.read.recover.build import unwrapped
 
 
 def trains_at(script: Script, forward: Occurrence) -> bool | None:

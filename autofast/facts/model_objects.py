@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator
 
 from autofast.facts.precision.code import Code
 from autofast.model.calls import arguments_of, short_name
-from autofast.model.contents import opened
+from autofast.model.contents import opened, unwrapped
 from autofast.model.events import Site
 from autofast.model.script import Model, Script
 from autofast.model.source import at
 from autofast.model.values import Inst, Thing, Values
-from autofast.read.recover.build import unwrapped
 
 STATE = ("__getstate__", "__reduce__", "__reduce_ex__", "__deepcopy__", "__copy__")
 TRACERS = frozenset(

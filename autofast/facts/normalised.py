@@ -11,6 +11,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, nodes_in, parent_of, within
+from autofast.model.syntax import is_stored
 from autofast.model.values import Const, Ext, Inst, Thing, Unknown, Values
 from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
 
@@ -68,7 +69,7 @@ def in_other_ways(script: Script) -> str:
         if isinstance(node, ast.Constant) and str(node.value).endswith("bias"):
             if not _only_asks(parent_of(node)):
                 return f"{at(node)} names a bias"
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        if isinstance(node, ast.Subscript) and is_stored(node):
             if any(
                 isinstance(t, (Inst, Ext)) and is_container(t) for t in script.values(node.value)
             ):

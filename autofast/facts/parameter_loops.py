@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from autofast.facts.parts import parts_of, trained_models
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method, names_in
-from autofast.model.contents import opened
+from autofast.model.contents import opened, unwrapped
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
@@ -27,7 +27,6 @@ from autofast.model.values import (
     Values,
     const,
 )
-from autofast.read.recover.build import unwrapped
 
 GIVES = ("parameters", "named_parameters")
 PLAIN = ("data", "detach")  # what gives the same memory, without a gradient

@@ -7,16 +7,7 @@ from collections.abc import Iterable
 from autofast.model.contents import members, opened
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script
-from autofast.model.values import (
-    Arg,
-    Const,
-    Dict,
-    Ext,
-    Num,
-    Seq,
-    Tensor,
-    Thing,
-)
+from autofast.model.values import Arg, Const, Dict, Ext, Num, Seq, Tensor, Thing
 
 OF_MODELS = (
     *("torch", "torchvision", "torchaudio", "timm", "transformers", "peft"),

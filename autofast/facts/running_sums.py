@@ -15,7 +15,7 @@ from autofast.flow.slices import Slice, Slices
 from autofast.model.calls import arguments_of, is_method, is_name, short_name
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, statement_of, within
-from autofast.model.syntax import ASSIGNMENTS, FUNCTIONS, LOOPS
+from autofast.model.syntax import ASSIGNMENTS, FUNCTIONS, LOOPS, is_stored
 from autofast.model.values import Const, Method, Num, Tensor, Unknown
 
 BACKWARDS = frozenset({"backward", "manual_backward", "grad"})
@@ -125,7 +125,7 @@ def _outlives(
             n
             for code in codes
             for n in nodes_in(code, ast.Attribute)
-            if n.attr == kept.target.attr and isinstance(n.ctx, ast.Store)
+            if n.attr == kept.target.attr and is_stored(n)
         )
         return all(statement_of(n) is kept.statement for n in others)
     if not within(kept.statement, loop) or function_of(kept.statement) is not function_of(loop):

@@ -18,6 +18,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, parent_of
+from autofast.model.syntax import is_read
 from autofast.model.values import Ext, Inst, Method, Ref, Tensor, Thing, Unknown
 from autofast.ops import is_view
 from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
@@ -114,7 +115,7 @@ def has_value_of(flow: Flow, place: ast.expr, variable: ast.expr) -> bool:
     if not isinstance(variable, ast.Name) or len(made := flow.reaching(variable)) != 1:
         return False
     named = (n for n in ast.walk(function_of(variable)) if is_name(n, variable.id))
-    bound = [n for n in named if not isinstance(n.ctx, ast.Load)]
+    bound = [n for n in named if not is_read(n)]
     return bound == [next(iter(made)).node] and flow.graph(place).dominates(variable, place)
 
 
@@ -123,7 +124,7 @@ def idle_layers(script: Script, gone: list[ast.Call]) -> Iterator[ast.stmt]:
     functions = {id(c.func) for c in gone}
     for attr in {c.func.attr for c in gone if isinstance(c.func, ast.Attribute)}:
         named = [n for n in script.each(ast.Attribute) if n.attr == attr]
-        if any(id(n) not in functions for n in named if isinstance(n.ctx, ast.Load)):
+        if any(id(n) not in functions for n in named if is_read(n)):
             continue
         for statement in map(parent_of, named):
             match statement:

@@ -17,6 +17,7 @@ from autofast.model.events import (
     Stack,
     TryFrame,
     below,
+    branches,
     inside,
 )
 from autofast.model.script import Script
@@ -26,11 +27,6 @@ from autofast.model.values import Arg, Const, Setting
 
 Branch = tuple[int, bool]
 KINDS = frozenset({"builtins.isinstance", "torch.is_tensor"})
-
-
-def branches(stack: Stack) -> set[Branch]:
-    """The conditions, and their arms, that decide whether a place is reached."""
-    return {(id(f.node), f.arm) for f in stack if isinstance(f, BranchFrame) and not f.known}
 
 
 def with_every_step(script: Script, site: Site) -> bool:

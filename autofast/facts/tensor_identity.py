@@ -10,11 +10,11 @@ from autofast.facts.loaders import given
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, is_name, pairs_of
+from autofast.model.calls import is_method, is_name, pairs_of, unstarred
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, nodes_in, parent_of, statement_of
-from autofast.model.syntax import ASSIGNMENTS
+from autofast.model.syntax import ASSIGNMENTS, is_stored
 from autofast.model.values import (
     Const,
     Ext,
@@ -202,7 +202,7 @@ class Plainness:
         )
 
     def _is_stacked(self, expr: ast.expr) -> bool:
-        called = self.script.values(expr.func) if isinstance(expr, ast.Call) else frozenset()
+        called = self.script.called(expr)
         return bool(called) and all(isinstance(t, Ref) and t.name in STACKS for t in called)
 
     def _is_given_new(self, name: ast.Name) -> bool:
@@ -210,7 +210,7 @@ class Plainness:
         if not isinstance(statement, ast.Assign):
             return False
         value = statement.value
-        called = self.script.values(value.func) if isinstance(value, ast.Call) else frozenset()
+        called = self.script.called(value)
         return self.is_new(value) or called == {Ref(VARIABLE)}
 
     # ------------------------------------------------------------------------------------------------ one expression
@@ -305,7 +305,7 @@ class Plainness:
 
     def _arguments(self, call: ast.Call) -> Iterator[Values]:
         for arg in call.args:
-            yield self.script.values(arg.value if isinstance(arg, ast.Starred) else arg)
+            yield self.script.values(unstarred(arg))
         for keyword in call.keywords:
             yield self.script.values(keyword.value)
 
@@ -336,7 +336,7 @@ class Plainness:
                     found.append(self.script.values(node))
             elif (
                 isinstance(node, ast.Attribute)
-                and isinstance(node.ctx, ast.Store)
+                and is_stored(node)
                 and node.attr in ("requires_grad", "grad")
                 and self._may_be_meant(node.value)
             ):
@@ -377,9 +377,9 @@ class Plainness:
             name, receiver = node.func.attr, node.func.value
             grows = is_in_place(name) and any(self._has_graph(v) for v in self._arguments(node))
             return receiver if grows or (reshapes(name) and not _is_passing(receiver)) else None
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        if isinstance(node, ast.Attribute) and is_stored(node):
             return node.value
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        if isinstance(node, ast.Subscript) and is_stored(node):
             return node.value if self._stored_has_graph(node) else None
         if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Subscript):
             return node.target if self._has_graph(self.script.values(node.value)) else None

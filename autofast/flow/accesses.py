@@ -10,6 +10,7 @@ from enum import Enum
 from autofast.flow.graph import Node
 from autofast.flow.scopes import bound_by, outside_parts, owner, parameters
 from autofast.model.source import children, nodes_in, parent_of, walk
+from autofast.model.syntax import is_stored
 
 # builtins that take all of an iterable before they return
 EAGER = frozenset("all any bytes dict frozenset list max min set sorted sum tuple".split())
@@ -175,7 +176,7 @@ def _of(node: ast.AST | None, sure: bool) -> Iterator[Access]:
 
 
 def _of_name(node: ast.Name, sure: bool) -> Iterator[Access]:
-    if isinstance(node.ctx, ast.Store):
+    if is_stored(node):
         yield Access(Kind.DEFINE, node, node.id, sure)
         return
     yield Access(Kind.USE, node, node.id, sure)

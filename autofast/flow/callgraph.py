@@ -16,6 +16,7 @@ from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_static
 from autofast.model.script import Script
 from autofast.model.source import at, parent_of, walk
+from autofast.model.syntax import is_read
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -129,9 +130,7 @@ class CallGraph:
                 self._enter(node, function)
             self._look_unknown(node)
         elif (
-            isinstance(node, (ast.Name, ast.Attribute))
-            and isinstance(node.ctx, ast.Load)
-            and call_of(node) is None
+            isinstance(node, (ast.Name, ast.Attribute)) and is_read(node) and call_of(node) is None
         ):
             for thing in self.script.values(node):
                 if isinstance(thing, (Func, Bound)):

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.memory import Memory
 from autofast.model.script import Script
+from autofast.model.syntax import is_read
 
 
 def may_change(script: Script, statements: Iterable[ast.stmt], expr: ast.expr) -> ast.AST | None:
@@ -20,7 +21,7 @@ def may_change(script: Script, statements: Iterable[ast.stmt], expr: ast.expr) -
     attributes = {n.attr for n in parts if isinstance(n, ast.Attribute)}
     memory, calls = script.analysis(Memory), script.analysis(CallGraph)
     for node in (n for statement in statements for n in ast.walk(statement)):
-        if isinstance(node, ast.Name | ast.Attribute) and not isinstance(node.ctx, ast.Load):
+        if isinstance(node, ast.Name | ast.Attribute) and not is_read(node):
             if getattr(node, "id", "") in names or getattr(node, "attr", "") in attributes:
                 return node
         if isinstance(node, ast.Call) and calls.callees(node):

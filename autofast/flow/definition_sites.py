@@ -14,7 +14,7 @@ from autofast.model.calls import is_name
 from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
-from autofast.model.syntax import FUNCTIONS
+from autofast.model.syntax import FUNCTIONS, is_stored
 from autofast.model.values import Inst, Thing
 
 
@@ -127,7 +127,7 @@ class _Search:
         ids = {id(t) for t in owners}
         stores: list[ast.stmt] = []
         for node in self.script.each(ast.Attribute):
-            if node.attr == expr.attr and isinstance(node.ctx, ast.Store):
+            if node.attr == expr.attr and is_stored(node):
                 if any(id(t) in ids for t in self.script.values(node.value)) and self._puts(
                     statement_of(node)
                 ):

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from autofast.model.script import Script
 from autofast.model.source import live, parent_of
+from autofast.model.syntax import is_stored
 from autofast.model.values import (
     Arg,
     Bound,
@@ -71,7 +72,7 @@ class Effects:
             node.ctx, (ast.Store, ast.Del)
         ):
             yield Write(node, node.value, node.attr if isinstance(node, ast.Attribute) else "")
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        elif isinstance(node, ast.Name) and is_stored(node):
             yield Write(node, None, bound=node.id)
             if isinstance(parent_of(node), ast.AugAssign) and not is_number(
                 self.script.values(node)
@@ -116,7 +117,7 @@ class Effects:
         if names & {"builtins.setattr", "builtins.delattr"}:
             for key in ordered(self.script.values(node.args[1])) if len(node.args) > 1 else ():
                 known = isinstance(key, Const) and isinstance(key.value, str)
-                yield Write(node, node.args[0], str(key.value) if known else "", computed=not known)  # type: ignore[union-attr]
+                yield Write(node, node.args[0], str(key.value) if known else "", computed=not known)  # type: ignore[attr-defined]
         elif names & (FIRST | DRAWING) or any(
             n.startswith("torch.") and is_in_place(n, flags=True) for n in names
         ):

@@ -20,6 +20,7 @@ from autofast.model.calls import call_of
 from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of
+from autofast.model.syntax import is_read
 from autofast.model.values import Dict, Seq, Tensor, library_names
 
 ADDERS = frozenset("append appendleft extend extendleft insert add setdefault update put".split())
@@ -91,7 +92,7 @@ class Holders:
         """The places that read the value which a name (or a parameter) is bound to."""
         name = bound.arg if isinstance(bound, ast.arg) else getattr(bound, "id", "")
         uses = self.flow.definitions(bound).uses(Definition(name, bound))
-        return [n for n in uses if isinstance(n.ctx, ast.Load)]
+        return [n for n in uses if is_read(n)]
 
     def _returned(self, expr: ast.expr) -> Iterator[ast.expr]:
         """``expr``, and the calls of functions that return it."""

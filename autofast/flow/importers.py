@@ -13,6 +13,7 @@ from autofast.model import disk
 from autofast.model.opening import open_source
 from autofast.model.script import Script
 from autofast.model.source import BadInput, Source, ancestors, parent_of, source_of
+from autofast.model.syntax import is_read
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ def _uses_of(files: Importers, file: Source, path: Path, name: str) -> Iterator[
     for use in file.nodes if names or modules else ():
         if (
             isinstance(use, ast.Name)
-            and isinstance(use.ctx, ast.Load)
+            and is_read(use)
             and use.id in names
             or (
                 isinstance(use, ast.Attribute)

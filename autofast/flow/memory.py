@@ -17,6 +17,7 @@ from autofast.model.calls import arguments_of, is_name
 from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.source import parent_of
+from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Values, const
 from autofast.ops import is_in_place, is_view, may_share, op
 
@@ -52,11 +53,7 @@ class Memory:
 
     def _below(self, node: ast.AST) -> Iterator[ast.AST]:
         """What a node is, or is a view of, one step further down."""
-        if (
-            isinstance(node, ast.Name)
-            and isinstance(node.ctx, ast.Store)
-            and not _is_augmented(node)
-        ):
+        if isinstance(node, ast.Name) and is_stored(node) and not _is_augmented(node):
             value, whole = bound_to(node)
             if value is not None and (
                 whole or (isinstance(value, ast.Call) and any(self._viewed(value)))
@@ -145,7 +142,7 @@ class Memory:
             seen.add(id(node))
             if self.is_fresh(node):
                 found.add(id(node))
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            elif isinstance(node, ast.Name) and is_read(node):
                 made = [bound_to(d.node) for d in self.flow.reaching(node) if not d.is_augmented]
                 if not made or len(made) < len(self.flow.reaching(node)):
                     return None
@@ -272,9 +269,7 @@ def views_around(node: ast.expr) -> ast.expr:
             or view_of(whole) is None
         ):
             return node
-        if isinstance(whole, ast.Subscript) and (
-            whole.value is not node or not isinstance(whole.ctx, ast.Load)
-        ):
+        if isinstance(whole, ast.Subscript) and (whole.value is not node or not is_read(whole)):
             return node
         node = whole
 

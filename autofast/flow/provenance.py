@@ -10,6 +10,7 @@ from autofast.flow.scopes import defaults, variables_of
 from autofast.model.events import CallFrame, Site, Stack
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, parent_of
+from autofast.model.syntax import is_read
 from autofast.model.values import Arg, Arguments, Cls, Dict, Ext, Given, Inst, Ref, Values, one
 
 CASTS = frozenset({"builtins.int", "builtins.float", "builtins.bool", "builtins.str"})
@@ -175,7 +176,7 @@ class Trail:
         for node in self.script.nodes:
             if (
                 isinstance(node, (ast.Attribute, ast.Name))
-                and isinstance(node.ctx, ast.Load)
+                and is_read(node)
                 and id(node) not in on_trail
             ):
                 if any(
@@ -191,7 +192,7 @@ class Trail:
                 if not isinstance(node, (ast.Attribute, ast.Subscript)) or id(node) in self.seen:
                     continue
                 name = node.attr if isinstance(node, ast.Attribute) else _key(node)
-                if name == origin.key and isinstance(node.ctx, ast.Load):
+                if name == origin.key and is_read(node):
                     if not isinstance(parent_of(node), (ast.Compare, ast.FormattedValue)):
                         return node
         return None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autofast.model.source import ancestors, children, nodes_in, parent_of, source_of, walk
-from autofast.model.syntax import COMPREHENSIONS, DEFS, FUNCTIONS
+from autofast.model.syntax import COMPREHENSIONS, DEFS, FUNCTIONS, is_read
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Scope = (
@@ -111,7 +111,7 @@ def outside_parts(
 def bound_by(node: ast.AST) -> list[str]:
     """The names that a node binds (or deletes) by itself; :data:`STAR` for ``from m import *``."""
     if isinstance(node, ast.Name):
-        return [node.id] if not isinstance(node.ctx, ast.Load) else []
+        return [node.id] if not is_read(node) else []
     if isinstance(node, ast.arg):
         return [node.arg]
     if isinstance(node, ast.alias):
@@ -130,7 +130,7 @@ def stored_in(node: ast.AST) -> set[str]:
 
 def loaded_in(node: ast.AST) -> set[str]:
     """Names that code in ``node`` reads, whosever they are."""
-    return {n.id for n in nodes_in(node, ast.Name) if isinstance(n.ctx, ast.Load)}
+    return {n.id for n in nodes_in(node, ast.Name) if is_read(n)}
 
 
 # ---------------------------------------------------------------------------------------------- scopes

@@ -9,6 +9,7 @@ from autofast.flow.cfg import graph_of
 from autofast.flow.graph import Function
 from autofast.flow.scopes import parameters
 from autofast.model.source import Source, ancestors, function_of, parent_of, statement_of
+from autofast.model.syntax import is_stored
 from autofast.model.values import Cls, Ref, Values
 
 PLAIN = frozenset({  # classes of libraries that read no attribute which they do not know
@@ -37,7 +38,7 @@ def is_scratch(
             return False
         found = [n for n in source.each(ast.Attribute) if n.attr == name]
         stores = [n for n in found if _is_assigned(n)]
-        if not all(n in stores or any(_hands_on(s, n) for s in stores) for n in found):
+        if not all(n in stores or any(hands_on(s, n) for s in stores) for n in found):
             return False
     return True
 
@@ -47,7 +48,7 @@ def _is_assigned(node: ast.Attribute) -> bool:
     outer: ast.AST | None = parent_of(node)
     while isinstance(outer, (ast.Tuple, ast.List)):
         outer = parent_of(outer)
-    return isinstance(node.ctx, ast.Store) and isinstance(outer, ast.Assign)
+    return is_stored(node) and isinstance(outer, ast.Assign)
 
 
 def _is_own(store: ast.Attribute, values: Callable[[ast.expr], Values]) -> bool:
@@ -70,7 +71,7 @@ def _is_plain(bases: Values) -> bool:
     )
 
 
-def _hands_on(store: ast.Attribute, load: ast.Attribute) -> bool:
+def hands_on(store: ast.Attribute, load: ast.Attribute) -> bool:
     """Whether ``load`` certainly reads what ``store`` has written in the same call."""
     function = function_of(load)
     return (

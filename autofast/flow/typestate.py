@@ -26,7 +26,7 @@ from autofast.flow.solve import Problem, solve
 from autofast.model.limits import MOST_STATES
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, walk
-from autofast.model.syntax import DEFINITIONS, DEFS, FUNCTIONS
+from autofast.model.syntax import DEFINITIONS, DEFS, FUNCTIONS, is_read
 from autofast.model.values import const
 
 
@@ -400,7 +400,7 @@ class _Volatile:
         self.attributes: set[str] = set()
         self.variables: set[str] = set()
         for node in script.nodes:
-            if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            if isinstance(node, ast.Attribute) and not is_read(node):
                 if getattr(function_of(node), "name", "") != "__init__":
                     self.attributes.add(node.attr)
             elif isinstance(node, (ast.Global, ast.Nonlocal)):

@@ -78,3 +78,23 @@ def pairs_of(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr
     ):
         return list(zip(target.elts, value.elts, strict=True))
     return [(target, value)]
+
+
+def items_of(expr: ast.expr) -> list[ast.expr]:
+    """The parts of ``a, b``, also as an index; ``a`` alone is one."""
+    return expr.elts if isinstance(expr, ast.Tuple) else [expr]
+
+
+def targets_of(statement: ast.Assign | ast.AugAssign | ast.AnnAssign) -> list[ast.expr]:
+    """What an assignment sets."""
+    return statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+
+
+def receiver_of(call: ast.Call) -> ast.expr | None:
+    """``x`` of ``x.name(...)``; nothing where the function is a plain name."""
+    return call.func.value if isinstance(call.func, ast.Attribute) else None
+
+
+def unstarred(expr: ast.expr) -> ast.expr:
+    """``x`` of ``*x``."""
+    return expr.value if isinstance(expr, ast.Starred) else expr

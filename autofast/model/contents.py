@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+from autofast.model.kinds import is_wrapper
 from autofast.model.limits import WORK
-from autofast.model.values import Bound, Dict, Ext, Inst, Seq, Thing
+from autofast.model.values import Bound, Dict, Ext, Inst, Seq, Thing, ordered
 
 T = TypeVar("T")
 
@@ -45,3 +46,14 @@ def opened(roots: Iterable[T], opens: Callable[[T], Iterable[T]] = elements) -> 
             WORK.spend()
             yield thing
             todo.extend(opens(thing))
+
+
+def unwrapped(thing: Thing) -> list[Thing]:
+    """The modules inside DDP, DataParallel, torch.compile (which may have been put around themselves in a loop)."""
+    return [t for t in opened([thing], _inner) if not is_wrapper(t)]
+
+
+def _inner(thing: Thing) -> list[Thing]:
+    if not is_wrapper(thing):
+        return []
+    return ordered(thing.args.get(0, "module") | thing.args.get(0, "model"))

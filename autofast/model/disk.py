@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import fnmatch
+import glob
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
@@ -37,13 +39,13 @@ def answer(question: Question) -> str:
     with noting() as noted:
         try:
             if kind == "read":
-                read(Path(path))
+                read(path)
             elif kind == "small":
-                is_small(Path(path), int(*pattern))
+                is_small(path, int(*pattern))
             elif kind == "file":
-                is_file(Path(path))
+                is_file(path)
             elif kind == "folder":
-                is_folder(Path(path))
+                is_folder(path)
             elif kind == "matching":
                 matching(Path(path), *pattern)
             elif kind == "below":
@@ -53,10 +55,11 @@ def answer(question: Question) -> str:
     return noted.get(question, "")
 
 
-def read(path: Path) -> bytes:
+def read(path: Path | str) -> bytes:
     """The bytes of a file; raises :class:`OSError`."""
     try:
-        raw = path.read_bytes()
+        with open(path, "rb") as file:
+            raw = file.read()
     except OSError as error:
         _note("read", path, f"{type(error).__name__}")
         raise
@@ -69,24 +72,33 @@ def text(path: Path, encoding: str = "utf-8", errors: str = "replace") -> str:
     return read(path).decode(encoding, errors).replace("\r\n", "\n").replace("\r", "\n")
 
 
-def is_small(path: Path, most: int) -> bool:
+def is_small(path: Path | str, most: int) -> bool:
     """Whether a file has at most so many bytes; raises :class:`OSError`."""
-    return _note("small", path, path.stat().st_size <= most, str(most))
+    return _note("small", path, os.stat(path).st_size <= most, str(most))
 
 
-def is_file(path: Path) -> bool:
+def is_file(path: Path | str) -> bool:
     """Whether there is such a file."""
-    return _note("file", path, path.is_file())
+    return _note("file", path, os.path.isfile(path))
 
 
-def is_folder(path: Path) -> bool:
+def is_folder(path: Path | str) -> bool:
     """Whether there is such a folder."""
-    return _note("folder", path, path.is_dir())
+    return _note("folder", path, os.path.isdir(path))
 
 
 def matching(folder: Path, pattern: str) -> list[Path]:
     """The files in a folder that fit a pattern, in order: no pipes, which would have us wait."""
-    found = sorted(path for path in folder.glob(pattern) if path.is_file())
+    *above, last = pattern.split("/")
+    if glob.has_magic("/".join(above)):
+        found = sorted(path for path in folder.glob(pattern) if path.is_file())
+    else:  # nearly always, and a tenth of the time
+        here = folder.joinpath(*above)
+        try:
+            names = fnmatch.filter(os.listdir(here), last)
+        except OSError:
+            names = []
+        found = sorted(here / name for name in names if os.path.isfile(here / name))
     _note("matching", folder, _of_all(found), pattern)
     return found
 
@@ -108,7 +120,7 @@ def _of_all(paths: Iterable[Path]) -> str:
     return hashlib.sha256("\0".join(map(str, paths)).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _note(kind: str, path: Path, found: str | bool, *pattern: str) -> bool:
+def _note(kind: str, path: Path | str, found: str | bool, *pattern: str) -> bool:
     noted = _NOTED.get()
     if noted is not None:
         noted.setdefault((kind, str(path), *pattern), str(found))

@@ -206,3 +206,8 @@ def below(stack: Stack, node: ast.AST) -> Stack:
         if frame.node is node or (isinstance(frame, CallFrame) and frame.func.node is node):
             return stack[i + 1 :]
     return stack
+
+
+def branches(stack: Stack) -> set[tuple[int, bool]]:
+    """The conditions, and their arms, that decide whether a place is reached."""
+    return {(id(f.node), f.arm) for f in stack if isinstance(f, BranchFrame) and not f.known}

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator, Sequence
+from typing import TypeGuard
+
 from autofast.model import names
+from autofast.model.events import Frame, WithFrame
 from autofast.model.names import AUTOCAST, LOADER, NO_GRAD, WRAPPERS, canonical
 from autofast.model.values import (
     NOTHING,
@@ -148,6 +153,15 @@ def grad_mode_of(contexts: Values) -> str | None:
     return None if not modes else modes.pop() if len(modes) == 1 and len(contexts) == 1 else "maybe"
 
 
+def gradient_modes(stack: Sequence[Frame]) -> Iterator[tuple[WithFrame, ast.expr, str]]:
+    """What sets the gradient mode on the way to a place: its block or decorator, its expression, and the mode; the innermost first."""
+    for frame in reversed(stack):
+        if isinstance(frame, WithFrame):
+            for expr, contexts in reversed(frame.contexts):
+                if (mode := grad_mode_of(contexts)) is not None:
+                    yield frame, expr, mode
+
+
 def _inference(thing: Thing) -> str:
     """The mode of ``inference_mode(mode)``; used as a decorator without a call, its argument is the function."""
     given = thing.args.given(0, "mode") if isinstance(thing, Ext) else None
@@ -155,6 +169,11 @@ def _inference(thing: Thing) -> str:
         return "inference"
     flag = const(given.values)
     return "maybe" if flag is ... or not given.sure else "inference" if flag else "on"
+
+
+def is_wrapper(thing: Thing) -> TypeGuard[Ext]:
+    """A module around another one: DDP, DataParallel, torch.compile."""
+    return isinstance(thing, Ext) and thing.name in WRAPPERS
 
 
 def is_autocast(contexts: Values) -> bool:

@@ -21,7 +21,6 @@ IMPORTED = 60_000  # for the top level of one imported file, beside the others
 FETCHED = 40_000  # for what a loader makes of the items of its dataset
 FED = 20_000  # the same for a framework's trainer
 MOST_CUTS = 250  # calls that are cut short: after so many nothing is known any more
-SIBLINGS = 5_000_000  # for all other scripts that are read besides one that is rewritten, as they share files with it
 
 # ------------------------------------------------------------------------------------------------ budgets of work
 RULE = 3_000_000  # for what one rule finds in one script
@@ -32,9 +31,7 @@ SCRIPT = 10_000_000  # to read one script, the last resort: it ends with one lin
 DEPTH = 24  # nested calls of project functions
 PASSES = 6  # over a loop's body: what still changes then is unknown
 MOST_VALUES = 48  # more things than this are "unknown"
-MOST_ALIKE = (
-    128  # the same of objects of one class: the blocks of a deep network, as its methods see them
-)
+MOST_ALIKE = 512  # the same of objects of one class: the blocks and layers of a deep network, as its methods see them
 MOST_CALLEES = 24  # functions and classes one of which is called: of more, none is followed
 MOST_HELD = 20_000  # things that are looked for in one that is left out of a set
 MOST_ITEMS = 64  # of a list that are told apart

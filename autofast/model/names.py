@@ -86,6 +86,19 @@ ACTIVATIONS = frozenset(
     for name in """CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish ReLU ReLU6 SELU SiLU
     Sigmoid Softmax Softmax2d Softmin Softplus Softshrink Softsign Tanh Tanhshrink Threshold CosineSimilarity PairwiseDistance""".split()
 )
+# Layers of torch.nn without parameters and buffers.
+WITHOUT_TENSORS = ACTIVATIONS | frozenset(
+    f"torch.nn.{name}"
+    for name in (
+        *"Dropout AlphaDropout FeatureAlphaDropout Flatten Fold Identity RReLU PixelShuffle Unfold Upsample ZeroPad2d".split(),
+        *(
+            f"{n}{d}d"
+            for d in (1, 2, 3)
+            for n in ("Dropout", "ConstantPad", "ReflectionPad", "ReplicationPad")
+        ),
+        *(f"{a}{m}Pool{d}d" for d in (1, 2, 3) for a in ("", "Adaptive") for m in ("Avg", "Max")),
+    )
+)
 CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"})
 CHAINS = frozenset({"torchvision.transforms.Compose", "torchvision.transforms.v2.Compose"})
 MODULE_BASES = frozenset(
@@ -208,6 +221,9 @@ def makes_module(name: str) -> bool:
     )
 
 
+# Networks of images among the layers of a model: ``torchvision.models.resnet18``, ``timm.models.resnet18`` for ``timm.create_model("resnet18")``.
+VISION, TIMM = "torchvision.models.", "timm.models."
+BY_ARCHITECTURE = frozenset({"timm.create_model", "geffnet.create_model"})
 # Libraries of image models, all of layers of torch, and timm's own layers.
 _MODELS = re.compile(
     r"(timm\.create_model|timm\.(models\.)?layers\.(\w+\.)?[A-Z]\w+|segmentation_models_pytorch\.(create_model|[A-Z]\w+)|geffnet\.(create_model|[a-z]\w+)"

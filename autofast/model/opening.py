@@ -15,11 +15,11 @@ NO_FILE = "is no regular file; give a script, or `-` for standard input"
 def read_source(path: Path, root: Path, before: Source | None = None) -> Source:
     """Read ``path``, which may still be what it was ``before``; raises :class:`BadInput` with one clear line where it is no readable Python 3."""
     rel = path.as_posix()
-    if path.is_symlink() and not path.exists():
+    if os.path.islink(path) and not os.path.exists(path):
         raise BadInput(f"{rel}: {broken_link(path)}; mend the link, or give another script")
-    if path.is_dir():
+    if os.path.isdir(path):
         raise BadInput(f"{rel}: is a directory; give the training script in it")
-    if path.exists() and not disk.is_file(path):
+    if os.path.exists(path) and not disk.is_file(path):
         raise BadInput(f"{rel}: {NO_FILE}")
     try:
         raw = disk.read(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import io
 import re
 import tokenize
@@ -79,6 +80,11 @@ def _statements(text: str) -> Iterator[list[tokenize.TokenInfo]]:
             start = max(last, start + 1)
 
 
+def _of_3_14(words: list[str]) -> bool:
+    """``except ValueError, TypeError:``: both are classes, which Python 3.14 catches without parentheses."""
+    return hasattr(builtins, words[words.index(":") - 1]) if ":" in words else False
+
+
 def _in_line(tokens: list[tokenize.TokenInfo]) -> Iterator[tuple[int, str, str]]:
     """Line, leftover and what to write."""
     words = [t.string for t in tokens]
@@ -91,7 +97,7 @@ def _in_line(tokens: list[tokenize.TokenInfo]) -> Iterator[tuple[int, str, str]]
         ):
             if words[n + 1] not in ("in", "is", "and", "or", "not", "if"):
                 yield tokens[n].start[0], f"{words[n]} statement", f"write {words[n]}(...)"
-    if first == "except" and "," in _outside(words) and "as" not in words:
+    if first == "except" and "," in _outside(words) and "as" not in words and not _of_3_14(words):
         yield tokens[0].start[0], "`except A, e:`", "write `except A as e:`"
     if first == "raise" and "," in _outside(words):
         yield tokens[0].start[0], "`raise A, message`", "write `raise A(message)`"

@@ -387,7 +387,6 @@ class Script:
     )
     processes: list[Site] = field(default_factory=list)  # mp.spawn, Process(target=...)
     torch: TorchAge = TorchAge()  # which versions the project says that it runs with
-    read_in: int = 0  # evaluated expressions
     facts: Facts | None = None  # what was measured of this very text
     _analyses: dict[Any, Any] = field(default_factory=dict, repr=False)
 
@@ -436,6 +435,10 @@ class Script:
         """Everything an expression may be; empty where the script never comes to it."""
         WORK.spend()
         return self.at.get(id(expr), NOTHING)
+
+    def called(self, node: ast.AST | None) -> Values:
+        """What a call calls; nothing for what is no call."""
+        return self.values(node.func) if isinstance(node, ast.Call) else NOTHING
 
     def reached(self, node: ast.AST) -> bool:
         """Whether the script comes to this expression (or to an expression of this statement)."""

@@ -11,13 +11,14 @@ import ast
 import codecs
 import io
 import re
+import sys
 import tokenize
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TypeGuard, TypeVar
 
-from autofast.model.syntax import DEFINITIONS
+from autofast.model.syntax import DEFINITIONS, is_stored
 
 N = TypeVar("N", bound=ast.AST)
 IGNORE = re.compile(r"#\s*autofast:\s*ignore(-file)?(?![\w-])(?:\[([^\]]*)\])?")
@@ -25,6 +26,10 @@ IGNORE = re.compile(r"#\s*autofast:\s*ignore(-file)?(?![\w-])(?:\[([^\]]*)\])?")
 
 class BadInput(Exception):
     """Something the user must mend. ``str()`` is the one line that is shown."""
+
+
+class Endless(BadInput):
+    """A script that would take too long to read."""
 
 
 class Source:
@@ -106,9 +111,7 @@ class Source:
         """The names that get a value anywhere in a statement of this file."""
         if id(statement) not in self._stored:
             self._stored[id(statement)] = frozenset(
-                n.id
-                for n in walk(statement)
-                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+                n.id for n in walk(statement) if isinstance(n, ast.Name) and is_stored(n)
             )
         return self._stored[id(statement)]
 
@@ -203,6 +206,11 @@ def source_of(node: ast.AST) -> Source:
     return source
 
 
+def first_line(node: ast.AST) -> str:
+    """The text of ``node`` as it is shown: what stands on its first line."""
+    return source_of(node).segment(node).split("\n")[0]
+
+
 def line_of(node: ast.AST | None) -> int:
     """The line of ``node``; 1 for a module."""
     return getattr(node, "lineno", 1)
@@ -252,7 +260,10 @@ def _walked(node: ast.AST) -> Iterator[ast.AST]:
     todo = [node]
     for here in todo:  # which grows meanwhile
         yield here
-        todo += children(here)
+        try:
+            todo += here._af_children  # type: ignore[attr-defined]
+        except AttributeError:
+            todo += ast.iter_child_nodes(here)
 
 
 def nodes_in(tree: ast.AST, kind: type[N]) -> Iterator[N]:
@@ -412,6 +423,12 @@ def _newline(text: str) -> str:
     return kinds[0] if len(kinds) == 1 else ("mixed" if kinds else "\n")
 
 
+_AS_READ = (
+    f" (in Python {sys.version_info[0]}.{sys.version_info[1]}); mend it first, "
+    "or run autofast with the Python that it is written for"
+)
+
+
 def _parse(text: str, rel: str) -> ast.Module:
     import warnings
 
@@ -423,7 +440,7 @@ def _parse(text: str, rel: str) -> ast.Module:
         from autofast.model.python2 import leftovers
 
         raise BadInput(
-            f"{rel}:{error.lineno or 1}: syntax error: {error.msg}{leftovers(text) or '; mend it first'}"
+            f"{rel}:{error.lineno or 1}: syntax error: {error.msg}{leftovers(text) or _AS_READ}"
         ) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise BadInput(f"{rel}:1: cannot be parsed ({type(error).__name__}: {error})") from None

@@ -22,3 +22,13 @@ def is_docstring(statement: ast.AST) -> bool:
         case ast.Expr(value=ast.Constant(value=str())):
             return True
     return False
+
+
+def is_read(node: ast.AST) -> bool:
+    """A variable, attribute or item that is read here, not set or deleted."""
+    return isinstance(getattr(node, "ctx", None), ast.Load)
+
+
+def is_stored(node: ast.AST) -> bool:
+    """A variable, attribute or item that is set here."""
+    return isinstance(getattr(node, "ctx", None), ast.Store)

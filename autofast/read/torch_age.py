@@ -93,7 +93,7 @@ def _imports(script: Script) -> Iterator[Newest]:
     for source in script.sources:
         for node in source.tree.body:
             names = [f"{name}." for name in _imported(node)]
-            for known in GONE:
+            for known in GONE if names else ():
                 if known not in MODULES and any(n.startswith(f"{known}.") for n in names):
                     yield _gone(node, known, _moved(node))
 

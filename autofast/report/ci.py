@@ -32,7 +32,9 @@ def gitlab(records: Sequence[Record]) -> str:
             {
                 "description": described(record),
                 "check_name": record.rule,
-                "fingerprint": sha256(f"{same}\0{known[same]}".encode()).hexdigest(),
+                "fingerprint": sha256(
+                    f"{same}\0{known[same]}".encode("utf-8", "surrogateescape")
+                ).hexdigest(),
                 "severity": "minor" if record.status == "fix" else "info",
                 "location": {
                     "path": record.path,

@@ -8,7 +8,7 @@ from autofast.report.verify_diff import parsed
 from autofast.report.verify_html import environment
 from autofast.report.verify_plots import contributions
 from autofast.tune.result import KEPT, Tuned
-from autofast.verify.record import PHASES
+from autofast.verify.evidence.record import PHASES
 from autofast.verify.result import Contribution
 
 

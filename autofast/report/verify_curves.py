@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 
 from autofast.report.verify_words import ORIGINAL, REWRITTEN
-from autofast.verify.record import Detail, Record, Run
+from autofast.verify.evidence.record import Detail, Record, Run
 from autofast.verify.result import Verification
 
 POINTS = 160

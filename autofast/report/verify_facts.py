@@ -11,7 +11,7 @@ from statistics import median
 from autofast.report import verify_words as words
 from autofast.report.style import count
 from autofast.report.verify_words import NONE, ORIGINAL, REWRITTEN
-from autofast.verify.record import PHASES, Detail, Run
+from autofast.verify.evidence.record import PHASES, Detail, Run
 from autofast.verify.result import (
     Answer,
     Check,

@@ -10,7 +10,7 @@ from autofast import __version__
 from autofast.report import verify_facts as facts
 from autofast.report import verify_words as words
 from autofast.report.verify_diff import File, parsed
-from autofast.verify.record import PHASES
+from autofast.verify.evidence.record import PHASES
 from autofast.verify.result import Verification
 
 if TYPE_CHECKING:

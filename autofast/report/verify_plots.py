@@ -17,7 +17,7 @@ from autofast.report import verify_words as words
 from autofast.report.verify_curves import Curves, curves
 from autofast.report.verify_svg import INK, STYLE, inline
 from autofast.report.verify_words import ORIGINAL
-from autofast.verify.record import PHASES, Run
+from autofast.verify.evidence.record import PHASES, Run
 from autofast.verify.result import Contribution, Ratio, Verification
 
 WIDTH = 960

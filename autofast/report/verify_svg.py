@@ -15,7 +15,7 @@ from typing import Final
 import matplotlib
 from matplotlib.figure import Figure
 
-from autofast.verify.record import PHASES
+from autofast.verify.evidence.record import PHASES
 
 _NAMES = (
     "ink",

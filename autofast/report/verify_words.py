@@ -10,7 +10,7 @@ import re
 from pathlib import PurePath
 
 from autofast.report.style import count
-from autofast.verify.record import Run
+from autofast.verify.evidence.record import Run
 from autofast.verify.result import Parity, Ratio, Sameness, Speed, SpeedVerdict, Verification
 from autofast.verify.speed import floor_of as speed_floor
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autofast.commands import rewriting
+from autofast.commands import planning, rewriting
 from autofast.commands.discover import scripts
 from autofast.commands.entries import Entries
 from autofast.config import Config, find_root, load
@@ -133,9 +133,9 @@ class Session:
     def _look(self, entry: Path, root: Path, config: Config) -> Analysis:
         stamps = {entry: self._stamp(entry)}
         try:
-            script = rewriting.read(entry, root, None, config, dict(self.texts))
+            script = planning.read(entry, root, None, config, dict(self.texts))
             stamps |= {source.path: self._stamp(source.path) for source in script.sources}
-            records = tuple(rewriting.findings(rewriting.plan(script, config)))
+            records = tuple(planning.findings(planning.plan(script, config)))
         except BadInput as error:
             return Analysis(entry, root, config, error=str(error), stamps=stamps)
         except Exception as error:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autofast.commands.discover import idle
-from autofast.commands.rewriting import Rewritten, trains_nothing
+from autofast.commands.planning import trains_nothing
+from autofast.commands.rewriting import Rewritten
 from autofast.model.source import BadInput
 from autofast.tune.measuring import Measuring
 from autofast.tune.result import Found, Tuned
@@ -17,7 +18,6 @@ from autofast.tune.setting import Setting
 from autofast.tune.space import Space
 from autofast.verify.command import (
     Pair,
-    Request,
     amounted,
     diffs,
     ended_in_order,
@@ -28,8 +28,9 @@ from autofast.verify.command import (
     target_of,
     warnings_of,
 )
+from autofast.verify.request import Request
 from autofast.verify.result import Verification
-from autofast.verify.runs import Program, Runner, ask
+from autofast.verify.running.runs import Program, Runner, ask
 from autofast.verify.series import ORIGINAL as OF_ORIGINAL
 from autofast.verify.series import REWRITTEN, Series, Wanted
 

@@ -14,11 +14,12 @@ from autofast.edit.plan import PostConditionError
 from autofast.tune.result import Confirmation
 from autofast.tune.search import Spent
 from autofast.tune.setting import ORIGINAL, Setting
-from autofast.verify import parity, speed
+from autofast.verify import speed
 from autofast.verify.estimates import median
-from autofast.verify.record import Detail, Run
+from autofast.verify.evidence.record import Detail, Run
+from autofast.verify.judging import parity
 from autofast.verify.result import Ratio, Sameness, SpeedVerdict, Verification
-from autofast.verify.runs import OutOfTime, Program, Runner
+from autofast.verify.running.runs import OutOfTime, Program, Runner
 from autofast.verify.series import BY_USER, LIGHT, REWRITTEN, Series, Wanted
 from autofast.verify.series import ORIGINAL as OF_ORIGINAL
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from autofast.commands.rewriting import Rewritten, findings, rewrite
+from autofast.commands.planning import findings
+from autofast.commands.rewriting import Rewritten, rewrite
 from autofast.config import Config
 from autofast.edit.passes import Passes
 from autofast.edit.plan import PostConditionError

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from autofast.verify import parity
-from autofast.verify.evidence import Wish
-from autofast.verify.record import Run
+from autofast.verify.evidence.gathered import Wish
+from autofast.verify.evidence.record import Run
+from autofast.verify.judging import parity
 from autofast.verify.result import Parity, Sameness
 
 Judge = Callable[[tuple[str, ...]], Parity | None]

@@ -7,7 +7,6 @@ import difflib
 import os
 import shlex
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,53 +22,17 @@ from autofast.model.source import BadInput
 from autofast.report import diff
 from autofast.report.record import Record
 from autofast.report.style import Style, count
-from autofast.verify import blame, diagnosis, resuming
+from autofast.verify import blame, diagnosis
+from autofast.verify.evidence.record import FULL, Run
 from autofast.verify.facts import facts_of
-from autofast.verify.record import FULL, Run
+from autofast.verify.request import Request
 from autofast.verify.result import Arm, Parity, Verification
-from autofast.verify.runs import OutOfTime, Program, Runner, Setup, ask
-from autofast.verify.scratch import Scratch, in_place, make
+from autofast.verify.running import resuming
+from autofast.verify.running.runs import OutOfTime, Program, Runner, Setup, ask
+from autofast.verify.running.scratch import Scratch, in_place, make
 from autofast.verify.series import LIGHT, ORIGINAL, REWRITTEN, NoRun, Series, Wanted
 
 EFFECTS = ("exact", "rounding", "sampling", "recipe")
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the user typed.
-
-    Attributes:
-        script, rewritten: paths; without the second, the first is rewritten to a temporary one.
-        arguments: of the script. launch: a launcher's command line; launch_rewritten: that of the second script, where it has its own.
-        cwd: run in this folder itself instead of in copies. links: large things that are linked instead of copied.
-        scratch: where the copies are made, where the system's temporary folder will not do (other nodes cannot see it).
-        limit: seconds after which one run is ended. resume_from: the checkpoint of the script's from which all runs go on.
-        facts: see what the original does at which line. effect: by which the tests are chosen when the second script is not autofast's.
-    """
-
-    script: Path
-    rewritten: Path | None
-    root: Path
-    config: Config
-    arguments: tuple[str, ...] = ()
-    steps: int | None = None
-    budget: float = 900.0
-    seed: int = 0
-    seeds: int = 12
-    margin: float = 0.02
-    launch: str = ""
-    launch_rewritten: str = ""
-    python: str = sys.executable
-    cwd: Path | None = None
-    links: tuple[Path, ...] = ()
-    scratch: Path | None = None
-    threads: int = 0
-    limit: float = 0.0
-    resume_from: Path | None = None
-    by_rule: bool = False
-    facts: bool = False
-    target: str | None = None
-    effect: str | None = None
 
 
 @contextlib.contextmanager
@@ -441,9 +404,6 @@ _LAUNCHER = (
     '; it wants a launcher: --launch "torchrun --nproc-per-node=N", N being the number of GPUs'
 )
 USAGE = 2  # exit code of argparse and click for arguments that are missing or wrong
-TORCH_MEMORY = (
-    100.0  # MiB: a process that has imported torch takes more, git and the like take less
-)
 _HINTS = {
     "rendezvous: environment variable": _LAUNCHER,
     **{f"KeyError: '{name}'": _LAUNCHER for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")},
@@ -477,9 +437,9 @@ def explain(error: NoRun) -> str:
         return f"the original script loaded {run.resume} and made no optimizer step: its training ends there; raise its number of epochs, behind --"
     if run.resume and run.ok:
         return f"the original script did not read {run.resume} before its first step; give it the arguments with which it resumes, behind --"
-    if run.record.peak_memory_children > TORCH_MEMORY:
+    if run.record.unseen:
         return (
-            "the original script ended without an optimizer step or a backward of its own; what trains in processes that it starts is not followed, "
-            "but for torch.multiprocessing.spawn: name the script that trains, or train in one process"
+            "the original script ended without an optimizer step or a backward of its own "
+            f"({'; '.join(run.record.unseen)}): name the script that trains, or train in one process"
         )
     return "the original script ended without an optimizer step or a backward; give it arguments with which it trains, behind --"

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from autofast.registry import all_rules
 from autofast.report.record import Record
 from autofast.verify.estimates import fmean, median
-from autofast.verify.record import PHASES, Run
+from autofast.verify.evidence.record import PHASES, Run
 from autofast.verify.result import Answer, Diagnosis
 from autofast.verify.speed import window
 

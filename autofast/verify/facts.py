@@ -8,21 +8,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from autofast.model.measured import (
-    Copies,
-    Facts,
-    Fetches,
-    Forwards,
-    Place,
-    Reads,
-    Shapes,
-    digest,
-)
+from autofast.model.measured import Copies, Facts, Fetches, Forwards, Place, Reads, Shapes, digest
 from autofast.model.source import Source
 from autofast.verify.diagnosis import shares
 from autofast.verify.estimates import fmean, median
-from autofast.verify.record import Record, Run
-from autofast.verify.runs import Program, Setup
+from autofast.verify.evidence.record import Record, Run
+from autofast.verify.running.runs import Program, Setup
 from autofast.verify.speed import window
 
 

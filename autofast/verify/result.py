@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from autofast.model import measured
-from autofast.verify.record import Run
+from autofast.verify.evidence.record import Run
 
 
 class SpeedVerdict(Enum):

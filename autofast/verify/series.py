@@ -16,12 +16,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from autofast.verify import blame, parity, parity_seeds, speed
+from autofast.verify import blame, speed
 from autofast.verify.estimates import median
-from autofast.verify.evidence import Wish
-from autofast.verify.record import FACTS, Detail, Run
+from autofast.verify.evidence.gathered import Wish
+from autofast.verify.evidence.record import FACTS, Detail, Run
+from autofast.verify.judging import parity, seeded
 from autofast.verify.result import Contribution, Parity, Ratio, Speed
-from autofast.verify.runs import OutOfTime, Program, Runner
+from autofast.verify.running.runs import OutOfTime, Program, Runner
 
 PILOT_SECONDS = 6.0
 PILOT_STEPS = 2000  # a run takes no more steps than this unless asked
@@ -211,7 +212,7 @@ class Series:
         longest = max([late.seconds, *(run.seconds for run in self.runs if run.ok)])
         if late.arm != ORIGINAL and longest > LIMIT_FACTOR * pilot.seconds:
             return ""
-        runs = LEAST_RUNS + parity_seeds.LEAST + 3 * speed.FIRST
+        runs = LEAST_RUNS + seeded.LEAST + 3 * speed.FIRST
         fewer = f"--steps {max(2, self.steps // 4)}" if self.steps > 2 else "a shorter script"
         budget = math.ceil(runs * longest / 10) * 10
         return f"; --time-budget {budget} would do for a first answer, or {fewer}"

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from autofast.verify.estimates import fmean, hodges_lehmann, median
-from autofast.verify.record import Record, Run, Step
+from autofast.verify.evidence.record import Record, Run, Step
 from autofast.verify.result import Ratio, Speed, SpeedVerdict
 
 Kind = Literal["median step", "mean of the window"]

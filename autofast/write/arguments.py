@@ -22,7 +22,7 @@ from autofast.flow.scopes import defaults, is_parameter, variables_of
 from autofast.model.calls import call_of, is_method
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, source_of, statement_of
-from autofast.model.syntax import DEFS
+from autofast.model.syntax import DEFS, is_stored
 from autofast.model.values import Arguments, Bound, Cls, Dict, Func, Given, Ref, certainly, const
 
 DICTS = frozenset({"builtins.dict", "collections.OrderedDict"})
@@ -236,7 +236,7 @@ def _flows(
                 return []
             return [] if parent.attr == "update" else None
         case ast.Subscript() if parent.value is use:
-            stored = isinstance(parent.ctx, ast.Store)
+            stored = is_stored(parent)
             return [] if stored or const(script.values(parent.slice)) not in (..., name) else None
         case (
             ast.Assign()

@@ -20,6 +20,7 @@ from autofast.model.source import (
     walk,
     within,
 )
+from autofast.model.syntax import is_read
 from autofast.model.values import Arg
 from autofast.write.spelling import cuda_test, device_before, requires_cuda, torch_in
 
@@ -106,7 +107,7 @@ def _stored(module: ast.Module) -> dict[str, list[ast.expr | None]]:
     for node in walk(module):
         if isinstance(node, ast.arg):
             found[node.arg].append(None)
-        elif isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
+        elif isinstance(node, (ast.Name, ast.Attribute)) and not is_read(node):
             outer = parent_of(node)
             found[_spelled(node)].append(outer.value if isinstance(outer, ast.Assign) else None)
     found.pop("", None)

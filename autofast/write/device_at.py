@@ -20,6 +20,7 @@ from autofast.flow.scopes import (
 from autofast.model.events import BranchFrame, CallFrame, Stack, TryFrame
 from autofast.model.script import Loader, Script, Transfer
 from autofast.model.source import at, function_of, parent_of, source_of
+from autofast.model.syntax import is_read
 from autofast.model.values import Ext, Given, library_names
 from autofast.rule import Refusal
 from autofast.write.spelling import requires_cuda, torch_in
@@ -215,7 +216,7 @@ def _attribute(script: Script, loader: Loader, target: Given, move: Transfer) ->
     ]
     if not isinstance(root, ast.Name) or not here:
         raise Refusal(why)
-    if any(script.values(n) != script.values(root) for n in here if isinstance(n.ctx, ast.Load)):
+    if any(script.values(n) != script.values(root) for n in here if is_read(n)):
         raise Refusal(why)
     if (
         not is_parameter(scope, root.id)

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from autofast.facts.model_objects import traces
 from autofast.flow.positions import block, index
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, is_path, pairs_of
+from autofast.model.calls import is_method, is_path, items_of, pairs_of, targets_of
+from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, LoopFrame, Stack
-from autofast.model.kinds import is_module, is_optimizer
-from autofast.model.names import DDP, WRAPPERS
+from autofast.model.kinds import is_module, is_optimizer, is_wrapper
+from autofast.model.names import DDP
 from autofast.model.script import Model, Script
 from autofast.model.source import (
     ancestors,
@@ -23,9 +24,8 @@ from autofast.model.source import (
     statement_of,
     within,
 )
-from autofast.model.syntax import LOOPS
+from autofast.model.syntax import LOOPS, is_read
 from autofast.model.values import NOTHING, Ext, Thing, Values
-from autofast.read.recover.build import unwrapped
 
 SETS_UP = frozenset(
     "to cuda cpu float apply load_state_dict requires_grad_ to_empty train eval".split()
@@ -104,7 +104,7 @@ class _Search:
                 found = self.script.values(value)
                 if found and all(is_module(t) for t in found) and self._is_mine(found):
                     things = frozenset(inner for t in found for inner in unwrapped(t))
-                    if not any(_is_wrapper(t) for t in found):
+                    if not any(is_wrapper(t) for t in found):
                         return ast.unparse(target), things
                     if all(isinstance(t, Ext) and t.name in wrappers for t in found):
                         return f"{ast.unparse(target)}.module", things
@@ -129,7 +129,7 @@ class _Search:
             if any(id(n) in self.running for n in ast.walk(outer)):
                 break
             for values in self._meanings(outer, name):
-                if not all(is_module(t) and not _is_wrapper(t) for t in values):
+                if not all(is_module(t) and not is_wrapper(t) for t in values):
                     return None
                 things |= values
             statement = outer
@@ -144,7 +144,7 @@ class _Search:
                 and ast.unparse(node) == name
                 and (within(node, last) or order.may_follow(last, node))
             ):
-                if isinstance(node.ctx, ast.Load):
+                if is_read(node):
                     yield self.script.values(node)
                 else:
                     yield self._set_to(node)
@@ -165,7 +165,7 @@ class _Search:
                 other, (ast.Return, ast.FunctionDef, ast.ClassDef)
             ):
                 break
-            if any(_is_wrapper(t) for c in calls for t in self.script.values(c)) or not self._keeps(
+            if any(is_wrapper(t) for c in calls for t in self.script.values(c)) or not self._keeps(
                 other, name, things
             ):
                 break
@@ -181,7 +181,7 @@ class _Search:
     def _keeps(self, statement: ast.stmt, name: str, things: frozenset[Thing]) -> bool:
         """The name is still one of these models after the statement."""
         for node in ast.walk(statement):
-            if isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
+            if isinstance(node, (ast.Name, ast.Attribute)) and not is_read(node):
                 target = ast.unparse(node)
                 if name.startswith(f"{target}."):  # the wrapper, or what holds the model
                     return False
@@ -213,15 +213,11 @@ def _stores(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
         yield value, value
 
 
-def _is_wrapper(thing: Thing) -> bool:
-    return isinstance(thing, Ext) and thing.name in WRAPPERS
-
-
 def _assigns(statement: ast.stmt, name: str) -> bool:
     """Whether a statement certainly binds the name, or leaves the function."""
     if isinstance(statement, (ast.Assign, ast.AnnAssign)):
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        parts = [e for t in targets for e in (t.elts if isinstance(t, ast.Tuple) else [t])]
+        targets = targets_of(statement)
+        parts = [e for t in targets for e in (items_of(t))]
         return any(ast.unparse(part) == name for part in parts)
     if isinstance(statement, ast.If):
         return bool(statement.orelse) and all(

@@ -10,12 +10,12 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.definition_sites import Home, home_of
 from autofast.flow.graph import Function as Scope
 from autofast.flow.program import Flow
-from autofast.flow.scopes import Variable, binds, defaults, is_parameter, mentions, variables_of
+from autofast.flow.scopes import Variable, binds, defaults, mentions
 from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, source_of, statement_of
-from autofast.model.syntax import DEFS, FUNCTIONS
-from autofast.model.values import NOTHING, Const, Dict, Thing, Values, const
+from autofast.model.syntax import DEFS, FUNCTIONS, is_read, is_stored
+from autofast.model.values import NOTHING, Const, Dict, Thing, Values
 from autofast.rule import Refusal
 from autofast.write.plumbing import Way
 
@@ -136,7 +136,7 @@ class Reach:
             every = [
                 statement_of(n)
                 for n in mentions(self.home.scope, self.home.names[0])
-                if isinstance(n.ctx, ast.Store)
+                if is_stored(n)
             ]
             if other := next(
                 (s for s in every if not any(s is x for x in stores) and self.script.reached(s)),
@@ -164,7 +164,7 @@ def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> dict[int, str]:
     found: dict[int, str] = {}
     for key, params in held.items():
         for name, fine in params.items():
-            if fine and all(isinstance(n.ctx, ast.Load) for n in mentions(functions[key], name)):
+            if fine and all(is_read(n) for n in mentions(functions[key], name)):
                 found.setdefault(key, name)
     return found
 
@@ -208,75 +208,3 @@ def _place_in(function: ast.AST, stack: Stack, node: ast.AST) -> ast.stmt | None
     if here is None and function_of(node) is function:
         here = node
     return statement_of(here) if here is not None else None
-
-
-# ------------------------------------------------------------------------------------------------ plain values
-def number_in(
-    script: Script, expr: ast.expr, place: ast.stmt, ways: Iterable[Stack], stacks: Iterable[Stack]
-) -> str:
-    """What to write for a number (``args.accum``) just before ``place``; ``ways`` lead there, ``stacks`` to ``expr``. Raises :class:`Refusal`."""
-    ways, stacks = list(ways), list(stacks)
-    root = expr
-    while isinstance(root, ast.Attribute):
-        root = root.value
-    here, there = function_of(place), function_of(expr)
-    value = const(script.values(expr))
-    if isinstance(root, ast.Name) and _means_the_same(script, root, place):
-        return ast.unparse(expr)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if isinstance(root, ast.Name) and root is not expr:
-        objects = [t for t in script.values(root) if not isinstance(t, Const)]
-        if objects and len(objects) == len(script.values(root)):
-            rest = ast.unparse(expr)[len(root.id) :]
-            known = _parameters({id(t) for t in objects}, [*ways, *stacks])
-            if id(here) in known:
-                return known[id(here)] + rest
-            if name := _name_of(script, script.values(root), place):
-                return name + rest
-    if (
-        isinstance(expr, ast.Name)
-        and is_parameter(there, expr.id)
-        and all(isinstance(n.ctx, ast.Load) for n in mentions(there, expr.id))
-    ):
-        frames = [f for s in stacks for f in s if isinstance(f, CallFrame) and f.func.node is there]
-        given = {
-            id(g.expr): g.expr
-            for f in frames
-            if (g := f.given.get(expr.id)) is not None and g.expr is not None
-        }
-        if len(given) == 1 and all(expr.id in f.given for f in frames):
-            return number_in(script, next(iter(given.values())), place, ways, stacks)
-    raise Refusal(
-        f"how many batches make one update (`{ast.unparse(expr)}` on {at(expr)}) is not known on {at(place)}"
-    )
-
-
-def _means_the_same(script: Script, name: ast.Name, place: ast.stmt) -> bool:
-    """Whether a name stands for the same variable right before ``place``, and has a value there."""
-    variables, here = variables_of(place), function_of(place)
-    variable = variables.find(name.id, here)
-    if (
-        variable is None
-        or source_of(place) is not source_of(name)
-        or variable != variables.of(name)
-    ):
-        return False
-    if variable.scope is not here:
-        return isinstance(variable.scope, ast.Module)
-    return is_parameter(here, name.id) or _has_value(script, variable, place)
-
-
-def _name_of(script: Script, values: Values, place: ast.stmt) -> str:
-    """A variable of the function of ``place`` that certainly is one of ``values`` there; empty where there is none."""
-    variables, here = variables_of(place), function_of(place)
-    for variable in (Variable(n, here) for n in sorted(variables.bound(here))):
-        found = [v for n in variables.loads(variable) if (v := script.values(n))]
-        if found and all(v == values for v in found) and _has_value(script, variable, place):
-            return variable.name
-    return ""
-
-
-def _has_value(script: Script, variable: Variable, place: ast.stmt) -> bool:
-    stores = [statement_of(n) for n in variables_of(place).stores(variable)]
-    return script.analysis(Flow).graph(place).one_dominates(stores, place)

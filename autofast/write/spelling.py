@@ -12,6 +12,7 @@ from autofast.model.calls import is_name
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, TryFrame
 from autofast.model.script import Script
 from autofast.model.source import Source, at, function_of, parent_of, source_of
+from autofast.model.syntax import is_read
 from autofast.model.tensors import NOT_CUDA, device_kinds, target_of
 from autofast.model.values import Const, Ext, Given, Method, Num, Tensor, Thing, Values, const
 
@@ -51,7 +52,7 @@ def _is_starred(source: Source) -> bool:
     )
     uses = [n for n in source.nodes if is_name(n, "torch")]
     others = (getattr(n, field, "") for n in source.nodes for field in ("asname", "arg", "name"))
-    return stars and all(isinstance(n.ctx, ast.Load) for n in uses) and "torch" not in others
+    return stars and all(is_read(n) for n in uses) and "torch" not in others
 
 
 # ------------------------------------------------------------------------------------------------ devices
@@ -161,7 +162,7 @@ def _is_of_another(device: Thing) -> bool:
     if isinstance(device, Method):
         return device.name == "device" and isinstance(device.this, (Tensor, Num))
     made = isinstance(device, Ext) and device.name == "torch.device"
-    return made and device.node is None and "kind" in device.attrs  # type: ignore[union-attr]
+    return made and device.node is None and "kind" in device.attrs  # type: ignore[attr-defined]
 
 
 def is_taken(source: Source, *names: str) -> bool:
@@ -170,7 +171,7 @@ def is_taken(source: Source, *names: str) -> bool:
         getattr(n, "name", None) in names
         or getattr(n, "asname", None) in names
         or getattr(n, "arg", None) in names
-        or (isinstance(n, ast.Name) and n.id in names and not isinstance(n.ctx, ast.Load))
+        or (isinstance(n, ast.Name) and n.id in names and not is_read(n))
         for n in source.nodes
     )
 
@@ -270,7 +271,7 @@ def _device_names(script: Script, scope: ast.AST, fits: Callable[[Values], bool]
     """Variables of a scope that hold nothing but what fits: devices, or names of them."""
     bound: dict[str, bool] = {}
     for node in own_nodes(scope):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        if isinstance(node, ast.Name) and not is_read(node):
             parent = node._af_parent  # type: ignore[attr-defined]
             single = isinstance(parent, ast.Assign) and any(t is node for t in parent.targets)
             fine = single and fits(script.values(parent.value))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Helper
 from autofast.edit.fold import DEFAULT_LIMIT
+from autofast.edit.toplevel import stand_in
 from autofast.facts.loaders import given, has_workers
 from autofast.facts.parts import held_by
 from autofast.facts.workers.shared_state import unseen
@@ -15,6 +16,7 @@ from autofast.flow.scopes import declared, is_parameter, mentions
 from autofast.model.calls import keyword_of
 from autofast.model.script import Loader, Script
 from autofast.model.source import Source, at, function_of, source_of, statement_of
+from autofast.model.syntax import is_read
 from autofast.model.values import Cls, Func, Inst, Thing
 from autofast.rule import Options
 from autofast.write.imports import module_in
@@ -119,7 +121,7 @@ def as_beside(script: Script, place: ast.expr) -> Helped | None:
 def _is_the_same(script: Script, name: ast.Name, place: ast.expr) -> bool:
     """Whether a name means at another place of its function what it means here: it is bound once, and before."""
     function = function_of(place)
-    bound = [n for n in mentions(function, name.id) if not isinstance(n.ctx, ast.Load)]
+    bound = [n for n in mentions(function, name.id) if not is_read(n)]
     is_given = is_parameter(function, name.id)
     if name.id in declared(function) or len(bound) > (not is_given):
         return False
@@ -149,9 +151,8 @@ def _is_narrow(source: Source, code: str) -> bool:
 
 
 def _holds(source: Source, code: str) -> bool:
-    """Whether the statements stand in the module as they are."""
-    there = {ast.dump(s) for s in source.tree.body}
-    return all(ast.dump(s) in there for s in ast.parse(code).body)
+    """Whether the constant stands in the module as it would be written."""
+    return NAMES[0] in source.names and stand_in(source.tree, code)
 
 
 # ------------------------------------------------------------------------------------------------ start methods

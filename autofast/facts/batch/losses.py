@@ -21,7 +21,7 @@ from autofast.flow.graph import Function
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import defaults, owner
-from autofast.model.calls import arguments_of, is_name, spreads
+from autofast.model.calls import arguments_of, is_name, items_of, spreads, unstarred
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import ONE_TENSOR
 from autofast.model.script import Script
@@ -298,7 +298,7 @@ class Losses(TorchCalls):
                 isinstance(expr.slice, ast.Constant) and isinstance(expr.slice.value, str)
             ):
                 return kind
-            parts = expr.slice.elts if isinstance(expr.slice, ast.Tuple) else [expr.slice]
+            parts = items_of(expr.slice)
             if is_all(parts[0]):
                 rest = parts[1:]
                 if all(map(self._is_fixed, rest)):
@@ -308,7 +308,7 @@ class Losses(TorchCalls):
                         else kind
                     )
         if kind in FREE:  # what is picked for each sample is a row of its own
-            parts = expr.slice.elts if isinstance(expr.slice, ast.Tuple) else [expr.slice]
+            parts = items_of(expr.slice)
             kinds = [self.shape(p, run) for p in parts if not isinstance(p, ast.Slice)]
             if not any(isinstance(k, tuple) for k in kinds):
                 return each([kind, *(k for k in kinds if isinstance(k, Kind))], expr)
@@ -424,9 +424,7 @@ class Losses(TorchCalls):
             or any(t.loss for t in tensors_in(self.script.values(expr)))
         ):
             return False
-        given = [a.value if isinstance(a, ast.Starred) else a for a in expr.args] + [
-            k.value for k in expr.keywords
-        ]
+        given = [unstarred(a) for a in expr.args] + [k.value for k in expr.keywords]
         return all(self.shape(g, run) in EACH | FREE for g in given)
 
     def _inline(self, callee: Callee, expr: ast.Call, run: Activation) -> Shape:

@@ -11,6 +11,7 @@ from autofast.facts.batch.losses_of_torch import LAYERS
 from autofast.flow.graph import Function
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, source_of
+from autofast.model.syntax import is_stored
 from autofast.model.values import Arg, Const, Dict, Ext, Num, Seq, Tensor, Thing, certainly
 from autofast.rule import Refusal
 
@@ -99,7 +100,7 @@ def joined(kinds: list[Shape], where: ast.AST) -> Shape:
 def is_set_later(script: Script, attribute: str) -> bool:
     """An attribute of this name is set somewhere but where objects are made."""
     for node in script.each(ast.Attribute):
-        if node.attr == attribute and isinstance(node.ctx, ast.Store):
+        if node.attr == attribute and is_stored(node):
             if getattr(function_of(node), "name", "") != "__init__":
                 return True
     return False

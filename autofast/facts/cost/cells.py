@@ -11,14 +11,7 @@ from autofast.facts.cost.inputs import turns
 from autofast.facts.cost.step import is_each_turn
 from autofast.facts.parts import trained_models
 from autofast.model.calls import names_in
-from autofast.model.events import (
-    CallFrame,
-    LoopFrame,
-    Occurrence,
-    Site,
-    below,
-    inside,
-)
+from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, below, inside
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in, statement_of
 from autofast.model.values import Ext

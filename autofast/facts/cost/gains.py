@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from autofast.facts.copies import is_batch_memory
 from autofast.facts.cost import machine, measured
@@ -25,21 +25,23 @@ from autofast.facts.cost.heads import (
 from autofast.facts.cost.inputs import number, turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
+from autofast.facts.loaders import given, has_no_workers
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
+from autofast.flow.provenance import Trail
 from autofast.model.calls import is_method
 from autofast.model.events import BranchFrame, inside, loops
 from autofast.model.script import Dataset, Loader, Script, Transfer
-from autofast.model.source import at, statement_of, walk
-from autofast.model.values import Ext, Inst, Ref, Tensor, Unknown, const
+from autofast.model.source import at, function_of, statement_of, walk
+from autofast.model.values import Ext, Inst, Ref, Tensor, Unknown
 from autofast.rule import Finding, Gain, Options, Question
 
 EVALUATION = 1 / 18  # of an epoch: a sixth of the samples, and a forward is a third of a step
 EPOCHS = 10  # where their number is not known
 MOST_RESHAPES = (
-    4  # statements that channels_last may touch, beside the one that converts the network
+    2  # statements that channels_last may touch, beside the one that converts the network
 )
 # Where a tensor on the host comes from that stays there: others that are made for the device can be made on it.
 ARRAYS = ("", "from_numpy", "as_tensor")
@@ -158,12 +160,13 @@ def algorithms(
 def counting(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of tensors without versions and views: next to nothing where most of what runs meanwhile has them all the same."""
+    """Of tensors without versions and views, beside no_grad: little, of what evaluations take."""
     if once := _code_once(script, finding):
-        return once
-    if script.analysis(Cost).is_part_of_step(finding.node):
-        return Gain(0.0, "a few operations of a training step, all others of which count them")
-    return Gain(0.01, "no versions and views of tensors to count", known=False)
+        return replace(once, share=machine.COUNTING * once.share)
+    facts = measured.for_target(script, options.target)
+    evaluations = facts.phases.get("evaluation", 0.0) if facts is not None else EVALUATION
+    words = "a tenth of what evaluations take, beside no_grad, at most"
+    return Gain(machine.COUNTING * evaluations, words, measured=facts is not None)
 
 
 def together(share: float, reason: str, copied: bool = False) -> Question:
@@ -188,6 +191,23 @@ def together(share: float, reason: str, copied: bool = False) -> Question:
         return measured.gain(waiting.share + more, waiting.words, known=facts is not None)
 
     return ask
+
+
+def renaming(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of today's name for the same thing, which costs some microseconds at most: nothing but beside what changes its functions anyway."""
+    others = [f for f in beside if f.edits and (f.renews or f.asks is not renaming)]
+    theirs = {id(unit_of(place)) for f in others for place in _touched(f)}
+    mine = [n for n in _touched(finding) if not isinstance(n, (ast.ImportFrom, ast.Import))]
+    if any(id(unit_of(n)) in theirs for n in mine):
+        return None
+    return Gain(0.0, "another name for the same, in loops and functions that nothing else changes")
+
+
+def unit_of(node: ast.AST) -> ast.AST:
+    """The innermost loop or function around: what a reader takes in at one look."""
+    return next(loops_around(node), None) or function_of(node)
 
 
 def nothing(reason: str) -> Question:
@@ -274,7 +294,7 @@ def reads(
 ) -> Gain | None:
     """Of a read of the device that is put off: nothing where another one stays in the same step, which waits as long."""
     loop = _loop_of(script, finding.node)
-    kept = (read_once, read_at_once, read_twice, read_again, read_late)
+    kept = (read_once, read_at_once, read_twice, read_again, read_late, elements)
     stays = [f.node for f in _alike(finding, beside) if not f.edits or f.asks in kept]
     changed = _changed(beside)
     stays += [t.node for t in script.transfers if _waits(t) and id(t.node) not in changed]
@@ -358,6 +378,13 @@ def read_twice(
 ) -> Gain | None:
     """Of statements whose work would be done behind the loop, and once more before what looks at it inside."""
     return Gain(0.0, "what it does would have to stand at two places besides")
+
+
+def elements(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of one copy in the place of a read for each element."""
+    return _code_once(script, finding) or Gain(READ, "a wait for each element", known=False)
 
 
 def read_late(
@@ -459,7 +486,8 @@ def _copied_beside(
     if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
         return same
     alike = _alike(finding, beside)
-    others += [f.node for f in alike if f.advice]  # data of the host, which the user has to move
+    # data of the host, which the user has to move
+    others += [f.node for f in alike if f.advice and id(f.node) not in changed]
     stays = [f.node for f in alike if f.asks is not None and f.asks is not copies]
     known = (f.asks(script, options, f, ()) for f in alike if f.node in stays and f.asks)
     if not all(gain is not None and gain.known and not gain.share for gain in known):
@@ -480,8 +508,8 @@ def pinning(
 ) -> Gain | None:
     """The same of pinned batches: nothing where each loader is made for one batch, which the process that waits for it pins itself."""
     mine = _loaders_of(script, finding.node)
-    if mine and all(_is_for_one_batch(script, x) for x in mine):
-        return Gain(0.0, "a loader made for one batch, which the process pins that waits for it")
+    if mine and not any(_gets_workers(script, x, beside) for x in mine):
+        return Gain(0.0, "without workers, the process that waits for a batch pins it itself")
     if mine and not any(_copies_memory(script, x) for x in mine):
         return Gain(0.0, "what is copied is computed from the batches on the host, and not pinned")
     for_it = [f for f in beside if (finding.rule, finding.key) in f.needs]
@@ -502,17 +530,20 @@ def _copies_memory(script: Script, loader: Loader) -> bool:
     )
 
 
-def _is_for_one_batch(script: Script, loader: Loader) -> bool:
-    """Made anew in a loop, without workers, and asked once for a batch, at least where the training does."""
-    workers = loader.args.get(5, "num_workers")
-    cost = script.analysis(Cost)
-    training = [use for use in loader.uses if cost.trains_with(use)]
-    return (
-        loader.loop is not None
-        and bool(loader.uses)
-        and all(use.is_next for use in training or loader.uses)
-        and (not workers or const(workers) == 0)
-    )
+def _gets_workers(script: Script, loader: Loader, beside: Sequence[Finding]) -> bool:
+    """Whether batches come out of other processes, by an option's default or by what is written."""
+    if not has_no_workers(loader):
+        return True
+    edits = [edit for f in beside for edit in f.edits]
+    for edit in (e for e in edits if getattr(e, "name", "") == "num_workers"):
+        place = getattr(edit, "call", None) or getattr(edit, "display", loader.node)
+        if isinstance(place, ast.AST) and (loader.node is place or _feeds(loader, place)):
+            return True
+    number = given(loader, "num_workers")
+    ways = [getattr(t, "made", ()) for t in loader.things]
+    origins = Trail(script).of(number, ways) if number is not None else ""
+    changed = {id(place) for f in beside if f.edits for place in _touched(f)}
+    return not isinstance(origins, str) and any(id(o.expr) in changed for o in origins)
 
 
 def fetching(

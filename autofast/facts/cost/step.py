@@ -44,7 +44,6 @@ OTHERWISE = frozenset("conv1d conv2d conv3d unfold interpolate grid_sample fft".
 CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})
 LISTS = ("list", "tuple", "zipped")  # "zipped": by `zip`, of other things than loaders
 SELDOM = 50  # steps of which one comes to a place
-FEW = 4  # of so many passes, one is a small part of a step
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
 
@@ -353,17 +352,6 @@ class Cost:
         """Whether the script comes to a place in a training step."""
         steps = [step.loop for step in self.training]
         return any(inside(stack, loop) for stack in self._ways(node) for loop in steps)
-
-    def is_part_of_step(self, node: ast.AST) -> bool:
-        """Whether a place is reached in each training step and nowhere else, and few of the step's passes through networks are there."""
-        inside_of = {id(n) for n in walk(node)}
-        here = {id(s.node) for s in self.script.log.of("forward") if id(s.node) in inside_of}
-        ways = self._ways(node)
-        for step in self.training:
-            if ways and all(is_each_turn(stack, step.loop) for stack in ways):
-                every = {id(s.node) for s, _ in _passes(step)} | here
-                return FEW * len(here) <= len(every)
-        return False
 
     def _ways(self, node: ast.AST) -> list[Stack]:
         """The ways of the script to a place; of a decorator, to the code of its function."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.precision.code import Code
-from autofast.model.events import Occurrence, WithFrame
-from autofast.model.kinds import grad_mode_of, is_optimizer, is_scaler
+from autofast.model.events import Occurrence
+from autofast.model.kinds import gradient_modes, is_optimizer, is_scaler
 from autofast.model.source import ancestors, at, walk
 from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Tensor
@@ -68,10 +68,7 @@ def _is_switched(code: Code, occurrence: Occurrence) -> bool:
         (n for n, f in enumerate(occurrence.stack) if id(f.node) in code.here),
         len(occurrence.stack),
     )
-    return any(
-        isinstance(f, WithFrame) and any(grad_mode_of(v) for _, v in f.contexts)
-        for f in occurrence.stack[first:]
-    )
+    return any(True for _ in gradient_modes(occurrence.stack[first:]))
 
 
 def _in_function_below(node: ast.AST, statements: list[ast.AST]) -> bool:

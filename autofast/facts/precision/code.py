@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.positions import happens_in, nodes_of
+from autofast.model.contents import unwrapped
 from autofast.model.events import Occurrence, Site
 from autofast.model.kinds import is_autograd_function, is_module
 from autofast.model.script import Model, Script
 from autofast.model.source import nodes_in
 from autofast.model.values import Cls, Reason, Thing, Unknown
-from autofast.read.recover.build import unwrapped
 
 
 class Code:

@@ -6,6 +6,7 @@ import ast
 
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.full_outputs import FullOutputs
+from autofast.model.calls import receiver_of
 from autofast.model.source import source_of, walk
 from autofast.model.values import Cls, Ext, Ref, Thing, const
 
@@ -65,7 +66,7 @@ def _tensor_of(code: Code, call: ast.Call) -> ast.expr | None:
     found = code.script.values(call.func)
     if found and all(isinstance(t, Ref) and t.name.startswith("torch.") for t in found):
         return call.args[0] if call.args else None
-    return call.func.value if isinstance(call.func, ast.Attribute) else None
+    return receiver_of(call)
 
 
 def _keeps_fp32(callee: Thing) -> bool:

@@ -8,7 +8,7 @@ from autofast.facts.parts import trained_models
 from autofast.facts.precision.algebra import FACTORING, LINALG, SAMPLING, is_of_tensor
 from autofast.facts.precision.distances import written_out
 from autofast.facts.precision.quantised import quantised
-from autofast.facts.switches import branches
+from autofast.model.events import branches
 from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.model.tensors import dtype_of

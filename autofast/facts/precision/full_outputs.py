@@ -6,6 +6,7 @@ import ast
 
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.program import Flow
+from autofast.model.contents import unwrapped
 from autofast.model.script import Script
 from autofast.model.values import (
     Arg,
@@ -21,7 +22,6 @@ from autofast.model.values import (
     certainly,
     one,
 )
-from autofast.read.recover.build import unwrapped
 
 # Computed in fp32 by every version of torch that has autocast, whatever is given to them.
 FULL = frozenset(

@@ -19,17 +19,8 @@ from autofast.model.calls import arguments_of, short_name
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Model, Script
 from autofast.model.source import at, parent_of, source_of, statement_of
-from autofast.model.values import (
-    Bound,
-    Dict,
-    Ext,
-    Func,
-    Inst,
-    Ref,
-    Seq,
-    Thing,
-    Unknown,
-)
+from autofast.model.syntax import is_read
+from autofast.model.values import Bound, Dict, Ext, Func, Inst, Ref, Seq, Thing, Unknown
 from autofast.ops import autocast
 
 # computed in fp32 by autocast on every device: torch/include/ATen/autocast_mode.h, the losses that were there in torch 2.0
@@ -248,7 +239,7 @@ class Half(ValueFlow[bool]):
         )
 
     def _holds_output(self, read: ast.Name | ast.Attribute) -> bool:
-        return isinstance(read.ctx, ast.Load) and holds_output(self.script.values(read))
+        return is_read(read) and holds_output(self.script.values(read))
 
     def _is_tensor(self, expr: ast.expr) -> bool:
         found = self.script.values(expr)

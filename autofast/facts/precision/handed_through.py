@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from autofast.flow.callgraph import CallGraph, code_of
+from autofast.model.contents import unwrapped
 from autofast.model.script import Script
 from autofast.model.tensors import tensors_in
-from autofast.read.recover.build import unwrapped
 
 
 def may_be_integers(script: Script, call: ast.Call, part: int | None = None) -> bool:

@@ -18,6 +18,7 @@ from autofast.facts.precision.one_dtype import one_dtype, own_dtype
 from autofast.facts.precision.ratios import Ratios
 from autofast.facts.precision.whole_script import CHOSEN, complex_in
 from autofast.flow.positions import happens_in
+from autofast.model.calls import items_of
 from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast
 from autofast.model.script import Script
@@ -147,7 +148,7 @@ def _may_be(contexts: Values) -> bool:
 
 def _by_mask(script: Script, index: ast.expr) -> bool:
     """``x[mask] = y`` wants one dtype; ``x[i, :3] = y`` converts."""
-    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    parts = items_of(index)
     return any(
         isinstance(t, (Tensor, Unknown, Seq))
         for p in parts

@@ -14,6 +14,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of, is_method
 from autofast.model.script import Script
 from autofast.model.source import at
+from autofast.model.syntax import is_stored
 from autofast.model.values import Bound, Dict, Func, Seq
 
 HOOKS = ("register_forward_hook", "register_forward_pre_hook")
@@ -99,11 +100,11 @@ class _Stores:
         self.attributes: dict[str, list[ast.Attribute]] = defaultdict(list)
         self.items: dict[Seq | Dict, list[ast.AST]] = defaultdict(list)
         for stored in script.each(ast.Attribute):
-            if isinstance(stored.ctx, ast.Store):
+            if is_stored(stored):
                 self.attributes[stored.attr].append(stored)
         fills = (c for c in script.each(ast.Call) if is_method(c, *FILLS))
         into: list[tuple[ast.AST, ast.expr]] = [(c, c.func.value) for c in fills]
-        into += [(n, n.value) for n in script.each(ast.Subscript) if isinstance(n.ctx, ast.Store)]
+        into += [(n, n.value) for n in script.each(ast.Subscript) if is_stored(n)]
         for node, owner in into:
             for thing in script.values(owner):
                 if isinstance(thing, (Seq, Dict)):

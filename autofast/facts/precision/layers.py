@@ -11,7 +11,7 @@ from autofast.model.values import Ext, Thing, const
 from autofast.ops.families import RECURRENT
 
 HEAVY = tuple(
-    """Conv LSTM GRU RNN Transformer MultiheadAttention Embedding Bilinear torchvision.models.
+    """Conv LSTM GRU RNN Transformer MultiheadAttention Embedding Bilinear torchvision.models. timm.models.
     create_model from_pretrained from_config""".split()
 )
 ANY_LAYER = "torch.nn.*"  # getattr(nn, name): one of which only the module is known

@@ -17,6 +17,7 @@ from autofast.model.calls import is_method
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.source import nodes_in
+from autofast.model.syntax import is_read
 from autofast.model.values import Arg, Cls, Const, Func, Module, Num, Ref, Tensor
 
 # what is done to a difference of logarithms before exp() is taken of it
@@ -77,7 +78,7 @@ class Ratios:
             if id(node) in self.passes:
                 return True
             if isinstance(node, ast.Name):
-                if isinstance(node.ctx, ast.Load) and not self._is_plain(node):
+                if is_read(node) and not self._is_plain(node):
                     for definition in self.flow.reaching(node):
                         before = self._before(definition)
                         todo += before

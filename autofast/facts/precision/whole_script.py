@@ -29,10 +29,9 @@ DOUBLE = frozenset(["float64", "double", "DoubleTensor"])
 CHOSEN = {"f64": "float64", "complex": "complex", "half": "16-bit"}
 
 
-def against_script(script: Script, target: str, gpu: bool, leaves: str = "") -> str:
-    """Why nothing in this script should be run under autocast; empty where nothing speaks against. ``leaves`` is a framework that goes."""
-    if others := {name: node for name, node in script.frameworks.items() if name != leaves}:
-        name, node = next(iter(others.items()))
+def against_script(script: Script, target: str, gpu: bool) -> str:
+    """Why nothing in this script should be run under autocast; empty where nothing speaks against."""
+    for name, node in script.frameworks.items():
         return f"{FRAMEWORKS.get(name, name)} decides about precision here ({at(node)})"
     if sites := script.calls("torch.set_default_dtype", "torch.set_default_tensor_type"):
         if any(

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from autofast.flow.program import Flow
-from autofast.model.calls import arguments_of
+from autofast.model.calls import arguments_of, targets_of
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import statement_of
+from autofast.model.syntax import is_read
 from autofast.model.values import Tensor
 
 
@@ -33,7 +34,7 @@ def average_in_variable(script: Script, loop: ast.AST) -> ast.stmt | None:
 
 
 def _targets(statement: ast.Assign | ast.AugAssign) -> list[ast.expr]:
-    return statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    return targets_of(statement)
 
 
 def _is_average(script: Script, statement: ast.stmt, target: ast.AST) -> bool:
@@ -70,5 +71,5 @@ def _made_of(script: Script, exprs: Iterable[ast.expr]) -> Iterator[ast.AST]:
                 continue
             seen.add(id(node))
             yield node
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            if isinstance(node, ast.Name) and is_read(node):
                 todo += [d.value for d in flow.reaching(node) if d.value is not None]

@@ -39,20 +39,12 @@ FRAMEWORKS = tuple(
 
 
 @dataclass(frozen=True, eq=False)
-class Interval:
-    """The optimizer is stepped after every ``every`` batches; ``last`` where also after a shorter rest at the end of an epoch."""
-
-    every: ast.expr
-    last: bool
-
-
-@dataclass(frozen=True, eq=False)
 class Cadence:
     """The updates of one epoch.
 
     Attributes:
         epochs, loop: the loop over epochs, and the one over batches. loader: what the latter goes over, without counters and bars.
-        loaders: the loaders that this may be. interval: where not every batch ends in an update.
+        loaders: the loaders that this may be.
         anchor: the statement after which an update is done. updates: their places.
         gone: the statement that steps the scheduler now. guard: it does so only where there is a scheduler.
     """
@@ -61,7 +53,6 @@ class Cadence:
     loop: ast.For
     loader: ast.expr
     loaders: list[Thing]
-    interval: Interval | None
     anchor: ast.stmt
     updates: list[Update]
     tick: Tick
@@ -90,10 +81,9 @@ def cadence_of(script: Script, tick: Tick, schedulers: list[Scheduler]) -> Caden
     gone, guard = _at_epoch_end(script, tick, epochs)
     loop = _batches(script, updates, epochs)
     _in_order(script, tick, updates, epochs)
-    anchor, branch = _anchor(script, updates, loop)
+    anchor = _anchor(script, updates, loop)
     loader, loaders = _loader(script, loop, updates)
-    window = _interval(script, branch, loop, loaders) if branch is not None else None
-    return Cadence(epochs, loop, loader, loaders, window, anchor, updates, tick, gone, guard)
+    return Cadence(epochs, loop, loader, loaders, anchor, updates, tick, gone, guard)
 
 
 def _check_tick(script: Script, tick: Tick, schedulers: list[Scheduler]) -> None:
@@ -283,10 +273,8 @@ def _batches(script: Script, updates: list[Update], epochs: Loop) -> ast.For:
     return loop
 
 
-def _anchor(
-    script: Script, updates: list[Update], loop: ast.For
-) -> tuple[ast.stmt, BranchFrame | None]:
-    """The statement after which the update of a batch is done, and the condition that makes it rare."""
+def _anchor(script: Script, updates: list[Update], loop: ast.For) -> ast.stmt:
+    """The statement after which the update of a batch is done."""
     places = {}
     for update in updates:
         for occurrence in update.site:
@@ -294,12 +282,12 @@ def _anchor(
             _not_left_before(script, rest, update.node, loop, "not every batch ends in an update")
             way = tuple((id(f.node), getattr(f, "arm", False)) for f in rest)
             places[id(update.node), way] = (update.node, rest)
-    anchor, branch = _once(list(places.values()))
+    anchor = _once(list(places.values()))
     here = block(anchor)
     for statement in here[index(here, anchor) + 1 :]:
         if isinstance(statement, ast.Expr) and _updates_scaler(script, statement.value):
             anchor = statement
-    return anchor, branch
+    return anchor
 
 
 def _updates_scaler(script: Script, node: ast.expr) -> bool:
@@ -307,11 +295,8 @@ def _updates_scaler(script: Script, node: ast.expr) -> bool:
     return site is not None and any(o.this is not None and is_scaler(o.this) for o in site)
 
 
-def _once(
-    places: list[tuple[ast.Call, Stack]], depth: int = 0
-) -> tuple[ast.stmt, BranchFrame | None]:
+def _once(places: list[tuple[ast.Call, Stack]], depth: int = 0) -> ast.stmt:
     """The statement that makes exactly one of the updates whenever it runs."""
-    branch: BranchFrame | None = None
     while True:
         frames = [rest[depth] if depth < len(rest) else None for _, rest in places]
         first = frames[0]
@@ -320,7 +305,7 @@ def _once(
                 raise Refusal(
                     f"the optimizer is stepped several times for one batch ({at(places[-1][0])})"
                 )
-            return statement_of(places[0][0]), branch
+            return statement_of(places[0][0])
         if first is None or any(f is None or f.node is not first.node for f in frames):
             raise Refusal(
                 f"the optimizer is stepped in several places for one batch ({at(places[-1][0])})"
@@ -328,7 +313,7 @@ def _once(
         arms = {getattr(f, "arm", None) for f in frames}
         if len(arms) > 1:
             for arm in arms:
-                _, inner = _once(
+                _once(
                     [
                         p
                         for p, f in zip(places, frames, strict=True)
@@ -336,18 +321,14 @@ def _once(
                     ],
                     depth + 1,
                 )
-                if inner is not None:
-                    raise Refusal(f"the optimizer is stepped under conditions ({at(inner.node)})")
-            return statement_of(first.node), branch
+            return statement_of(first.node)
         if isinstance(first, BranchFrame) and not all(
             isinstance(f, BranchFrame) and f.known for f in frames
         ):
-            if branch is not None:
-                raise Refusal(
-                    f"the optimizer is stepped under several conditions ({at(first.node)})"
-                )
-            branch = first
-        elif not isinstance(first, (CallFrame, WithFrame, GuardFrame, BranchFrame)):
+            raise Refusal(
+                f"the optimizer is stepped under a condition, not after every batch ({at(first.node)})"
+            )
+        if not isinstance(first, (CallFrame, WithFrame, GuardFrame, BranchFrame)):
             raise Refusal(
                 f"how often the optimizer is stepped for one batch is not known ({at(first.node)})"
             )
@@ -435,31 +416,11 @@ def _may_grow(dataset: Thing, set_outside: tuple[ast.AST, ...]) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------ windows of several batches
-def _interval(script: Script, branch: BranchFrame, loop: ast.For, loaders: list[Thing]) -> Interval:
-    if not isinstance(branch.node, ast.If):
-        raise Refusal(f"the optimizer is stepped under a condition ({at(branch.node)})")
-    test, arm = branch.node.test, branch.arm
-    parts = [test]
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) and arm:
-        parts = test.values
-    reader = Counter(script, loop, loaders)
-    windows = [w for p in parts if (w := reader.every(p, arm)) is not None]
-    lasts = [p for p in parts if reader.is_last(p)]
-    if len(windows) != 1 or len(lasts) + 1 != len(parts):
-        raise Refusal(
-            f"the optimizer is stepped under a condition that is not understood ({at(test)})"
-        )
-    every, from_start = windows[0]
-    if from_start and lasts:
-        raise Refusal(f"the windows of the condition on {at(test)} overlap")
-    return Interval(every, from_start or bool(lasts))
-
-
 class Counter:
     """Reads conditions about the number of the batch."""
 
-    def __init__(self, script: Script, loop: ast.For, loaders: list[Thing]):
-        self.script, self.loop, self.loaders = script, loop, loaders
+    def __init__(self, script: Script, loop: ast.For):
+        self.script = script
         self.name, self.start = "", 0
         call, target = loop.iter, loop.target
         while (
@@ -479,8 +440,8 @@ class Counter:
                 return
             call = call.args[0]
 
-    def every(self, test: ast.expr, arm: bool) -> tuple[ast.expr, bool] | None:
-        """``(i + 1) % k == 0``: k, and whether the update is made for the first batch of each window instead of the last."""
+    def every(self, test: ast.expr, arm: bool) -> ast.expr | None:
+        """``(i + 1) % k == 0``: k."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             return self.every(test.operand, not arm)
         rest: ast.expr = ast.Constant(0)
@@ -511,21 +472,7 @@ class Counter:
                 else rest.value
             )
             missing = n - off if isinstance(off, int) else None
-        return (test.right, missing == 0) if missing in (0, 1) else None
-
-    def is_last(self, test: ast.expr) -> bool:
-        """``i + 1 == len(loader)``: this is the last batch."""
-        if (
-            not isinstance(test, ast.Compare)
-            or len(test.ops) != 1
-            or not isinstance(test.ops[0], (ast.Eq, ast.GtE))
-        ):
-            return False
-        mine = self.offset(test.left)
-        theirs = self.length(test.comparators[0])
-        if mine is None or theirs is None:
-            mine, theirs = self.offset(test.comparators[0]), self.length(test.left)
-        return mine is not None and theirs is not None and mine - theirs == 1
+        return test.right if missing in (0, 1) else None
 
     def offset(self, expr: ast.expr) -> int | None:
         """c, where ``expr`` is the number of the batch (from 0) plus c."""
@@ -534,25 +481,6 @@ class Counter:
             lambda e: self.start if is_name(e, self.name) else None,
             self.script,
         )
-
-    def length(self, expr: ast.expr) -> int | None:
-        """c, where ``expr`` is the number of batches plus c."""
-        return _plus(expr, lambda e: 0 if self._is_length(e) else None, self.script)
-
-    def _is_length(self, expr: ast.expr) -> bool:
-        if isinstance(expr, ast.Name):
-            found = self.script.analysis(Flow).reaching(expr)
-            value = next(iter(found)).value if len(found) == 1 else None
-            expr = value if value is not None else expr
-        if (
-            not isinstance(expr, ast.Call)
-            or not isinstance(expr.func, ast.Name)
-            or expr.func.id != "len"
-            or len(expr.args) != 1
-        ):
-            return False
-        things = self.script.values(expr.args[0])
-        return bool(things) and all(any(t is x for x in self.loaders) for t in things)
 
 
 def _plus(expr: ast.expr, base: Callable[[ast.expr], int | None], script: Script) -> int | None:

@@ -11,7 +11,7 @@ from autofast.facts.updates.averages import average_in_variable, keeps_average
 from autofast.flow.frequency import is_rare
 from autofast.flow.scopes import stored_in
 from autofast.model.calls import is_method
-from autofast.model.contents import opened
+from autofast.model.contents import opened, unwrapped
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -30,7 +30,6 @@ from autofast.model.script import Backward, Script, Step, Update
 from autofast.model.source import at, function_of, parent_of, source_of, within
 from autofast.model.syntax import DEFS
 from autofast.model.values import Const, Ext, Seq, Tensor, Thing, Values
-from autofast.read.recover.build import unwrapped
 from autofast.rule import Refusal
 
 FINE = {
@@ -71,7 +70,6 @@ class Event:
     things: list[Thing]
     backward: Backward | None = None
     update: Update | None = None
-    condition: ast.If | None = None  # a condition on what the update has shown: it goes with it
 
     @property
     def at_end(self) -> bool:
@@ -145,7 +143,7 @@ def _events(
             ).append(occurrence)
     for occurrences in paths.values():
         rest = below(occurrences[0].stack, iteration.loop)
-        condition = _check_path(kind, rest, site.node, iteration.loop)
+        _check_path(kind, rest, site.node, iteration.loop)
         calls = tuple(f for f in rest if isinstance(f, CallFrame))
         order = min(o.order for o in occurrences)
         yield Event(
@@ -157,15 +155,13 @@ def _events(
             list({id(t): t for t in things}.values()),
             backward,
             update,
-            condition,
         )
     if len(paths) > 1:
         raise Refusal(f"{at(site.node)} is come to in several ways in one turn of the loop")
 
 
-def _check_path(kind: str, rest: Stack, node: ast.AST, loop: ast.For) -> ast.If | None:
-    """A condition that only a scheduler may be under, if there is one; all others have to be the same in every iteration."""
-    condition = None
+def _check_path(kind: str, rest: Stack, node: ast.AST, loop: ast.For) -> None:
+    """All conditions have to be the same in every iteration."""
     words = {
         "zero": "the clearing of gradients",
         "backward": "the backward",
@@ -174,15 +170,6 @@ def _check_path(kind: str, rest: Stack, node: ast.AST, loop: ast.For) -> ast.If 
     for frame in rest:
         if isinstance(frame, BranchFrame):
             if not frame.known and not _is_steady(frame.node, loop):
-                if (
-                    kind == "schedule"
-                    and isinstance(frame.node, ast.If)
-                    and frame.arm
-                    and condition is None
-                    and not frame.node.orelse
-                ):
-                    condition = frame.node
-                    continue
                 raise Refusal(f"{words} on {at(node)} depends on a condition ({at(frame.node)})")
         elif isinstance(frame, TryFrame):
             raise Refusal(f"{words} on {at(node)} may be cut off ({at(frame.node)})")
@@ -193,7 +180,6 @@ def _check_path(kind: str, rest: Stack, node: ast.AST, loop: ast.For) -> ast.If 
                 raise Refusal(f"{words} on {at(node)} is repeated for one batch ({at(frame.node)})")
         elif not isinstance(frame, (CallFrame, WithFrame, GuardFrame)):
             raise Refusal(f"when {words} on {at(node)} happens is not known")
-    return condition
 
 
 def _is_steady(node: ast.AST, loop: ast.For) -> bool:
@@ -236,7 +222,7 @@ def _check_backward(script: Script, backward: Backward) -> None:
     call, where = backward.node, at(backward.node)
     if "apex" in script.frameworks:
         raise Refusal(
-            f"apex.amp scales the loss of the backward on {where}: let apex-amp put torch.amp in its place first, then run this again"
+            f"apex.amp scales the loss of the backward on {where}: put torch.amp in its place first"
         )
     if backward.framework or not is_method(call, "backward"):
         raise Refusal(f"the backward on {where} is not the plain `loss.backward()`")

@@ -13,7 +13,7 @@ from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_loader, is_scheduler
 from autofast.model.script import Scheduler, Script, Tick
 from autofast.model.source import ancestors, at, nodes_in, parent_of, statement_of, within
-from autofast.model.syntax import LOOPS, TESTS
+from autofast.model.syntax import LOOPS, TESTS, is_read, is_stored
 from autofast.model.values import Arg, Bound, Cls, Const, Func, Ref, Values
 from autofast.rule import Refusal
 
@@ -44,7 +44,7 @@ def check_rates(script: Script, cadence: Cadence, schedulers: list[Scheduler]) -
         elif (taker := _taken_by(script, node)) is not None:
             raise Refusal(f"it is given to `{ast.unparse(taker.func)}` on {at(taker)}")
     for node in _rates(script):
-        if isinstance(node.ctx, ast.Store):
+        if is_stored(node):
             raise Refusal(f"the learning rate is also set by hand on {at(node)}")
     for read in [*_rates(script), *_shown(script, wanted)]:
         if (test := _decides(script, read)) is not None:
@@ -72,7 +72,7 @@ def log_between(script: Script, cadence: Cadence) -> str:
 def by_hand(script: Script) -> ast.AST | None:
     """A place that sets a learning rate while the script trains."""
     for node in _rates(script):
-        if isinstance(node.ctx, ast.Store) and script.steps:
+        if is_stored(node) and script.steps:
             return statement_of(node)
     return None
 
@@ -80,9 +80,7 @@ def by_hand(script: Script) -> ast.AST | None:
 # ------------------------------------------------------------------------------------------------ uses
 def _uses(script: Script, wanted: set[int]) -> Iterator[ast.expr]:
     for node in script.nodes:
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(
-            node.ctx, ast.Load
-        ):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and is_read(node):
             if any(id(t) in wanted for t in script.values(node)):
                 yield node
 

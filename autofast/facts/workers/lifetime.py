@@ -9,7 +9,7 @@ from autofast.flow.callgraph import Callee
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import holder_of
 from autofast.flow.scopes import defaults, parameters
-from autofast.model.calls import is_method, is_name
+from autofast.model.calls import is_method, is_name, unstarred
 from autofast.model.source import function_of, live, parent_of
 from autofast.model.values import (
     Bound,
@@ -173,9 +173,7 @@ class Lifetime:
             return [argument]
         if name in defaults(callee.function) and self.graph.leaves_default(site, callee, name):
             return []
-        return [a.value if isinstance(a, ast.Starred) else a for a in site.args] + [
-            k.value for k in site.keywords
-        ]
+        return [unstarred(a) for a in site.args] + [k.value for k in site.keywords]
 
     def keeps_receiver(self, site: ast.Call, this: Thing | None, depth: int) -> bool:
         """Whether the object whose method is called, or which is called itself, is kept."""

@@ -15,6 +15,7 @@ from autofast.model.events import CallFrame
 from autofast.model.kinds import is_property
 from autofast.model.script import Script
 from autofast.model.source import ancestors, live, nodes_in, parent_of
+from autofast.model.syntax import is_read
 from autofast.model.values import (
     Arg,
     Arguments,
@@ -102,12 +103,12 @@ class Side:
             [function.body] if isinstance(function, ast.Lambda) else getattr(function, "body", [])
         )
         for node in (n for part in body for n in live(part)):
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            if isinstance(node, ast.Attribute) and is_read(node):
                 self.loads.add(node.attr)
                 self.properties(node)
             elif isinstance(node, ast.Call):
                 self.call(node)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            elif isinstance(node, ast.Name) and is_read(node):
                 home = holder_of(node)
                 if id(home) not in self.functions and not holds(function, home):
                     self.free.setdefault((id(home), node.id), node)

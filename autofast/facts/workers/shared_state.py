@@ -18,7 +18,7 @@ from autofast.flow.scopes import parameters
 from autofast.model.calls import is_name
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, function_of, live, parent_of
-from autofast.model.syntax import COMPREHENSIONS
+from autofast.model.syntax import COMPREHENSIONS, is_read
 from autofast.model.values import Cls, Module, Ref, Thing, Unknown, library_names, ordered
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
@@ -279,7 +279,7 @@ def _told(script: Script, loader: Loader, side: Side) -> str:
             if (
                 not isinstance(read, ast.Attribute)
                 or read.attr != node.attr
-                or not isinstance(read.ctx, ast.Load)
+                or not is_read(read)
                 or _skip(side)(read)
             ):
                 continue

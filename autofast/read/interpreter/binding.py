@@ -8,9 +8,7 @@ from typing import Any
 
 from autofast.model.changes import CLOCK
 from autofast.model.events import LoopFrame
-from autofast.model.kinds import (
-    is_module,
-)
+from autofast.model.kinds import is_module
 from autofast.model.names import canonical
 from autofast.model.values import (
     NOTHING,

@@ -13,6 +13,7 @@ from autofast.model.kinds import grad_mode_of, is_autocast, is_module, is_static
 from autofast.model.limits import DEPTH, MOST_WRAPPERS, SHARE
 from autofast.model.names import LOADER
 from autofast.model.source import parent_of
+from autofast.model.syntax import is_read
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -55,11 +56,7 @@ EVAL = values(Ref("builtins.eval"))
 def _is_only_read(node: ast.Call) -> bool:
     """``globals()[name]``, which sets nothing."""
     around = parent_of(node)
-    return (
-        isinstance(around, ast.Subscript)
-        and around.value is node
-        and isinstance(around.ctx, ast.Load)
-    )
+    return isinstance(around, ast.Subscript) and around.value is node and is_read(around)
 
 
 class Calls(Binding):

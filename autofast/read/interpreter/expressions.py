@@ -11,6 +11,7 @@ from autofast.model.changes import Watched
 from autofast.model.events import BranchFrame, LoopFrame, WithFrame
 from autofast.model.limits import MOST_ITEMS, WORK
 from autofast.model.source import children, walk
+from autofast.model.syntax import is_read
 from autofast.model.tensors import binary
 from autofast.model.values import (
     NOTHING,
@@ -90,7 +91,7 @@ class Expressions(Binding):
     def expr_Subscript(self, node: ast.Subscript, env: Env) -> Values:
         base = self.expr(node.value, env)
         index = self.expr(node.slice, env)
-        if is_namespace(node.value) and isinstance(node.ctx, ast.Load):
+        if is_namespace(node.value) and is_read(node):
             return by_key(self, index, env, node)
         found: Values = NOTHING
         if (
@@ -309,7 +310,7 @@ class Expressions(Binding):
                 every |= (
                     element(self, thing, None)
                     if isinstance(thing, Seq)
-                    else values(*(Const(v) for v in thing.value))  # type: ignore[union-attr]
+                    else values(*(Const(v) for v in thing.value))  # type: ignore[attr-defined]
                 )
             elif isinstance(thing, Unknown):
                 every |= {thing}

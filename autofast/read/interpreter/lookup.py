@@ -9,7 +9,7 @@ from typing import Any
 
 from autofast.flow.scopes import own_nodes
 from autofast.model import names
-from autofast.model.calls import is_name
+from autofast.model.calls import is_name, items_of
 from autofast.model.events import CallFrame, TryFrame
 from autofast.model.kinds import (
     is_autograd_function,
@@ -19,6 +19,7 @@ from autofast.model.kinds import (
     is_static,
 )
 from autofast.model.names import canonical
+from autofast.model.syntax import is_stored
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -101,9 +102,7 @@ class Lookup(Core):
         call = next((f for f in reversed(self.stack) if isinstance(f, CallFrame)), None)
         if call is None or env.kind != "function" or env.module.opaque or name in env.nonlocals:
             return False
-        return any(
-            is_name(n, name) and isinstance(n.ctx, ast.Store) for n in own_nodes(call.func.node)
-        )
+        return any(is_name(n, name) and is_stored(n) for n in own_nodes(call.func.node))
 
     def catches(self, errors: frozenset[str]) -> bool:
         """Whether this place stands in a ``try`` of the running function that goes on where one of these errors is raised."""
@@ -340,6 +339,6 @@ def _bound_of(part: ast.expr | None) -> Any:
 def catches(node: ast.AST, errors: frozenset[str]) -> bool:
     """Whether a handler of this ``try`` names one of these errors ("": it names none)."""
     kinds = [h.type for h in getattr(node, "handlers", ())]
-    several = [k.elts if isinstance(k, ast.Tuple) else [k] for k in kinds]
+    several = [items_of(k) for k in kinds]
     named = ["" if k is None else getattr(k, "id", None) for ks in several for k in ks]
     return not errors.isdisjoint(named)

@@ -7,6 +7,7 @@ from typing import TypeGuard
 
 from autofast.model.calls import is_method
 from autofast.model.source import nodes_in, walk
+from autofast.model.syntax import is_stored
 from autofast.model.values import Cls, Func, Thing
 
 CHANGE = frozenset(
@@ -51,7 +52,7 @@ def _fresh(func: Func) -> set[str]:
     """Names that stand for something of its own: ``**kwargs``, the object that ``__init__`` is called for, and what it makes."""
     arguments = func.node.args
     given = {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
-    own = {n.id for n in nodes_in(func.node, ast.Name) if isinstance(n.ctx, ast.Store)}
+    own = {n.id for n in nodes_in(func.node, ast.Name) if is_stored(n)}
     rest = {a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None}
     this = {arguments.args[0].arg} if func.owner is not None and arguments.args else set()
     return (own - given) | rest | this

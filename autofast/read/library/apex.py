@@ -18,31 +18,27 @@ from autofast.model.values import (
     one,
 )
 from autofast.model.values import things as values
+from autofast.read.library.table import gives
 from autofast.read.state.core import Core
 
 SCALE_LOSS = "apex.amp.scale_loss"
 
 
-def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
-    """What a function of apex.amp returns; None where that is not known."""
-    if name == "apex.amp.initialize":
-        return _initialize(interp, args, node)
-    if name == SCALE_LOSS:
-        made: Ext = interp.intern(Ext, (id(node), name), lambda: Ext(name, node, args))
-        made.args = args
-        return values(made)
-    if name == "apex.amp.master_params":
-        return values(
-            interp.intern(
-                Seq,
-                (id(node), name),
-                lambda: Seq(node, None, values(Tensor(param="param", grad=True)), "parameters"),
-            )
-        )
-    return None
+@gives(SCALE_LOSS)
+def _scaled(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    made: Ext = interp.intern(Ext, (id(node), name), lambda: Ext(name, node, args))
+    made.args = args
+    return values(made)
 
 
-def _initialize(interp: Core, args: Arguments, node: ast.AST | None) -> Values | None:
+@gives("apex.amp.master_params")
+def _parameters(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    elem = values(Tensor(param="param", grad=True))
+    return values(interp.intern(Seq, (id(node), name), lambda: Seq(node, None, elem, "parameters")))
+
+
+@gives("apex.amp.initialize")
+def _initialize(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
     """The models and optimizers that it is given, where they stay what they are: O1 changes the functions of torch instead."""
     level = _level(args.get(4, "opt_level")) if args.given(4, "opt_level") is not None else "O1"
     models, optimizers = args.get(0, "models"), args.get(1, "optimizers")

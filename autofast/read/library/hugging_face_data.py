@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+
 from autofast.model.values import Arguments, Const, Ext, Thing, Unknown, Values
 from autofast.model.values import things as values
+from autofast.read.library.table import gives, make
 from autofast.read.state.core import Core
 
 LOADS = (
@@ -18,6 +21,11 @@ SAME = frozenset(  # another dataset, of items that come out of the same files
 )
 IN_PLACE = frozenset({"set_format", "reset_format", "set_transform", "save_to_disk"})
 SPLITS = ("train", "valid", "test", "dev", "eval", "unsupervised")
+
+
+@gives("datasets.*", "datasets.Dataset.*")
+def _made(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+    return make(interp, name, args, node) if is_made(name) else None
 
 
 def is_made(name: str) -> bool:

@@ -49,9 +49,10 @@ def loaders_in(over: Values) -> frozenset[Any]:
     return frozenset(found)
 
 
-def iterate(interp: Core, over: Values, node: ast.AST) -> Values:
+def iterate(interp: Core, over: Values, node: ast.AST | None) -> Values:
     """What the loop variable of ``for x in over`` may be."""
     found: Values = NOTHING
+    node = node or ast.Pass()
     for thing in _unwrapped(over):
         found |= _iterate(interp, thing, node)
     return found
@@ -113,9 +114,10 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
     return element(interp, thing, None)
 
 
-def following(interp: Core, over: Values, node: ast.AST) -> Values:
+def following(interp: Core, over: Values, node: ast.AST | None) -> Values:
     """What ``next(over)`` may be: an object with ``__next__`` is asked for it, whatever its ``__iter__`` gives."""
     found: Values = NOTHING
+    node = node or ast.Pass()
     for thing in ordered(over):
         if isinstance(thing, Inst) and thing.cls.find("__next__") is not None:
             found |= interp.call_method_of(thing, "__next__", [], node)

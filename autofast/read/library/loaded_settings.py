@@ -40,6 +40,7 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.read.library.containers import SETTINGS, dict_of
+from autofast.read.library.table import gives
 from autofast.read.setting_files import JSON, SUFFIXES, TOML, YAML, candidates, text_of
 from autofast.read.state.core import Core, join
 
@@ -67,26 +68,29 @@ WRAPPERS = frozenset(
     "easydict.EasyDict addict.Dict munch.Munch munch.munchify munch.DefaultMunch.fromDict box.Box "
     "omegaconf.OmegaConf.create ml_collections.ConfigDict attrdict.AttrDict dotmap.DotMap".split()
 )
-NAMES = frozenset({*OPENED, *PATHS, *LOADERS, *WRAPPERS})
 KEPT = frozenset({"open", "read", "read_text", "read_bytes", "resolve", "absolute", "expanduser"})
 
 
-def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
-    """What a function gives that opens or loads a file with settings, or wraps what was loaded; None where it is none of these."""
+@gives(*OPENED, *PATHS)
+def _path(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+    """A file that may hold settings."""
     first = args.positional[0].values if args.positional else NOTHING
-    if name in OPENED or name in PATHS:
-        last = _joined(args) if name == "os.path.join" else first
-        found = [_located(t) for t in last if not isinstance(t, (Method, Unknown))]
-        return values(*(t for t in found if t)) if found and all(found) else None
+    last = _joined(args) if name == "os.path.join" else first
+    found = [_located(t) for t in last if not isinstance(t, (Method, Unknown))]
+    return values(*(t for t in found if t)) if found and all(found) else None
+
+
+@gives(*LOADERS, *WRAPPERS)
+def _settings(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+    """What is loaded out of a file with settings, or wraps what was loaded."""
     if name in WRAPPERS and (args.named or not args.positional):
         return values(dict_of(interp, node, args))
-    if name in LOADERS or name in WRAPPERS:
-        given = first or args.get(0, "stream") | args.get(0, "fp")
-        if given and all(isinstance(t, (Dict, Seq, Setting)) for t in given):
-            return given
-        loaded = NOTHING.union(*(_loaded(interp, t, LOADERS.get(name, ()), node) for t in given))
-        return loaded or (None if name in WRAPPERS else values(result_of(name)))
-    return None
+    first = args.positional[0].values if args.positional else NOTHING
+    given = first or args.get(0, "stream") | args.get(0, "fp")
+    if given and all(isinstance(t, (Dict, Seq, Setting)) for t in given):
+        return given
+    loaded = NOTHING.union(*(_loaded(interp, t, LOADERS.get(name, ()), node) for t in given))
+    return loaded or (None if name in WRAPPERS else values(result_of(name)))
 
 
 def _joined(args: Arguments) -> Values:

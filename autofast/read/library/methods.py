@@ -27,6 +27,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    const,
     one,
     result_of,
 )
@@ -37,10 +38,10 @@ from autofast.read.library import (
     frameworks,
     hugging_face_data,
     module_parts,
+    plain_methods,
     pretrained,
     protocols,
 )
-from autofast.read.library import python_library as pylib
 from autofast.read.library.iteration import batch_of
 from autofast.read.library.modules import module_method
 from autofast.read.library.tensor_results import result, result_dtype
@@ -54,8 +55,19 @@ def call_method(
 ) -> Values:
     """A method of a library object (or of a project object that inherits it)."""
     result = _method(interp, this, name, args, node)
-    interp.emit("." + name, node, this, args, result)
+    if not _switches_nothing(this, name, args):
+        interp.emit("." + name, node, this, args, result)
     return result
+
+
+def _switches_nothing(this: Thing, name: str, args: Arguments) -> bool:
+    """``self.table[:n].requires_grad_(False)`` of a tensor that has no gradient anyway."""
+    return (
+        name == "requires_grad_"
+        and isinstance(this, Tensor)
+        and not (this.grad or this.param)
+        and const(args.get(0, "requires_grad")) is False
+    )
 
 
 def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None) -> Values:
@@ -79,7 +91,7 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
         )
     if is_module(this):
         return module_method(interp, this, name, args, node)
-    if (done := pylib.method(interp, this, name, args, node)) is not None:
+    if (done := plain_methods.method(interp, this, name, args, node)) is not None:
         return done
     if (done := frameworks.method(interp, this, name, args, node)) is not None:
         return done

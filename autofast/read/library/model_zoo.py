@@ -17,6 +17,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.model.values import things as values
+from autofast.read.library.table import gives, make
 from autofast.read.state.core import Core
 
 REGISTERS = frozenset(
@@ -38,10 +39,17 @@ def register(interp: Core, name: str, made: Values) -> None:
     interp.zoo[name] = interp.zoo.get(name, NOTHING) | made
 
 
-def create(interp: Core, args: Arguments, node: ast.AST | None) -> Values:
+@gives(*MAKERS)
+def _created(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    own = _own(interp, args, node)
+    optional = any(isinstance(t, Arg) for t in args.get(0, "model_name"))  # another may be given
+    return own | make(interp, "timm.create_model", args, node) if optional or not own else own
+
+
+def _own(interp: Core, args: Arguments, node: ast.AST | None) -> Values:
     """The models of the project that the name may mean; nothing where it may be none of them by default.
 
-    An option may name any other model that is registered; those of timm itself are the caller's to add.
+    An option may name any other model that is registered.
     """
     named = ordered(args.get(0, "model_name"))
     if len(named) != 1 or args.open or args.dicts:
@@ -58,11 +66,6 @@ def create(interp: Core, args: Arguments, node: ast.AST | None) -> Values:
     for func in (t for key in chosen[:MOST_MODELS] for t in ordered(interp.zoo[key])):
         found |= interp.call_thing(func, given, node)
     return found
-
-
-def is_option(args: Arguments) -> bool:
-    """Whether another name may be given, and so a model of timm."""
-    return any(isinstance(t, Arg) for t in args.get(0, "model_name"))
 
 
 def _handed_on(args: Arguments) -> Arguments:

@@ -31,6 +31,7 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.read.library.iteration import iterate
+from autofast.read.library.table import gives
 from autofast.read.state.core import Core
 
 PARSERS = frozenset(
@@ -56,28 +57,22 @@ RUNNERS = {
 OPTION = "option "  # before the names of options among the attributes of a parser
 
 
-def call(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
-    """What a function gives that makes a parser, options or an object of them; None for any other."""
-    if name in PARSERS:
-        parser: Ext = interp.intern(Ext, (id(node), name), lambda: Ext(name, node, args))
-        _inherit(interp, parser, args.get(4, "parents"), node)
-        return values(parser)
-    if name in SPACES:
-        return values(_space(interp, args, node))
-    if name == "builtins.type" and len(args.positional) == 3:
-        return values(interp.intern(Ext, (id(node), name), lambda: Ext(name, node, args)))
-    if name in TYPER and isinstance(node, ast.Call) and (given := args.given(0, "default")):
-        return values(Arg(_parameter_of(node), given.values, node, "", given.expr))
-    if name.startswith(DEFINE) and isinstance(node, ast.Call):
-        return _defined(interp, args, node)
-    if name in RUNNERS and isinstance(node, ast.Call):
-        return _run(interp, args.get(0, RUNNERS[name]), node)
-    return None
+@gives(*PARSERS)
+def _parser(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    parser: Ext = interp.intern(Ext, (id(node), name), lambda: Ext(name, node, args))
+    _inherit(interp, parser, args.get(4, "parents"), node)
+    return values(parser)
 
 
-def _run(interp: Core, given: Values, node: ast.Call) -> Values | None:
+@gives(*RUNNERS)
+def _run(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
     """What the function gives that ``fire.Fire(train)`` calls; None where it is no function of the project."""
-    if len(given) != 1 or not isinstance(func := next(iter(given)), Func):
+    given = args.get(0, RUNNERS[name])
+    if (
+        not isinstance(node, ast.Call)
+        or len(given) != 1
+        or not isinstance(func := next(iter(given)), Func)
+    ):
         return None
     if isinstance(func.node, ast.Lambda):
         return None
@@ -90,7 +85,8 @@ def _run(interp: Core, given: Values, node: ast.Call) -> Values | None:
     return interp.call_values(given, args, node)
 
 
-def _space(interp: Core, args: Arguments, node: ast.AST | None) -> Ext:
+@gives(*SPACES)
+def _space(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     space: Ext = interp.intern(
         Ext, (id(node), "namespace"), lambda: Ext("argparse.Namespace", node, args)
     )
@@ -98,14 +94,22 @@ def _space(interp: Core, args: Arguments, node: ast.AST | None) -> Ext:
         space.attrs[key] = space.attrs.get(key, NOTHING) | given.values
     known = args.dicts and all(not holder.rest for holder in args.dicts)
     space.open = space.open or ("" if known else args.open)
-    return space
+    return values(space)
+
+
+@gives(*TYPER)
+def _of_typer(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+    given = args.given(0, "default")
+    if given is None or not isinstance(node, ast.Call):
+        return None
+    return values(Arg(_parameter_of(node), given.values, node, "", given.expr))
 
 
 # ---------------------------------------------------------------------------------------------------- argparse
 def _inherit(interp: Core, parser: Ext, parents: Values, node: ast.AST | None) -> None:
     """``ArgumentParser(parents=[...])``: it has the options that these have when it is made."""
 
-    for thing in iterate(interp, parents, node or ast.Pass()) if parents else ():
+    for thing in iterate(interp, parents, node) if parents else ():
         if is_parser(thing) and not thing.open:
             parser.attrs.update((k, v) for k, v in thing.attrs.items() if k.startswith(OPTION))
         else:
@@ -307,13 +311,16 @@ def parameters(spec: ast.arguments) -> list[tuple[str, ast.expr | None]]:
 
 
 # ---------------------------------------------------------------------------------------------------- absl
-def _defined(interp: Core, args: Arguments, node: ast.Call) -> Values:
+@gives(f"{DEFINE.rpartition('.')[0]}.*")
+def _defined(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
     """``flags.DEFINE_integer("workers", 4, "...")``, which gives a holder with the ``value``."""
-    name, given = const(args.get(0, "name")), args.given(1, "default")
-    if not isinstance(name, str) or given is None:
+    if not name.startswith(DEFINE) or not isinstance(node, ast.Call):
+        return None
+    key, given = const(args.get(0, "name")), args.given(1, "default")
+    if not isinstance(key, str) or given is None:
         return values(Unknown("an option whose name is not known"))
-    option = values(Arg(name, given.values, node, "", given.expr))
-    interp.patched[f"{FLAGS}.{name}"] = option
+    option = values(Arg(key, given.values, node, "", given.expr))
+    interp.patched[f"{FLAGS}.{key}"] = option
     holder: Ext = interp.intern(
         Ext, (id(node), "holder"), lambda: Ext("argparse.Namespace", node, args)
     )

@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from autofast.model import names
 from autofast.model.calls import call_of
-from autofast.model.kinds import (
-    is_classmethod,
-    is_dataset,
-    is_loader,
-    is_loss,
-    is_module,
-)
-from autofast.model.names import (
-    AUTOCAST,
-    FACTORIES,
-    FUNCTIONAL_LOSSES,
-    NO_GRAD,
-    WRAPPERS,
-)
-from autofast.model.tensors import (
-    DTYPE,
-    device_kinds,
-    is_unknown_in,
-    kind_asked,
-    mixed,
-    tensors_in,
-)
+from autofast.model.kinds import is_classmethod, is_dataset, is_loader, is_loss, is_module
+from autofast.model.names import WRAPPERS
+from autofast.model.tensors import DTYPE, mixed, tensors_in
 from autofast.model.values import (
     NOTHING,
-    SOMEWHERE,
     Arguments,
     Bound,
     Cls,
@@ -49,33 +28,30 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
-    const,
-    joined,
     one,
     result_of,
 )
 from autofast.model.values import things as values
-from autofast.ops import is_in_place, op
-from autofast.read.library import (
+from autofast.read.library import (  # noqa: F401 (some only register what they know)
     apex,
     distributions,
     hugging_face_data,
+    iterables,
     model_zoo,
     module_parts,
+    objects,
+    options,
     protocols,
+    torch_functions,
 )
-from autofast.read.library import python_library as pylib
-from autofast.read.library.containers import (
-    named_tuple,
-)
-from autofast.read.library.iteration import (
-    loss_of,
-)
+from autofast.read.library.containers import named_tuple
+from autofast.read.library.iteration import loss_of
 from autofast.read.library.methods import call_method
 from autofast.read.library.modules import forward, loss
-from autofast.read.library.tensor_results import result, result_dtype
+from autofast.read.library.table import known, make
 from autofast.read.state.core import Core
 
+SPAWNS = ("spawn", "start_processes")
 # Attributes of tensors that are not called.
 OF_TENSORS = frozenset("grad_fn is_leaf itemsize nbytes is_sparse is_quantized is_meta".split())
 
@@ -246,124 +222,26 @@ def _chain(interp: Core, thing: Ext, args: Arguments, node: ast.AST | None) -> V
 
 
 def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    root, _, short = name.rpartition(".")
-    if short in protocols.SPELLED:  # `object.__setattr__(x, name, value)`
-        name = protocols.SPELLED[short]
+    name = protocols.SPELLED.get(name.rpartition(".")[2], name)  # `object.__setattr__(x, n, v)`
     interp.emit(name, node, Ref(name), args)
-    if name in names.GENERATORS:
-        return make(interp, name, args, node)
-    if hugging_face_data.is_made(name):
-        return make(interp, name, args, node)
-    if name in model_zoo.MAKERS:
-        own = model_zoo.create(interp, args, node)
-        others = not own or model_zoo.is_option(args)
-        return own | make(interp, "timm.create_model", args, node) if others else own
-    if name in names.GRAPH_LOADERS:
-        collate = Given(values(result_of(names.GRAPHS)), None)
-        named = {**args.named, "collate_fn": collate}
-        return make(interp, names.LOADER, replace(args, named=named), node)
-    if (done := pylib.call(interp, name, args, node)) is not None:
-        return done
-    if name.startswith("apex.amp.") and (done := apex.call(interp, name, args, node)) is not None:
-        return done
+    if (found := known(interp, name, args, node)) is not None:
+        return found
     root, _, short = name.rpartition(".")
-    if short in (
-        "Process",
-        "Thread",
-        "spawn",
-        "start_processes",
-    ) and "target" in args.named | dict.fromkeys(
-        ["target"] if short in ("spawn", "start_processes") else []
-    ):
+    if short in SPAWNS or short in ("Process", "Thread") and "target" in args.named:
         return _other_process(interp, short, args, node)
-    if root in (
-        "torch",
-        "torch.nn.functional",
-        "torch.Tensor",
-        "torch.nn.init",
-        "torch.cuda",
-        "torch.cuda.FloatTensor",
-        "torch.fft",
-    ):
-        return torch_function(interp, name, short, args, node)
-    if name == "torch.nn.parallel.data_parallel":
-        given = args.get(1, "inputs")
-        return interp.call_values(
-            args.get(0, "module"), Arguments(None, [Given(given, None)]), node
-        )
-    if name == "torch.autograd.Variable":
-        return frozenset(
-            t.but(grad=False) if isinstance(t, Tensor) else t for t in args.get(0, "data")
-        )
-    if name in ("torch.autograd.grad", "torch.autograd.functional.jacobian", "torch.func.grad"):
-        return values(
-            Seq(
-                node,
-                None,
-                values(mixed(tensors_in(args.get(1, "inputs")) or [Tensor()], grad=True)),
-            )
-        )
-    if name.startswith(names.ON_A_MODULE):
-        return args.get(0, "module")  # the module itself, with other parameters or layers
-    if name == "torch.autograd.backward":
-        roots: list[Tensor | None] = [*tensors_in(args.get(0, "tensors"))] or [None]
-        for t in roots:
-            interp.emit(".backward", node, t, args)
-        return values(Const(None))
-    if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
-        return values(
-            Tensor(
-                param="param",
-                grad=True,
-                dtype=next((t.dtype for t in tensors_in(args.get(0, "data"))), "?"),
-            )
-        )
-    if name == "torch.compile" and not args.positional and "model" not in args.named:
-        return values(Ext("torch.compile.decorator", node, args))
-    if name == "torch.utils.data.random_split":
-        made = make(interp, name, args, node)
-        return values(interp.intern(Seq, (id(node), "split"), lambda: Seq(node, None, made)))
-    if name == "torch.accelerator.current_accelerator":
-        return values(
-            interp.intern(
-                Ext,
-                (id(node), "accel"),
-                lambda: Ext(
-                    "torch.device", node, Arguments(None), {"kind": values(Const("accel"))}
-                ),
-            )
-        )
-    if name == "torch.nn.utils.rnn.pack_padded_sequence" or name.startswith("torch.nn.utils.rnn."):
-        tensors = tensors_in(*(g.values for g in args.positional))
-        return values(mixed(tensors)) if tensors else values(Unknown(f"what {name} returns"))
-    if (
-        name.startswith("torchvision.models.")
-        or names.makes_module(name)
-        or names.is_tokenizer(name)
-    ):
-        return make(interp, name, args, node)
-    if name == "peft.get_peft_model":
-        return make(interp, name, args, node)
-    if name == "accelerate.Accelerator.prepare":
-        return values(Unknown("prepared by Accelerate"))
     if (
         short[:1].isupper()
+        or name.startswith("torchvision.models.")
         or name in ("torchvision.datasets.*", names.ANY_OPTIMIZER)
+        or names.makes_module(name)
+        or names.is_tokenizer(name)
         or names.is_scheduler(name)
-        or name in ("torch.device", "torch.autocast", *AUTOCAST, *NO_GRAD, "torch.set_grad_enabled")
     ):
-        if name == "torch.set_grad_enabled" and node is not None and not _in_with(node):
-            flag = const(args.get(0, "mode"))
-            interp.grad_default = (
-                "maybe" if flag is ... or interp.weak(()) else "on" if flag else "off"
-            )
         return make(interp, name, args, node)
     tensors = tensors_in(*(g.values for g in args.every))
     if tensors and root.startswith(("torch", "einops", "torchvision", "kornia", "torchmetrics")):
         return values(mixed(tensors))
-    if name.startswith("numpy."):
-        return values(Num())
-    return values(result_of(name))
+    return values(Num()) if name.startswith("numpy.") else values(result_of(name))
 
 
 def _other_process(interp: Core, short: str, args: Arguments, node: ast.AST | None) -> Values:
@@ -378,120 +256,3 @@ def _other_process(interp: Core, short: str, args: Arguments, node: ast.AST | No
     interp.emit("process", node, None, args)
     interp.call_values(target, Arguments(None, given), node)
     return values(Num())
-
-
-def _in_with(node: ast.AST) -> bool:
-    parent = getattr(node, "_af_parent", None)
-    return isinstance(parent, (ast.withitem, ast.FunctionDef, ast.AsyncFunctionDef))
-
-
-def make(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    """A new object of a library class."""
-
-    def new() -> Ext:
-        ext = Ext(name, node, args, {}, tuple(interp.stack))
-        interp.made.append(ext)
-        return ext
-
-    ext: Ext = interp.intern(Ext, (id(node), name), new)
-    ext.args = args if ext.args is args else joined([ext.args, args])
-    interp.emit("new", node, ext, args)
-    return values(ext)
-
-
-def torch_function(
-    interp: Core, name: str, short: str, args: Arguments, node: ast.AST | None
-) -> Values:
-    given = [g.values for g in args.every]
-    tensors = tensors_in(*given)
-    written = args.get(0, "self") if is_in_place(name) else args.get(-1, "out")
-    for tensor in tensors_in(written) if name == f"torch.{short}" else ():
-        interp.emit("inplace", node, tensor, args, name=short)
-    if short in FACTORIES and name == f"torch.{short}":
-        return values(_factory(short, args, node))
-    if short in names.LEGACY_TENSORS:
-        return values(
-            Tensor(
-                device="dev" if "cuda" in name else "cpu",
-                dtype="f64" if short == "DoubleTensor" else "?",
-                fresh=short,
-                made=node,
-            )
-        )
-    if short in ("from_numpy", "as_tensor"):
-        return values(mixed(tensors) if tensors else Tensor(device="cpu", fresh=short, made=node))
-    if short in FUNCTIONAL_LOSSES:
-        return loss(interp, Ref(name), args, node)
-    if short in ("sigmoid", "softmax"):
-        made = mixed(tensors, prob=node or SOMEWHERE if short == "sigmoid" else None)
-        return values(made.but(dtype=result_dtype(name, made.dtype, args)))
-    if short in ("device",):
-        return make(interp, "torch.device", args, node)
-    if name in NO_GRAD or name in AUTOCAST or name in ("torch.set_grad_enabled", "torch.compile"):
-        if name == "torch.compile" and not args.positional and "model" not in args.named:
-            return values(Ext("torch.compile.decorator", node, args))
-        if name == "torch.set_grad_enabled" and node is not None and not _in_with(node):
-            flag = const(args.get(0, "mode"))
-            interp.grad_default = (
-                "maybe" if flag is ... or interp.weak(()) else "on" if flag else "off"
-            )
-        if name in ("torch.no_grad",) and any(isinstance(t, Func) for t in args.get(0, "func")):
-            return args.get(0, "func")
-        if name == "torch.compile" and not any(is_module(t) for t in args.get(0, "model")):
-            return args.get(0, "model")
-        return make(interp, name, args, node)
-    if short == "load":
-        return values(Unknown("it is loaded from a file"))
-    if (
-        short in ("mean", "sum")
-        and len(given) == 1
-        and given[0]
-        and all(isinstance(t, Tensor) and t.rank != "?" for t in given[0])
-    ):
-        return values(mixed(tensors, rank="0d" if args.loose is None and not args.open else ""))
-    if tensors:
-        known = op(name)
-        if known is not None and known.numbers:
-            return values(Num())
-        return result(interp, name, tensors, args, node)
-    if short[:1].isupper():
-        return make(interp, name, args, node)
-    if short.startswith(("is_", "get_", "device_")) or short.endswith(("_count", "_available")):
-        return values(Num())
-    return values(result_of(name)) if is_unknown_in(*given) else values(Num())
-
-
-def _default_dtype(short: str, args: Arguments) -> str:
-    """What a factory makes without ``dtype=``: integers of integers, where it asks for them."""
-    if short in ("randint", "randint_like", "randperm"):
-        return "int"
-    if short not in ("arange", "range", "full", "tensor"):
-        return "f32"
-    given = [g.values for g in args.positional]
-    asked = given[1:2] if short == "full" else given[:1] if short == "tensor" else given
-    kinds = {kind for found in asked for t in found for kind in _kinds(t)}
-    if float in kinds and kinds <= {float, int, bool}:
-        return "f32"
-    return "int" if kinds and kinds <= {int, bool} and short != "range" else "?"
-
-
-def _kinds(thing: Thing) -> set[type | None]:
-    """The Python types of the numbers in a value; None among them for what is not known."""
-    if isinstance(thing, Seq):
-        return {kind for t in thing.any() for kind in _kinds(t)} or {float}
-    if isinstance(thing, Const) and isinstance(thing.value, tuple):
-        return {type(v) for v in thing.value}
-    return {type(thing.value) if isinstance(thing, Const) else None}
-
-
-def _factory(short: str, args: Arguments, node: ast.AST | None) -> Tensor:
-    like = tensors_in(args.get(0, "input")) if short.endswith("_like") else []
-    where = args.named.get("device")
-    device = like[0].device if like else "cpu"
-    if where is not None:
-        device = "cpu" if device_kinds(where.values) == {"cpu"} else "dev"
-    if "dtype" in args.named:
-        dtype = kind_asked(args.named["dtype"].values)
-    else:
-        dtype = like[0].dtype if like else _default_dtype(short, args)
-    return Tensor(device=device, dtype=dtype or "?", fresh=short, made=node)

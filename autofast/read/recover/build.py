@@ -6,54 +6,25 @@ import ast
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeGuard
 
 from autofast.depth import deeply
 from autofast.model import names
 from autofast.model.calls import is_method
 from autofast.model.changes import restart
-from autofast.model.contents import elements, opened, wrapped
-from autofast.model.device_loader import MARK
-from autofast.model.events import (
-    BranchFrame,
-    CallFrame,
-    GuardFrame,
-    LoopFrame,
-    Occurrence,
-    Site,
-    Stack,
-    below,
-    inside,
-    loops,
-)
-from autofast.model.kinds import foreign_bases, is_loader, is_loss, is_module, is_optimizer
+from autofast.model.contents import elements, opened, unwrapped, wrapped
+from autofast.model.events import BranchFrame, below, loops
+from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.limits import SCRIPT, WORK, TooLarge
-from autofast.model.script import Loader, Model, Optimizer, Script, Sync, Transfer, Use
-from autofast.model.source import BadInput, Source, nested_too_deeply
-from autofast.model.syntax import LOOPS
-from autofast.model.values import (
-    NOTHING,
-    Arguments,
-    Cls,
-    Dict,
-    Ext,
-    Inst,
-    Ref,
-    Seq,
-    Tensor,
-    Thing,
-    Unknown,
-    const,
-    joined,
-    ordered,
-)
+from autofast.model.script import Optimizer, Script, Sync, Transfer
+from autofast.model.source import Endless, Source, nested_too_deeply
+from autofast.model.values import Cls, Ext, Inst, Seq, Tensor, Thing, Unknown, joined
 from autofast.read.interpreter.interpreter import Interpreter, TooDeep
 from autofast.read.library import determinism
 from autofast.read.library.frameworks import run_hooks
-from autofast.read.library.module_parts import MORE
 from autofast.read.project import Project
-from autofast.read.recover.datasets import collating, describe
 from autofast.read.recover.evaluations import evaluations
+from autofast.read.recover.loaders import build_loaders, is_guarded
+from autofast.read.recover.models import build_models
 from autofast.read.recover.schedulers import build_schedulers
 from autofast.read.recover.steps import build_steps
 from autofast.read.recover.trainers import build_trainers
@@ -98,7 +69,7 @@ def read_script(
             with WORK.at_most(SCRIPT):
                 return _read(interp, project, source)
         except TooLarge:
-            raise BadInput(
+            raise Endless(
                 f"{source.rel}: too large to follow: to read it takes more than {SCRIPT:,} steps"
             ) from None
         except RecursionError:
@@ -139,9 +110,9 @@ def build(interp: Interpreter, source: object) -> Script:
     script.deterministic = list(determinism.asked(script))
     script.processes = interp.log.of("process")
     script.steps = build_steps(script)
-    script.models = _models(interp, script)
+    script.models = build_models(interp, script)
     script.transfers = _transfers(script)
-    script.loaders = _loaders(interp, script)
+    script.loaders = build_loaders(interp, script)
     script.optimizers = _optimizers(interp, script)
     script.schedulers = build_schedulers(script, interp.made)
     script.unread = (
@@ -153,9 +124,8 @@ def build(interp: Interpreter, source: object) -> Script:
         evaluation.unknown = evaluation.unknown or script.unread
     script.syncs = _syncs(script)
     training = [o for step in script.steps for b in step.backwards for o in b.site]
-    script.guarded = all(_guarded(o.stack, entry) for o in training)
+    script.guarded = all(is_guarded(o.stack, entry) for o in training)
     script.torch = torch_age(script)
-    script.read_in = interp.steps
     return script
 
 
@@ -191,228 +161,6 @@ def _may_initialise_apex(interp: Interpreter) -> bool:
         for module in interp.modules.values()
         if re.search(r"\b(amp|apex)\b", module.source.text)
         for node in ast.walk(module.source.tree)
-    )
-
-
-def _guarded(stack: Stack, entry: object) -> bool:
-    """Not run again when a worker imports the entry script: below a main guard, or not reached from its top level."""
-    if any(isinstance(f, GuardFrame) for f in stack):
-        return True
-    first = next((f for f in stack if isinstance(f, CallFrame)), None)
-    return first is not None and isinstance(
-        first.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-    )
-
-
-# ------------------------------------------------------------------------------------------------ models
-def unwrapped(thing: Thing) -> list[Thing]:
-    """The modules inside DDP, DataParallel, torch.compile (which may have been put around themselves in a loop)."""
-    return [t for t in opened([thing], _inner) if not _is_wrapper(t)]
-
-
-def _is_wrapper(thing: Thing) -> TypeGuard[Ext]:
-    return isinstance(thing, Ext) and thing.name in names.WRAPPERS
-
-
-def _inner(thing: Thing) -> list[Thing]:
-    if not _is_wrapper(thing):
-        return []
-    return ordered(thing.args.get(0, "module") | thing.args.get(0, "model"))
-
-
-def _models(interp: Interpreter, script: Script) -> list[Model]:
-    found: dict[int, Model] = {}
-    wraps: dict[int, list[Ext]] = {}
-    for made in interp.made:
-        if isinstance(made, Ext) and made.name in names.WRAPPERS:
-            for inner in unwrapped(made):
-                wraps.setdefault(id(inner), []).append(made)
-    for site in script.log.of("forward"):
-        for occurrence in site:
-            if not occurrence.data["outer"] or occurrence.this is None:
-                continue
-            for thing in unwrapped(occurrence.this):
-                if not isinstance(thing, (Inst, Ext)) or is_loss(thing):
-                    continue
-                model = found.get(id(thing))
-                if model is None:
-                    layers, unknown, classes = layers_of(thing)
-                    name = (
-                        thing.cls.node.name
-                        if isinstance(thing, Inst)
-                        else thing.name.rsplit(".", 1)[-1]
-                    )
-                    dtype = (
-                        str(const(thing.attrs["__dtype__"])) if "__dtype__" in thing.attrs else ""
-                    )
-                    model = found[id(thing)] = Model(
-                        thing,
-                        thing.node,
-                        name,
-                        [],
-                        [],
-                        wraps.get(id(thing), []),
-                        layers,
-                        unknown,
-                        classes,
-                        dtype,
-                    )
-                if site not in model.forwards:
-                    model.forwards.append(site)
-    for site in script.log.of("move_model"):
-        for occurrence in site:
-            for thing in unwrapped(occurrence.this) if occurrence.this is not None else []:
-                if id(thing) in found and site not in found[id(thing)].moves:
-                    found[id(thing)].moves.append(site)
-    return list(found.values())
-
-
-def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
-    """The torch layers below a module, why they are not all known, and the project's classes among them."""
-    layers: set[str] = set()
-    classes: dict[int, ast.ClassDef] = {}
-    unknown = ""
-    todo: list[Thing] = [thing]
-    seen: set[int] = set()
-    while todo:
-        part = todo.pop()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
-        if isinstance(part, Inst):
-            classes[id(part.cls.node)] = part.cls.node
-            for base in part.cls.bases:
-                classes[id(base.node)] = base.node
-            for name, found in part.attrs.items():
-                todo.extend(
-                    t
-                    for t in found
-                    if is_module(t)
-                    or (isinstance(t, Seq) and any(map(is_module, t.any())))
-                    or (name == MORE and isinstance(t, (Seq, Dict, Unknown)))
-                )
-            if any(
-                n not in names.MODULE_BASES and names.makes_module(n) for n in part.cls.external
-            ):
-                layers.update(n.rsplit(".", 1)[-1] for n in part.cls.external)
-            if foreign_bases(part.cls):
-                unknown = f"class {part.cls.node.name} has a base that is not in this project"
-        elif isinstance(part, (Seq, Dict)):
-            todo.extend(
-                t for t in part.any() if is_module(t) or isinstance(t, (Seq, Dict, Unknown))
-            )
-        elif isinstance(part, Ext):
-            if part.name in names.MODULE_BASES:
-                unknown = unknown or "it is a parameter of which only the type is known"
-            layers.add(
-                part.name
-                if part.name.startswith("torchvision.models.")
-                else part.name.rsplit(".", 1)[-1]
-            )
-            given = part.args.every
-            parts = (Seq, Dict, Unknown) if part.name in names.CONTAINERS else (Seq, Dict)
-            todo.extend(t for g in given for t in g.values if is_module(t) or isinstance(t, parts))
-            todo.extend(t for v in part.attrs.values() for t in v if is_module(t))
-        elif isinstance(part, Unknown):
-            unknown = unknown or part.why
-    return frozenset(layers), unknown, list(classes.values())
-
-
-# ------------------------------------------------------------------------------------------------ loaders
-def _loaders(interp: Interpreter, script: Script) -> list[Loader]:
-    made: dict[int, list[tuple[Ext | Inst, Arguments]]] = {}
-    nodes: dict[int, ast.Call] = {}
-    for thing in interp.made:
-        if isinstance(thing, Inst) and is_loader(thing):
-            inner = [t for t in thing.attrs.get("__loader__", frozenset()) if isinstance(t, Ext)]
-            args, node = (inner[0].args, inner[0].node) if inner else (None, None)
-        elif isinstance(thing, Ext) and thing.name == names.LOADER:
-            args, node = thing.args, thing.node
-        else:
-            continue
-        if isinstance(node, ast.Call) and args is not None:
-            made.setdefault(id(node), []).append((thing, args))
-            nodes[id(node)] = node
-    return [_loader(interp, script, nodes[key], group) for key, group in made.items()]
-
-
-def _loader(
-    interp: Interpreter, script: Script, node: ast.Call, group: list[tuple[Ext | Inst, Arguments]]
-) -> Loader:
-    things: list[Thing] = [t for t, _ in group]
-    args = joined([a for _, a in group])
-    loader = Loader(
-        things, node, args, describe(interp, args.get(0, "dataset")), _uses(script, things)
-    )
-    collate = collating(interp, args.get(6, "collate_fn"))
-    loader.collate_random, loader.collate_on_device = frozenset(collate.random), collate.device
-    loader.kept = all(isinstance(t, Ext) and MARK in t.attrs for t in things)
-    starts = {id(site.node) for site in script.processes}
-    for thing, _ in group:
-        begin = max(
-            (
-                n
-                for n, f in enumerate(thing.made)
-                if isinstance(f, CallFrame) and id(f.node) in starts
-            ),
-            default=0,
-        )
-        outer = [f for f in loops(thing.made[begin:]) if isinstance(f.node, LOOPS)]
-        loader.loop = loader.loop or (outer[-1].node if outer else None)
-    made_at = [_guarded(t.made, script.entry) for t, _ in group]
-    loader.guarded = (
-        all(_guarded(u.stack, script.entry) for u in loader.uses) if loader.uses else all(made_at)
-    )
-    loader.moved = [t for t in script.transfers if any(x is y for x in t.loaders for y in things)]
-    loader.framework = next(
-        (n for n in ("lightning", "accelerate", "hf-trainer", "fabric") if n in script.frameworks),
-        "",
-    )
-    loader.batch = NOTHING.union(
-        *(interp.__dict__.get("_batches_as_made", {}).get(id(t), NOTHING) for t in things)
-    )
-    return loader
-
-
-def _uses(script: Script, things: list[Thing]) -> list[Use]:
-    uses: dict[int, Use] = {}
-    backs = [o.stack for step in script.steps for b in step.backwards for o in b.site]
-    for site in script.log.of("iterate", "next"):
-        for occurrence in site:
-            is_next = site.kind == "next"
-            if is_next:
-                if not any(t in occurrence.data.get("loaders", ()) for t in things):
-                    continue
-                outer = [
-                    f for f in loops(occurrence.stack) if isinstance(f.node, (ast.For, ast.While))
-                ]
-                trains = bool(outer) and any(inside(b, outer[-1].node) for b in backs)
-                repeated = bool(outer)
-            else:
-                frame = occurrence.stack[-1]
-                if not isinstance(frame, LoopFrame) or not any(t in frame.loaders for t in things):
-                    continue
-                outer = [
-                    f
-                    for f in loops(occurrence.stack[:-1])
-                    if isinstance(f.node, (ast.For, ast.While))
-                ]
-                trains = any(inside(b, frame.node) and _through(b, frame) for b in backs)
-                repeated = bool(outer)
-            old = uses.get(id(site.node))
-            if old is None:
-                uses[id(site.node)] = Use(site.node, occurrence.stack, trains, repeated, is_next)
-            else:
-                old.trains |= trains
-                old.repeated |= repeated
-    return list(uses.values())
-
-
-def _through(stack: Stack, frame: LoopFrame) -> bool:
-    """Whether a backward's way leads through this loop over these very loaders (one function may train and evaluate)."""
-    return any(
-        isinstance(f, LoopFrame) and f.node is frame.node and f.loaders & frame.loaders
-        for f in stack
     )
 
 
@@ -555,6 +303,3 @@ def _gates(frame: BranchFrame) -> bool:
     return any(
         isinstance(n, (ast.Mod, ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq)) for n in ast.walk(test)
     )
-
-
-_ = (Occurrence, Site, Ref)

@@ -19,7 +19,7 @@ from autofast.model.contents import opened
 from autofast.model.events import Occurrence
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of, walk
-from autofast.model.syntax import FUNCTIONS
+from autofast.model.syntax import FUNCTIONS, is_stored
 from autofast.model.values import Dict, Seq, Tensor, Thing, certainly
 from autofast.read.recover.leaks import FRESH, Leaks, carries, in_data, root_of
 from autofast.read.recover.region import Region
@@ -88,7 +88,7 @@ class _Ways:
             yield f"{at(site.node)} changes something that outlives this place"
         for function in self.functions():
             for part in nodes_in(function, ast.Name):
-                if isinstance(part.ctx, ast.Store) and part.id in declared(function_of(part)):
+                if is_stored(part) and part.id in declared(function_of(part)):
                     value = getattr(statement_of(part), "value", None)
                     here = function is not self.region.scope or self.region.holds(part)
                     if here and (value is None or carries(self.script.values(value))):
@@ -129,7 +129,7 @@ class _Ways:
         for part in (n for statement in region.statements for n in walk(statement)):
             if (
                 isinstance(part, ast.Name)
-                and isinstance(part.ctx, ast.Store)
+                and is_stored(part)
                 and function_of(part) is region.scope
                 and not self.adds_to_one_from_outside(part)
             ):

@@ -10,11 +10,12 @@ from autofast.flow.scopes import is_parameter, owner, parameters
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first
 from autofast.model import names
-from autofast.model.calls import arguments_of, is_method
+from autofast.model.calls import arguments_of, is_method, receiver_of
 from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
-from autofast.model.source import at, function_of, is_generator, parent_of, source_of, statement_of
+from autofast.model.source import at, first_line, function_of, is_generator, parent_of, statement_of
+from autofast.model.syntax import is_read
 from autofast.model.values import (
     Bound,
     Cls,
@@ -184,7 +185,7 @@ class Leaks(ValueFlow[None]):
     def given(self, use: Usage, callee: Thing, context: None) -> Answer:
         expr, call = use.expr, use.node
         assert isinstance(call, ast.Call)
-        others, text = [a for a in arguments_of(call) if a is not expr], _text(call.func)
+        others, text = [a for a in arguments_of(call) if a is not expr], first_line(call.func)
         if isinstance(callee, Ref):
             return self.by_library(callee.name, expr, call, others)
         if isinstance(callee, Method):
@@ -204,7 +205,7 @@ class Leaks(ValueFlow[None]):
     def by_library(
         self, name: str, expr: ast.expr, call: ast.Call, others: list[ast.expr]
     ) -> Answer:
-        text, short = _text(call.func), name.rsplit(".", 1)[-1]
+        text, short = first_line(call.func), name.rsplit(".", 1)[-1]
         if name in READS:
             return Verdict.STOPS
         if short in ("Parameter", "Buffer", "from_pretrained") or name == "builtins.setattr":
@@ -225,11 +226,11 @@ class Leaks(ValueFlow[None]):
     def by_method(
         self, method: Method, expr: ast.expr, call: ast.Call, others: list[ast.expr]
     ) -> Answer:
-        text = _text(call.func)
+        text = first_line(call.func)
         if isinstance(method.this, (Seq, Dict)):
             return self.stored(root_of(call), call, f"{at(call)} keeps it") or Verdict.STOPS
         if isinstance(method.this, Tensor):
-            receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
+            receiver = receiver_of(call)
             told = receiver is not None and self.operand(call, [*others, receiver])
             return told or Verdict.STOPS
         if is_module(method.this):
@@ -319,7 +320,7 @@ class Leaks(ValueFlow[None]):
             if (
                 isinstance(node, ast.Attribute)
                 and node.attr in names
-                and isinstance(node.ctx, ast.Load)
+                and is_read(node)
                 and not self.region.holds(node)
             ):
                 found = self.script.values(node.value)
@@ -381,16 +382,12 @@ def _writes(name: str, call: ast.Call) -> bool:
 
 
 def _changed(expr: ast.expr) -> str:
-    return f"`{_text(expr)}` is changed in place on {at(expr)}"
+    return f"`{first_line(expr)}` is changed in place on {at(expr)}"
 
 
 def _keeps(target: ast.expr) -> str:
-    return f"`{_text(target)}` keeps it ({at(target)})"
+    return f"`{first_line(target)}` keeps it ({at(target)})"
 
 
 def _unread(expr: ast.expr) -> str:
     return f"{at(expr)} is not followed by the reader"
-
-
-def _text(node: ast.AST) -> str:
-    return source_of(node).segment(node).split("\n")[0]

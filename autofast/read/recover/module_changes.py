@@ -10,8 +10,9 @@ import ast
 
 from autofast.model.calls import call_of
 from autofast.model.contents import attributes, opened
-from autofast.model.events import BranchFrame, Occurrence, Stack
+from autofast.model.events import Occurrence, branches
 from autofast.model.kinds import is_loss, is_module, is_optimizer
+from autofast.model.names import WITHOUT_TENSORS
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import at
 from autofast.model.tensors import dtype_of
@@ -57,6 +58,7 @@ def _made(script: Script, region: Region) -> str:
             and isinstance(thing, (Inst, Ext))
             and is_module(thing)
             and not is_loss(thing)
+            and not (isinstance(thing, Ext) and thing.name in WITHOUT_TENSORS)
             and not _only_called(site.node)
         ):
             return f"a module is made here ({at(site.node)}): its parameters could not be trained"
@@ -131,11 +133,7 @@ def _is_there(script: Script, region: Region, move: Occurrence) -> bool:
         and any(
             o.order < move.order
             and not region.meets(site, o)
-            and _branches(o.stack) <= _branches(move.stack)
+            and branches(o.stack) <= branches(move.stack)
             for site, o in same
         )
     )
-
-
-def _branches(stack: Stack) -> set[tuple[int, bool]]:
-    return {(id(f.node), f.arm) for f in stack if isinstance(f, BranchFrame) and not f.known}

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_local
+from autofast.flow.scratch import hands_on
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, statement_of
-from autofast.model.syntax import LOOPS
+from autofast.model.syntax import LOOPS, is_stored
 from autofast.model.tensors import tensors_in
 from autofast.read.recover.escapes import ends_with_call
 from autofast.read.recover.leaks import root_of
@@ -72,13 +73,13 @@ def _place(rest: Stack, shared: set[int]) -> tuple[ast.AST, str] | None:
     return None
 
 
-def keeps_gradients(script: Script, region: Region) -> bool:
+def keeps_gradients(script: Script, region: Region, backwards: list[Stack]) -> bool:
     """Whether something that carries a gradient may be used after the region: by a variable, a container, an attribute or a result."""
     names = [
         part
         for statement in region.statements
         for part in nodes_in(statement, ast.Name)
-        if isinstance(part.ctx, ast.Store) and function_of(part) is region.scope
+        if is_stored(part) and function_of(part) is region.scope
     ]
     flow = script.analysis(Flow)
     for name in names:
@@ -92,12 +93,34 @@ def keeps_gradients(script: Script, region: Region) -> bool:
         followed = root is not None and any(root.id == n.id for n in names)
         followed = followed or ends_with_call(site.node, region)
         if not followed and any(t.grad for t in tensors_in(occurrence.result)):
-            return True
+            if not _is_only_looked_at(script, site, backwards):
+                return True
     returns = [p for s in region.statements for p in nodes_in(s, ast.Return)]
     return any(
         part.value is not None and _carries(script, part.value)
         for part in returns
         if function_of(part) is region.scope
+    )
+
+
+def _is_only_looked_at(script: Script, site: Site, backwards: list[Stack]) -> bool:
+    """``self.attention = weights`` in a forward, if code that trains, or that a training loop runs, reads it only where the same call has set it."""
+    target = site.node
+    if site.kind != "set_attribute" or not isinstance(target, ast.Attribute):
+        return False
+    if any(node.value == target.attr for node in script.each(ast.Constant)):
+        return False
+    found = [n for n in script.each(ast.Attribute) if n.attr == target.attr]
+    stores = [n for n in found if isinstance(n.ctx, ast.Store)]
+    reads = [n for n in found if n not in stores and not any(hands_on(s, n) for s in stores)]
+    readers = {id(function_of(node)) for node in reads}
+    trained = {id(_node(frame)) for stack in backwards for frame in stack}
+    loops = {id(f.node) for stack in backwards for f in stack if isinstance(f, LoopFrame)}
+    called = [stack for stack in script.stacks if any(id(_node(f)) in readers for f in stack)]
+    return not (
+        readers & trained
+        or any(isinstance(function_of(node), ast.Module) for node in reads)
+        or any(id(f.node) in loops for stack in called for f in stack)
     )
 
 

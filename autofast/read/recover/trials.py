@@ -6,6 +6,7 @@ import ast
 
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
+from autofast.model.calls import items_of, targets_of
 from autofast.model.events import Occurrence, TryFrame
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import at, parent_of
@@ -45,7 +46,7 @@ def _may_fail(occurrence: Occurrence) -> bool:
 def _catches(node: ast.AST) -> bool:
     for handler in getattr(node, "handlers", ()):
         caught = handler.type
-        parts = caught.elts if isinstance(caught, ast.Tuple) else [caught]
+        parts = items_of(caught)
         if any(p is None or ast.unparse(p).rsplit(".", 1)[-1] in OUT_OF_MEMORY for p in parts):
             return True
     return False
@@ -57,7 +58,7 @@ def _is_dropped(script: Script, expr: ast.expr, seen: set[ast.AST]) -> bool:
     if isinstance(parent, ast.Expr | ast.Delete):
         return True
     if isinstance(parent, ast.Assign | ast.AnnAssign):
-        targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
+        targets = targets_of(parent)
         return all(isinstance(t, ast.Name) and _is_unused(script, t, seen) for t in targets)
     computes = isinstance(parent, ast.Attribute | ast.Subscript | ast.BinOp | ast.Tuple)
     return (

@@ -20,7 +20,7 @@ from autofast.model.events import (
     TryFrame,
     WithFrame,
 )
-from autofast.model.kinds import grad_mode_of
+from autofast.model.kinds import gradient_modes
 from autofast.model.limits import MOST_ALIKE, MOST_CALLEES, MOST_HELD, MOST_VALUES
 from autofast.model.source import Source, is_generator
 from autofast.model.values import (
@@ -34,6 +34,7 @@ from autofast.model.values import (
     Ext,
     Func,
     Inst,
+    Method,
     Module,
     Num,
     Ref,
@@ -72,7 +73,7 @@ def join(*sets: Values) -> Values:
     if len(out) > MOST_VALUES:
         if _count(out, (Const, Num)) > MOST_VALUES // 2:
             out = frozenset(t for t in out if not isinstance(t, (Const, Num))) | {Num()}
-        if len(out) > MOST_VALUES and not _are_alike(out):
+        if len(out) > MOST_VALUES and not _are_alike(out, largest if len(sets) > 1 else NOTHING):
             kept = frozenset(ordered(out)[:MOST_VALUES])
             _give_up(out - kept)
             out = kept | {TOO_MANY}
@@ -101,12 +102,28 @@ def _give_up(left_out: Values) -> None:
             thing.elem |= {TOO_MANY}
 
 
-def _are_alike(found: Values) -> bool:
+def _are_alike(found: Values, before: Values) -> bool:
+    """Whether few kinds of things are in a set; ``before``, the largest part of it, was one such if it is large itself."""
     if len(found) > MOST_ALIKE:
         return False
-    if len(found) - _count(found, (Inst,)) > MOST_VALUES:
-        return False
-    return len({t.cls if isinstance(t, Inst) else t for t in found}) <= MOST_VALUES
+    new = set(map(_kind, found - before))
+    if len(before) > MOST_VALUES and all(any(_kind(t) == k for t in before) for k in new):
+        return True
+    return len(new.union(map(_kind, before))) <= MOST_VALUES
+
+
+def _kind(thing: Thing) -> Hashable:
+    """What things have in common that differ in the object alone: the blocks of a network, their layers, methods of these, closures."""
+    match thing:
+        case Inst():
+            return thing.cls
+        case Ext():
+            return thing.name
+        case Method():
+            return thing.name, _kind(thing.this)
+        case Func():
+            return id(thing.node)
+    return thing
 
 
 def merge(ends: list[dict[str, Values]]) -> dict[str, Values]:
@@ -243,12 +260,7 @@ class Core:
 
     def grad_mode(self) -> str:
         """on | off | inference | maybe, from the contexts around this place."""
-        for frame in reversed(self.stack):
-            if isinstance(frame, WithFrame):
-                for _, contexts in reversed(frame.contexts):
-                    if (mode := grad_mode_of(contexts)) is not None:
-                        return mode
-        return self.grad_default
+        return next((mode for _, _, mode in gradient_modes(self.stack)), self.grad_default)
 
     def grad_on(self) -> bool:
         return self.grad_mode() in ("on", "maybe")

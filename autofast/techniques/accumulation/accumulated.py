@@ -6,12 +6,13 @@ import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from autofast.edit.edits import Edit
+from autofast.edit.edits import Edit, Keyword
 from autofast.facts.batch.kinds import Kind
 from autofast.facts.batch.losses import Losses
 from autofast.facts.batch.samples import Activation, Shape
 from autofast.facts.updates.cadence import FRAMEWORKS
 from autofast.facts.updates.events import Iteration, check_order, iteration_of
+from autofast.model.calls import arguments_of
 from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script, Step
 from autofast.model.source import at, function_of, nodes_in
@@ -21,7 +22,6 @@ from autofast.techniques.accumulation.batch_size import drops_last, smaller
 from autofast.techniques.accumulation.body import Body, whole
 from autofast.techniques.accumulation.existing import Existing, existing, other_number
 from autofast.techniques.accumulation.no_sync import communicates
-from autofast.techniques.accumulation.schedulers import Horizons
 from autofast.techniques.accumulation.window import Window, loader_of, window_of
 
 OTHERS = {
@@ -111,15 +111,15 @@ def _message(steps: int, keep: bool) -> str:
 
 
 def _changed(script: Script, present: Existing, steps: int, keep: bool) -> Accumulated:
-    node = present.step.updates[0].node
-    message = f"gathers the gradients of {present.count or f'`{ast.unparse(present.every)}`'} batches for an update; {steps} are asked for"
-    if present.count == steps:
-        raise Refusal(f"it gathers the gradients of {steps} batches already ({at(present.every)})")
-    if keep:
+    count = present.count or f"`{ast.unparse(present.every)}`"
+    option = None if keep or present.count == steps else other_number(script, present)
+    if option is None:
         raise Refusal(
-            f"it gathers gradients already (`{ast.unparse(present.every)}` on {at(present.every)}): divide batches and number together"
+            f"it gathers the gradients of {count} batches already ({at(present.every)}): change that number"
         )
-    return Accumulated(present.step, node, message, tuple(other_number(script, present, steps)))
+    message = f"gathers the gradients of {count} batches for an update; {steps} are asked for"
+    node = present.step.updates[0].node
+    return Accumulated(present.step, node, message, (Keyword(option, "default", str(steps)),))
 
 
 def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> Accumulated:
@@ -134,12 +134,12 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
     iteration = iteration_of(script, step)
     window = window_of(script, step, steps, drop)
     check_order(script, iteration)
+    _check_schedules(script, iteration)
     kinds = _kinds(script, iteration, window, keep)
     body = Body(script, iteration, window, kinds)
     edits: list[Edit] = [*body.build(), *window.made, window.constant]
     if Kind.MEAN in kinds.values():
         edits.append(window.helper)
-    edits += Horizons(script, iteration, window, keep).build()
     if keep:
         edits += smaller(script, iteration, window)
     message = _message(steps, keep)
@@ -156,6 +156,15 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
         iteration=iteration,
         inside=frozenset(body.inside),
     )
+
+
+def _check_schedules(script: Script, iteration: Iteration) -> None:
+    """A scheduler that is stepped after every update has its lengths in batches, which would become others."""
+    for event in iteration.of("schedule"):
+        if isinstance(event.node, ast.Call) and not arguments_of(event.node):
+            raise Refusal(
+                f"the scheduler that {at(event.node)} steps after every update counts batches: its lengths would be in updates"
+            )
 
 
 def _kinds(script: Script, iteration: Iteration, window: Window, keep: bool) -> dict[int, Kind]:

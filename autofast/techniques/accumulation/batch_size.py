@@ -13,6 +13,7 @@ from autofast.model.calls import short_name
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, nodes_in, parent_of, within
+from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import Arg, Arguments, Bound, Const, Ext, Func, Thing, certainly, const
 from autofast.rule import Refusal
 from autofast.techniques.accumulation.window import Window
@@ -115,7 +116,7 @@ def _check_others(
         if (
             isinstance(node, ast.Attribute)
             and node.attr in ("batch_size", "batch_sampler")
-            and isinstance(node.ctx, ast.Load)
+            and is_read(node)
         ):
             if any(
                 t is x for t in script.values(node.value) for x in loader.things
@@ -123,7 +124,7 @@ def _check_others(
                 raise Refusal(f"the loader's `{node.attr}` is asked for on {at(node)}")
         if (
             not isinstance(node, (ast.Name, ast.Attribute))
-            or not isinstance(node.ctx, ast.Load)
+            or not is_read(node)
             or not script.reached(node)
         ):
             continue
@@ -212,7 +213,7 @@ def _check_intervals(script: Script, iteration: Iteration, steps: int) -> None:
                     )
         if (
             isinstance(node, (ast.Subscript,))
-            and isinstance(node.ctx, ast.Store)
+            and is_stored(node)
             and isinstance(node.slice, ast.Constant)
             and node.slice.value == "lr"
         ):

@@ -30,14 +30,9 @@ from autofast.model.source import (
     statement_of,
     within,
 )
+from autofast.model.syntax import is_read, is_stored
 from autofast.rule import Refusal
-from autofast.techniques.accumulation.statements import (
-    Unit,
-    again,
-    closed,
-    outermost,
-    top_of,
-)
+from autofast.techniques.accumulation.statements import Unit, again, closed, outermost, top_of
 from autofast.techniques.accumulation.window import Window
 from autofast.write.plumbing import Way
 
@@ -124,12 +119,6 @@ class Body:
             raise Refusal(
                 f"what belongs to the update on {at(event.node)} is part of another statement"
             )
-        if event.condition is not None:
-            if not nodes_of([event.condition]) & {id(event.node)} or len(event.condition.body) > 1:
-                raise Refusal(
-                    f"the scheduler on {at(event.node)} is stepped under a condition ({at(event.condition)})"
-                )
-            return event.condition
         if event.kind in ("average", "zero") and any(e is event for e in wanted):
             return outermost(statement, self.loop, self.iteration, event.kind)
         return statement
@@ -393,20 +382,11 @@ class Body:
             nodes_of([u.statement for u in units]),
             self.script.analysis(Flow).graph(self.loop),
         )
-        for condition in (e.condition for u in units for e in u.events if e.condition is not None):
-            for asked in (n for n in nodes_in(condition.test, ast.Name)):
-                for node in mentions(function_of(condition), asked.id):
-                    if (
-                        isinstance(node.ctx, ast.Store)
-                        and within(node, self.loop)
-                        and id(node) not in inside
-                    ):
-                        raise Refusal(f"a scheduler is stepped under a condition ({at(condition)})")
         for unit in units:
             scope = function_of(unit.statement)
             for name in stored_in(unit.statement):
                 for node in mentions(scope, name):
-                    if not isinstance(node.ctx, ast.Load) or id(node) in inside:
+                    if not is_read(node) or id(node) in inside:
                         continue
                     if (
                         scope is self.home
@@ -418,9 +398,7 @@ class Body:
                     raise Refusal(
                         f"`{name}` is asked for on {at(node)}, and known only after an update"
                     )
-            for target in (
-                n for n in nodes_in(unit.statement, ast.Attribute) if isinstance(n.ctx, ast.Store)
-            ):
+            for target in (n for n in nodes_in(unit.statement, ast.Attribute) if is_stored(n)):
                 if not any(e.kind == "average" for e in unit.events):
                     raise Refusal(
                         f"`{ast.unparse(target)}` is set on {at(target)}, and would be known only after an update"

@@ -14,6 +14,7 @@ from autofast.model.calls import names_in
 from autofast.model.names import DDP
 from autofast.model.script import Script, Step
 from autofast.model.source import function_of, parent_of, source_of, statement_of, within
+from autofast.model.syntax import is_read
 from autofast.model.values import Ext
 from autofast.techniques.accumulation.existing import existing
 from autofast.techniques.accumulation.window import Window
@@ -119,8 +120,7 @@ def last_of_window(script: Script, step: Step) -> ast.expr | None:
         if isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) in set_here:
             return None
         if isinstance(node, ast.Attribute) and any(
-            isinstance(n, ast.Attribute) and not isinstance(n.ctx, ast.Load)
-            for n in ast.walk(step.loop)
+            isinstance(n, ast.Attribute) and not is_read(n) for n in ast.walk(step.loop)
         ):
             return None
     return (

@@ -211,7 +211,7 @@ def _check_batches(loader: Loader) -> None:
 def _counter(
     script: Script, loop: ast.For, things: list[Thing], changed: set[str]
 ) -> tuple[str, int, tuple[Edit, ...]]:
-    reader = Counter(script, loop, things)
+    reader = Counter(script, loop)
     if reader.name and reader.name not in changed and reader.start in (0, 1):
         return reader.name, reader.start, ()
     taken = source_of(loop).names

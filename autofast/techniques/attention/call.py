@@ -15,7 +15,7 @@ from autofast.flow.scopes import binds
 from autofast.model.calls import is_name
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, nodes_in, source_of, statement_of
-from autofast.model.syntax import FUNCTIONS
+from autofast.model.syntax import FUNCTIONS, is_stored
 from autofast.model.values import Ext, const, library_name
 from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.masks import is_causal, mask_text, may_differ
@@ -155,7 +155,7 @@ def _switched_apart(script: Script) -> bool:
     """Whether a layer of dropout may be in another mode than the module that it is part of."""
     switched = [o.this for site in script.methods("eval", "train") for o in site]
     return any(
-        isinstance(n, ast.Attribute) and n.attr == "training" and isinstance(n.ctx, ast.Store)
+        isinstance(n, ast.Attribute) and n.attr == "training" and is_stored(n)
         for source in script.sources
         for n in (source.nodes if ".training" in source.text else ())
     ) or any(t is None or (isinstance(t, Ext) and t.name == "torch.nn.Dropout") for t in switched)

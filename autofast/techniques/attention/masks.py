@@ -13,7 +13,7 @@ import math
 from autofast.facts.attribute_values import lasting
 from autofast.facts.dimensions import least
 from autofast.flow.program import Flow
-from autofast.model.calls import is_name
+from autofast.model.calls import is_name, items_of
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in
 from autofast.model.values import Ext, Tensor, const, library_name
@@ -218,7 +218,7 @@ def _is_ones(script: Script, expr: ast.expr) -> bool:
 
 def _is_square(cut: ast.expr) -> bool:
     """``[:, :, :n, :n]``, ``[:n, :n]``, ``[None, None]``: the last two dimensions from their beginning, to one end."""
-    parts = cut.elts if isinstance(cut, ast.Tuple) else [cut]
+    parts = items_of(cut)
     new = [p for p in parts if isinstance(p, ast.Constant) and p.value is None]
     rest = [p for p in parts if p not in new]
     if any(not isinstance(p, ast.Slice) or p.step is not None for p in rest):

@@ -18,12 +18,7 @@ from autofast.model.script import Script
 from autofast.model.source import at, function_of, line_of, live, parent_of
 from autofast.model.values import Const, Ext, Num, const, library_name
 from autofast.rule import Refusal
-from autofast.techniques.attention.products import (
-    factors,
-    is_tensor,
-    of_scores,
-    of_values,
-)
+from autofast.techniques.attention.products import factors, is_tensor, of_scores, of_values
 
 SOFTMAX = frozenset({"torch.softmax", "torch.nn.functional.softmax"})
 CALL = "scaled_dot_product_attention"

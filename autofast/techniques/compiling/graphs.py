@@ -23,6 +23,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.holders import Holders
 from autofast.flow.loops import loop_of
 from autofast.model.calls import keyword_of
+from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, LoopFrame, Site, below, inside
 from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS
@@ -30,7 +31,6 @@ from autofast.model.script import Evaluation, Model, Script, Step
 from autofast.model.source import at, function_of, parent_of, source_of, within
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Method, Ref, Tensor, const
-from autofast.read.recover.build import unwrapped
 from autofast.write.spelling import torch_in
 
 SINCE = (2, 6)  # torch.compiler.set_stance

@@ -13,7 +13,7 @@ from autofast.facts.precision.code import Code, applied
 from autofast.facts.retained_graphs import gone_through_twice
 from autofast.flow.callgraph import code_of
 from autofast.model.calls import is_method, keyword_of, short_name
-from autofast.model.contents import opened
+from autofast.model.contents import opened, unwrapped
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script, Step
@@ -33,7 +33,6 @@ from autofast.model.values import (
     const,
 )
 from autofast.ops.families import RECURRENT
-from autofast.read.recover.build import unwrapped
 
 SINCE = (2, 3)
 # Pytorch#193061: wrong gradients of chained, modulated LayerNorms, from the first to before the
@@ -44,7 +43,7 @@ FRAMEWORKS = {
     "lightning": "Lightning has its own place for torch.compile",
     "fabric": "fabric.setup(torch.compile(model)) is its place here",
     "hf-trainer": "pass torch_compile=True to TrainingArguments instead",
-    "apex": "apex.amp changes the functions that are called, unless apex-amp puts torch.amp in its place",
+    "apex": "apex.amp changes the functions that are called: put torch.amp in its place first",
     "deepspeed": "the DeepSpeed engine compiles",
 }
 ENVIRONMENTS = ("gym.", "gymnasium.", "pettingzoo.", "procgen.", "envpool.")
@@ -104,10 +103,9 @@ def _compiles(node: ast.AST) -> bool:
     )
 
 
-def against_script(script: Script, leaves: str = "") -> str:
-    """Why nothing in this script should be compiled; empty where nothing speaks against. ``leaves`` is a framework that goes."""
-    if others := {name: node for name, node in script.frameworks.items() if name != leaves}:
-        name, node = next(iter(others.items()))
+def against_script(script: Script) -> str:
+    """Why nothing in this script should be compiled; empty where nothing speaks against."""
+    for name, node in script.frameworks.items():
         return f"{FRAMEWORKS.get(name, name)} ({at(node)})"
     for check in (_double_backward, _graphs_used_twice, _hooks, _scripted, _shared, _data, _swaps):
         if why := check(script):

@@ -13,11 +13,11 @@ from autofast.facts.model_objects import against_replaced_forward
 from autofast.facts.parts import parts_of
 from autofast.facts.precision.code import Code
 from autofast.facts.several_processes import several_processes
+from autofast.model.contents import unwrapped
 from autofast.model.names import MODULE_BASES
 from autofast.model.script import Model, Script
 from autofast.model.source import source_of
 from autofast.model.values import Ext, Inst, Thing
-from autofast.read.recover.build import unwrapped
 from autofast.rule import Effect, Finding, Options
 from autofast.techniques.compiling import blocks, graphs
 from autofast.techniques.compiling.legality import padded

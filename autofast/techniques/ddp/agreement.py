@@ -17,7 +17,7 @@ from autofast.model.events import BranchFrame, Occurrence, Stack, TryFrame, belo
 from autofast.model.kinds import is_loader
 from autofast.model.script import Script, Step
 from autofast.model.source import ancestors, at, nodes_in, parent_of
-from autofast.model.syntax import COMPREHENSIONS
+from autofast.model.syntax import COMPREHENSIONS, is_read, is_stored
 from autofast.model.values import (
     Const,
     Ext,
@@ -335,13 +335,11 @@ def _stores(script: Script, function: ast.AST) -> None:
         return
     this = spec.args[0].arg
     loaded = {
-        n.attr
-        for n in nodes_in(function, ast.Attribute)
-        if isinstance(n.ctx, ast.Load) and is_name(n.value, this)
+        n.attr for n in nodes_in(function, ast.Attribute) if is_read(n) and is_name(n.value, this)
     }
     for node in nodes_in(function, ast.Attribute):
         if is_name(node.value, this):
-            stored = isinstance(node.ctx, ast.Store) and (
+            stored = is_stored(node) and (
                 node.attr in loaded or isinstance(parent_of(node), ast.AugAssign)
             )
             if (stored or _in_place(node)) and not _is_plain(script, node):
@@ -359,7 +357,7 @@ def _in_place(node: ast.Attribute) -> bool:
         and isinstance(parent_of(method), ast.Call)
     ):
         return True
-    return isinstance(method, ast.Subscript) and isinstance(method.ctx, ast.Store)
+    return isinstance(method, ast.Subscript) and is_stored(method)
 
 
 def _is_plain(script: Script, node: ast.Attribute) -> bool:

@@ -11,6 +11,7 @@ from autofast.flow.scopes import is_parameter, mentions, owner, parameters, scop
 from autofast.model.kinds import is_loader, is_module
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, parent_of, statement_of
+from autofast.model.syntax import is_read
 from autofast.model.values import Bound, Func, Method, Ref, Tensor
 from autofast.rule import Refusal
 from autofast.techniques.ddp.data import size_of
@@ -56,7 +57,7 @@ def _uses(script: Script, size: ast.expr) -> Iterator[ast.expr]:
     for part in ast.walk(size):
         if isinstance(part, ast.Attribute):
             for node in script.each(ast.Attribute):
-                if node.attr == part.attr and isinstance(node.ctx, ast.Load) and node is not part:
+                if node.attr == part.attr and is_read(node) and node is not part:
                     if (
                         script.reached(node)
                         and not _in_loader(script, node)
@@ -83,11 +84,7 @@ def _of_name(script: Script, name: ast.Name) -> Iterator[ast.expr]:
 def _loads(script: Script, name: ast.Name) -> list[ast.Name]:
     """Where the script reads the variable that a name is, but to make a loader."""
     found = mentions(scope_of(name), name.id)
-    return [
-        n
-        for n in found
-        if isinstance(n.ctx, ast.Load) and script.reached(n) and not _in_loader(script, n)
-    ]
+    return [n for n in found if is_read(n) and script.reached(n) and not _in_loader(script, n)]
 
 
 def _in_loader(script: Script, node: ast.AST) -> bool:
@@ -181,11 +178,7 @@ def _in_function(
         raise Refusal(f"what the batch size on {at(use)} is used for is not known")
     for name in mine:
         for inner in mentions(node, name):
-            if (
-                isinstance(inner.ctx, ast.Load)
-                and script.reached(inner)
-                and not _in_loader(script, inner)
-            ):
+            if is_read(inner) and script.reached(inner) and not _in_loader(script, inner):
                 _check(script, inner, known, depth + 1)
 
 
@@ -210,11 +203,7 @@ def _apart(script: Script, call: ast.Call, known: Known) -> bool:
     ):
         return False
     target = statement.targets[0]
-    loads = [
-        n
-        for n in mentions(scope_of(target), target.id)
-        if isinstance(n.ctx, ast.Load) and script.reached(n)
-    ]
+    loads = [n for n in mentions(scope_of(target), target.id) if is_read(n) and script.reached(n)]
     return all(_shown_only(script, n, known) for n in loads)
 
 

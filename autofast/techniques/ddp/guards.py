@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from autofast.facts.host_io import HostEffect
 from autofast.flow.positions import block, index
+from autofast.model.calls import items_of
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, parent_of, statement_of
 from autofast.model.values import Ext
@@ -132,10 +133,7 @@ def caught(handler: ast.ExceptHandler) -> set[str]:
     """The exceptions that a handler takes, as they are written; ``BaseException`` where it names none."""
     if handler.type is None:
         return {"BaseException"}
-    return {
-        ast.unparse(kind)
-        for kind in (handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type])
-    }
+    return {ast.unparse(kind) for kind in (items_of(handler.type))}
 
 
 def short(effect: HostEffect) -> str:

@@ -18,6 +18,7 @@ from autofast.facts.batch.losses_of_torch import Loss as KnownLoss
 from autofast.facts.batch.samples import Activation, Shape
 from autofast.flow.callgraph import code_of
 from autofast.flow.defuse import Definition
+from autofast.model.calls import unstarred
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Backward, Script
 from autofast.model.source import at, function_of, parent_of
@@ -186,7 +187,7 @@ class Loss(Losses):
 
     def _given(self, expr: ast.Call, run: Activation) -> Kind:
         """What the arguments of a model are, together."""
-        given = [a.value if isinstance(a, ast.Starred) else a for a in expr.args]
+        given = [unstarred(a) for a in expr.args]
         kinds = [self.shape(g, run) for g in (*given, *(k.value for k in expr.keywords))]
         flat = [k for kind in kinds for k in (kind if isinstance(kind, tuple) else (kind,))]
         if any(isinstance(k, tuple) for k in flat):

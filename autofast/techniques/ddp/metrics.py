@@ -16,6 +16,7 @@ from autofast.model.calls import arguments_of, call_of, is_method, short_name
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, parent_of, source_of, statement_of
+from autofast.model.syntax import is_read, is_stored
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host
 from autofast.techniques.ddp.names import Ranks, Training
@@ -169,7 +170,7 @@ def _handed_over(script: Script) -> set[str]:
     """The names of functions that are handed over as they are (hooks), and that nothing calls by name."""
     found: set[str] = set()
     for node in script.nodes:
-        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+        if isinstance(node, (ast.Name, ast.Attribute)) and is_read(node):
             outer = parent_of(node)
             if call_of(node) is None and not isinstance(outer, ast.Attribute):
                 found.add(node.id if isinstance(node, ast.Name) else node.attr)
@@ -187,13 +188,13 @@ def _names_in(statement: ast.AST, stored: bool) -> Iterator[tuple[str, ast.AST]]
             if not isinstance(c, (ast.stmt, ast.ExceptHandler))
         ]
         if not stored:
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            if isinstance(node, ast.Attribute) and is_read(node):
                 yield node.attr, node
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            elif isinstance(node, ast.Name) and is_read(node):
                 yield node.id, node
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        elif isinstance(node, ast.Attribute) and is_stored(node):
             yield node.attr, node
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        elif isinstance(node, ast.Subscript) and is_stored(node):
             yield from _root(node.value)
         elif is_method(node) and node.func.attr in ADDERS:
             yield from _root(node.func.value)

@@ -20,14 +20,14 @@ from autofast.flow.graph import Function
 from autofast.flow.positions import block as block_around
 from autofast.flow.scopes import Variable, is_parameter, mentions, own_nodes
 from autofast.model.calls import call_of, names_in
+from autofast.model.contents import unwrapped
 from autofast.model.events import BranchFrame, GuardFrame, LoopFrame, Occurrence, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP
 from autofast.model.script import Model, Script, Step
 from autofast.model.source import ancestors, at, function_of, is_elif, parent_of
-from autofast.model.syntax import DEFS, FUNCTIONS
+from autofast.model.syntax import DEFS, FUNCTIONS, is_read
 from autofast.model.values import Const, Ext, Inst, Num, Tensor, Thing
-from autofast.read.recover.build import unwrapped
 from autofast.rule import Options, Refusal
 from autofast.techniques.ddp.names import Ranks
 from autofast.techniques.ddp.setup import in_block, own_seeds
@@ -388,7 +388,7 @@ class _Bring:
 
     def _is_light(self, node: ast.Name) -> bool:
         parent = parent_of(node)
-        if not isinstance(node.ctx, ast.Load):
+        if not is_read(node):
             return False
         if (call := call_of(node)) is not None:
             return id(call) in self._calls or not self.script.reached(call)
@@ -522,10 +522,7 @@ def _beside_attribute(
     mine.anchor, mine.after = last, not isinstance(last, ast.Return)
     if any(isinstance(n, ast.Return) and n is not last for n in own_nodes(function)):
         raise Refusal(f"{function.name}() may end before the model is complete")
-    if any(
-        isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
-        for n in mentions(function, this)
-    ):
+    if any(isinstance(n, ast.Name) and not is_read(n) for n in mentions(function, this)):
         raise Refusal(f"`{this}` is something else on {at(function)}")
     things = {id(mine.thing), *(id(w) for w in mine.model.wraps)}
     for site in script.log.of("move_model"):

@@ -94,9 +94,7 @@ def _check_script(script: Script) -> None:
     if script.unread:
         raise Refusal(script.unread)
     if "apex" in script.frameworks:
-        raise Refusal(
-            "apex.amp scales the loss: let apex-amp put torch.amp in its place first, then run this again"
-        )
+        raise Refusal("apex.amp scales the loss: put torch.amp in its place first")
     for step in script.steps:
         for backward in step.backwards:
             if backward.framework:

@@ -17,18 +17,7 @@ from autofast.model.names import makes_module
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in
 from autofast.model.tensors import things_in
-from autofast.model.values import (
-    Bound,
-    Cls,
-    Ext,
-    Func,
-    Inst,
-    Method,
-    Ref,
-    Tensor,
-    Thing,
-    const,
-)
+from autofast.model.values import Bound, Cls, Ext, Func, Inst, Method, Ref, Tensor, Thing, const
 from autofast.ops.families import PAIRED
 from autofast.rule import Refusal
 

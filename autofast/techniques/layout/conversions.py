@@ -10,15 +10,15 @@ from autofast.facts.cost.step import Cost
 from autofast.facts.layout import against, draws, filled_flat, is_convolutional, takes_image
 from autofast.facts.precision.code import Code
 from autofast.flow.program import Flow
-from autofast.model import names
 from autofast.model.calls import is_method
+from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, Site, inside
-from autofast.model.kinds import is_module
+from autofast.model.kinds import is_module, is_wrapper
 from autofast.model.script import Model, Script, Transfer
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
+from autofast.model.syntax import is_read
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Cls, Ext, Inst, Ref, Thing, Unknown
-from autofast.read.recover.build import unwrapped
+from autofast.model.values import Cls, Ext, Inst, Ref, Unknown
 from autofast.rule import Effect, Finding
 from autofast.techniques.layout.reshapes import reshapes
 from autofast.write.spelling import torch_in
@@ -157,17 +157,13 @@ def place_of(script: Script, model: Model) -> ast.expr | None:
         move = moves[0].node
         assert isinstance(move, ast.Call)
         if all(
-            o.this is not None and not _is_wrapper(o.this) for o in moves[0]
+            o.this is not None and not is_wrapper(o.this) for o in moves[0]
         ) and not _is_wrapped_before(model, moves[0]):
             return move
         # Rather where the script chooses it than in each function that makes one.
         if made is None or function_of(made) is not function_of(move):
             return move if all(w.name == PARALLEL for w in model.wraps) else made
     return made
-
-
-def _is_wrapper(thing: Thing) -> bool:
-    return isinstance(thing, Ext) and thing.name in names.WRAPPERS
 
 
 def _is_wrapped_before(model: Model, move: Site) -> bool:
@@ -263,12 +259,7 @@ def images(
     eating = [model for model, _ in converted if takes_image(script, model)]
     done: dict[int, list[Transfer]] = {}
     for transfer in script.transfers:
-        if (
-            transfer.loaders
-            and transfer.to_device
-            and transfer.how in ("to", "cuda")
-            and _is_image(script, transfer, eating)
-        ):
+        if _is_copy(transfer) and _is_image(script, transfer, eating):
             done.setdefault(transfer.node.lineno, []).append(transfer)
     for transfers in done.values():
         for transfer in transfers:
@@ -315,10 +306,20 @@ def _holds(script: Script, given: ast.expr, target: ast.expr, copy: ast.AST) -> 
     before = {
         id(d.node)
         for n in nodes_in(copy, ast.Name)
-        if isinstance(n.ctx, ast.Load) and n.id == given.id
+        if is_read(n) and n.id == given.id
         for d in flow.reaching(n)
     }
-    return id(target) in made and made <= before | {id(target)}
+    return id(target) in made and made <= before | _copied(script)
+
+
+def _copied(script: Script) -> set[int]:
+    """The variables that copies to a device are put into: a batch may be copied in either arm of an `if`."""
+    found = (_target(_outermost(script, t.node)) for t in script.transfers if _is_copy(t))
+    return {id(target) for target in found if target is not None}
+
+
+def _is_copy(transfer: Transfer) -> bool:
+    return bool(transfer.loaders) and transfer.to_device and transfer.how in ("to", "cuda")
 
 
 def _passed_on(script: Script, expr: ast.expr) -> ast.expr | None:

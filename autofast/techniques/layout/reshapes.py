@@ -15,6 +15,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import call_of, is_method
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in, parent_of
+from autofast.model.syntax import is_read
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Ext, Ref, Tensor, Thing, Unknown, Values, const, library_names
 
@@ -80,11 +81,7 @@ def _may_be_gradient(found: Values, differentiated: frozenset[Thing] | None) -> 
 def _unbound(script: Script) -> str:
     """A ``view`` that is not simply called on a tensor: ``torch.Tensor.view(x, -1)``, ``v = x.view``, ``getattr(x, "view")``."""
     for node in script.nodes:
-        if (
-            isinstance(node, ast.Attribute)
-            and node.attr in ("view", "view_as")
-            and isinstance(node.ctx, ast.Load)
-        ):
+        if isinstance(node, ast.Attribute) and node.attr in ("view", "view_as") and is_read(node):
             found, called = script.values(node.value), call_of(node) is not None
             if any(isinstance(t, Ref) and t.name.startswith("torch.") for t in found) or (
                 not called and _may_be_tensor(found)

@@ -10,7 +10,7 @@ from autofast.edit.edits import Decorator, Edit, Replace, Rewrite
 from autofast.model.calls import call_of
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, parent_of
-from autofast.model.syntax import DEFS
+from autofast.model.syntax import DEFS, is_read
 from autofast.model.values import library_names
 from autofast.write.spelling import torch_in
 
@@ -55,7 +55,7 @@ def old_uses(script: Script, source: Source) -> Iterator[Use]:
         return
     bound = dict(_bindings(source))
     for node in source.nodes:
-        if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
+        if not isinstance(node, (ast.Name, ast.Attribute)) or not is_read(node):
             continue
         name = _named(script, node, bound)
         module, _, short = name.rpartition(".")
@@ -138,7 +138,7 @@ def _other_use(use: Use, binding: ast.Import | ast.ImportFrom) -> ast.expr | Non
         if a.name in OLD or f"{getattr(binding, 'module', '')}.{a.name}" in OLD
     }
     for node in use.source.nodes:
-        if isinstance(node, ast.Name) and node.id in modules and isinstance(node.ctx, ast.Load):
+        if isinstance(node, ast.Name) and node.id in modules and is_read(node):
             parent = parent_of(node)
             if not isinstance(parent, ast.Attribute) or parent.attr not in NAMES:
                 return parent if isinstance(parent, ast.Attribute) else node

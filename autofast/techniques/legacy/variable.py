@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from autofast.edit.edits import DropKeyword, Edit, Keyword, Remove, Replace, Rewrite
+from autofast.edit.edits import (
+    Around,
+    Decorator,
+    DropKeyword,
+    Edit,
+    Keyword,
+    Remove,
+    Replace,
+    Rewrite,
+)
 from autofast.edit.ignores import is_spared
+from autofast.edit.order import Rank
 from autofast.facts.cost import gains
+from autofast.facts.cost.gains import unit_of
 from autofast.facts.tensor_identity import VARIABLE, Plainness
 from autofast.flow.importers import Importers
 from autofast.flow.scopes import is_parameter
 from autofast.model.calls import call_of, keyword_of, pairs_of
 from autofast.model.names import FUNCTIONAL_LOSSES, is_loss
 from autofast.model.script import Script
-from autofast.model.source import Source, function_of, parent_of, source_of, statement_of
+from autofast.model.source import Source, function_of, parent_of, source_of, statement_of, within
+from autofast.model.syntax import is_read
 from autofast.model.values import Ref, Tensor, const
-from autofast.rule import Finding
+from autofast.rule import Finding, Gain, Options, Question
 from autofast.write.spelling import torch_name
 
 NAME = "variable-api"
 
-
 DETACHED = gains.nothing("`.detach()` does what the Variable does, in as many words")
+HALF = gains.nothing("other Variables of the same function stay")
+TODAY = gains.nothing("another name for the same reduction")
 SINCE = {"bool": (1, 2)}  # of what is written anew, where an older torch does not have it
 MODULES = ("torch.autograd", "torch.autograd.variable")
 
@@ -35,7 +48,7 @@ class Use:
     Attributes:
         bound: it is reached by a name that an import binds to it.
         reached: the script comes to it.
-        detached: all that can be written is ``x.detach()`` of what has no graph, which says no more than ``Variable(x)`` did.
+        asks: what decides whether it is worth its lines: nothing is where all that can be written is ``x.detach()`` of what has no graph.
     """
 
     node: ast.expr
@@ -45,7 +58,7 @@ class Use:
     edits: tuple[Edit, ...] = ()
     refusal: str = ""
     advice: str = ""
-    detached: bool = False
+    asks: Question = gains.renaming
 
     @property
     def stays(self) -> bool:
@@ -67,17 +80,16 @@ def variables(script: Script, source: Source, plain: Plainness) -> Iterator[Find
         if fixed and not any(u.stays for u in uses if u.bound)
         else ()
     )
-    together = tuple(e for u in fixed if u.bound for e in u.edits) + gone if gone else ()
-    # the import stays for those that are not worth their lines
-    some = any(u.detached for u in fixed if u.bound)
+    half = {id(unit_of(u.node)) for u in uses if u.reached and (u.stays or u.asks is DETACHED)}
     for use in uses:
         if use.edits:
-            whole = together and use.bound and not use.stays and (use.detached or not some)
+            alone = use.asks is DETACHED or id(unit_of(use.node)) not in half
             yield Finding(
                 use.node,
                 use.message,
-                edits=together if whole else use.edits,
-                asks=DETACHED if use.detached else None,
+                edits=use.edits,
+                key=use.node,
+                asks=use.asks if alone else HALF,
             )
             if use.advice:
                 yield Finding(
@@ -87,6 +99,22 @@ def variables(script: Script, source: Source, plain: Plainness) -> Iterator[Find
                 )
         elif use.reached:
             yield Finding(use.node, use.message, refusal=use.refusal)
+    if gone:
+        needs = tuple((None, u.node) for u in fixed if u.bound)
+        message = "nothing needs the import of Variable any more"
+        yield Finding(next(iter(bound.values()))[0], message, edits=gone, needs=needs)
+
+
+def volatile_gain(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> Gain | None:
+    """Of a call with ``volatile=True``: it says what is missing until it is there."""
+    for edit in (edit for f in beside for edit in f.edits if edit.rank is Rank.GRAD_MODE):
+        if isinstance(edit, (Around, Decorator)):
+            outer = edit.first if isinstance(edit, Around) else edit.function
+            if within(finding.node, outer):
+                return gains.renaming(script, options, finding, beside)
+    return Gain(0.0, "what volatile=True meant has to be written by hand: no_grad around it")
 
 
 def _bindings(source: Source) -> dict[str, list[ast.ImportFrom]]:
@@ -101,7 +129,7 @@ def _bindings(source: Source) -> dict[str, list[ast.ImportFrom]]:
 
 
 def _names_variable(script: Script, node: ast.AST, bound: dict[str, list[ast.ImportFrom]]) -> bool:
-    if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
+    if not isinstance(node, (ast.Name, ast.Attribute)) or not is_read(node):
         return False
     found = script.values(node)
     if found:
@@ -165,10 +193,9 @@ def _use(
                 "put the evaluation under `with torch.no_grad():`, which is what volatile meant"
             )
     graph = any(isinstance(t, Tensor) and t.grad for t in script.values(data))
-    detached = not graph and any(
-        isinstance(e, Rewrite) and e.template.endswith(".detach()") for e in edits
-    )
-    return Use(call, by_import, reached, message, edits, advice=advice, detached=detached)
+    detached = any(isinstance(e, Rewrite) and ".detach()" in e.template for e in edits)
+    worth = DETACHED if detached and not graph else volatile_gain if advice else gains.renaming
+    return Use(call, by_import, reached, message, edits, advice=advice, asks=worth)
 
 
 def _is_check(script: Script, call: ast.Call) -> bool:
@@ -371,7 +398,8 @@ def old_reductions(script: Script) -> Iterator[Finding]:
             continue
         new = "none" if reduce is False else "sum" if size_average is False else "mean"
         drops = tuple(DropKeyword(call, key) for key in old)
-        yield Finding(call, message, edits=(*drops, Keyword(call, "reduction", f'"{new}"')))
+        edits = (*drops, Keyword(call, "reduction", f'"{new}"'))
+        yield Finding(call, message, edits=edits, asks=TODAY)
 
 
 def _is_flag(value: ast.expr) -> bool:

@@ -12,7 +12,7 @@ from autofast.facts.loaders import given, managed
 from autofast.flow.memory import Memory
 from autofast.model.calls import short_name
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import at, function_of, source_of, statement_of
+from autofast.model.source import at, first_line, function_of, source_of, statement_of
 from autofast.model.values import Const, Ext, Thing, const
 from autofast.write.imports import imported
 from autofast.write.share_helper import is_share
@@ -185,19 +185,13 @@ def _contiguous(script: Script, dataset: Dataset) -> list[Edit] | str:
         if in_order(script, expr):
             continue
         if why := learned(script, expr):
-            return f"`{_text(expr)}` {why}, and may lie in memory in another order: it would have to be copied"
+            return f"`{first_line(expr)}` {why}, and may lie in memory in another order: it would have to be copied"
         if not script.analysis(Memory).is_fresh(expr) and (
             why := written_after(script, expr, made)
         ):
-            return (
-                f"`{_text(expr)}` may lie in memory in another order, and cannot be copied: {why}"
-            )
+            return f"`{first_line(expr)}` may lie in memory in another order, and cannot be copied: {why}"
         edits.append(Wrap(expr, "{}.contiguous()"))
     return edits
-
-
-def _text(expr: ast.expr) -> str:
-    return source_of(expr).segment(expr).split("\n")[0]
 
 
 BYTES = """\

@@ -22,6 +22,7 @@ from autofast.write.worker_helper import (
     FEW,
     MOST,
     against_starting,
+    as_beside,
     as_cores,
     helper,
     several_ranks,
@@ -87,6 +88,8 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
         assert isinstance(home, Home)
         source = source_of(number.origin.expr)
         helped = as_cores(source, options) if value else helper(script, source, options, alone=True)
+        if value and not number.is_default and not options.workers:
+            helped = as_beside(script, number.origin.expr) or helped
         enough = _enough(script, number) if value else ""
         effect = max(effect_of(script, loader) for loader in number.loaders)
         yield Finding(

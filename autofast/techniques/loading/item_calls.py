@@ -35,8 +35,6 @@ class Calls(Parts):
     """What a call gives."""
 
     def call(self, call: ast.Call) -> Value:
-        if (made := self.project(call)) is not None:
-            return made
         name = library_name(self.script.values(call.func))
         starred = spreads(call)
         match call.args:
@@ -57,9 +55,6 @@ class Calls(Parts):
             case ast.Attribute(value=inner, attr=attr) if not name:
                 return self.method_of(call, self.value(inner), attr)
         raise Refusal(f"{at(call)}: `{ast.unparse(call.func)}` has no form for batches")
-
-    def project(self, call: ast.Call) -> Value | None:
-        raise NotImplementedError
 
     # -------------------------------------------------------------------------------------------- draws
     def dice(self, call: ast.Call, name: str) -> Value | None:

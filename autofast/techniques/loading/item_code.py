@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from autofast.model.script import Script
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_expressions import Stored
-from autofast.techniques.loading.item_functions import Functions
+from autofast.techniques.loading.item_statements import Statements
 from autofast.techniques.loading.item_values import Several, Value
 
 SPREAD = "per_item"
@@ -50,7 +50,7 @@ def form_of(script: Script, getitem: ast.FunctionDef, torch: str, name: str, spr
     return Code(script, getitem, torch, spread, ranks).method(name)
 
 
-class Code(Functions):
+class Code(Statements):
     """Walks the statements and writes them for a batch."""
 
     def method(self, name: str) -> Form:

@@ -12,14 +12,7 @@ from autofast.model.source import at, live, parent_of, source_of
 from autofast.model.values import Arg, Const, Thing, const
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_calls import Calls
-from autofast.techniques.loading.item_values import (
-    Draw,
-    Fixed,
-    Items,
-    Same,
-    Several,
-    Value,
-)
+from autofast.techniques.loading.item_values import Draw, Fixed, Items, Same, Several, Value
 
 
 @dataclass(frozen=True)
@@ -56,14 +49,9 @@ class Expressions(Calls):
         if len(parameters) != 2 or not plain:
             raise Refusal("its __getitem__ is not a plain one")
         self.this, self.index = parameters
-        self.root, self.root_index = parameters
         uses = [n for n in live(getitem) if getattr(n, "id", "") == self.index]
         self.by_index = not all(_only_indexes(n) for n in uses)
-        self.within_this = self.this  # as the method calls the object that the code belongs to
         self.own = stored_in(getitem)
-        self.called: dict[str, str] = {}  # variables of a function that has its code written here
-        self.base = 0
-        self.inside: list[ast.AST] = [getitem]
         self.taken = self.own | loaded_in(getitem) | set(parameters)
 
     def value(self, expr: ast.expr) -> Value:
@@ -109,7 +97,7 @@ class Expressions(Calls):
             case ast.Attribute(value=inner, attr="shape"):
                 return Several(tuple(self.sides(expr, None)))
             case ast.Name(id=name) if name == self.index and self.by_index:
-                return Draw(self.root_index, "int", 0, index=True)
+                return Draw(self.index, "int", 0, index=True)
             case ast.Name(id=name) if name == self.index:
                 raise Refusal(f"{at(expr)} uses `{name}` for something else than to index arrays")
             case ast.Name(id=name) if name == self.this:
@@ -151,7 +139,7 @@ class Expressions(Calls):
         match expr:
             case ast.Subscript(
                 value=ast.Attribute(value=ast.Name(id=this), attr=attr), slice=ast.Name(id=index)
-            ) if (this, index) == (self.this, self.index) and self.within_this == self.root:
+            ) if (this, index) == (self.this, self.index):
                 return attr
         return ""
 
@@ -159,7 +147,7 @@ class Expressions(Calls):
         """Rows of what is stored under an attribute."""
         known = self.held(expr, attr, name)
         array = known.array
-        code = f"{known.name}[{self.root_index}]" if self.by_index else known.name
+        code = f"{known.name}[{self.index}]" if self.by_index else known.name
         return Items(
             code,
             attr,
@@ -190,7 +178,7 @@ class Expressions(Calls):
         """``self.data[index + 1]``, ``self.data[index : index + self.length]``."""
         match expr.value:
             case ast.Attribute(value=ast.Name(id=this), attr=attr) if (
-                self.by_index and this == self.this and self.within_this == self.root
+                self.by_index and this == self.this
             ):
                 pass
             case _:
@@ -290,7 +278,7 @@ class Expressions(Calls):
             case ast.Attribute(value=inner, attr=attr):
                 return f"{self.path(inner)}.{attr}"
             case ast.Name(id=found) if found == self.this and found:
-                return self.within_this
+                return self.this
         raise Refusal(f"{at(owner)}: `{ast.unparse(owner)}` has no form for batches")
 
     def not_listed(self, items: Items, node: ast.AST) -> None:

@@ -8,13 +8,7 @@ from dataclasses import replace
 from autofast.model.source import at
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_arithmetic import Arithmetic
-from autofast.techniques.loading.item_values import (
-    FLOATS,
-    Draw,
-    Items,
-    Same,
-    Value,
-)
+from autofast.techniques.loading.item_values import FLOATS, Draw, Items, Same, Value
 
 
 class Moves(Arithmetic):

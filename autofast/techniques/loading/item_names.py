@@ -8,11 +8,7 @@ from itertools import count
 from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.rule import Refusal
-from autofast.techniques.loading.item_values import (
-    Items,
-    Same,
-    Value,
-)
+from autofast.techniques.loading.item_values import Items, Same, Value
 from autofast.techniques.loading.windows import Sum
 
 

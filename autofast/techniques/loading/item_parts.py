@@ -10,11 +10,7 @@ from autofast.model.source import at
 from autofast.model.values import const
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_moves import Moves
-from autofast.techniques.loading.item_values import (
-    Draw,
-    Items,
-    Same,
-)
+from autofast.techniques.loading.item_values import Draw, Items, Same
 from autofast.techniques.loading.windows import Sum
 
 

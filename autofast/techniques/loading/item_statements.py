@@ -28,71 +28,13 @@ class Statements(Expressions):
         return self.given
 
     def block(self, body: Sequence[ast.stmt]) -> None:
-        for n, stmt in enumerate(body):
+        for stmt in body:
             if is_switched(stmt):
                 self.block(live_block(stmt))
             elif self.given is not None:
                 raise Refusal(f"{at(stmt)} stands below its return")
             elif not _is_remark(stmt):
-                match stmt:
-                    case ast.If(test=test, body=[ast.Return(value=ast.expr() as left)], orelse=[]):
-                        self.leaves(test, left, body[n + 1 :])
-                        return
                 self.statement(stmt)
-
-    def leaves(self, test: ast.expr, left: ast.expr, rest: Sequence[ast.stmt]) -> None:
-        """``if random.random() < 0.5: return image``, and what is returned otherwise."""
-        if self.depth != self.base or self.mask:
-            raise Refusal(f"{at(test)} has no form for batches")
-        decided = self.value(test)
-        names: list[str] = []
-
-        def keep(value: Value) -> Value:
-            parts = value.parts if isinstance(value, Several) else (value,)
-            names.extend(self.fresh("result") for _ in range(len(parts) - len(names)))
-            if len(parts) != len(names):
-                raise Refusal(f"{at(left)} returns more or less than another return")
-            for name, part in zip(names, parts, strict=True):
-                self.emit(name, part)
-            kept = tuple(self.env[n] for n in names)
-            return replace(value, parts=kept) if isinstance(value, Several) else kept[0]
-
-        def otherwise() -> None:
-            self.base += 1
-            self.block(rest)
-            self.base -= 1
-            if self.given is None:
-                raise Refusal(f"{at(left)} is not the only return, and the code ends without one")
-            keep(self.given)
-
-        if isinstance(decided, Same):
-            made: list[Value] = []
-            self.switched(decided, lambda: made.append(keep(self.value(left))), otherwise)
-            self.given = self.again(made[0], names)
-            return
-        name = self.drawn_name(decided, test)
-        one = keep(self.value(left))
-        self.block(rest)
-        if self.given is None:
-            raise Refusal(f"{at(left)} is not the only return, and the code ends without one")
-        self.given = self.both(name, one, self.given, left)
-
-    def again(self, value: Value, names: list[str]) -> Value:
-        """What is returned, as it is in the variables."""
-        kept = tuple(self.env[n] for n in names)
-        return replace(value, parts=kept) if isinstance(value, Several) else kept[0]
-
-    def both(self, mask: str, one: Value, other: Value, node: ast.AST) -> Value:
-        """For each item the one or the other, of several each."""
-        match one, other:
-            case Several(parts=ours, names=names), Several(parts=theirs, names=others) if (
-                len(ours) == len(theirs) and names == others
-            ):
-                pairs = zip(ours, theirs, strict=True)
-                return Several(tuple(self.chosen(mask, a, b, "") for a, b in pairs), names)
-            case Several(), _:
-                raise Refusal(f"{at(node)} returns more or less than another return")
-        return self.chosen(mask, one, other, "")
 
     def statement(self, stmt: ast.stmt) -> None:
         match stmt:
@@ -102,7 +44,7 @@ class Statements(Expressions):
                 pass  # where it is: ``idx = idx.tolist()``
             case ast.If():
                 self.branch(stmt)
-            case ast.Return(value=ast.expr() as value) if self.depth == self.base and not self.mask:
+            case ast.Return(value=ast.expr() as value) if not self.depth and not self.mask:
                 self.given = self.value(value)
             case _:
                 self.assignment(stmt)
@@ -137,7 +79,7 @@ class Statements(Expressions):
         """A variable: what is stored under it becomes a parameter of that name."""
         attr = self.attribute(value)
         new = attr not in self.stored and name not in self.env and not self.depth and not self.mask
-        new = new and len(self.inside) == 1 and not self.by_index
+        new = new and not self.by_index
         match value:
             case ast.Subscript() if attr and new:
                 self.env[name] = self.row(value, attr, name)
@@ -174,7 +116,7 @@ class Statements(Expressions):
         names = [getattr(target, "id", "") for target in targets]
         for n, (name, part) in enumerate(zip(names, found, strict=True)):
             read = loaded_in(ast.parse(getattr(part, "code", ""), mode="eval"))
-            if read & {self.called.get(x, x) for x in names[:n]}:
+            if read & set(names[:n]):
                 raise Refusal(f"{at(value)} exchanges variables")
             if name and name != "_":
                 self.emit(name, part)
@@ -190,12 +132,11 @@ class Statements(Expressions):
             old = self.env[name]
             value = self.chosen(self.mask, value, old, name)
         assert not isinstance(value, Several)
-        said = self.called.get(name, name)
         self.sums = {n: s for n, s in self.sums.items() if n != name and name not in s.terms}
-        if value.code != said:
-            self.lines.append("    " * self.depth + f"{said} = {self.plain(value.code)}")
-        self.env[name] = _called(value, said)
-        self.forget(said)
+        if value.code != name:
+            self.lines.append("    " * self.depth + f"{name} = {self.plain(value.code)}")
+        self.env[name] = _called(value, name)
+        self.forget(name)
 
     def branch(self, stmt: ast.If) -> None:
         match stmt.test:
@@ -229,7 +170,7 @@ class Statements(Expressions):
             self.forget()
         one, two = places
         both = [n for n in one if n in two]
-        self.env = {n: self.either(one[n], two[n], self.called.get(n, n)) for n in both}
+        self.env = {n: self.either(one[n], two[n], n) for n in both}
 
     def drawn_name(self, test: Value, node: ast.AST) -> str:
         """The variable that holds for which items a draw decides so."""

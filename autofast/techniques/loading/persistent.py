@@ -12,7 +12,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method, short_name
 from autofast.model.events import CallFrame, Stack, loops
-from autofast.model.script import Loader, Script
+from autofast.model.script import Loader, Script, Use
 from autofast.model.source import ancestors, at, function_of, source_of
 from autofast.model.tensors import is_unknown_in, things_in
 from autofast.model.values import Cls, Ext, Inst, Ref, Thing, const
@@ -125,7 +125,7 @@ def workers_of(
 def peeking(script: Script) -> Iterator[Finding]:
     """Advice for loaders whose workers are started again and again, each time for one batch."""
     for loader in script.loaders:
-        use, number = peeks(script, loader), given(loader, WORKERS)
+        use, number = _drops(script, loader), given(loader, WORKERS)
         if use is None or not use.repeated or number is None or given(loader, NAME) is not None:
             continue
         if const(number.values) != 0 and counts(script, loader):
@@ -169,7 +169,7 @@ def against(script: Script, loader: Loader) -> str:
     """Why workers must not stay between epochs; empty where nothing speaks against."""
     if source_of(loader.node).path.suffix == ".ipynb":
         return "an interrupted cell of a notebook would leave them running"
-    if (use := peeks(script, loader)) is not None:
+    if (use := _drops(script, loader)) is not None:
         return f"{at(use.node)} takes one batch and drops the iterator, and all workers fetch ahead for it"
     if _never_ends(loader):
         return "its sampler never comes to the end of an epoch"
@@ -192,6 +192,15 @@ def against(script: Script, loader: Loader) -> str:
         or changed_by_items(script, loader, files=False)
         or changed_between(script, loader)
     )
+
+
+def _drops(script: Script, loader: Loader) -> Use | None:
+    """Where workers that stay would fetch ahead in vain, time and again: not before the epochs, which go on with the workers."""
+    use = peeks(script, loader)
+    around = {frame.node for frame in loops(use.stack)} if use is not None else set()
+    epochs = [u for u in loader.uses if u.trains and u.repeated and not u.is_next]
+    before = any(around.isdisjoint(frame.node for frame in loops(u.stack)) for u in epochs)
+    return None if before else use
 
 
 def _never_ends(loader: Loader) -> bool:

@@ -20,19 +20,8 @@ from autofast.model.values import Const, Ext, Ref, Thing, const
 from autofast.rule import Effect, Options, Refusal
 from autofast.techniques.loading.batched import is_batched
 from autofast.techniques.loading.image_batches import function_text, name_of
-from autofast.techniques.loading.resident_batches import (
-    Batches,
-    batches_of,
-    loader_class,
-    method,
-)
-from autofast.techniques.loading.resident_items import (
-    ITEMS,
-    PADDED,
-    all_items,
-    augmented,
-    may_vary,
-)
+from autofast.techniques.loading.resident_batches import Batches, batches_of, loader_class, method
+from autofast.techniques.loading.resident_items import ITEMS, PADDED, all_items, augmented, may_vary
 from autofast.write.device_at import device_at
 from autofast.write.spelling import chooses_devices_late, chooses_gpu_late, torch_in, uses_gpu
 

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-
 from autofast.facts.aliases import learned, written_after
 from autofast.facts.augmentations import Augmentation, augmentation
-from autofast.facts.datasets import (
-    COLOUR,
-    GREY,
-    SPLIT,
-    held,
-    indexed,
-    returns_tuple,
-    to_tensor,
-)
+from autofast.facts.datasets import COLOUR, GREY, SPLIT, held, indexed, returns_tuple, to_tensor
 from autofast.facts.loaders import again
 from autofast.facts.workers.shared_state import changed_ever, changed_since_made
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import source_of
+from autofast.model.source import first_line
 from autofast.model.values import Ext, Thing, const
 from autofast.rule import Refusal
 
@@ -72,14 +62,10 @@ def _of_dataset(script: Script, dataset: Dataset, drawn: bool) -> str:
         if expr is None:
             return f"where the tensors of {dataset.name} come from is not known"
         if why := learned(script, expr):
-            return f"`{_text(expr)}` {why}"
+            return f"`{first_line(expr)}` {why}"
         if why := written_after(script, expr, made):
             return why
     return ""
-
-
-def _text(expr: ast.expr) -> str:
-    return source_of(expr).segment(expr).split("\n")[0]
 
 
 def all_items(script: Script, loader: Loader) -> str:

@@ -14,18 +14,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Edit, Rewrite, literal
+from autofast.facts.dimensions import rank
 from autofast.flow.cfg import Graph
-from autofast.flow.defuse import bound_to
 from autofast.flow.loops import loop_of
 from autofast.flow.program import Flow
-from autofast.flow.provenance import assigned, only_value
-from autofast.flow.scopes import is_parameter, mentions, owner
+from autofast.flow.provenance import only_value
+from autofast.flow.scopes import mentions
 from autofast.model.calls import arguments_of, is_name
-from autofast.model.events import CallFrame, LoopFrame, Stack
+from autofast.model.events import LoopFrame
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
-from autofast.model.syntax import DEFS
-from autofast.model.values import Arg, Const, Num, Ref, Seq, Tensor, const, library_names
+from autofast.model.syntax import is_read, is_stored
+from autofast.model.values import Arg, Const, Num, Ref, Tensor, certainly, const, library_names
 from autofast.ops import reshapes
 from autofast.rule import Refusal
 from autofast.write.imports import module_in
@@ -33,20 +33,6 @@ from autofast.write.imports import module_in
 STACKS = ("torch.stack", "numpy.stack")
 # Whole numbers from ``low`` (0 where it is not given) up to ``high``.
 DRAWN = {"torch.randint": "torch", "numpy.random.randint": "numpy"}
-ROWS = {
-    "numpy.memmap": "numpy",
-    "numpy.fromfile": "numpy",
-    "numpy.frombuffer": "numpy",
-    "numpy.arange": "numpy",
-    "torch.arange": "torch",
-}
-MADE = {
-    "torch.tensor": "torch",
-    "torch.as_tensor": "torch",
-    "torch.LongTensor": "torch",
-    "numpy.array": "numpy",
-    "numpy.asarray": "numpy",
-}
 NUMPY_CASTS = frozenset({"astype", "copy"})
 TORCH_CASTS = frozenset(
     {"long", "int", "float", "short", "to", "cpu", "cuda", "clone", "contiguous", "type"}
@@ -81,10 +67,7 @@ def cuts(script: Script) -> Iterator[Cut]:
         ):
             continue
         try:
-            yield Cut(
-                site.node,
-                windows.at_once(script, {_row(script, windows.row, o.stack, 0) for o in site}),
-            )
+            yield Cut(site.node, windows.at_once(script, _library(script, windows.row)))
         except Refusal as why:
             yield Cut(site.node, refusal=str(why))
 
@@ -151,11 +134,11 @@ class Windows:
     length: Sum
     offset: int
 
-    def at_once(self, script: Script, kinds: set[str]) -> tuple[Edit, ...]:
+    def at_once(self, script: Script, kind: str) -> tuple[Edit, ...]:
         """The edits that take all windows at once, out of a row of this kind."""
-        if len(kinds) != 1 or "" in kinds or _is_reshaped(script):
+        if not kind or _is_reshaped(script):
             raise Refusal(f"whether `{self.row.id}` has one dimension is not known")
-        kind, drawn = kinds.pop(), _inside(script, self)
+        drawn = _inside(script, self)
         if script.calls(*DEVICES):
             raise Refusal("new tensors are made on another device")
         as_tensor = _is(script, self.call.func, "torch.stack")
@@ -188,10 +171,7 @@ class Windows:
 def _is_reshaped(script: Script) -> bool:
     """Somewhere a tensor or array that exists gets other dimensions."""
     nodes = script.each(ast.Attribute)
-    return any(
-        reshapes(n.attr) or (n.attr in ("data", "shape") and isinstance(n.ctx, ast.Store))
-        for n in nodes
-    )
+    return any(reshapes(n.attr) or (n.attr in ("data", "shape") and is_stored(n)) for n in nodes)
 
 
 # ------------------------------------------------------------------------------------------------ sums
@@ -268,7 +248,7 @@ def _inside(script: Script, windows: Windows) -> str:
         order.may_follow(n, call)
         for name in (row, *windows.length.terms)
         for n in mentions(scope, name)
-        if not isinstance(n.ctx, ast.Load)
+        if not is_read(n)
     ):
         raise unknown  # it is another one when the windows are cut
     if _is_touched(order, starts, call):
@@ -309,7 +289,7 @@ def _is_touched(order: Graph, starts: ast.Name, call: ast.Call) -> bool:
         order.may_follow(n, call, loop)
         and (statement_of(n) is cut or order.may_follow(cut, n, loop))
         for n in mentions(function_of(starts), starts.id)
-        if isinstance(n.ctx, ast.Load)
+        if is_read(n)
         and not (isinstance(parent := parent_of(n), ast.comprehension) and parent.iter is n)
     )
 
@@ -325,130 +305,14 @@ def _is_flat(script: Script, size: ast.expr) -> bool:
     )
 
 
-# ------------------------------------------------------------------------------------------------ the row
-def _row(script: Script, expr: ast.expr, stack: Stack, depth: int) -> str:
-    """``torch`` or ``numpy`` where an expression is certainly a tensor or array of one dimension; empty where that is not known."""
-    if depth > 12:
+def _library(script: Script, row: ast.Name) -> str:
+    """``torch`` or ``numpy`` where the row certainly has one dimension; empty where that is not known."""
+    found = script.values(row)
+    if rank(script, row) != 1:
         return ""
-    match expr:
-        case ast.Name():
-            return _same(
-                _row(script, value, way, depth + 1) if value is not None else ""
-                for value, way in _values(expr, stack)
-            )
-        case ast.Attribute(value=owner):
-            sites = [
-                s
-                for s in script.log.of("set_attribute")
-                if any(o.this in script.values(owner) and o.data["name"] == expr.attr for o in s)
-            ]
-            pairs = [(assigned(s.node), o.stack) for s in sites for o in s]
-            return _same(
-                _row(script, value, way, depth + 1) if value is not None else ""
-                for value, way in pairs
-            )
-        case ast.IfExp(body=body, orelse=orelse):
-            return _same(_row(script, arm, stack, depth + 1) for arm in (body, orelse))
-        case ast.Subscript(value=inner, slice=ast.Slice()):
-            return _row(script, inner, stack, depth + 1)
-        case ast.Call(func=func, args=args, keywords=keywords):
-            names = library_names(script.values(func))
-            if len(names) == 1 and (name := next(iter(names))) in ROWS:
-                shaped = name == "numpy.memmap" and (
-                    len(args) > 4 or any(k.arg in ("shape", None) for k in keywords)
-                )
-                return (
-                    ""
-                    if shaped
-                    or any(
-                        _has_rows(n)
-                        for n in (*args[1:2], *(k.value for k in keywords if k.arg == "dtype"))
-                    )
-                    else ROWS[name]
-                )
-            if len(names) == 1 and (name := next(iter(names))) in MADE and args:
-                if any(k.arg in ("ndmin", None) for k in keywords):
-                    return ""
-                numbers = all(
-                    isinstance(t, Seq) and _holds_numbers(t) for t in script.values(args[0])
-                ) and bool(script.values(args[0]))
-                return MADE[name] if numbers or _row(script, args[0], stack, depth + 1) else ""
-            if names == {"torch.from_numpy"} and args:
-                return "torch" if _row(script, args[0], stack, depth + 1) == "numpy" else ""
-            if isinstance(func, ast.Attribute) and func.attr in NUMPY_CASTS | TORCH_CASTS | {
-                "numpy"
-            }:
-                inner_kind = _row(script, func.value, stack, depth + 1)
-                casts = NUMPY_CASTS if inner_kind == "numpy" else TORCH_CASTS
-                return (
-                    inner_kind
-                    if func.attr in casts
-                    else "numpy"
-                    if inner_kind and func.attr == "numpy"
-                    else ""
-                )
-    return ""
-
-
-def _has_rows(dtype: ast.expr) -> bool:
-    """A dtype such as ``"2u2"`` or ``(np.uint16, (2,))``, each item of which is a row."""
-    if isinstance(dtype, ast.Constant) and isinstance(dtype.value, str):
-        return not dtype.value.lstrip("<>=|")[:1].isalpha() or "," in dtype.value
-    return isinstance(dtype, (ast.Tuple, ast.List))
-
-
-def _same(kinds: Iterator[str]) -> str:
-    found = set(kinds)
-    return found.pop() if len(found) == 1 else ""
-
-
-def _holds_numbers(items: Seq) -> bool:
-    found = items.any()
-    return bool(found) and all(
-        isinstance(t, Num) or (isinstance(t, Const) and isinstance(t.value, (int, float)))
-        for t in found
-    )
-
-
-def _values(name: ast.Name, stack: Stack) -> Iterator[tuple[ast.expr | None, Stack]]:
-    """What a variable may be set to, and the ways the script comes there; None for what is not followed."""
-    scope = function_of(name)
-    stores = [n for n in mentions(scope, name.id) if not isinstance(n.ctx, ast.Load)]
-    if stores:
-        yield from ((_bound(n) if function_of(n) is scope else None, stack) for n in stores)
-        return
-    for n in reversed(range(len(stack))):
-        frame = stack[n]
-        if isinstance(frame, CallFrame) and frame.func.node is scope and name.id in frame.given:
-            given = frame.given[name.id]
-            yield (given.expr if not given.via else None), stack[:n]
-            return
-    if isinstance(scope, ast.Module) or name.id in {a.arg for a in nodes_in(scope, ast.arg)}:
-        yield None, stack
-        return
-    outer = owner(name)
-    if isinstance(outer, DEFS):  # a function around this one
-        calls = [
-            n for n, f in enumerate(stack) if isinstance(f, CallFrame) and f.func.node is outer
-        ]
-        if not calls or is_parameter(outer, name.id):
-            yield None, stack
-            return
-        way = stack[: calls[-1] + 1]
-        stores = [n for n in mentions(outer, name.id) if not isinstance(n.ctx, ast.Load)]
-        yield from ((_bound(n) if function_of(n) is outer else None, way) for n in stores)
-        return
-    stores = [n for n in mentions(source_of(name).tree, name.id) if not isinstance(n.ctx, ast.Load)]
-    if name.id in source_of(name).rebound or not stores:
-        yield None, ()
-    yield from ((_bound(n) if isinstance(function_of(n), ast.Module) else None, ()) for n in stores)
-
-
-def _bound(target: ast.AST) -> ast.expr | None:
-    """What a variable is set to, also as one of several: ``train, val = data[:n], data[n:]``."""
-    statement = statement_of(target)
-    value, whole = bound_to(target)
-    return value if whole and isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
+    if certainly(found, Tensor):
+        return "torch"
+    return "" if any(isinstance(t, Tensor) for t in found) else "numpy"
 
 
 def _is(script: Script, func: ast.expr, name: str) -> bool:

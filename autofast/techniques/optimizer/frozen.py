@@ -14,11 +14,11 @@ from autofast.flow.loops import leaving
 from autofast.flow.positions import block, index
 from autofast.flow.typestate import Events, Protocol, follow
 from autofast.model.calls import is_path, keyword_of
+from autofast.model.contents import unwrapped
 from autofast.model.names import DDP
 from autofast.model.script import Backward, Optimizer, Script, Step
 from autofast.model.source import at, parent_of, statement_of, within
 from autofast.model.values import Const, Tensor, Thing, const
-from autofast.read.recover.build import unwrapped
 from autofast.rule import Refusal
 
 

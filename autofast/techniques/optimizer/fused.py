@@ -16,6 +16,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import ANY_OPTIMIZER
 from autofast.model.script import Optimizer, Script, Trainer
 from autofast.model.source import at
+from autofast.model.syntax import is_read
 from autofast.model.tensors import dtype_of, tensors_in
 from autofast.model.values import (
     Arguments,
@@ -108,7 +109,7 @@ def _passes_on(function: ast.AST, call: ast.Call) -> bool:
     if not isinstance(function, ast.FunctionDef) or function.args.kwarg is None:
         return False
     rest = function.args.kwarg.arg
-    used = [n for n in mentions(function, rest) if isinstance(n.ctx, ast.Load)]
+    used = [n for n in mentions(function, rest) if is_read(n)]
     spread = [k.value for k in call.keywords if k.arg is None]
     return len(used) == 1 and len(spread) == 1 and spread[0] is used[0]
 
@@ -121,7 +122,7 @@ def is_decided(args: Arguments) -> bool:
     )
 
 
-def against(script: Script, optimizer: Optimizer, *, apex_goes: bool) -> str:
+def against(script: Script, optimizer: Optimizer, *, without_apex: bool) -> str:
     """Why this optimizer must stay as it is; empty where nothing speaks against."""
     for name in ("capturable", "differentiable"):
         if name in optimizer.args.named and const(optimizer.args.named[name].values) is not False:
@@ -129,7 +130,7 @@ def against(script: Script, optimizer: Optimizer, *, apex_goes: bool) -> str:
     for site in script.methods("share_memory"):
         return f"the model is shared between processes ({at(site.node)}), which update it without locks"
     for framework in ("apex", "deepspeed"):
-        if framework in script.frameworks and not (framework == "apex" and apex_goes):
+        if framework in script.frameworks and not (framework == "apex" and without_apex):
             return f"{framework} changes the optimizer ({at(script.frameworks[framework])})"
     for site in script.log.of("set_attribute"):
         if any(

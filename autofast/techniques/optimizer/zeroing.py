@@ -6,37 +6,29 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.edit.edits import Edit, Keyword, Remove, Replace, Rewrite
+from autofast.edit.edits import Edit, Keyword, Rewrite
 from autofast.facts.gradients import left_out
 from autofast.facts.kept_tensors import kept_gradient
+from autofast.model.contents import unwrapped
 from autofast.model.events import Site, inside
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Optimizer, Script, Step
-from autofast.model.source import (
-    ancestors,
-    at,
-    block_of,
-    function_of,
-    parent_of,
-    statement_of,
-)
+from autofast.model.source import ancestors, at, function_of, parent_of
 from autofast.model.syntax import FUNCTIONS
-from autofast.model.values import Const, Seq, Tensor, Thing, const
-from autofast.read.recover.build import unwrapped
+from autofast.model.values import Const, Thing, const
 
 GRAPHS = ("torch.cuda.CUDAGraph", "torch.cuda.graph", "torch.cuda.make_graphed_callables")
 
 
 @dataclass(frozen=True, eq=False)
 class Zeroing:
-    """A place that sets gradients to zero. ``own`` are nodes that read a gradient only to clear it."""
+    """A place that sets gradients to zero."""
 
     node: ast.AST
     site: Site
     # The optimizers or models whose gradients these are; empty where that is not known.
     owners: list[Thing]
     edits: tuple[Edit, ...]
-    own: frozenset[int] = frozenset()
 
 
 def explicit(script: Script) -> Iterator[Zeroing]:
@@ -54,76 +46,6 @@ def explicit(script: Script) -> Iterator[Zeroing]:
             yield Zeroing(node, site, owners, (Keyword(node, "set_to_none", "True"),))
         elif len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
             yield Zeroing(node, site, owners, (Rewrite(node.args[0], "True"),))
-
-
-def by_hand(script: Script) -> Iterator[Zeroing]:
-    """``for p in model.parameters(): p.grad.zero_()``, and ``p.grad = torch.zeros_like(p)``."""
-    for site in script.log.of("inplace", "grad_write"):
-        stmt = statement_of(site.node)
-        holder = _cleared(script, site)
-        loop = parent_of(stmt)
-        while isinstance(loop, ast.If):
-            loop = parent_of(loop)
-        if holder is None or not isinstance(loop, ast.For) or not isinstance(holder, ast.Name):
-            continue
-        owners = _owners(script, loop.iter)
-        detached = [s for s in block_of(stmt) if _detaches(s, holder.id)]
-        edits = (Replace(stmt, f"{holder.id}.grad = None"), *(Remove(s) for s in detached))
-        own = frozenset(id(n) for s in (loop,) for n in ast.walk(s))
-        yield Zeroing(loop, site, owners, edits, own)
-
-
-def _cleared(script: Script, site: Site) -> ast.expr | None:
-    """The parameter ``p`` of ``p.grad.zero_()``, ``p.grad.data.fill_(0)`` or ``p.grad = torch.zeros_like(p)``."""
-    node = site.node
-    match node:
-        case ast.Call(
-            func=ast.Attribute(value=receiver, attr="zero_" | "fill_" as name), args=given
-        ):
-            if not all(
-                isinstance(o.this, Tensor) and o.this.param == "grad" for o in site
-            ) or not isinstance(parent_of(node), ast.Expr):
-                return None
-            if name == "fill_" and (
-                len(given) != 1 or const(script.values(given[0])) not in (0, 0.0)
-            ):
-                return None
-            if isinstance(receiver, ast.Attribute) and receiver.attr == "data":
-                receiver = receiver.value
-            return (
-                receiver.value
-                if isinstance(receiver, ast.Attribute) and receiver.attr == "grad"
-                else None
-            )
-        case ast.Attribute(value=holder, attr="grad"):
-            zeros = all(
-                isinstance(t, Tensor) and t.fresh == "zeros_like" for o in site for t in o.result
-            )
-            return holder if zeros and any(o.result for o in site) else None
-    return None
-
-
-def _detaches(stmt: ast.stmt, name: str) -> bool:
-    return isinstance(stmt, ast.Expr) and ast.unparse(stmt) == f"{name}.grad.detach_()"
-
-
-def _owners(script: Script, over: ast.expr) -> list[Thing]:
-    """The models whose parameters a loop goes through."""
-    found: list[Thing] = []
-    for thing in script.values(over):
-        if (
-            not isinstance(thing, Seq)
-            or thing.kind != "parameters"
-            or not isinstance(thing.node, ast.Call)
-        ):
-            return []
-        func = thing.node.func
-        found += (
-            [t for t in script.values(func.value) if is_module(t)]
-            if isinstance(func, ast.Attribute)
-            else []
-        )
-    return found
 
 
 def against(script: Script, zeroing: Zeroing) -> str:
@@ -154,12 +76,6 @@ def against(script: Script, zeroing: Zeroing) -> str:
     )
 
 
-def readers(script: Script, zeroing: Zeroing) -> Iterator[ast.AST]:
-    """The places that keep gradients from being None here."""
-    for step in script.steps:
-        yield from _reads(script, zeroing, step)
-
-
 def _read(script: Script, zeroing: Zeroing, step: Step) -> str:
     for node in _reads(script, zeroing, step):
         return f"{at(node)} reads a gradient that would be None there"
@@ -180,7 +96,7 @@ def _reads(script: Script, zeroing: Zeroing, step: Step) -> Iterator[ast.AST]:
     here = min(o.order for o in zeroing.site)
     backward = min((o.order for b in step.backwards for o in b.site), default=0)
     for site in script.log.of("grad_read"):
-        if id(site.node) in zeroing.own or _is_test(site.node):
+        if _is_test(site.node):
             continue
         for o in site:
             between = (

@@ -1,1 +1,1 @@
-"""16-bit arithmetic for a whole script: autocast, GradScaler, apex."""
+"""16-bit arithmetic for a whole script: autocast, GradScaler."""

@@ -85,36 +85,29 @@ def amp(script: Script, options: Options) -> Amp:
     return known[key]
 
 
-def instead_of(script: Script, options: Options, framework: str) -> Amp:
-    """What mixed precision in fp16, with a scaler, is where the ``framework`` that does it now goes."""
-    return _amp(script, replace(options, precision="fp16"), True, framework)
-
-
-def _amp(script: Script, options: Options, with_scaler: bool, leaves: str = "") -> Amp:
+def _amp(script: Script, options: Options, with_scaler: bool) -> Amp:
     if not script.steps:
         return Amp()
-    if off := apex_option(script) if not leaves else None:
-        return _planned(script_without(script, off), options, with_scaler, leaves, off)
-    found = _planned(script, options, with_scaler, leaves)
-    if found.blocks or not found.refused or leaves:
+    if off := apex_option(script):
+        return _planned(script_without(script, off), options, with_scaler, off)
+    found = _planned(script, options, with_scaler)
+    if found.blocks or not found.refused:
         return found
     # what stands in the way may be behind an option, and off by default
     for off in options_within(script, [s.loop for s in script.steps])[:MOST_OPTIONS]:
-        without = _planned(by_default(script, off), options, with_scaler, leaves, off)
+        without = _planned(by_default(script, off), options, with_scaler, off)
         if without.blocks:
             return without
     return found
 
 
-def _planned(
-    script: Script, options: Options, with_scaler: bool, leaves: str, off: Off | None = None
-) -> Amp:
+def _planned(script: Script, options: Options, with_scaler: bool, off: Off | None = None) -> Amp:
     """What mixed precision means for a script that runs without the option ``off``."""
     found = Amp()
-    if why := against_script(script, options.target, uses_gpu(script), leaves):
+    if why := against_script(script, options.target, uses_gpu(script)):
         found.refused += [(node, why) for node in _first_forwards(script)]
         return found
-    accepted = list(narrowed(script, options, list(_accepted(script, options, found, leaves))))
+    accepted = list(narrowed(script, options, list(_accepted(script, options, found))))
     if not accepted:
         return found
     if off is not None:
@@ -124,7 +117,7 @@ def _planned(
             (r.forwards[0], cannot(off, r.first)) for r, _ in accepted if id(r) not in known
         ]
         accepted = asks
-    precision = _precision(script, options, with_scaler, [c for _, c in accepted], found, leaves)
+    precision = _precision(script, options, with_scaler, [c for _, c in accepted], found)
     if isinstance(precision, str):
         found.refused += [(r.forwards[0], precision) for r, _ in accepted if r.trains]
         return found
@@ -169,15 +162,13 @@ def _first_forwards(script: Script) -> Iterator[ast.AST]:
 
 
 # ------------------------------------------------------------------------------------------------ what can be done
-def _accepted(
-    script: Script, options: Options, found: Amp, leaves: str
-) -> Iterator[tuple[Region, Code]]:
+def _accepted(script: Script, options: Options, found: Amp) -> Iterator[tuple[Region, Code]]:
     """The regions that can run under autocast. A step takes part as a whole, and evaluations only beside training."""
     training: list[tuple[Region, Code]] = []
     logits = logits_of(script, options)
     found.logits = with_logits(script) if logits else None
     for step in script.steps:
-        if (any(b.framework for b in step.backwards) and not leaves) or step.autocast:
+        if any(b.framework for b in step.backwards) or step.autocast:
             return
         regions = training_regions(script, step)
         mine = [(r, Code(script, r.parts, r.things, logits)) for r in regions]
@@ -270,7 +261,6 @@ def _precision(
     with_scaler: bool,
     code: list[Code],
     found: Amp,
-    leaves: str = "",
 ) -> Precision | str:
     """The precision to write; a reason where there is none. Sets ``scaling`` or ``no_scaler``."""
     device, wanted = options.target, options.precision
@@ -284,7 +274,7 @@ def _precision(
             else Precision("bf16", device)
         )
     made: Scaling | str = too_wide or (
-        scaling(script, leaves) if with_scaler else "the rule grad-scaler is not selected"
+        scaling(script) if with_scaler else "the rule grad-scaler is not selected"
     )
     if isinstance(made, Scaling):
         found.scaling = made

@@ -13,7 +13,7 @@ from autofast.model.calls import is_name
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, nodes_in, parent_of, statement_of
-from autofast.model.syntax import FUNCTIONS
+from autofast.model.syntax import FUNCTIONS, is_read, is_stored
 from autofast.model.values import Values
 from autofast.rule import Finding, Refusal
 from autofast.techniques.precision.scaler_state import checkpoints, places
@@ -104,7 +104,7 @@ class _Names:
         for node in nodes_in(cls, ast.Attribute):
             if (
                 isinstance(node.value, ast.Name)
-                and isinstance(node.ctx, ast.Load)
+                and is_read(node)
                 and node.value.id == _self_of(function)
                 and self._is(node)
             ):
@@ -113,9 +113,7 @@ class _Names:
     def _is_kept(self, attribute: ast.Attribute, place: ast.AST) -> bool:
         """Whether ``__init__`` always sets it, to a scaler, before the place is come to, and nothing sets it to anything else."""
         stores = [
-            n
-            for n in self.script.each(ast.Attribute)
-            if n.attr == attribute.attr and isinstance(n.ctx, ast.Store)
+            n for n in self.script.each(ast.Attribute) if n.attr == attribute.attr and is_stored(n)
         ]
         first = [n for n in stores if self._always_runs_first(n, place)]
         values = [self.script.values(made) for made in given(self.script, attribute)]

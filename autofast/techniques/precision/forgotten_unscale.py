@@ -10,14 +10,9 @@ from autofast.edit.order import Rank
 from autofast.facts.gradient_accesses import accesses, owners, use_of
 from autofast.facts.gradient_events import clips, stepped_together, zeros
 from autofast.facts.scaler import Event, Problems, problems
-from autofast.flow.positions import (
-    block,
-    comes_before,
-    in_common,
-    index,
-    is_sure,
-)
+from autofast.flow.positions import block, comes_before, in_common, index, is_sure
 from autofast.flow.typestate import Events
+from autofast.model.calls import receiver_of
 from autofast.model.events import Occurrence, Site, inside
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Script, Step, Update
@@ -143,7 +138,7 @@ def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None
                     f"the step on {at(update.node)} depends on a condition that this does not",
                     None,
                 )
-            scaler = update.node.func.value if isinstance(update.node.func, ast.Attribute) else None
+            scaler = receiver_of(update.node)
             names = (ast.Name, ast.Attribute)
             if (
                 function_of(statement) is not function_of(update.node)

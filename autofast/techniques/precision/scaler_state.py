@@ -16,6 +16,7 @@ from autofast.model.calls import is_method
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of
+from autofast.model.syntax import is_read
 from autofast.model.values import Inst, Ref, Seq, Thing
 from autofast.rule import Refusal
 
@@ -104,11 +105,7 @@ def _uses(script: Script, place: ast.expr) -> list[ast.expr]:
         made = script.analysis(Flow).reaching(place)
         return [use for d in made for use in _reads(script, place, d)]
     assert isinstance(place, ast.Attribute)
-    return [
-        n
-        for n in script.each(ast.Attribute)
-        if n.attr == place.attr and isinstance(n.ctx, ast.Load)
-    ]
+    return [n for n in script.each(ast.Attribute) if n.attr == place.attr and is_read(n)]
 
 
 def _asks_for_a_key(use: ast.expr) -> bool:
@@ -207,7 +204,7 @@ def _saves_parameter(script: Script, callee: Callee, name: str, deep: int) -> bo
 def _reads(script: Script, place: ast.AST, definition: Definition) -> list[ast.expr]:
     """The reads that a definition reaches."""
     uses = script.analysis(Flow).definitions(place).uses(definition)
-    return [use for use in uses if isinstance(use.ctx, ast.Load)]
+    return [use for use in uses if is_read(use)]
 
 
 def _all_saved(script: Script, uses: Sequence[ast.expr], deep: int) -> bool:

@@ -19,12 +19,7 @@ from autofast.flow.typestate import Events
 from autofast.model.calls import is_method
 from autofast.model.kinds import is_optimizer
 from autofast.model.script import Backward, Script, Update
-from autofast.model.source import (
-    Source,
-    at,
-    function_of,
-    parent_of,
-)
+from autofast.model.source import Source, at, function_of, parent_of
 from autofast.model.values import Thing
 from autofast.rule import Refusal
 from autofast.techniques.precision.scaler_places import ends, makes
@@ -63,10 +58,10 @@ class Scaling:
         return f"{function.args.args[0].arg}.{self.name}"
 
 
-def scaling(script: Script, leaves: str = "") -> Scaling | str:
-    """How a scaler is put into the script; or why it cannot be. ``leaves`` is a framework that scaled the loss and goes."""
+def scaling(script: Script) -> Scaling | str:
+    """How a scaler is put into the script; or why it cannot be."""
     try:
-        return _Builder(script, leaves).build()
+        return _Builder(script).build()
     except Refusal as why:
         return str(why)
 
@@ -84,8 +79,8 @@ def _disabled(script: Script, source: Source) -> tuple[str, tuple[Edit, ...]]:
 
 
 class _Builder:
-    def __init__(self, script: Script, leaves: str = ""):
-        self.script, self.leaves = script, leaves
+    def __init__(self, script: Script):
+        self.script = script
         self.backwards: list[Backward] = _unique([b for s in script.steps for b in s.backwards])
         self.updates: list[Update] = _unique([u for s in script.steps for u in s.updates])
 
@@ -183,11 +178,7 @@ class _Builder:
                 )
         for backward in self.backwards:
             call = backward.node
-            if (
-                not is_method(call, "backward")
-                or call.args
-                or (backward.framework and not self.leaves)
-            ):
+            if not is_method(call, "backward") or call.args or backward.framework:
                 raise Refusal(f"the backward on {at(call)} is not the plain `loss.backward()`")
             if any(k.arg in ("gradient", "inputs", None) for k in call.keywords):
                 raise Refusal(f"the backward on {at(call)} has its own gradient or inputs")

@@ -19,6 +19,7 @@ from autofast.flow.reflection import shows_names
 from autofast.flow.scopes import declared, mentions, stored_in
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, walk, within
+from autofast.model.syntax import is_read
 from autofast.model.values import Const, Dict, Func, Inst, Num, Ref, Seq, Tensor, Thing, certainly
 from autofast.ops import is_in_place, op
 from autofast.techniques.syncs.freshness import is_fresh, writes
@@ -103,9 +104,7 @@ def _gate(script: Script, statement: ast.Assign, target: ast.Name) -> ast.If | N
     if gate is None or len(gates) != 1 or index(here, gate) <= index(here, statement):
         return None
     fine = all(
-        isinstance(n.ctx, ast.Load)
-        and function_of(n) is scope
-        and any(within(n, s) for s in gate.body)
+        is_read(n) and function_of(n) is scope and any(within(n, s) for s in gate.body)
         for n in uses
     )
     return gate if fine else None
@@ -166,7 +165,7 @@ def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
         if (
             open_to_change
             and isinstance(node, (ast.Attribute, ast.Subscript))
-            and not isinstance(node.ctx, ast.Load)
+            and not is_read(node)
         ):
             base = script.values(node.value)
             apart = bool(base) and all(

@@ -55,7 +55,7 @@ def is_always(read: ast.expr, statement: ast.stmt) -> bool:
 # ------------------------------------------------------------------------------------------------ the same tensor
 @dataclass(eq=False)
 class Repeated:
-    """Statements of one block that read the same tensor in each turn; those that could be put off are ``sinks``."""
+    """Statements that read the same tensor in each turn, in the block of the first or below it; those that could be put off are ``sinks``."""
 
     statements: list[ast.stmt]
     reads: list[Read]
@@ -72,11 +72,14 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
     if not isinstance(core, ast.Name):
         raise Refusal("")
     here = block(repeated.statements[0])
-    if not all(any(s is t for t in here) for s in repeated.statements):
+    tops = [next((t for t in here if within(s, t)), None) for s in repeated.statements]
+    around = {id(t): t for t in tops if t is not None}
+    scopes = {id(function_of(s)) for s in repeated.statements}
+    if None in tops or len(scopes) > 1:
         raise Refusal("")
     source = source_of(core)
     name = source.fresh(f"{core.id}_value")
-    movable = {id(s.statement): s for s in repeated.sinks}
+    movable = {id(s.statement): s for s in repeated.sinks if id(s.statement) in around}
     fixed = [s for s in repeated.statements if id(s) not in movable]
     first = repeated.statements[0]
     moved: list[Sink] = []
@@ -86,13 +89,14 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
         sink = movable[id(statement)]
         if not works_between(script, statement, fixed[0]):
             break
-        if not isinstance(sink.statement, ast.AugAssign) or not may_move(script, sink, fixed[0]):
+        stays = id(fixed[0]) not in around or not isinstance(statement, ast.AugAssign)
+        if stays or not may_move(script, sink, fixed[0]):
             raise Refusal("")  # the host would wait for all at the first of them
         moved.append(sink)
         first = fixed[0]
     start = min(repeated.statements, key=position)
-    span = here[index(here, start) : index(here, repeated.statements[-1]) + 1]
-    adjoining = len(span) == len(repeated.statements)
+    span = here[index(here, start) : max(index(here, t) for t in around.values()) + 1]
+    adjoining = len(span) == len(around)
     if _changes(core.id, span) or not (adjoining or is_fresh(script, repeated.reads[0].core)):
         raise Refusal("")
     if moved and next(catchers(script, start, loop_of(core)), None) is not None:
@@ -101,7 +105,7 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
     shared: list[Edit] = [Before(first, f"{name} = {how.of('{core}')}", holes={"core": how.core})]
     result: list[tuple[ast.stmt, list[Edit]]] = []
     for statement in repeated.statements:
-        mine = [r for r in repeated.reads if within(r.node, statement)]
+        mine = [r for r in repeated.reads if r.statement is statement]
         sink_here = next((s for s in moved if s.statement is statement), None)
         if sink_here is not None:
             code = literal(swapped(statement, {id(r.node): name for r in mine}))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from autofast.edit.edits import After, Before, Edit, Remove, Replace
+from autofast.edit.edits import After, Before, Edit, Remove, Replace, Rewrite
 from autofast.edit.order import Rank
 from autofast.flow.loops import Loop
 from autofast.model.kinds import grad_mode_of
@@ -58,6 +58,8 @@ def put_off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs) -> list
 
 def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: bool = False) -> Off:
     """The same; with ``rounds``, a sum of floats may be made by ``sum()``."""
+    if not (needs.gates or needs.after or needs.moves):
+        raise Refusal("nothing reads what it comes to: the statement can go")
     first, around = sinks[0].statement, _anchor(script, loop)
     has_any = _is_filled(script, first, loop, needs)
     if len(sinks) == 1:
@@ -70,6 +72,12 @@ def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: boo
     values = _value_names(sinks, payload, tensors)
     main = next((s for s in sinks if s.kind != "passed"), sinks[0])
     lists = Kept(script, sinks, payload[:tensors], payload[tensors:], values, rounds=rounds)
+    if len(sinks) == 1 and not needs.gates and not needs.moves:
+        if (itself := lists.in_place_of(sinks[0], loop, has_any)) is not None:
+            read, numbers = itself
+            keep = Rewrite(read, _kept(script, sinks, payload[0]), {"core": payload[0]})
+            below = [After(around, numbers, rank=OUTERMOST)] if needs.after else []
+            return Off([keep, *below])
     lists.name = name_of_list(script, main, payload[:tensors], loop)
     if has_any and lists.may_be_stacked():
         lists.split = True

@@ -27,6 +27,7 @@ from autofast.model.source import (
     statement_of,
     within,
 )
+from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import Const, Ref, certainly
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off
@@ -79,7 +80,7 @@ def variable_of(
             continue
         if function_of(node) is not scope:
             raise Refusal(f"`{target.id}` is used in a function of its own ({at(node)})")
-        reads_too = isinstance(node.ctx, ast.Load) or isinstance(parent_of(node), ast.AugAssign)
+        reads_too = is_read(node) or isinstance(parent_of(node), ast.AugAssign)
         reaching = flow.reaching(node) if reads_too else frozenset()
         if not reaching & mine:
             continue  # it holds another value there
@@ -88,7 +89,7 @@ def variable_of(
         begun = [n for n in rest if loop is not None and not within(n, loop)]
         if inside and rest == begun and not follows(node, statement):
             raise Refusal(f"`{target.id}` is used in the next step ({at(node)})")
-        if rest or not isinstance(node.ctx, ast.Load):
+        if rest or not is_read(node):
             raise Refusal(f"`{target.id}` gets other values too ({at((*rest, node)[0])})")
         if not inside:
             found.outside.append(node)
@@ -286,7 +287,7 @@ def logged(script: Script, base: ast.Name, reads: list[Read], loop: Loop) -> lis
         parent, statement = parent_of(node), statement_of(node)
         if function_of(node) is not scope or not within(node, loop):
             raise Refusal(f"`{name}` is used elsewhere too ({at(node)})")
-        if isinstance(node.ctx, ast.Store):
+        if is_stored(node):
             if (
                 not isinstance(statement, ast.Assign)
                 or statement.targets != [node]
@@ -297,7 +298,7 @@ def logged(script: Script, base: ast.Name, reads: list[Read], loop: Loop) -> lis
             values += statement.value.values if isinstance(statement.value, ast.Dict) else []
         elif (
             isinstance(parent, ast.Subscript)
-            and isinstance(parent.ctx, ast.Store)
+            and is_stored(parent)
             and isinstance(statement, ast.Assign)
         ):
             if statement.targets != [parent]:

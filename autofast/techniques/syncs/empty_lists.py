@@ -10,6 +10,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, source_of, within
+from autofast.model.syntax import is_read
 from autofast.model.values import Ref
 from autofast.write.spelling import is_taken
 
@@ -36,7 +37,7 @@ def is_empty_without(script: Script, expr: ast.expr, loop: Loop) -> bool:
         for d in made
     )
     return is_fresh and all(
-        within(n, loop) or not isinstance(n.ctx, ast.Load) or _is_read(script, n)
+        within(n, loop) or not is_read(n) or _is_read(script, n)
         for n in mentions(function_of(loop), expr.id)
     )
 

@@ -9,11 +9,13 @@ from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.program import Flow
-from autofast.model.calls import call_of
+from autofast.model.calls import call_of, items_of
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, within
+from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Thing, certainly, const
 from autofast.ops import is_in_place, may_share, op
+from autofast.techniques.syncs.floats import kind_of
 
 # Layers whose result is their argument, or a view of it.
 PASSING = frozenset({"Identity", "Flatten", "Unflatten"})
@@ -33,7 +35,8 @@ def kept(script: Script, core: ast.expr) -> str:
 def without_graph(script: Script, core: ast.expr) -> str:
     """The template (hole ``{core}``) of a tensor without its graph: ``.detach()`` where it may have one."""
     bare = _is_computed_count(script, core)
-    bare = bare or _is_detached(script, core) or _has_no_graph(script, core)
+    whole = kind_of(script, core) == "int"
+    bare = bare or whole or _is_detached(script, core) or _has_no_graph(script, core)
     return "{core}" if bare else "{core}.detach()"
 
 
@@ -80,7 +83,7 @@ def _runs_without(script: Script, call: ast.Call) -> bool:
 
 
 def _is_detach(script: Script, value: ast.expr) -> bool:
-    callees = script.values(value.func) if isinstance(value, ast.Call) else frozenset()
+    callees = script.called(value)
     return bool(callees) and all(isinstance(t, Method) and t.name == "detach" for t in callees)
 
 
@@ -161,7 +164,7 @@ def _makes_new(script: Script, callee: Thing, depth: int) -> bool:
     """Whether each tensor that a call of ``callee`` returns is fresh."""
     if functions := [c.function for c in code_of(callee)]:
         results = [e for f in functions for e in script.analysis(CallGraph).results(f)]
-        parts = [e for r in results for e in (r.elts if isinstance(r, ast.Tuple) else [r])]
+        parts = [e for r in results for e in (items_of(r))]
         tensors = [e for e in parts if any(isinstance(t, Tensor) for t in script.values(e))]
         return depth < 3 and bool(parts) and all(is_fresh(script, e, depth + 1) for e in tensors)
     if isinstance(callee, Ext) and callee.name.startswith("torch.nn."):
@@ -209,9 +212,7 @@ def _is_stable(script: Script, name: ast.Name, loop: Loop | None, depth: int) ->
     values = flow.reaching(name)
     inside = (u for u in uses if u is not name and (loop is None or within(u, loop)))
     return not any(
-        values <= flow.reaching(u)
-        if isinstance(u.ctx, ast.Store)
-        else isinstance(u.ctx, ast.Load) and not _is_harmless(script, u)
+        values <= flow.reaching(u) if is_stored(u) else is_read(u) and not _is_harmless(script, u)
         for u in inside  # what is stored and used is changed by ``+=``, before ``name`` is read where not all of its values come there
     )
 
@@ -239,9 +240,7 @@ def _is_harmless(script: Script, node: ast.expr) -> bool:
             if is_in_place(parent.attr, flags=True):
                 return False
             return not may_share(parent.attr) or _is_harmless(script, call)
-        return isinstance(parent.ctx, ast.Load) and (
-            not may_share(parent.attr) or _is_harmless(script, parent)
-        )
+        return is_read(parent) and (not may_share(parent.attr) or _is_harmless(script, parent))
     if isinstance(parent, ast.keyword):
         parent = parent_of(parent)
     if isinstance(parent, ast.Call):

@@ -11,7 +11,7 @@ from autofast.flow.program import may_swallow
 from autofast.flow.scopes import binds
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, nodes_in
-from autofast.model.syntax import FUNCTIONS
+from autofast.model.syntax import FUNCTIONS, is_read
 from autofast.model.values import Cls, Func, Inst, Ref, Unknown
 
 
@@ -41,9 +41,7 @@ def _sees(script: Script, manager: ast.expr) -> bool:
         isinstance(t, Unknown) for t in script.values(manager)
     ):
         return True
-    things = script.values(manager) | (
-        script.values(manager.func) if isinstance(manager, ast.Call) else frozenset()
-    )
+    things = script.values(manager) | (script.called(manager))
     exits = [e for t in things if isinstance(t, Inst) for e in t.cls.find("__exit__") or ()]
     functions = [
         c.function
@@ -55,6 +53,6 @@ def _sees(script: Script, manager: ast.expr) -> bool:
 
 def _keeps_to_itself(script: Script, function: Function) -> bool:
     """Whether a function looks at nothing but its arguments and what is imported."""
-    loads = (n for n in nodes_in(function, ast.Name) if isinstance(n.ctx, ast.Load))
+    loads = (n for n in nodes_in(function, ast.Name) if is_read(n))
     outside = (n for n in loads if not binds(function_of(n), n.id))
     return all(isinstance(t, (Ref, Func, Cls)) for n in outside for t in script.values(n))

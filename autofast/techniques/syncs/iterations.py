@@ -15,7 +15,7 @@ from autofast.model.calls import is_name
 from autofast.model.events import LoopFrame
 from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of, within
-from autofast.model.syntax import SIMPLE
+from autofast.model.syntax import SIMPLE, is_read
 from autofast.model.values import Const, Ext, Num, certainly, const, one
 from autofast.techniques.syncs.common_reads import is_always
 from autofast.techniques.syncs.empty_lists import is_empty_without, is_sum_of_nothing
@@ -202,9 +202,7 @@ def _is_same(script: Script, one: ast.expr, other: ast.expr) -> bool:
         return flow.reaching(one) == flow.reaching(other)
     if isinstance(one, ast.Attribute) and isinstance(other, ast.Attribute):
         stored = (n for n in nodes_in(function_of(one), ast.Attribute) if n.attr == one.attr)
-        return all(isinstance(n.ctx, ast.Load) for n in stored) and _is_same(
-            script, one.value, other.value
-        )
+        return all(is_read(n) for n in stored) and _is_same(script, one.value, other.value)
     return False
 
 

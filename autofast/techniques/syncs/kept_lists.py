@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Edit, literal
+from autofast.flow.filled_lists import is_only_filled
+from autofast.flow.loops import Loop
 from autofast.model.script import Script
 from autofast.model.source import within
 from autofast.model.values import Seq, Tensor
@@ -77,6 +79,22 @@ class Kept:
     @property
     def imports(self) -> tuple[Edit, ...]:
         return torch_in(self.sinks[0].source)[1] if self.split else ()
+
+    def in_place_of(self, sink: Sink, loop: Loop, is_filled: bool) -> tuple[ast.expr, str] | None:
+        """What a loop alone fills keeps the tensors itself: what is appended, and the template of the statement that makes them numbers."""
+        match sink.statement:
+            case ast.Expr(
+                value=ast.Call(
+                    func=ast.Attribute(value=ast.Name() as held, attr="append"), args=[value]
+                )
+            ) if [r.node for r in sink.reads] == [value] and isinstance(loop, ast.For):
+                if sink.reads[0].how != "item" or not is_only_filled(held, loop):
+                    return None
+                self.name, value_name = held.id, self.values[0]
+                each = f"[{value_name}.item() for {value_name} in {held.id}]"
+                numbers = self._all() if is_filled and self.may_be_stacked() else each
+                return value, literal(f"{held.id} = {numbers}")
+        return None
 
     def replay(self) -> str:
         """The template of the code that does what the sinks did, for all that was kept."""

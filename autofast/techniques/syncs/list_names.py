@@ -47,7 +47,7 @@ def name_of_list(script: Script, sink: Sink, cores: Sequence[ast.expr], loop: Lo
     """
     whole = _last(sink.holder)
     told = "_".join(p for p in whole.split("_") if p.lower() not in OF_ALL)
-    word = re.sub("(?<=loss)es$|(?<!s)s$", "", told)
+    word = re.sub("(?<=loss)es$|(?<!s)s$", "", re.sub("(?<=[^aeiou])ies$", "y", told))
     thing = _thing(cores[0]) if len(cores) == 1 else ""
     kind = "counts" if all(kind_of(script, c) == "int" for c in cores) else "values"
     if losses := _losses(word) or _losses(thing):

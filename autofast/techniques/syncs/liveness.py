@@ -16,12 +16,13 @@ from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.source import ancestors, at, function_of, parent_of, walk, within
+from autofast.model.source import ancestors, at, first_line, function_of, parent_of, walk, within
+from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Ref, Seq, Thing
 from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import Move, move_around
 from autofast.techniques.syncs.handlers import catchers
-from autofast.techniques.syncs.sinks import PURE, Sink, text_of
+from autofast.techniques.syncs.sinks import PURE, Sink
 from autofast.techniques.syncs.steps import rare_branch
 from autofast.techniques.syncs.summable import is_summed
 from autofast.techniques.syncs.unspelled import WHERE_SHOWN
@@ -78,7 +79,7 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
             needs.moves[id(move.statement)], gate = move, move.gate
         if gate is None or within(sink.statement, gate):
             raise Refusal(
-                f"`{text_of(sink.holder)}` is used in every step ({at(node)}); {WHERE_SHOWN}"
+                f"`{first_line(sink.holder)}` is used in every step ({at(node)}); {WHERE_SHOWN}"
             )
         needs.gates.setdefault(id(gate), (gate, []))[1].append(node)
     needs.after = _is_used_after(script, sink, loop, outside)
@@ -255,7 +256,7 @@ def _of_variable(script: Script, holder: ast.Name, sink: Sink, loop: Loop) -> It
             and not within(node, sink.statement)
             and (within(node, loop) or graph.may_follow(loop, node, common_loop(loop, node)))
         ):
-            if isinstance(node.ctx, ast.Load) and _gives_another_name(node):
+            if is_read(node) and _gives_another_name(node):
                 raise Refusal(f"`{name}` may get another name on {at(node)}")
         yield node
 
@@ -264,19 +265,13 @@ def _under_another_name(script: Script, holder: ast.Name, loop: Loop) -> ast.AST
     """A place in the loop, or in a function that it runs, where a list or dict is known by another name than ``holder``."""
     scope = function_of(holder)
     objects: set[Thing] = {t for t in script.values(holder) if isinstance(t, (Seq, Dict))}
-    views = [
-        n
-        for n in mentions(scope, holder.id)
-        if isinstance(n.ctx, ast.Store) and _is_part(parent_of(n))
-    ]
+    views = [n for n in mentions(scope, holder.id) if is_stored(n) and _is_part(parent_of(n))]
     if not objects:
         return next(iter(views), None)  # an array that may be a part of another one
     holding = _holding(script, frozenset(objects))
     running = {id(f) for f in script.analysis(CallGraph).run_in(loop)}
     for node in script.nodes:
-        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(
-            node.ctx, ast.Load
-        ):
+        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not is_read(node):
             continue
         if is_name(node, holder.id) and function_of(node) is scope:
             continue
@@ -343,9 +338,7 @@ def _of_attribute(script: Script, holder: ast.Attribute, loop: Loop) -> Iterator
 
 def _is_shown_whole(script: Script, node: ast.AST, objects: set[Thing]) -> bool:
     """``print(state)``, ``copy(state)``: an object that is given to what may look at all of its attributes."""
-    if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(
-        node.ctx, ast.Load
-    ):
+    if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not is_read(node):
         return False
     parent = parent_of(node)
     if not objects & script.values(node) or (
@@ -353,7 +346,7 @@ def _is_shown_whole(script: Script, node: ast.AST, objects: set[Thing]) -> bool:
     ):
         return False
     call = parent_of(parent) if isinstance(parent, ast.keyword) else parent
-    callees = script.values(call.func) if isinstance(call, ast.Call) else frozenset()
+    callees = script.called(call)
     return not callees or not all(
         isinstance(t, (Func, Bound, Cls)) or (isinstance(t, Inst) and is_module(t)) for t in callees
     )
@@ -370,7 +363,7 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
     """Every expression, in the functions that are not the object's own, that is or holds the object."""
     objects = script.values(holder)
     if not objects or not all(isinstance(t, (Inst, Seq, Dict)) for t in objects):
-        raise Refusal(f"what `{text_of(holder)}` is is not known")
+        raise Refusal(f"what `{first_line(holder)}` is is not known")
     holding = _holding(script, objects)
     # Whatever comes to their methods, comes by way of the object.
     own = {id(t.cls.node) for t in objects if isinstance(t, Inst)}
@@ -380,9 +373,7 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
         {id(f) for f in script.analysis(CallGraph).run_in(loop, often)} for often in (False, True)
     )
     for node in script.nodes:
-        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(
-            node.ctx, ast.Load
-        ):
+        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not is_read(node):
             continue
         if not any(t in holding for t in script.values(node) if isinstance(t, (Inst, Seq, Dict))):
             continue
@@ -402,7 +393,7 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
             continue
         if home is not mine and id(home) in running:
             raise Refusal(
-                f"`{text_of(holder)}` is used in {getattr(home, 'name', 'a function')}(), which runs in every step"
+                f"`{first_line(holder)}` is used in {getattr(home, 'name', 'a function')}(), which runs in every step"
             )
         yield node
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
 
-from autofast.edit.edits import Edit
+from autofast.edit.edits import Before, Edit
 from autofast.edit.ignores import is_spared
 from autofast.facts.cost import gains
+from autofast.facts.parameter_loops import parameter_loops
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.scopes import mentions
@@ -29,6 +30,7 @@ from autofast.techniques.syncs.delayed import (
     logged,
     read_at_use,
 )
+from autofast.techniques.syncs.freshness import is_fresh
 from autofast.techniques.syncs.liveness import Needs, needs_of
 from autofast.techniques.syncs.reads import Read, by_statement, on_device
 from autofast.techniques.syncs.returned import hand_on, results_of
@@ -147,19 +149,24 @@ def dict_of(read: Read) -> ast.Name | None:
 
 def in_loops(script: Script, every: list[Read]) -> Iterator[Found]:
     for loop, found in by_loop(script, every):
-        yield from in_loop(script, loop, found)
+        if loop is None or is_step(script, loop):
+            yield from in_loop(script, loop, found)
+        else:  # behind the inner loop, they are read all the same in each step: by one copy
+            yield from (f for f in in_loop(script, loop, found) if f[0].edits)
 
 
 def by_loop(script: Script, every: list[Read]) -> Iterator[tuple[Loop | None, list[Read]]]:
     """The reads of each turn of a loop over batches, or of each call of a function that such a loop calls."""
     homes: dict[int, tuple[Loop | None, list[Read]]] = {}
+    parameters = {id(p.node) for p in parameter_loops(script)}  # norms: one call gives all of them
     for read in every:
         if id(read.statement) in moves(script):
             continue
         loop = loop_of(read.statement)
-        if is_often(script, read.node, loop) and (
-            is_step(script, loop) if loop is not None else in_each_step(script, read)
-        ):
+        each = is_step(script, loop) or in_each_step(script, read)
+        whole = loop is None or is_step(script, loop)
+        inner = id(loop) not in parameters and is_fresh(script, read.core)
+        if is_often(script, read.node, loop) and each and (whole or inner):
             home = loop if loop is not None else function_of(read.node)
             homes.setdefault(id(home), (loop, []))[1].append(read)
     yield from homes.values()
@@ -328,13 +335,14 @@ def repeated(
             continue
         works = any(works_between(script, a, b) for a, b in pairwise(statements))
         asks = gains.read_once if works else gains.read_at_once
-        for statement, edits in parts:
-            mine = [r for r in members if r.statement is statement]
-            message = f"reads `{ast.unparse(mine[0].core)}` from the device {len(members)} times in every step"
-            yield (
-                Finding(statement, message, edits=tuple(edits), asks=asks),
-                {id(r.node) for r in mine},
-            )
+        text = ast.unparse(members[0].core)
+        message = f"reads `{text}` from the device {len(members)} times in every step"
+        edits = list({id(e): e for _, more in parts for e in more}.values())
+        first = statements[0]  # whose read is left, unless it moves down to another
+        moves = all(e.stmt is not first for e in edits if isinstance(e, Before))
+        waits = [s for s in statements if moves or works_between(script, first, s)]
+        places: list[tuple[ast.AST, str]] = [(s, message) for s in waits or statements]
+        yield from group(places, edits, members, asks)
 
 
 def read_at_once(

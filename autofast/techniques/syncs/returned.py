@@ -9,10 +9,12 @@ from autofast.edit.edits import Edit, Wrap
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import block
 from autofast.flow.program import Flow
+from autofast.model.calls import items_of
 from autofast.model.events import CallFrame, Occurrence
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of
+from autofast.model.syntax import is_read
 from autofast.model.values import Bound, Func
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off
@@ -41,7 +43,7 @@ def results_of(
     value = returns[0].value
     numbers = {id(r.node): r for r in reads}
     found = []
-    for n, part in enumerate(value.elts if isinstance(value, ast.Tuple) else [value]):
+    for n, part in enumerate(items_of(value)):
         if id(part) in numbers:
             found.append(Result(n, numbers[id(part)]))
         elif isinstance(part, ast.Name):
@@ -114,7 +116,7 @@ def _calls(
     for node in script.nodes:
         if (
             isinstance(node, (ast.Name, ast.Attribute))
-            and isinstance(node.ctx, ast.Load)
+            and is_read(node)
             and _may_be(script, node, function)
         ):
             parent = parent_of(node)

@@ -14,8 +14,7 @@ from autofast.flow.loops import Loop, loop_of, loops_around
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, within
-from autofast.model.syntax import COMPREHENSIONS
-from autofast.techniques.syncs.floats import kind_of
+from autofast.model.syntax import COMPREHENSIONS, is_read
 from autofast.techniques.syncs.freshness import without_graph
 from autofast.techniques.syncs.liveness import Needs
 from autofast.techniques.syncs.reads import Read
@@ -42,7 +41,7 @@ def summed(
         return []
     kind, begins = kind_of_sum(script, sink), begins_as(script, sink)
     edits: list[Edit] = [
-        Rewrite(r.node, _kept(script, r), holes={"core": r.core}) for r in sink.reads
+        Rewrite(r.node, _kept(script, r, kind), holes={"core": r.core}) for r in sink.reads
     ]
     name, uses = sink.source.segment(sink.holder), _uses_of_result(script, sink)
     # without a turn, a sum of floats that began as 0 becomes 0.0
@@ -68,11 +67,10 @@ def summed(
     return edits
 
 
-def _kept(script: Script, read: Read) -> str:
-    """The tensor without its graph, as float64 where it is no count."""
+def _kept(script: Script, read: Read, kind: str) -> str:
+    """The tensor without its graph, as float64 where the sum is no count."""
     tensor = "{core}" if read.ready else without_graph(script, read.core)
-    counts = read.how != "float" and {kind_of(script, t) for t in read.tensors} == {"int"}
-    return tensor if counts else f"{tensor}.double()"
+    return tensor if kind == "int" else f"{tensor}.double()"
 
 
 def _uses_of_result(script: Script, sink: Sink) -> list[ast.Name]:
@@ -101,7 +99,7 @@ def _each_alone(uses: list[ast.Name], needs: Needs, loop: Loop) -> list[ast.Name
     inside = [[use for use in uses if within(use, gate)] for gate in gates]
     after = [use for use in uses if not within(use, loop)]
     alone = all(len(found) <= 1 for found in (*inside, after)) and all(
-        isinstance(use.ctx, ast.Load)
+        is_read(use)
         and function_of(use) is function_of(loop)
         and loop_of(use) in (None, loop, *loops_around(loop))
         and not any(isinstance(a, (*COMPREHENSIONS, ast.Lambda)) for a in ancestors(use))

@@ -15,6 +15,7 @@ from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.source import (
     Source,
+    first_line,
     function_of,
     live,
     nodes_in,
@@ -23,6 +24,7 @@ from autofast.model.source import (
     statement_of,
     walk,
 )
+from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import (
     Arg,
     Bound,
@@ -109,10 +111,10 @@ def sink_of(
         case _:
             raise Refusal("")
     if _does_more(script, statement):
-        raise Refusal(f"`{text_of(sink.holder)}` does something of its own with it")
+        raise Refusal(f"`{first_line(sink.holder)}` does something of its own with it")
     collector = _Collector(script, sink, loop, passed)
     if not isinstance(sink.holder, ast.Name) and not collector.is_one(sink.holder):
-        raise Refusal(f"`{text_of(sink.holder)}` may be another one in each step")
+        raise Refusal(f"`{first_line(sink.holder)}` may be another one in each step")
     for part in parts:
         collector.visit(part)
     return sink
@@ -159,11 +161,7 @@ def _kind(script: Script, expr: ast.expr) -> str:
 
 def _begins_as_number(target: ast.Name) -> bool:
     """Whether every assignment to a variable computes something new: no array that another variable holds too."""
-    stores = [
-        parent_of(n)
-        for n in mentions(function_of(target), target.id)
-        if isinstance(n.ctx, ast.Store)
-    ]
+    stores = [parent_of(n) for n in mentions(function_of(target), target.id) if is_stored(n)]
     made = [s.value for s in stores if isinstance(s, ast.Assign)]
     plain = all(isinstance(s, (ast.Assign, ast.AugAssign)) for s in stores)
     return plain and all(isinstance(v, (ast.Constant, ast.BinOp, ast.UnaryOp)) for v in made)
@@ -176,11 +174,7 @@ def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
         if isinstance(statement, ast.Assign) and any(t is node for t in statement.targets):
             found = script.values(statement.value)
             known = certainly(found, Num, Const, Arg)
-            made = (
-                script.values(statement.value.func)
-                if isinstance(statement.value, ast.Call)
-                else frozenset()
-            )
+            made = script.called(statement.value)
             known = known and not any(
                 isinstance(t, Ref) and t.name.startswith("numpy.") for t in made
             )
@@ -234,14 +228,14 @@ def _only_counts(script: Script, func: Func, seen: set[int]) -> bool:
             ),
         ):
             return False
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and is_stored(node):
             if _bottom(node) != me or (
                 isinstance(node, ast.Attribute) and _is_set_by_code(func, node.attr)
             ):
                 return False
         if (
             isinstance(node, ast.Name)
-            and isinstance(node.ctx, ast.Load)
+            and is_read(node)
             and not binds(func.node, node.id)
             and not _is_constant(script, node)
         ):
@@ -275,9 +269,7 @@ def _is_constant(script: Script, name: ast.Name) -> bool:
     found = script.values(name)
     if all(isinstance(t, (Ref, Func, Cls)) for t in found):
         return bool(found)
-    stores = [
-        n for n in source_of(name).nodes if is_name(n, name.id) and not isinstance(n.ctx, ast.Load)
-    ]
+    stores = [n for n in source_of(name).nodes if is_name(n, name.id) and not is_read(n)]
     return (
         all(isinstance(t, Const) for t in found)
         and len(stores) == 1
@@ -379,7 +371,7 @@ class _Collector:
                 elif isinstance(child, ast.expr) and child is not getattr(expr, "func", None):
                     self.visit(child)
         elif not (isinstance(expr, ast.Name) and expr.id in self.live):
-            raise Refusal(f"`{text_of(expr)}` is computed in a way that is not understood")
+            raise Refusal(f"`{first_line(expr)}` is computed in a way that is not understood")
 
     def is_settled(self, expr: ast.expr) -> bool:
         """Neither a read nor what is put off is in it: it can be computed in its turn."""
@@ -424,11 +416,13 @@ class _Collector:
         if not any(ast.dump(core) == ast.dump(p) for p in self.sink.payload):
             self.sink.payload.append(core)
         elif not gives_the_same(self.script, core):
-            raise Refusal(f"`{text_of(core)}` is computed twice")
+            raise Refusal(f"`{first_line(core)}` is computed twice")
 
     def keep_number(self, expr: ast.expr) -> None:
         if not is_number(self.script, expr) and not self.is_graph_count(expr):
-            raise Refusal(f"`{text_of(expr)}` would have to be kept, and may be more than a number")
+            raise Refusal(
+                f"`{first_line(expr)}` would have to be kept, and may be more than a number"
+            )
         self.keep(expr)
 
     def is_graph_count(self, expr: ast.expr) -> bool:
@@ -458,7 +452,7 @@ class _Collector:
             for t in things
         )
         if not things or not pure or any(isinstance(a, ast.Starred) for a in call.args):
-            raise Refusal(f"`{text_of(call.func)}` gets it in each step")
+            raise Refusal(f"`{first_line(call.func)}` gets it in each step")
 
 
 def is_number(script: Script, expr: ast.expr) -> bool:
@@ -485,7 +479,3 @@ def _globals_of(source: Source) -> Iterator[set[str]]:
     """Names that functions of a file declare global: their values may change in any call."""
     for node in source.each(ast.Global):
         yield set(node.names)
-
-
-def text_of(node: ast.AST) -> str:
-    return source_of(node).segment(node).split("\n")[0]

@@ -33,11 +33,11 @@ def _step_loops(script: Script) -> set[int]:
 
 
 def runs_in_steps(script: Script, occurrences: Iterable[Occurrence], each: bool = False) -> bool:
-    """Whether a place is come to from a loop over batches, across function calls; with ``each``, in all of its iterations."""
+    """Whether a place is come to from a loop over batches, across function calls and inner loops; with ``each``, in all of its iterations."""
     for occurrence in occurrences:
         plain = [f for f in loops(occurrence.stack) if isinstance(f.node, LOOPS)]
-        if plain and is_step(script, plain[-1].node):
-            rest = occurrence.stack[occurrence.stack.index(plain[-1]) :]
+        if steps := [f for f in plain if is_step(script, f.node)]:
+            rest = occurrence.stack[occurrence.stack.index(steps[-1]) :]
             arms = (
                 f
                 for f in rest
@@ -48,7 +48,7 @@ def runs_in_steps(script: Script, occurrences: Iterable[Occurrence], each: bool 
     return False
 
 
-def is_often(script: Script, node: ast.expr, loop: Loop | None) -> bool:
+def is_often(script: Script, node: ast.AST, loop: Loop | None) -> bool:
     """Whether a place runs in more than few iterations of its loop, or calls of its function."""
     if loop is None:
         return not rare_arms_around(node, None)

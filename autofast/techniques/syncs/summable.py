@@ -55,7 +55,7 @@ def kind_of_sum(script: Script, sink: Sink) -> str:
         return ""  # a quotient, a function of the number
     kinds = {_number_of(script, r) for r in sink.reads}
     if kinds == {"int"} and others == [] and all(_is_long(script, c) for c in cores):
-        return "int"
+        return "float" if begins_as(script, sink) == {"float"} and only_cuda(script) else "int"
     numbers = all(_is_number(script, p) for p in others)
     return "float" if kinds == {"float"} and numbers and only_cuda(script) else ""
 

@@ -22,6 +22,7 @@ from autofast.flow.scopes import loaded_in
 from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import source_of
+from autofast.model.syntax import is_read
 from autofast.model.values import Dict, Seq, Tensor, certainly
 from autofast.ops import is_in_place
 from autofast.rule import Refusal
@@ -135,7 +136,7 @@ def _may_change(script: Script, sink: Sink, statement: ast.stmt) -> bool:
                 return True
         if (
             isinstance(node, (ast.Subscript, ast.Attribute))
-            and not isinstance(node.ctx, ast.Load)
+            and not is_read(node)
             and needed & loaded_in(node)
         ):
             return True

@@ -19,7 +19,7 @@ from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import function_of, live, nodes_in, parent_of, statement_of
-from autofast.model.syntax import LOOPS, TESTS
+from autofast.model.syntax import LOOPS, TESTS, is_read
 from autofast.model.values import Const, Num, Tensor, Thing, Values, const
 from autofast.rule import Finding
 from autofast.techniques.syncs.code_motion import moves
@@ -237,7 +237,7 @@ def _of_code(script: Script, node: ast.AST) -> Wait | None:
         filled = node.right.elts if isinstance(node.right, ast.Tuple) else []
         is_text = isinstance(const(script.values(node.left)), str)
         return SHOWN if is_text and any(_is_tensor(script, e) for e in filled) else None
-    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+    if isinstance(node, ast.Subscript) and is_read(node):
         picks = _is_tensor(script, node.value) and _is_mask(script, node.slice, 0)
         return PICKED if picks else None
     return None

@@ -15,7 +15,7 @@ from autofast.facts.precision.whole_script import against_script
 from autofast.model.script import Model, Script
 from autofast.model.source import Source, at
 from autofast.model.values import Cls, Ext, Func, Inst, Thing, Unknown, ordered
-from autofast.read.recover.build import layers_of
+from autofast.read.recover.models import layers_of
 from autofast.rule import Options
 from autofast.write.half_dtype import HAS_BF16, in_module
 

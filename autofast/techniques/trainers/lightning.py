@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import Edit
 from autofast.facts.input_shapes import CONVOLUTIONS, FLAG, varies
 from autofast.facts.loaders import hooks, managed
+from autofast.model.calls import targets_of
 from autofast.model.script import Script, Trainer
 from autofast.model.source import at, source_of
 from autofast.model.values import Cls, Const, Inst, Thing, Values, const, one
@@ -299,7 +300,7 @@ def _manual(script: Script, thing: Thing) -> str:
     for base in [cls, *cls.ancestors()]:
         for node in ast.walk(base.node):
             if isinstance(node, (ast.Assign, ast.AnnAssign)):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                targets = targets_of(node)
                 names = [
                     t.attr if isinstance(t, ast.Attribute) else getattr(t, "id", "")
                     for t in targets

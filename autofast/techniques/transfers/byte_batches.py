@@ -19,6 +19,7 @@ from autofast.model.calls import call_of
 from autofast.model.contents import elements, opened
 from autofast.model.script import Loader, Script, Transfer
 from autofast.model.source import at, function_of, parent_of, source_of
+from autofast.model.syntax import is_read
 from autofast.model.values import (
     Bound,
     Cls,
@@ -259,7 +260,7 @@ def _reads(script: Script, target: ast.expr, key: Key) -> Iterator[ast.expr]:
         part: ast.expr | None = read if key is None else None
         if key is not None and isinstance(parent, ast.Subscript) and parent.value is read:
             index = const(script.values(parent.slice))
-            if not isinstance(parent.ctx, ast.Load) or not isinstance(index, type(key)):
+            if not is_read(parent) or not isinstance(index, type(key)):
                 raise Refusal(f"{at(read)} does something else with `{target.id}`")
             if index != key:
                 continue

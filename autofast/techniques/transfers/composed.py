@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from autofast.model.script import Script
 from autofast.model.source import block_of, nodes_in, parent_of
-from autofast.model.syntax import COMPREHENSIONS
+from autofast.model.syntax import COMPREHENSIONS, is_read
 from autofast.model.values import Arg, Const, Num, Ref, Values, certainly, library_names
 
 Factory = Callable[[Script, ast.expr], "ast.Call | None"]
@@ -115,7 +115,7 @@ def chain(
                 return calls.calls
             continue
         for node in nodes_in(earlier, ast.Name):
-            if node.id == name or (node.id in needed and not isinstance(node.ctx, ast.Load)):
+            if node.id == name or (node.id in needed and not is_read(node)):
                 return ()
     return ()
 
@@ -148,5 +148,5 @@ def _are_numbers(found: Values) -> bool:
 
 
 def _is_range(script: Script, over: ast.expr) -> bool:
-    found = script.values(over.func) if isinstance(over, ast.Call) else frozenset()
+    found = script.called(over)
     return found == {Ref("builtins.range")}

@@ -7,14 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword
-from autofast.facts.loaders import (
-    cannot_pin,
-    given,
-    is_spelled_out,
-    managed,
-    of_array,
-    unpinned,
-)
+from autofast.facts.loaders import cannot_pin, given, is_spelled_out, managed, of_array, unpinned
 from autofast.flow import scopes
 from autofast.flow.effects import Effects
 from autofast.flow.memory import Memory
@@ -28,12 +21,7 @@ from autofast.model.tensors import NOT_CUDA
 from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
 from autofast.read.requirements import rules_out
 from autofast.rule import Refusal
-from autofast.write.spelling import (
-    is_device_object,
-    may_be_mps,
-    spelled,
-    torch_in,
-)
+from autofast.write.spelling import is_device_object, may_be_mps, spelled, torch_in
 
 GRAPHS = "torch-geometric"
 SHAPES = frozenset(

@@ -13,14 +13,7 @@ from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
 from autofast.model.source import parent_of, source_of, statement_of
 from autofast.model.tensors import is_dtype
-from autofast.model.values import (
-    Num,
-    Ref,
-    Tensor,
-    Unknown,
-    const,
-    library_names,
-)
+from autofast.model.values import Num, Ref, Tensor, Unknown, const, library_names
 from autofast.rule import Effect
 from autofast.techniques.transfers.composed import chain, hides, parts
 from autofast.techniques.transfers.dealt_out import against
@@ -255,7 +248,7 @@ def created(script: Script, call: ast.Call, where: str) -> Creation | None:
 
 
 def _site(script: Script, made: ast.expr) -> Site | None:
-    names = script.values(made.func) if isinstance(made, ast.Call) else frozenset()
+    names = script.called(made)
     return next((script.log.at(t.name, made) for t in names if isinstance(t, Ref)), None)
 
 

@@ -8,11 +8,7 @@ from autofast.model.events import inside
 from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.model.tensors import device_kinds
-from autofast.model.values import (
-    Const,
-    Ref,
-    Values,
-)
+from autofast.model.values import Const, Ref, Values
 from autofast.rule import Effect
 from autofast.techniques.transfers.drawn_arrays import DRAWS
 from autofast.techniques.transfers.factories import Creation, again_and_again
@@ -87,4 +83,4 @@ def _splits(script: Script, creation: Creation, hot: frozenset[int]) -> str:
 
 
 def _made_by(script: Script, expr: ast.expr) -> Values:
-    return script.values(expr.func) if isinstance(expr, ast.Call) else frozenset()
+    return script.called(expr)

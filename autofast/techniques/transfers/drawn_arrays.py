@@ -6,13 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from autofast.edit.edits import Rewrite
+from autofast.model.calls import unstarred
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Script
-from autofast.model.values import (
-    Ref,
-    Seq,
-    const,
-)
+from autofast.model.values import Ref, Seq, const
 from autofast.rule import Effect
 from autofast.techniques.transfers.factories import Creation, again_and_again
 
@@ -106,6 +103,6 @@ def _dims(script: Script, shape: ast.expr, holes: dict[str, ast.expr]) -> str | 
 def _each(sizes: list[ast.expr], holes: dict[str, ast.expr]) -> str:
     texts = []
     for i, size in enumerate(sizes):
-        holes[f"d{i}"] = size.value if isinstance(size, ast.Starred) else size
+        holes[f"d{i}"] = unstarred(size)
         texts.append(f"{'*' if isinstance(size, ast.Starred) else ''}{{d{i}}}")
     return ", ".join(texts)

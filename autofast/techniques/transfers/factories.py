@@ -6,20 +6,13 @@ import ast
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit
-from autofast.model.calls import arguments_of, is_name, names_in
+from autofast.model.calls import arguments_of, is_name, names_in, unstarred
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
 from autofast.model.source import block_of, nodes_in, parent_of, statement_of
-from autofast.model.values import (
-    Arg,
-    Const,
-    Num,
-    Seq,
-    Tensor,
-    Unknown,
-    library_names,
-)
+from autofast.model.syntax import is_read
+from autofast.model.values import Arg, Const, Num, Seq, Tensor, Unknown, library_names
 from autofast.rule import Effect
 from autofast.techniques.transfers.filled import constructor, made_there
 from autofast.techniques.transfers.listed import listed
@@ -114,9 +107,7 @@ def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:
         and isinstance(call.args[0], (ast.List, ast.Tuple))
     ):
         return _is_display(script, call.args[0])
-    values = [
-        t for a in call.args for t in script.values(a.value if isinstance(a, ast.Starred) else a)
-    ]
+    values = [t for a in call.args for t in script.values(unstarred(a))]
     values += [t for k in call.keywords for t in script.values(k.value)]
     if name.removeprefix("torch.") in DATA and any(
         isinstance(t, (Unknown, Num, Seq)) for t in values
@@ -177,7 +168,7 @@ def _earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast
     for earlier in reversed(block[: block.index(stmt)]):
         if isinstance(earlier, ast.Assign) and [ast.unparse(t) for t in earlier.targets] == [name]:
             return factory(script, earlier.value)
-        names = {(n.id, isinstance(n.ctx, ast.Load)) for n in nodes_in(earlier, ast.Name)}
+        names = {(n.id, is_read(n)) for n in nodes_in(earlier, ast.Name)}
         if any(found == name or (found in needed and not load) for found, load in names):
             return None
     return None

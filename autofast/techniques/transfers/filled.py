@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from autofast.edit.edits import Rewrite
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, names_in
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.model.values import Arg, Num, Tensor, Unknown, certainly, const, library_name
@@ -20,6 +20,7 @@ DTYPES = {  # of the constructors; Tensor has the default dtype
     "ByteTensor": "uint8",
 }
 WHOLE = frozenset({"long", "int", "uint8"})
+ZERO = ast.Constant(0)  # of ``zero_()``
 
 
 def constructor(script: Script, call: ast.Call) -> str:
@@ -67,37 +68,48 @@ def made_there(script: Script, filled: ast.Call, where: str) -> Rewrite | None:
     made = func.value if isinstance(func, ast.Attribute) else None
     if not isinstance(func, ast.Attribute) or not is_method(made):
         return None
-    name, number = constructor(script, made), _number(func.attr, filled)
-    if not name or number is None or script.calls("torch.set_default_dtype") or "{" in where:
+    name, given = constructor(script, made), _number(func.attr, filled)
+    if not name or given is None or script.calls("torch.set_default_dtype") or "{" in where:
         return None
-    dtype = DTYPES[name]
-    if dtype in WHOLE and isinstance(number, float):
+    dtype = DTYPES[name] or "float32"
+    number = const(script.values(given)) if given is not ZERO else 0
+    if not _is_number(script, given, whole=dtype in WHOLE):
         return None
     holes: dict[str, ast.expr] = {f"d{i}": a for i, a in enumerate(made.args)}
     sizes = ", ".join(f"{{{hole}}}" for hole in holes)
     torch = source_of(made).segment(made.func.value)
-    end = (
-        f"device={where}" if dtype in ("", "float32") else f"dtype={torch}.{dtype}, device={where}"
-    )
-    if number in (0, 1):
+    kind = f"dtype={torch}.{dtype}, "
+    end = f"{'' if dtype == 'float32' else kind}device={where}"
+    written = not names_in(given)
+    if written and number in (0, 1):
         return Rewrite(filled, f"{torch}.{'ones' if number else 'zeros'}({sizes}, {end})", holes)
     if not _shape(script, made):
         sizes = f"({sizes}{',' if len(holes) == 1 else ''})"
-    value = source_of(filled).segment(filled.args[0])
+    if not written:  # it may be a whole number, whose type torch.full would take
+        holes["number"] = given
+        return Rewrite(filled, f"{torch}.full({sizes}, {{number}}, {kind}device={where})", holes)
+    value = source_of(filled).segment(given)
     if dtype not in WHOLE and isinstance(number, int):
-        # torch.full takes the type of its number.
         value = f"{value}.0" if value.isdecimal() else repr(float(number))
     return Rewrite(filled, f"{torch}.full({sizes}, {value}, {end})", holes)
 
 
-def _number(method: str, filled: ast.Call) -> float | int | None:
-    """The number that all elements get."""
+def _number(method: str, filled: ast.Call) -> ast.expr | None:
+    """What all elements get."""
     if method == "zero_" and not filled.args and not filled.keywords:
-        return 0
-    if method != "fill_" or len(filled.args) != 1 or filled.keywords:
-        return None
-    try:
-        value = ast.literal_eval(filled.args[0])
-    except ValueError:
-        return None
-    return value if type(value) in (int, float) else None
+        return ZERO
+    one = method == "fill_" and len(filled.args) == 1 and not filled.keywords
+    return filled.args[0] if one else None
+
+
+def _is_number(script: Script, given: ast.expr, whole: bool) -> bool:
+    """Whether it is certainly a number of Python, which waits for nothing."""
+    if given is ZERO:
+        return True
+    kinds = (int,) if whole else (int, float)
+    found = script.values(given)
+    return bool(found) and all(
+        (isinstance(t, Num) and t.synced is None and not whole)
+        or type(const(t.default if isinstance(t, Arg) else frozenset({t}))) in kinds
+        for t in found
+    )

@@ -16,6 +16,7 @@ from autofast.model.calls import is_path
 from autofast.model.events import CallFrame
 from autofast.model.script import Script, Transfer
 from autofast.model.source import ancestors, source_of
+from autofast.model.syntax import is_read
 from autofast.model.values import Ref
 from autofast.techniques.transfers.creations import created
 from autofast.techniques.transfers.factories import Creation, again_and_again, factory
@@ -57,7 +58,7 @@ def _moved_parameter(script: Script, transfer: Transfer) -> str:
     if not found or not all(d.is_parameter for d in found):
         return ""
     here = (name.lineno, name.col_offset)
-    uses = [n for n in mentions(function_around(name), name.id) if isinstance(n.ctx, ast.Load)]
+    uses = [n for n in mentions(function_around(name), name.id) if is_read(n)]
     return "" if any((n.lineno, n.col_offset) < here for n in uses) else name.id
 
 

@@ -9,10 +9,11 @@ from autofast.edit.edits import Edit, Remove, Rewrite
 from autofast.flow.positions import follows
 from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions
-from autofast.model.calls import is_method, pairs_of
+from autofast.model.calls import is_method, items_of, pairs_of
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, TryFrame
 from autofast.model.script import Script, Transfer
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of, within
+from autofast.model.syntax import is_read
 from autofast.model.values import Const, Dict, Ext, Thing
 
 
@@ -72,7 +73,7 @@ def _prepared(script: Script, accelerator: Ext) -> Iterator[tuple[ast.Name, ast.
             continue
         assert isinstance(call, ast.Call) and isinstance(statement, ast.Assign)
         target = statement.targets[0]
-        targets = target.elts if isinstance(target, ast.Tuple) else [target]
+        targets = items_of(target)
         if [ast.unparse(t) for t in targets] != [ast.unparse(a) for a in call.args]:
             continue
         for name in targets:
@@ -83,11 +84,7 @@ def _prepared(script: Script, accelerator: Ext) -> Iterator[tuple[ast.Name, ast.
 def _is_last(script: Script, name: ast.Name, statement: ast.Assign) -> bool:
     """Whether nothing binds the variable after ``statement``, in this function or another one."""
     graph = script.analysis(Flow).graph(statement)
-    stores = [
-        n
-        for n in mentions(function_of(name), name.id)
-        if n is not name and not isinstance(n.ctx, ast.Load)
-    ]
+    stores = [n for n in mentions(function_of(name), name.id) if n is not name and not is_read(n)]
     return all(
         function_of(n) is function_of(name) and not graph.may_follow(n, statement) for n in stores
     )

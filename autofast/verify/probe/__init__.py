@@ -18,7 +18,8 @@ no ``zip(strict=...)`` here); autofast need not be installed there. What to reco
     state.py        the models: prints of their state, training flags, perturbation
     answers.py      what the models make of given weights and inputs
     prints.py       a tensor in a few numbers
-    spawned.py      processes that the script starts itself, with a probe in each
+    averages.py     averages of the weights, and by which law they follow
+    children.py     processes that the script starts itself: ranks, and what is not followed
     saves.py        checkpoints, and files written outside the working folder
     watch.py        what is asked for by place: batches, copies, reads, shapes
     operations.py   how many operations a step begins, how long the GPU idles

@@ -78,6 +78,11 @@ class Probe:
     def ours(self) -> bool:
         return os.getpid() == self.pid
 
+    def trains(self) -> None:
+        """A backward begins: nobody follows it in a process that was forked."""
+        if not self.ours:
+            leave_mark(self.settings.out)
+
     def note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
@@ -117,6 +122,12 @@ class Probe:
             )
             self.write("steps")
             leave(0, orderly=False)
+
+
+def leave_mark(out: str) -> None:
+    """That a process trains which is not followed."""
+    with contextlib.suppress(OSError), open(out + ".trains", "a"):
+        pass
 
 
 def leave(code: int, orderly: bool) -> None:

@@ -69,6 +69,10 @@ class Inputs:
         self.dropped: dict[str, tuple[int, ...]] = {}
         modules.register_module_forward_hook(self.hook())
 
+    def found(self) -> dict[str, Any]:
+        seen = {"dropouts": list(self.dropped), "masked": self.dropped}
+        return {"inputs": self.calls, "modules": self.modules, **seen}
+
     def hook(self) -> Any:
         compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 

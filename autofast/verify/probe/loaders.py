@@ -251,6 +251,12 @@ class Loaders:
         if made and (self.changed or self.looked <= UNCHANGED):
             self.single(self.fed.setdefault(number, []), drawn, [tensor for tensor, _ in made])
 
+    def found(self) -> dict[str, Any]:
+        self.settle()
+        fed = self.fed if self.changed else {}
+        kept = {"checksums": self.checksums, "leaves": self.leaves, "items": self.items}
+        return {"bytes": sorted(self.given_bytes), "fed": fed, **kept}
+
     def settle(self, tensors: Any = (), sums: Any = ()) -> None:
         """Images that are loaded as bytes count as what a model is given of them: whether they become floats before or after the copy to the
         device is nothing that the training sees. Those that no model is given stay bytes."""

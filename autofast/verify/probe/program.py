@@ -100,7 +100,7 @@ def torch_arrived(
             probe.note(f"{what} not recorded: {described(error)}")
             return None
 
-    from . import loaders, options, spans, spawned, state, training
+    from . import children, loaders, options, spans, state, training
 
     attempt("seeds", seeding.torch)
     steps = attempt("steps", lambda: training.Training(probe))
@@ -109,15 +109,14 @@ def torch_arrived(
     attempt("checkpoints", saves.torch)
     if resuming is not None:
         attempt("what was resumed", resuming.torch)
-    attempt("processes that the script starts", lambda: spawned.install(probe, script))
+    others = attempt(
+        "processes that the script starts",
+        lambda: children.Children(probe, functools.partial(Spawned, os.path.abspath(script))),
+    )
+    if others is not None:
+        writer.parts.append(others.found)
     if fetches is not None:
-        writer.parts.append(lambda: fetches.settle() or {"bytes": sorted(fetches.given_bytes)})
-        writer.parts.append(
-            lambda: {"checksums": {str(number): sums for number, sums in fetches.checksums.items()}}
-        )
-        writer.parts.append(
-            lambda: {"leaves": {str(number): rows for number, rows in fetches.leaves.items()}}
-        )
+        writer.parts.append(fetches.found)
     if fetches is not None and wanted.facts:
         from .watch import Watch as Places
 
@@ -135,7 +134,7 @@ def torch_arrived(
         steps.watch = Watch()
         steps.constructed.append(steps.watch.made)
     if steps is not None and wanted.state:
-        from . import draws, inputs, masks, precision
+        from . import averages, draws, inputs, masks, precision
 
         kinds = attempt("precision", precision.Precision)
         if kinds is not None:
@@ -149,24 +148,7 @@ def torch_arrived(
         drawn = attempt("masks of dropout", lambda: masks.Masks(probe, again.idle, random.dropping))
         if drawn is not None:
             writer.parts.append(lambda: {"masks": drawn.sizes, "idle_masks": drawn.idle})
-        writer.parts.append(
-            lambda: {
-                "inputs": given.calls,
-                "modules": given.modules,
-                "dropouts": list(given.dropped),
-                "masked": given.dropped,
-            }
-        )
-    if fetches is not None:
-        writer.parts.append(
-            lambda: {
-                name: {str(number): rows for number, rows in found.items()}
-                for name, found in (
-                    ("items", fetches.items),
-                    ("fed", fetches.fed if fetches.changed else {}),
-                )
-            }
-        )
+        writer.parts.append(given.found)
     if steps is not None and (wanted.state or wanted.perturb or wanted.answers):
         models = state.State(probe)
         if wanted.answers:
@@ -178,17 +160,14 @@ def torch_arrived(
         if wanted.state:
             steps.modes = models.modes
             models.inputs, models.draws = given, random
+            followed = averages.Averages(probe, models.optimizers)
+            steps.each_backward = followed.look
+            writer.parts.append(lambda: {"averages": followed.found})
             steps.options = options.Options()
             steps.first_of_optimizer = models.look
             steps.first_backward.append(models.first_backward)
             writer.parts.append(lambda: {"settings": steps.options.flat()})
-            writer.parts.append(
-                lambda: {
-                    "model": models.prints(),
-                    "start": models.start,
-                    "trainable_unused": models.unused(),
-                }
-            )
+            writer.parts.append(models.found)
     import torch
 
     if surroundings.gpu_possible():
@@ -203,6 +182,25 @@ def torch_arrived(
 
         KEPT.append(Double())  # type: ignore[no-untyped-call]
         KEPT[-1].__enter__()
+
+
+class Spawned:
+    """``function(rank, *arguments)`` of torch.multiprocessing.spawn, in a new process, under a probe."""
+
+    def __init__(self, script: str, function: Callable[..., Any], world: int) -> None:
+        self.script, self.function, self.world = script, function, world
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from .children import unpickled
+
+        return unpickled(self)
+
+    def __call__(self, place: int, *arguments: Any) -> None:
+        probe = installed(
+            self.script, settings.read(place), surroundings.born(), (place, self.world)
+        )
+        probe.has_ranks = True
+        run(probe, functools.partial(self.function, place, *arguments))
 
 
 def same_draws(torch: Any, probe: Probe) -> None:

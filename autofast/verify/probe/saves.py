@@ -162,7 +162,9 @@ class Saves:
         if (
             len(self.outside) < MOST
             and not where.startswith(self.allowed)
-            and not where.endswith((".pyc", self.probe.settings.out + ".tmp"))
+            and not where.endswith(
+                (".pyc", *(self.probe.settings.out + end for end in (".tmp", ".trains")))
+            )
         ):
             if os.sep + "__pycache__" + os.sep not in where:  # Python's own, under a temporary name
                 self.outside[where] = None

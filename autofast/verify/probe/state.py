@@ -204,3 +204,6 @@ class State:
             if held
             else []
         )
+
+    def found(self) -> dict[str, Any]:
+        return {"model": self.prints(), "start": self.start, "trainable_unused": self.unused()}

@@ -56,6 +56,7 @@ class Training:
         self.random: Callable[[], str] | None = None  # surroundings.random_digest
         self.first_of_optimizer: Callable[[], None] = lambda: None
         self.first_backward: list[Callable[[], None]] = []
+        self.each_backward: Callable[[], None] = lambda: None  # averages.Averages
         self.constructed: list[Callable[[Any], None]] = []
         optim.register_optimizer_step_pre_hook(opaque(self.before_hook()))
         optim.register_optimizer_step_post_hook(opaque(self.after_hook()))
@@ -167,11 +168,13 @@ class Training:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
             if self.in_backward:  # reentrant checkpointing calls it from inside a backward
                 return original(tensors, *args, **kwargs)
+            probe.trains()
             if probe.stopping:
                 probe.resumed()
             for callback in self.first_backward:
                 callback()
             self.first_backward.clear()
+            self.each_backward()
             scale = self.scale if self.scaled else None
             loss = self.loss(tensors)
             self.in_backward = True

@@ -75,10 +75,6 @@ class Writer:
             for kind, start, end, *rest in events
         ]
         record["environment"] = surroundings.asked(surroundings.environment) or {}
-        if not probe.backwards and not probe.steps and record["peak_memory_children"]:
-            probe.note(
-                "no step was seen here, and there were child processes: what trains in processes that the script starts itself is not seen, but for mp.spawn"
-            )
         record["notes"] = probe.notes
         probe.stopped.set()
         temporary = probe.settings.out + ".tmp"

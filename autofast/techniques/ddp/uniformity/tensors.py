@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from autofast.flow.callgraph import Callee, CallGraph
+from autofast.model.calls import receiver_of
 from autofast.model.script import Script
 from autofast.model.values import Tensor, Thing, const
 from autofast.techniques.ddp.names import Training
@@ -131,13 +132,7 @@ class Tensors(Followed):
         shift: int = 0,
     ) -> Kind:
         """A method of a tensor (``shift`` is 1 for the function of the same name)."""
-        receiver = (
-            node.args[0]
-            if shift
-            else node.func.value
-            if isinstance(node.func, ast.Attribute)
-            else None
-        )
+        receiver = node.args[0] if shift else receiver_of(node)
         kinds = [k.whole for k in (*args, *named.values())]
         if worse := next((k for k in (kind, *kinds) if k.name == "other"), None):
             return worse

@@ -1,0 +1,39 @@
+"""What an expression may be: abstract values.
+
+The interpreter gives every expression a *set* of things it may evaluate to (:data:`Values`). A thing says
+what an object is and where it was made, never how it was spelled. What is not known is :class:`Unknown`,
+with the reason that ends up in a refusal.
+"""
+
+# mypy: implicit-reexport
+# ruff: noqa: F401
+from autofast.model.values.arguments import Arguments, Given, both_given, joined
+from autofast.model.values.containers import Dict, Entry, Seq
+from autofast.model.values.program import Bound, Cls, Env, Ext, Func, Inst, Module, Partial
+from autofast.model.values.questions import (
+    are_numbers,
+    certainly,
+    const,
+    consts,
+    expand,
+    library_name,
+    library_names,
+    one,
+    ordered,
+    things,
+    why_unknown,
+)
+from autofast.model.values.simple import (
+    Arg,
+    Const,
+    Located,
+    Method,
+    Num,
+    Reason,
+    Ref,
+    Setting,
+    Unknown,
+    result_of,
+)
+from autofast.model.values.tensor import Tensor
+from autofast.model.values.thing import NOTHING, SOMEWHERE, Thing, Values

@@ -1,0 +1,112 @@
+"""Small questions about what an expression may be."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from autofast.model.changes import Numbered
+from autofast.model.values.program import Bound
+from autofast.model.values.simple import Arg, Const, Method, Num, Ref, Unknown
+from autofast.model.values.tensor import Tensor
+from autofast.model.values.thing import Thing, Values
+
+
+def things(*found: Thing) -> Values:
+    """A set of things."""
+    return frozenset(found)
+
+
+def ordered(values: Values) -> list[Thing]:
+    """The things in an order that is the same in every run (strings and types hash differently in each)."""
+    if len(values) < 2:
+        return list(values)
+    return sorted(values, key=_rank)
+
+
+def _rank(thing: Thing) -> tuple[str, int, str]:
+    kind = type(thing).__name__
+    if isinstance(thing, Numbered):
+        return kind, thing.serial, ""
+    if isinstance(thing, Bound):
+        return kind, hash(thing.this) if isinstance(thing.this, Numbered) else 0, thing.func.name
+    if isinstance(thing, Method):
+        return kind, hash(thing.this) if isinstance(thing.this, Numbered) else 0, thing.name
+    if isinstance(thing, Tensor):
+        known: tuple[str, int, str] | None = thing.__dict__.get("_rank")
+        if known is not None:
+            return known
+        makers = sorted(hash(x) for x in (*thing.models, *thing.batch) if isinstance(x, Numbered))
+        sigmoid = getattr(thing.prob, "lineno", 0)
+        known = (
+            kind,
+            getattr(thing.made, "lineno", 0),
+            f"{thing.device} {thing.dtype} {thing.grad} {sigmoid} {thing.loss} {thing.fresh} {thing.param} {thing.rank} {makers}",
+        )
+        thing.__dict__["_rank"] = known
+        return known
+    if isinstance(thing, Arg):
+        return kind, thing.node.lineno, thing.name
+    text = (
+        repr(thing.value)
+        if isinstance(thing, Const)
+        else thing.name
+        if isinstance(thing, Ref)
+        else getattr(thing, "why", "")
+    )
+    return kind, 0, text
+
+
+def one(values: Values) -> Thing | None:
+    """The single thing that ``values`` must be, if there is one."""
+    return next(iter(values)) if len(values) == 1 else None
+
+
+def certainly(values: Collection[Thing], *kinds: type) -> bool:
+    """Whether there are some, and all of these kinds."""
+    return bool(values) and all(isinstance(thing, kinds) for thing in values)
+
+
+def are_numbers(values: Collection[Thing]) -> bool:
+    """Whether there are some, and all are numbers of Python."""
+    return bool(values) and all(
+        isinstance(t, Num) or (isinstance(t, Const) and isinstance(t.value, (int, float)))
+        for t in values
+    )
+
+
+def const(values: Values) -> Any:
+    """The constant that ``values`` must be; :data:`Ellipsis` where it is not certain."""
+    thing = one(values)
+    return thing.value if isinstance(thing, Const) else ...
+
+
+def library_name(values: Values) -> str:
+    """The canonical name of the library's object that ``values`` must be; empty where it is not certain."""
+    thing = one(values)
+    return thing.name if isinstance(thing, Ref) else ""
+
+
+def library_names(values: Values) -> set[str]:
+    """The canonical names of the libraries' objects among ``values``."""
+    return {t.name for t in values if isinstance(t, Ref)}
+
+
+def consts(values: Values) -> set[Any] | None:
+    """All constants that ``values`` may be, options by their defaults left out; None where any is not a constant."""
+    found = set()
+    for thing in values:
+        if not isinstance(thing, Const):
+            return None
+        found.add(thing.value)
+    return found
+
+
+def why_unknown(values: Values) -> str:
+    """The reason of the first unknown thing."""
+    return next((t.why for t in values if isinstance(t, Unknown)), "")
+
+
+def expand(values: Values, kind: type) -> list[Any]:
+    """The things of one kind."""
+    return [t for t in values if isinstance(t, kind)]

@@ -1,0 +1,221 @@
+"""Functions of Python's library that go through what they are given: ``zip``, ``map``, ``sorted``, ``itertools``, ``random``."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.model.tensors import mixed, tensors_in
+from autofast.model.values import (
+    NOTHING,
+    Arg,
+    Arguments,
+    Const,
+    Ext,
+    Given,
+    Num,
+    Seq,
+    Tensor,
+    Unknown,
+    Values,
+    expand,
+    one,
+)
+from autofast.model.values import things as values
+from autofast.read.library import protocols
+from autofast.read.library.containers import copied, row_of, shuffle
+from autofast.read.library.iteration import following, iterate, loaders_in
+from autofast.read.library.table import gives
+from autofast.read.state.core import Core
+
+EACH = """builtins.enumerate builtins.iter builtins.reversed builtins.sorted tqdm.tqdm itertools.cycle itertools.islice itertools.chain
+rich.progress.track progressbar.progressbar fastprogress.progress_bar tqdm.std.tqdm itertools.repeat ultralytics.utils.TQDM""".split()
+COPIES = "builtins.list builtins.tuple builtins.set collections.deque".split()
+KEYED = "builtins.sorted builtins.min builtins.max itertools.groupby".split()
+FOLDS = "builtins.sum builtins.max builtins.min math.fsum".split()
+COMBINES = """itertools.product itertools.combinations itertools.permutations
+itertools.combinations_with_replacement""".split()
+
+
+@gives(*KEYED)
+def _key(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> None:
+    """``key=f`` is called for all elements, whatever is made of them."""
+    if "key" in args.named:
+        by = Arguments(node, [Given(iterate(interp, _first(args), node), None)])
+        protocols.run_often(interp, args.named["key"].values, by, node)
+
+
+def _first(args: Arguments) -> Values:
+    return args.positional[0].values if args.positional else NOTHING
+
+
+@gives(*EACH)
+def _each(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    over = _first(args)
+    if name == "itertools.chain":
+        over = NOTHING.union(*(g.values for g in args.positional))
+    over = over or args.get(0, "iterable")
+    return values(
+        interp.intern(Ext, (id(node), name, over), lambda: Ext(name, node, args, {"over": over}))
+    )
+
+
+@gives("builtins.zip")
+def _zip(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    if args.loose == 0 and len(args.positional) == 1:
+        return _transposed(interp, args.positional[0].values, node)
+    parts = tuple(iterate(interp, g.values, node) for g in args.positional)
+    row: Seq = interp.intern(
+        Seq, (id(node), "row", len(parts)), lambda: Seq(node, parts, NOTHING, "tuple")
+    )
+    row.items = tuple(NOTHING.union(a, b) for a, b in zip(row.items or (), parts, strict=True))
+    if not any(loaders_in(g.values) for g in args.positional):
+        return values(
+            interp.intern(Seq, (id(node), "zip"), lambda: Seq(node, None, values(row), "zipped"))
+        )
+    rows: Seq = interp.intern(Seq, (id(node), "rows"), lambda: Seq(node, None, values(row), "zip"))
+    return values(
+        interp.intern(Ext, (id(node), "zip"), lambda: Ext(name, node, args, {"over": values(rows)}))
+    )
+
+
+def _transposed(interp: Core, rows: Values, node: ast.AST | None) -> Values:
+    """``zip(*samples)``: all that stands first in them, all that stands second, ..."""
+    exact = [t.exact for t in rows if isinstance(t, Seq)]
+    lengths = {len(items) for items in exact if items is not None}
+    if len(exact) == len(rows) and None not in exact and len(lengths) == 1:
+        found: list[Values] = []
+        for n in range(lengths.pop()):
+            column: Seq = interp.intern(
+                Seq, (id(node), "column", n), lambda: Seq(node, None, NOTHING, "tuple")
+            )
+            column.elem = NOTHING.union(
+                column.elem, *(items[n] for items in exact if items is not None)
+            )
+            found.append(values(column))
+        whole: Seq = interp.intern(
+            Seq,
+            (id(node), "columns", len(found)),
+            lambda: Seq(node, tuple(found), NOTHING, "zipped"),
+        )
+        return values(whole)
+    some: Seq = interp.intern(Seq, (id(node), "column"), lambda: Seq(node, None, NOTHING, "tuple"))
+    some.elem = NOTHING.union(some.elem, iterate(interp, rows, node))
+    return values(
+        interp.intern(Seq, (id(node), "columns"), lambda: Seq(node, None, values(some), "zipped"))
+    )
+
+
+@gives("builtins.next")
+def _next(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    first = _first(args)
+    if loaders := loaders_in(first):
+        interp.emit("next", node, None, args, first, loaders=loaders)
+    return following(interp, first, node) | (
+        args.positional[1].values if len(args.positional) > 1 else NOTHING
+    )
+
+
+@gives(*COPIES)
+def _copy(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    first = _first(args)
+    single = one(first)
+    if isinstance(single, Seq) and single.exact is not None:
+        return values(copied(interp, single, node))
+    if any(isinstance(t, Tensor) for t in first):
+        return first
+    elem = iterate(interp, first, node) if first else NOTHING
+    return values(row_of(interp, (id(node), "list"), node, elem))
+
+
+@gives("builtins.map")
+def _map(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+    if len(args.positional) < 2:
+        return None
+    first = _first(args)
+    elements = [Given(iterate(interp, g.values, node), None) for g in args.positional[1:]]
+    single = one(args.positional[1].values)
+    if isinstance(single, Seq) and single.exact is not None and len(args.positional) == 2:
+        items = tuple(
+            interp.call_values(first, Arguments(None, [Given(i, None)]), node) for i in single.exact
+        )
+        return values(interp.intern(Seq, (id(node), "map", items), lambda: Seq(node, items)))
+    found = interp.call_values(first, Arguments(None, elements), node)
+    return values(row_of(interp, (id(node), "map"), node, found))
+
+
+@gives("builtins.filter")
+def _filter(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+    if len(args.positional) != 2:
+        return None
+    over = args.positional[1].values
+    each = iterate(interp, over, node)
+    protocols.run_often(interp, _first(args), Arguments(node, [Given(each, None)]), node)
+    if all(isinstance(t, Seq) for t in over):
+        return values(row_of(interp, (id(node), "filter"), node, each))
+    return over
+
+
+@gives(*FOLDS)
+def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    """``sum(...)``, ``max(...)``, ``min(...)``: a tensor, a number, or one of the things that are compared."""
+    given = [g.values for g in args.positional]
+    if tensors := tensors_in(*given):
+        return values(mixed(tensors))
+    alone = len(given) == 1 or name in ("builtins.sum", "math.fsum")
+    parts = iterate(interp, given[0], node) if given and alone else NOTHING.union(*given)
+    things = frozenset(t for t in parts if not isinstance(t, (Num, Const, Arg)))
+    if name in ("builtins.max", "builtins.min"):
+        return (
+            things
+            | args.get(-1, "default")
+            | (values(Num()) if things != parts or not parts else NOTHING)
+        )
+    return values(Num(), *expand(things, Unknown))
+
+
+@gives("builtins.len")
+def _length(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    """The lengths of tuples that are known one by one; a number where there may be something else."""
+    exact = [t.exact if isinstance(t, Seq) and t.kind == "tuple" else None for t in _first(args)]
+    lengths = frozenset(Const(len(items)) for items in exact if items is not None)
+    return lengths if lengths and None not in exact else values(Num())
+
+
+@gives("builtins.range")
+def _range(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    return values(
+        interp.intern(Seq, (id(node), "range"), lambda: Seq(node, None, values(Num()), "range"))
+    )
+
+
+@gives(*COMBINES)
+def _combined(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    parts = tuple(iterate(interp, g.values, node) for g in args.positional)
+    plain = name == "itertools.product" and not args.named and args.loose is None
+    made_of: tuple[tuple[Values, ...] | None, Values] = (
+        (parts, NOTHING) if plain else (None, NOTHING.union(*parts))
+    )
+    row: Seq = interp.intern(
+        Seq, (id(node), "row", made_of), lambda: Seq(node, made_of[0], made_of[1], "tuple")
+    )
+    return values(row_of(interp, (id(node), "rows"), node, values(row)))
+
+
+@gives("random.choice", "random.choices", "random.sample")
+def _drawn(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    drawn = iterate(interp, _first(args) or args.get(0, "population"), node)
+    if name == "random.choice":
+        return drawn
+    return values(row_of(interp, (id(node), "drawn"), node, drawn))
+
+
+@gives("random.shuffle", "numpy.random.shuffle")
+def _shuffled(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    for thing in expand(_first(args), Seq):
+        shuffle(interp, thing)
+    return values(Const(None))
+
+
+@gives("os.listdir")
+def _files(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    return values(row_of(interp, (id(node), "files"), node, values(Num())))

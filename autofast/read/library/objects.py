@@ -1,0 +1,227 @@
+"""Functions of Python's library that make, copy or look into objects, and what comes out as a number or a text."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.model.values import (
+    NOTHING,
+    Arg,
+    Arguments,
+    Const,
+    Ext,
+    Inst,
+    Module,
+    Num,
+    Partial,
+    Ref,
+    Setting,
+    Tensor,
+    Unknown,
+    Values,
+    joined,
+    one,
+    ordered,
+    result_of,
+)
+from autofast.model.values import things as values
+from autofast.read.library import loaded_settings, module_parts, protocols
+from autofast.read.library.containers import copied, deep_copied, dict_of
+from autofast.read.library.table import gives, plain
+from autofast.read.search_paths import folder
+from autofast.read.state.core import Core
+
+NUMBERS = [
+    f"builtins.{name}" for name in "id round abs isinstance hasattr input open ord hash".split()
+]
+TEXTS = [f"builtins.{name}" for name in "print str repr format".split()]
+PLAIN = ("collections.namedtuple", "contextlib.nullcontext", "contextlib.suppress")
+
+
+def _first(args: Arguments) -> Values:
+    return args.positional[0].values if args.positional else NOTHING
+
+
+gives(*PLAIN)(plain)
+
+
+@gives("builtins.staticmethod", "builtins.classmethod", "weakref.proxy")
+def _itself(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    return _first(args)
+
+
+@gives(protocols.PROPERTY, *protocols.WEAK)
+def _referring(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    return values(interp.intern(Ext, (id(node), name, _first(args)), lambda: Ext(name, node, args)))
+
+
+@gives("sys.path.append", "sys.path.insert", "site.addsitedir")
+def _search_path(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    where = args.given(int(name == "sys.path.insert"), "")
+    if where is not None and where.expr is not None:
+        start = interp.project.search[0]
+        if (place := folder(where.expr, interp.stack, start)) is not None:
+            interp.project.search_also(place, name == "sys.path.insert")
+    return values(Const(None))
+
+
+@gives("importlib.import_module")
+def _imported(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    """``importlib.import_module("models." + name)``: every module of the project that it may be."""
+    thing = one(args.get(0, "name"))
+    pattern = (
+        thing.value
+        if isinstance(thing, Const) and isinstance(thing.value, str)
+        else thing.pattern
+        if isinstance(thing, Num)
+        else ""
+    )
+    found = [interp.run_module(source, False) for source in interp.project.matching(pattern)]
+    return values(*found) or values(Unknown(f"the module `{pattern or '*'}` is imported by name"))
+
+
+@gives("builtins.float", "builtins.int", "builtins.bool")
+def _cast(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    first = _first(args)
+    for thing in first:
+        if isinstance(thing, (Tensor, Unknown)):
+            interp.emit("sync", node, thing, args, how=name.rsplit(".", 1)[-1])
+    return values(Num(next((t for t in first if isinstance(t, Tensor)), None)))
+
+
+@gives(*NUMBERS)
+def _number(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    return values(Num())
+
+
+@gives(*TEXTS)
+def _text(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    for given in args.positional:
+        for thing in given.values:
+            if isinstance(thing, Tensor):
+                interp.emit("format", node, thing, args)
+    return values(Num())
+
+
+@gives("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
+def _dict(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    return values(dict_of(interp, node, args))
+
+
+@gives("builtins.type")
+def _type(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+    if len(args.positional) == 3:
+        return plain(interp, name, args, node)
+    things = _first(args)
+    if len(args.positional) != 1 or not all(isinstance(t, Inst) for t in things):
+        return None
+    return values(*(t.cls for t in things if isinstance(t, Inst)))
+
+
+@gives("builtins.getattr")
+def _getattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    """``getattr(x, "name"[, default])``, the name being one of a few."""
+    found = args.get(2, "default")
+    for thing in ordered(args.get(0, "object")):
+        for key in ordered(args.get(1, "name")):
+            if isinstance(key, Const) and isinstance(key.value, str):
+                found |= interp.attribute(thing, key.value, node)
+            elif isinstance(thing, Module) and isinstance(key, (Setting, Arg)):
+                found |= loaded_settings.member(interp, thing, key, node)
+            elif parts := module_parts.by_prefix(thing, values(key)):
+                found |= parts
+            elif offered := loaded_settings.any_member(thing):
+                found |= offered
+            else:
+                found |= values(
+                    Ref(f"{thing.name}.*")
+                    if isinstance(thing, Ref)
+                    else Unknown("the attribute's name is computed")
+                )
+    return found
+
+
+@gives("builtins.setattr")
+def _setattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    names = args.get(1, "name")
+    for thing in interp.choices(args.get(0, "object")):
+        for key in ordered(names):
+            if (
+                isinstance(key, Const)
+                and isinstance(key.value, str)
+                and isinstance(thing, (Inst, Ext))
+            ):
+                interp.store_attribute(thing, key.value, args.get(2, "value"), sure=len(names) == 1)
+                interp.emit(
+                    "set_attribute", node, thing, args, args.get(2, "value"), name=key.value
+                )
+            elif isinstance(thing, Ref):
+                known = isinstance(key, Const) and isinstance(key.value, str)
+                set_as = key.value if isinstance(key, Const) and known else "*"
+                interp.set_in_library(thing, set_as, args.get(2, "value"), node)
+            elif not module_parts.set_by_prefix(interp, thing, args):
+                interp.open_attributes(thing, "an attribute is set whose name is computed")
+    return values(Const(None))
+
+
+@gives("builtins.delattr")
+def _delattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    for thing in interp.choices(_first(args)):
+        for key in args.get(1, "name"):
+            if isinstance(key, Const) and isinstance(key.value, str):
+                protocols.drop(interp, thing, key.value, node)
+            else:
+                interp.open_attributes(thing, "an attribute is deleted whose name is computed")
+    return values(Const(None))
+
+
+@gives("builtins.vars")
+def _vars(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+    owners = ordered(_first(args))
+    return (
+        NOTHING.union(*(interp.attribute(t, "__dict__", node) for t in owners)) if owners else None
+    )
+
+
+@gives("functools.partial")
+def _partial(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    first = _first(args)
+    loose = None if args.loose is None else max(args.loose - 1, 0)
+    kept = Arguments(node, args.positional[1:], dict(args.named), args.dicts, args.open, loose)
+    partial: Partial = interp.intern(Partial, (id(node), first), lambda: Partial(first, kept))
+    partial.args = joined([partial.args, kept]) if partial.args is not kept else kept
+    return values(partial)
+
+
+@gives("copy.deepcopy", "copy.copy")
+def _copy(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    how = deep_copied if name == "copy.deepcopy" else copied
+    own = f"__{name[5:]}__"
+    return NOTHING.union(
+        *(
+            interp.call_method_of(thing, own, [NOTHING][: how is deep_copied], node)
+            if isinstance(thing, Inst) and thing.cls.find(own)
+            else values(how(interp, thing, node))
+            for thing in ordered(_first(args))
+        )
+    )
+
+
+@gives("os.environ.get", "os.getenv", "os.environ.pop")
+def _environment(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    return values(Num()) | (args.get(1, "default") or values(Const(None)))
+
+
+@gives("logging.getLogger")
+def _logger(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    return values(interp.intern(Ext, (id(node), name), lambda: Ext("logging.Logger", node, args)))
+
+
+@gives(*(f"{name}.**" for name in "math time random os sys datetime logging".split()))
+def _measured(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    return values(Num())
+
+
+@gives("json.**")
+def _json(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    return values(result_of(name))

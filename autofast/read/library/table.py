@@ -1,0 +1,67 @@
+"""The one table of what functions of libraries give: by name, by the module they stand in, or by the package.
+
+A function that knows some of them is registered for their names: ``torch.stack`` is that function, ``torch.fft.*`` all that stand in
+the module themselves, ``json.**`` all below. It gives None for what it does not know after all; the next one is asked then, first those
+of the name, in the order in which they were registered (a module that another falls back from is imported by it).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from autofast.model.values import Arguments, Ext, Values, joined
+from autofast.model.values import things as values
+from autofast.read.state.core import Core
+
+Function: TypeAlias = Callable[[Core, str, Arguments, "ast.AST | None"], "Values | None"]
+TABLE: dict[str, list[Function]] = {}
+
+
+def gives(*names: str) -> Callable[[Function], Function]:
+    """Registers what the functions of these names give."""
+
+    def register(function: Function) -> Function:
+        for name in names:
+            TABLE.setdefault(name, []).append(function)
+        return function
+
+    return register
+
+
+def known(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+    """What calling a library's function or class gives; None where nothing in the table says it."""
+    for key in _keys(name):
+        for function in TABLE.get(key, ()):
+            if (found := function(interp, name, args, node)) is not None:
+                return found
+    return None
+
+
+def _keys(name: str) -> Iterator[str]:
+    yield name
+    root = name.rpartition(".")[0]
+    yield f"{root}.*"
+    while root:
+        yield f"{root}.**"
+        root = root.rpartition(".")[0]
+
+
+def make(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    """A new object of a library class."""
+
+    def new() -> Ext:
+        ext = Ext(name, node, args, {}, tuple(interp.stack))
+        interp.made.append(ext)
+        return ext
+
+    ext: Ext = interp.intern(Ext, (id(node), name), new)
+    ext.args = args if ext.args is args else joined([ext.args, args])
+    interp.emit("new", node, ext, args)
+    return values(ext)
+
+
+def plain(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    """What a call gives of which the reader knows no more than its arguments."""
+    return values(interp.intern(Ext, (id(node), name), lambda: Ext(name, node, args)))

@@ -1,0 +1,230 @@
+"""What functions of torch give."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from autofast.model import names
+from autofast.model.kinds import is_module
+from autofast.model.names import AUTOCAST, FACTORIES, FUNCTIONAL_LOSSES, NO_GRAD
+from autofast.model.tensors import device_kinds, is_unknown_in, kind_asked, mixed, tensors_in
+from autofast.model.values import (
+    NOTHING,
+    SOMEWHERE,
+    Arguments,
+    Const,
+    Ext,
+    Func,
+    Given,
+    Num,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    const,
+    result_of,
+)
+from autofast.model.values import things as values
+from autofast.ops import is_in_place, op
+from autofast.read.library.modules import loss
+from autofast.read.library.table import gives, make
+from autofast.read.library.tensor_results import result, result_dtype
+from autofast.read.state.core import Core
+
+ROOTS = (
+    "torch",
+    "torch.nn.functional",
+    "torch.Tensor",
+    "torch.nn.init",
+    "torch.cuda",
+    "torch.cuda.FloatTensor",
+    "torch.fft",
+)
+GRADIENTS = ("torch.autograd.grad", "torch.autograd.functional.jacobian", "torch.func.grad")
+gives(*names.GENERATORS, *AUTOCAST, "peft.get_peft_model")(make)
+
+
+@gives("torch.device", "torch.cuda.device")
+def _device(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    return make(interp, "torch.device", args, node)
+
+
+@gives(*NO_GRAD, "torch.set_grad_enabled")
+def _gradient_mode(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    around = getattr(node, "_af_parent", None)
+    if name == "torch.set_grad_enabled" and node is not None:
+        if not isinstance(around, (ast.withitem, ast.FunctionDef, ast.AsyncFunctionDef)):
+            flag = const(args.get(0, "mode"))
+            unsure = flag is ... or interp.weak(())
+            interp.grad_default = "maybe" if unsure else "on" if flag else "off"
+    decorated = args.get(0, "func") if name == "torch.no_grad" else NOTHING
+    if any(isinstance(t, Func) for t in decorated):
+        return decorated
+    return make(interp, name, args, node)
+
+
+@gives("torch.compile")
+def _compiled(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    if not args.positional and "model" not in args.named:
+        return values(Ext("torch.compile.decorator", node, args))
+    model = args.get(0, "model")
+    return make(interp, name, args, node) if any(map(is_module, model)) else model
+
+
+@gives(*(f"{root}.load" for root in ROOTS))
+def _loaded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    return values(Unknown("it is loaded from a file"))
+
+
+@gives(*(f"{root}.*" for root in ROOTS))
+def _operation(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    short = name.rpartition(".")[2]
+    given = [g.values for g in args.every]
+    tensors = tensors_in(*given)
+    written = args.get(0, "self") if is_in_place(name) else args.get(-1, "out")
+    for tensor in tensors_in(written) if name == f"torch.{short}" else ():
+        interp.emit("inplace", node, tensor, args, name=short)
+    if short in FACTORIES and name == f"torch.{short}":
+        return values(_factory(short, args, node))
+    if short in names.LEGACY_TENSORS:
+        return values(
+            Tensor(
+                device="dev" if "cuda" in name else "cpu",
+                dtype="f64" if short == "DoubleTensor" else "?",
+                fresh=short,
+                made=node,
+            )
+        )
+    if short in ("from_numpy", "as_tensor"):
+        return values(mixed(tensors) if tensors else Tensor(device="cpu", fresh=short, made=node))
+    if short in FUNCTIONAL_LOSSES:
+        return loss(interp, Ref(name), args, node)
+    if short in ("sigmoid", "softmax"):
+        made = mixed(tensors, prob=node or SOMEWHERE if short == "sigmoid" else None)
+        return values(made.but(dtype=result_dtype(name, made.dtype, args)))
+    if (
+        short in ("mean", "sum")
+        and len(given) == 1
+        and given[0]
+        and all(isinstance(t, Tensor) and t.rank != "?" for t in given[0])
+    ):
+        return values(mixed(tensors, rank="0d" if args.loose is None and not args.open else ""))
+    if tensors:
+        known = op(name)
+        if known is not None and known.numbers:
+            return values(Num())
+        return result(interp, name, tensors, args, node)
+    if short[:1].isupper():
+        return make(interp, name, args, node)
+    if short.startswith(("is_", "get_", "device_")) or short.endswith(("_count", "_available")):
+        return values(Num())
+    return values(result_of(name)) if is_unknown_in(*given) else values(Num())
+
+
+@gives("torch.nn.parallel.data_parallel")
+def _in_parallel(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    given = Given(args.get(1, "inputs"), None)
+    return interp.call_values(args.get(0, "module"), Arguments(None, [given]), node)
+
+
+@gives("torch.autograd.Variable")
+def _variable(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    return frozenset(t.but(grad=False) if isinstance(t, Tensor) else t for t in args.get(0, "data"))
+
+
+@gives(*GRADIENTS)
+def _gradients(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    made = mixed(tensors_in(args.get(1, "inputs")) or [Tensor()], grad=True)
+    return values(Seq(node, None, values(made)))
+
+
+@gives(*(f"{name}**" if name.endswith(".") else name for name in names.ON_A_MODULE))
+def _same_module(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    """The module itself, with other parameters or layers."""
+    return args.get(0, "module")
+
+
+@gives("torch.autograd.backward")
+def _backward(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    roots: list[Tensor | None] = [*tensors_in(args.get(0, "tensors"))] or [None]
+    for t in roots:
+        interp.emit(".backward", node, t, args)
+    return values(Const(None))
+
+
+@gives("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+def _parameter(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    dtype = next((t.dtype for t in tensors_in(args.get(0, "data"))), "?")
+    return values(Tensor(param="param", grad=True, dtype=dtype))
+
+
+@gives("torch.utils.data.random_split")
+def _split(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    made = make(interp, name, args, node)
+    return values(interp.intern(Seq, (id(node), "split"), lambda: Seq(node, None, made)))
+
+
+@gives(*names.GRAPH_LOADERS)
+def _loader_of_graphs(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    named = {**args.named, "collate_fn": Given(values(result_of(names.GRAPHS)), None)}
+    return make(interp, names.LOADER, replace(args, named=named), node)
+
+
+@gives("torch.accelerator.current_accelerator")
+def _accelerator(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    kind = {"kind": values(Const("accel"))}
+    return values(
+        interp.intern(
+            Ext, (id(node), "accel"), lambda: Ext("torch.device", node, Arguments(None), kind)
+        )
+    )
+
+
+@gives("torch.nn.utils.rnn.**")
+def _packed(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    tensors = tensors_in(*(g.values for g in args.positional))
+    return values(mixed(tensors)) if tensors else values(Unknown(f"what {name} returns"))
+
+
+@gives("accelerate.Accelerator.prepare")
+def _prepared(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    return values(Unknown("prepared by Accelerate"))
+
+
+def _default_dtype(short: str, args: Arguments) -> str:
+    """What a factory makes without ``dtype=``: integers of integers, where it asks for them."""
+    if short in ("randint", "randint_like", "randperm"):
+        return "int"
+    if short not in ("arange", "range", "full", "tensor"):
+        return "f32"
+    given = [g.values for g in args.positional]
+    asked = given[1:2] if short == "full" else given[:1] if short == "tensor" else given
+    kinds = {kind for found in asked for t in found for kind in _kinds(t)}
+    if float in kinds and kinds <= {float, int, bool}:
+        return "f32"
+    return "int" if kinds and kinds <= {int, bool} and short != "range" else "?"
+
+
+def _kinds(thing: Thing) -> set[type | None]:
+    """The Python types of the numbers in a value; None among them for what is not known."""
+    if isinstance(thing, Seq):
+        return {kind for t in thing.any() for kind in _kinds(t)} or {float}
+    if isinstance(thing, Const) and isinstance(thing.value, tuple):
+        return {type(v) for v in thing.value}
+    return {type(thing.value) if isinstance(thing, Const) else None}
+
+
+def _factory(short: str, args: Arguments, node: ast.AST | None) -> Tensor:
+    like = tensors_in(args.get(0, "input")) if short.endswith("_like") else []
+    where = args.named.get("device")
+    device = like[0].device if like else "cpu"
+    if where is not None:
+        device = "cpu" if device_kinds(where.values) == {"cpu"} else "dev"
+    if "dtype" in args.named:
+        dtype = kind_asked(args.named["dtype"].values)
+    else:
+        dtype = like[0].dtype if like else _default_dtype(short, args)
+    return Tensor(device=device, dtype=dtype or "?", fresh=short, made=node)

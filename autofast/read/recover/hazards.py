@@ -1,0 +1,298 @@
+"""What speaks against switching gradients off around an evaluation, or against inference mode."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from autofast.model.events import CallFrame, WithFrame
+from autofast.model.kinds import is_autocast, is_module, is_optimizer
+from autofast.model.names import WRAPPERS, is_of_model_library
+from autofast.model.script import Evaluation, Script
+from autofast.model.source import at, function_of
+from autofast.model.syntax import is_read
+from autofast.model.tensors import tensors_in
+from autofast.model.values import Arguments, Ext, Inst, Ref, Tensor, Thing, Unknown, Values, const
+from autofast.read.recover.compiled import is_in_place, is_left_eager, records_graphs
+from autofast.read.recover.escapes import YIELDS, ends_with_call
+from autofast.read.recover.leaks import carries
+from autofast.read.recover.module_changes import changed_module
+from autofast.read.recover.region import Region
+from autofast.read.recover.trained import BACKWARDS, HARMLESS, Training
+from autofast.read.recover.trials import memory_trial
+
+# fmt: off
+SHOWS = (
+    "torch.", "tqdm.", "wandb.", "tensorboard", "visdom.", "matplotlib.", "PIL.", "logging.", "builtins.", "argparse.", "time.",
+    "accelerate.", "contextlib.",
+)
+GRAPH = frozenset({
+    "requires_grad", "grad_fn", "is_leaf", "grad", "retains_grad", "retain_grad", "register_hook", "requires_grad_", "output_nr",
+    "register_post_accumulate_grad_hook", "is_inference", "_version",
+})
+# fmt: on
+# fmt: on
+REMEMBERS = ("functools.lru_cache", "functools.cache", "functools.cached_property")
+AVERAGED = "torch.optim.swa_utils.AveragedModel"  # calls a copy of the model
+
+
+def hazard(script: Script, evaluation: Evaluation, region: Region) -> str:
+    """What happens here that ``inference_mode`` does not bear, besides tensors that leave."""
+    for site, _ in region.sites(
+        script, *BACKWARDS, "torch.enable_grad", "torch.set_grad_enabled", ".requires_grad_"
+    ):
+        if site.kind != "torch.set_grad_enabled" or site.node is not evaluation.context:
+            return f"{at(site.node)} computes gradients here"
+    for site, occurrence in region.sites(script, "builtins.setattr"):
+        if occurrence.args is not None and carries(occurrence.args.get(2, "value")):
+            return f"setattr() keeps a tensor made here ({at(site.node)})"
+    return (
+        changed_module(script, evaluation, region)
+        or _compiled(script, evaluation, region)
+        or _foreign_model(evaluation)
+        or _caches(script, region)
+        or _shared_objects(script, region)
+        or _cast_outside(evaluation, region)
+    )
+
+
+def _compiled(script: Script, evaluation: Evaluation, region: Region) -> str:
+    if (graphs := records_graphs(script)) is not None:
+        if not all(is_left_eager(script, o) for site in evaluation.forwards for o in site):
+            return f"{at(graphs)} has torch record CUDA graphs, and under inference_mode none can be recorded for a training"
+    for name in ("torch.compile", "torch.jit.script", "torch.jit.trace"):
+        for site in script.calls(name):
+            if name != "torch.compile" or not is_in_place(site.node):
+                return (
+                    f"{at(site.node)} compiles: {name}() and inference_mode do not go well together"
+                )
+    for site, _ in region.sites(script, ".compile"):
+        return f"{at(site.node)} compiles a model"
+    return ""
+
+
+# Models of transformers that compute all they need anew in each pass: no tables of positions that grow.
+_KEEPS_NOTHING = re.compile(
+    r"transformers\.(models\.\w+\.\w+\.)?"
+    r"(Bert|Roberta|XLMRoberta|Camembert|DistilBert|Albert|Electra|GPT2|OpenAIGPT|T5|Bart|MBart|ViT|DeiT)"
+    r"(Model|PreTrainedModel|LMHeadModel|DoubleHeadsModel|For[A-Z])"
+)
+
+
+# Checkpoints of such models, which an AutoModel is made of.
+_CHECKPOINTS = re.compile(
+    r"([\w-]+/)?(bert-|roberta-|xlm-roberta|camembert|distilbert|distilroberta|albert-|electra-|gpt2|distilgpt2|t5-|bart-|vit-|deit-)"
+)
+
+
+def _keeps_nothing(thing: Ext) -> bool:
+    if thing.name.startswith("transformers.AutoModel"):
+        checkpoint = const(thing.args.get(0, "pretrained_model_name_or_path"))
+        return isinstance(checkpoint, str) and _CHECKPOINTS.match(checkpoint) is not None
+    return _KEEPS_NOTHING.match(thing.name) is not None
+
+
+def _foreign_model(evaluation: Evaluation) -> str:
+    """A model of a library that keeps tables which it computes when they are first needed, or one that is not known."""
+    for site in evaluation.forwards:
+        for occurrence in site:
+            for thing in _inner(occurrence.this):
+                if (
+                    isinstance(thing, Ext)
+                    and not thing.name.startswith(("torch.nn.", "torchvision.", "timm.", *WRAPPERS))
+                    and not is_of_model_library(thing.name)
+                    and not _keeps_nothing(thing)
+                ):
+                    return f"{thing.name} may keep tensors that it computes here ({at(site.node)})"
+                if not isinstance(thing, (Ext, Inst)):
+                    return f"the model of {at(site.node)} is not known"
+    return ""
+
+
+def _inner(thing: Thing | None) -> list[Thing]:
+    if isinstance(thing, Ext) and thing.name in (*WRAPPERS, AVERAGED):
+        return [
+            x for t in thing.args.get(0, "module") | thing.args.get(0, "model") for x in _inner(t)
+        ]
+    return [thing] if thing is not None else []
+
+
+def _caches(script: Script, region: Region) -> str:
+    """Results that are remembered: by ``lru_cache``, or by a dataset that is read in this process."""
+    for frame in region.calls(script):
+        for decorator in frame.func.decorators:
+            if any(getattr(t, "name", "") in REMEMBERS for t in decorator):
+                return f"{frame.func.name}() remembers its results, which may be tensors made here ({at(frame.node)})"
+    read = {
+        x
+        for _, o in region.sites(script, "iterate")
+        for x in getattr(o.stack[-1] if o.stack else None, "loaders", ())
+    }
+    read |= {x for _, o in region.sites(script, "next") for x in o.data.get("loaders", ())}
+    for loader in script.loaders:
+        if any(t in read for t in loader.things):
+            for dataset in loader.datasets:
+                if dataset.writes:
+                    return f"the dataset {dataset.name} keeps what it makes here ({dataset.writes[0]}), also for training"
+    return ""
+
+
+def _shared_objects(script: Script, region: Region) -> str:
+    """A library's object (a metric) that gets tensors here, and is used outside as well: its state is changed in place there."""
+    for _, site in script.log.each():
+        for occurrence in site:
+            thing = occurrence.this
+            if (
+                not isinstance(thing, (Ext, Ref, Unknown))
+                or occurrence.args is None
+                or not region.meets(site, occurrence)
+            ):
+                continue
+            if isinstance(thing, Ref) and thing.name.split(".")[0] in HARMLESS:
+                continue
+            if isinstance(thing, Ext) and (
+                thing.name.startswith(SHOWS) or is_module(thing) or "over" in thing.attrs
+            ):
+                continue
+            given = [g.values for g in occurrence.args.every]
+            if not tensors_in(*given):
+                continue
+            if isinstance(thing, Ref):
+                return f"{at(site.node)} gives a tensor to {thing.name}(), which is not known"
+            if isinstance(thing, Unknown):
+                # There it is another form of the model.
+                if script.log.at("forward", site.node) is None:
+                    return f"{at(site.node)} gives a tensor to something that is not known: {thing.why}"
+            elif any(
+                o.this is thing and not region.meets(s, o)
+                for (k, _), s in script.log.each()
+                for o in s
+                if k != "new"
+            ):
+                return f"{thing.name} gets tensors on {at(site.node)}, and is used elsewhere too"
+    return ""
+
+
+def _cast_outside(evaluation: Evaluation, region: Region) -> str:
+    """The cast weights that autocast keeps until its block ends would be used by a training pass in the same block."""
+    for site in evaluation.forwards:
+        for occurrence in (
+            site if region.holds(site.node) else [o for o in site if region.reaches(o.stack)]
+        ):
+            for frame in occurrence.stack:
+                if frame.node is evaluation.node or region.holds(frame.node):
+                    break
+                if isinstance(frame, WithFrame) and any(
+                    is_autocast(found) for _, found in frame.contexts
+                ):
+                    return f"the autocast block around it ({at(frame.node)}) keeps the weights that are cast here, also for training"
+    return ""
+
+
+def needs_gradients(
+    script: Script, evaluation: Evaluation, region: Region, training: Training
+) -> str:
+    """Why gradients must not be switched off here, where they are on now."""
+    if region.yields:
+        return YIELDS
+    users = (
+        *BACKWARDS,
+        "torch.enable_grad",
+        "torch.set_grad_enabled",
+        ".requires_grad_",
+        "torch.func.grad",
+        ".step",
+    )
+    for site, _ in region.sites(script, *users):
+        if site.kind != ".step" or evaluation.kind != "statement":
+            return f"{at(site.node)} uses gradients"
+    for site, occurrence in region.sites(script, "call_unknown"):
+        if occurrence.args is not None and _trainable(occurrence.args):
+            why = occurrence.this.why if isinstance(occurrence.this, Unknown) else ""
+            return f"{at(site.node)} calls something that is not known: {why}"
+    for site, occurrence in region.sites(script, "forward"):
+        trained = site.node in training.passes and not evaluation.shared
+        if occurrence.data["outer"] and trained:
+            return f"the forward of {at(site.node)} is trained"
+    for expr, result in _results(script, region) if not evaluation.shared else ():
+        if any(t.grad and (not t.passes or t.passes & training.passes) for t in tensors_in(result)):
+            return f"`{ast.unparse(expr)}` ({at(expr)}) may carry a gradient that is needed later"
+    if why := memory_trial(script, evaluation, region):
+        return why
+    if any(True for _ in region.sites(script, "grad_read", ".retain_grad", ".register_hook")):
+        return "it reads gradients"
+    if node := _looks_at_graph(script, evaluation, region):
+        return f"{at(node)} looks at the gradient of what is computed here"
+    return _cast_outside(evaluation, region)
+
+
+def _looks_at_graph(script: Script, evaluation: Evaluation, region: Region) -> ast.AST | None:
+    """A place that asks a result of these forwards (or anything in them) whether it carries a gradient, or for its graph."""
+    for site, _ in region.sites(script, "torch.is_grad_enabled"):
+        return site.node
+    forwards = {id(s.node) for s in evaluation.forwards}
+    for node in script.nodes:
+        if isinstance(node, ast.Attribute) and node.attr in GRAPH and is_read(node):
+            receiver: ast.expr = node.value
+        elif (
+            isinstance(node, ast.Call)
+            and len(node.args) > 1
+            and isinstance(node.args[1], ast.Constant)
+            and node.args[1].value in GRAPH
+        ):
+            receiver = node.args[0]  # getattr(x, "requires_grad")
+        else:
+            continue
+        found = script.values(receiver)
+        if any(id(p) in forwards for t in found if isinstance(t, Tensor) for p in t.passes):
+            return node
+        switched = getattr(node, "attr", "") == "requires_grad_"  # of a tensor, that is an event
+        if any(
+            isinstance(t, Unknown) or (isinstance(t, Tensor) and not (t.param or switched))
+            for t in found
+        ):
+            if region.holds(node) or _runs_in(script, function_of(node), region):
+                return node
+    return None
+
+
+def _runs_in(script: Script, function: ast.AST, region: Region) -> bool:
+    """Whether the function is called from the region, at any depth."""
+    return any(
+        isinstance(f, CallFrame) and f.func.node is function
+        for _, site in script.log.each()
+        for o in site
+        for f in region.below(o.stack)
+    )
+
+
+def _trainable(args: Arguments) -> bool:
+    """Whether something that can be trained with is among the arguments."""
+    given = [g.values for g in args.every]
+    return any(t.grad for t in tensors_in(*given)) or any(
+        is_module(t) or is_optimizer(t) for v in given for t in v
+    )
+
+
+def _results(script: Script, region: Region) -> Iterator[tuple[ast.expr, Values]]:
+    """What the region computes and may hand on: to variables, objects, containers and callers."""
+    for statement in region.statements:
+        for part in ast.walk(statement):
+            here = (
+                not region.whole
+                if isinstance(part, ast.Assign)
+                else isinstance(part, ast.Return) and function_of(part) is region.scope
+            )
+            if here and isinstance(part, (ast.Assign, ast.Return)) and part.value is not None:
+                yield part.value, script.values(part.value)
+    for site, occurrence in region.sites(
+        script, "set_attribute", "set_elsewhere", "append", "set_item", "augment"
+    ):
+        if isinstance(site.node, (ast.expr, ast.AugAssign)) and not ends_with_call(
+            site.node, region
+        ):
+            yield (
+                site.node.target if isinstance(site.node, ast.AugAssign) else site.node,
+                occurrence.result,
+            )

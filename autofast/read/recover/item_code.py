@@ -1,0 +1,351 @@
+"""What the code does that fetches an item: the random numbers that it draws, what it costs, and what it changes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from typing import TypeGuard
+
+from autofast.flow.scratch import is_scratch
+from autofast.model import names
+from autofast.model.calls import is_name, targets_of
+from autofast.model.contents import opened
+from autofast.model.source import ancestors, at, function_of, live
+from autofast.model.tensors import device_kinds, is_device
+from autofast.model.values import (
+    Arg,
+    Bound,
+    Cls,
+    Const,
+    Ext,
+    Func,
+    Inst,
+    Method,
+    Num,
+    Partial,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    ordered,
+)
+from autofast.read.state.core import Core
+
+FILES = (
+    "PIL.Image.open cv2.imread numpy.load numpy.loadtxt numpy.fromfile torch.load torchvision.io. torchaudio.load "
+    "soundfile. librosa.load imageio. skimage.io scipy.misc.imread scipy.ndimage.imread scipy.io. matplotlib.pyplot.imread matplotlib.image.imread "
+    "tifffile. SimpleITK.ReadImage pydicom. decord. "
+    "blobfile. fsspec. smart_open. zarr. netCDF4. av. turbojpeg. accimage. trimesh. plyfile. laspy. "
+    "h5py.File lmdb. tables.open_file zipfile. tarfile. gzip.open cv2.VideoCapture "
+    "builtins.open pickle.load nibabel.load rasterio.open pandas.read_ json.load torchvision.datasets.folder"
+).split()
+GENERATORS = names.GENERATORS
+DRAWS = frozenset(
+    f"torch.{name}"
+    for name in ("multinomial", "poisson", "nn.functional.dropout", "nn.functional.gumbel_softmax")
+)
+# scipy.stats.norm.rvs, skimage.util.random_noise, os.urandom.
+SOME_DICE = re.compile(r"^(?!torch).*(rand|\.rvs$|\.sample$|\.shuffle$)")
+# Libraries whose functions draw no random numbers, or only by what is known here: torch and the standard library first, then arrays,
+# images, sound, text, and files and their formats.
+WITHOUT_DICE = frozenset(
+    """torch torchvision torchaudio numpy random builtins math os sys io json re csv copy time
+    pickle pathlib glob itertools functools collections struct string typing datetime
+    operator warnings logging PIL cv2 skimage scipy librosa soundfile pandas h5py zipfile
+    gzip tarfile lmdb tifffile pydicom matplotlib nibabel SimpleITK imageio rasterio einops
+    transformers tokenizers nltk albumentations imgaug contextlib blobfile fsspec smart_open
+    pyarrow zarr netCDF4 msgpack msgpack_numpy yaml ujson orjson xml pycocotools decord av
+    turbojpeg accimage trimesh plyfile laspy sentencepiece jieba hashlib unicodedata bisect
+    heapq enum dataclasses tempfile shutil traceback base64 zlib bz2 decimal fractions
+    statistics textwrap threading contextvars types abc ast html urllib array wave mmap locale
+    unidecode anyascii inflect num2words regex ftfy emoji pypinyin phonemizer g2p_en pyworld
+    parselmouth resampy shapely pyproj diskcache joblib tqdm""".split()
+)
+# ... and libraries of which that is true of the methods of their objects.
+OBJECTS_WITHOUT_DICE = frozenset(
+    """sklearn torchtext argparse omegaconf yacs easydict addict munch ml_collections tqdm loguru
+    shapely pyquaternion lvis openslide pyvips zmq redis pymongo sqlite3
+    queue multiprocessing""".split()
+)
+SHOWN = ("builtins.print", "logging.", "warnings.")  # what an item says costs nothing
+CHEAP = frozenset(
+    "size dim view reshape float long clone contiguous unsqueeze squeeze item numpy append len int str range tensor from_numpy as_tensor "
+    "float32 flatten to copy".split()
+)
+# Transforms of albumentations that do the same to each image where no `p` is given.
+FIXED_ALBUMENTATIONS = frozenset(
+    """Resize SmallestMaxSize LongestMaxSize CenterCrop PadIfNeeded Normalize ToFloat FromFloat ToTensorV2""".split()
+)
+COMPOSERS = ("Compose", "RandomApply", "Lambda", "Sequential", "RandomChoice")
+
+
+class Walk:
+    """Walks the code that fetches an item, through the project's functions, and notes what it does."""
+
+    def __init__(self, interp: Core, funcs: list[Func]):
+        self.interp = interp
+        self.random: set[str] = set()
+        self.reads: set[str] = set()
+        self.writes: set[str] = set()
+        self.unclear = ""
+        self.asks = self.counts = self.device = False
+        self.seen: set[int] = set()
+        for func in funcs:
+            self.function(func)
+
+    def function(self, func: Func) -> None:
+        if id(func.node) in self.seen or len(self.seen) > 60:
+            return
+        self.seen.add(id(func.node))
+        for node in live(func.node):
+            if isinstance(node, ast.Call):
+                self.call(node)
+            elif isinstance(node, ast.Attribute):
+                self.counts = self.counts or node.attr == "num_workers"
+            elif isinstance(node, (ast.Assign, ast.AugAssign)):
+                for target in targets_of(node):
+                    self.target(target)
+            elif isinstance(node, (ast.For, ast.While, ast.ListComp)):
+                self.reads.add("compute")
+
+    @property
+    def sharded(self) -> bool:
+        """It asks how many workers there are; one that asks only for its number or seed need not share anything out."""
+        return self.asks and self.counts
+
+    def target(self, target: ast.expr) -> None:
+        part = target
+        while isinstance(part, ast.Subscript):
+            part = part.value
+        if (
+            isinstance(part, ast.Attribute)
+            and is_name(part.value, "self")
+            and not is_scratch(target, self.interp.project.sources.values(), self.values)
+        ):
+            owner = next((a.name for a in ancestors(part) if isinstance(a, ast.ClassDef)), "")
+            self.writes.add(f"`self.{part.attr}`" + (f" of {owner}" if owner else ""))
+
+    def call(self, node: ast.Call) -> None:
+        if self.interp.cut and id(node.func) not in self.interp.at:
+            self.is_unclear(f"{at(node)} is not read")
+        self.device = self.device or self.moves(node)
+        for thing in self.interp.at.get(id(node.func), frozenset()):
+            if isinstance(thing, Func):
+                self.function(thing)
+            elif isinstance(thing, Bound):
+                self.function(thing.func)
+            elif isinstance(thing, Cls):
+                self.reads.add("compute")
+            elif isinstance(thing, Inst):
+                for func in thing.cls.find("__call__") or thing.cls.find("forward") or ():
+                    if isinstance(func, Func):
+                        self.function(func)
+                self.reads.add("compute")
+            elif isinstance(thing, Ref):
+                self.library(thing.name, node)
+            elif isinstance(thing, Ext):
+                draws, _ = transform_randomness(self.interp, frozenset({thing}))
+                self.random |= draws
+                self.reads.add("compute")
+            elif isinstance(thing, Method):
+                self.method(thing)
+            elif isinstance(thing, Unknown):
+                self.is_unclear(f"{at(node)} calls something that is not known: {thing.why}")
+                self.reads.add("compute")
+
+    def moves(self, node: ast.Call) -> bool:
+        """``x.cuda()``, ``x.to(device)``, ``torch.zeros(3, device=device)``, where the device may be another than the CPU."""
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if method == "cuda":
+            return True
+        named = [k.value for k in node.keywords if k.arg == "device"]
+        for target in (*named, *(node.args[:1] if method == "to" else ())):
+            for thing in self.interp.at.get(id(target), frozenset()):
+                if isinstance(thing, Ext) and thing.node is None:
+                    continue  # `tensor.device`: where the others are
+                unknown = isinstance(thing, (Arg, Num)) or (
+                    target in named and isinstance(thing, Unknown)
+                )
+                if unknown or (is_device(thing) and device_kinds(frozenset({thing})) != {"cpu"}):
+                    return True
+        return False
+
+    def values(self, expr: ast.expr) -> Values:
+        return self.interp.at.get(id(expr), frozenset())
+
+    def is_unclear(self, why: str) -> None:
+        """Random numbers may be drawn."""
+        self.random.add("unknown")
+        self.unclear = self.unclear or why
+
+    def library(self, name: str, node: ast.Call) -> None:
+        if name.startswith(SHOWN):
+            return
+        if name == "torch.utils.data.get_worker_info":
+            self.asks = True
+        if name in GENERATORS:
+            pass  # made anew for each item: what is drawn from it is not the same in all workers
+        elif name.startswith("numpy.random."):
+            self.random.add("numpy")
+        elif name.startswith("random."):
+            self.random.add("python")
+        elif name in DRAWS or (
+            name.startswith("torch.") and names.FACTORIES.get(name.rsplit(".", 1)[-1])
+        ):
+            self.random.add("torch")
+        elif name.split(".")[0] not in WITHOUT_DICE or SOME_DICE.search(name):
+            self.is_unclear(f"{at(node)} calls {name}()")
+        elif (
+            name.startswith(("torchvision.transforms", "albumentations", "imgaug"))
+            and "functional" not in name
+        ):
+            self.reads.add("compute")
+        if name.startswith(tuple(FILES)):
+            self.reads.add("file")
+            if name.startswith(
+                (
+                    "PIL.",
+                    "cv2.",
+                    "torchvision.io",
+                    "torchaudio",
+                    "imageio",
+                    "skimage",
+                    "librosa",
+                    "soundfile",
+                )
+            ):
+                self.reads.add("decode")
+        elif name.rsplit(".", 1)[-1] not in CHEAP:
+            self.reads.add("compute")
+
+    def method(self, thing: Method) -> None:
+        if isinstance(thing.this, Ext) and thing.this.name.startswith(SHOWN):
+            return
+        if isinstance(thing.this, Ext) and thing.this.name.startswith("imgaug."):
+            self.random.add("own")
+        elif isinstance(thing.this, Ext) and not _draws_nothing(thing):
+            self.is_unclear(f"{thing.this.name}.{thing.name}()")
+        if isinstance(thing.this, Ext) and thing.this.name in GENERATORS:
+            local = thing.this.node is not None and id(function_of(thing.this.node)) in self.seen
+            self.random.add("numpy" if local else "own")
+        if isinstance(thing.this, Tensor) and thing.name in (
+            "random_",
+            "normal_",
+            "uniform_",
+            "bernoulli_",
+        ):
+            self.random.add("torch")
+        if thing.name not in CHEAP:
+            self.reads.add("compute")
+        if isinstance(thing.this, Unknown):
+            if thing.name in (
+                "random",
+                "rand",
+                "randn",
+                "randint",
+                "choice",
+                "shuffle",
+                "uniform",
+                "normal",
+                "sample",
+                "permutation",
+                "integers",
+                "rvs",
+            ):
+                self.random.add("own")
+
+    def follow_attributes(self, inst: Inst) -> None:
+        """Transforms kept on the dataset (``self.transform(x)``) that the call itself did not resolve."""
+        for name, found in inst.attrs.items():
+            if "transform" in name or "augment" in name:
+                draws, _ = transform_randomness(self.interp, found)
+                self.random |= draws
+
+
+def collating(interp: Core, found: Values) -> Walk:
+    """What a ``collate_fn`` does."""
+    funcs: list[Func] = []
+    for thing in found:
+        if isinstance(thing, Partial):
+            funcs += [t for t in thing.func if isinstance(t, Func)]
+        elif isinstance(thing, (Func, Bound)):
+            funcs.append(thing.func if isinstance(thing, Bound) else thing)
+        elif isinstance(thing, Inst):
+            funcs += [t for t in thing.cls.find("__call__") or () if isinstance(t, Func)]
+    walk = Walk(interp, funcs)
+    if any(isinstance(t, Ext) and t.name.startswith("transformers.DataCollator") for t in found):
+        walk.random.add("torch")  # some of them mask words at random
+    return walk
+
+
+def transform_randomness(interp: Core, transforms: Values) -> tuple[frozenset[str], str]:
+    """Random numbers drawn by transforms, and why that is not known."""
+    draws: set[str] = set()
+    unknown = ""
+    for thing in _objects(transforms):
+        if isinstance(thing, Ext) and thing.name.startswith(SHOWN):
+            continue  # a logger
+        if isinstance(thing, Ext):
+            last = thing.name.rsplit(".", 1)[-1]
+            if thing.name.startswith("albumentations."):
+                if last not in FIXED_ALBUMENTATIONS or "p" in thing.arg_names():
+                    draws.add("albumentations")
+            elif thing.name.startswith("imgaug."):
+                draws.add("own")  # a generator of the library, which a worker gets a copy of
+            elif last.startswith("Random") or last in (
+                "ColorJitter",
+                "AutoAugment",
+                "TrivialAugmentWide",
+                "RandAugment",
+                "AugMix",
+                "GaussianBlur",
+                "ElasticTransform",
+            ):
+                draws.add("transform")
+            elif not thing.name.startswith(
+                ("torchvision.transforms", "torch.nn")
+            ) and not names.is_tokenizer(thing.name):
+                draws.add("unknown")
+                unknown = f"what {thing.name} does"
+        elif isinstance(thing, Func):
+            draws |= Walk(interp, [thing]).random
+        elif isinstance(thing, Inst):
+            call = thing.cls.find("__call__") or thing.cls.find("forward") or frozenset()
+            draws |= Walk(interp, [f for f in call if isinstance(f, Func)]).random
+        elif isinstance(thing, Unknown):
+            draws.add("unknown")
+            unknown = thing.why
+    return frozenset(draws), unknown
+
+
+def _objects(found: Values) -> Iterator[Thing]:
+    """Transforms inside Compose, lists, arguments."""
+    for thing in opened(ordered(found), _composed):
+        is_drawn = isinstance(thing, Ext) and _short(thing) in ("RandomApply", "RandomChoice")
+        if is_drawn or not isinstance(thing, (Const, Num, Seq)) and not _composes(thing):
+            yield thing
+
+
+def _composes(thing: Thing) -> TypeGuard[Ext]:
+    return isinstance(thing, Ext) and _short(thing) in COMPOSERS
+
+
+def _composed(thing: Thing) -> Iterable[Thing]:
+    if _composes(thing):
+        return (t for g in thing.args.every for t in g.values)
+    return thing.any() if isinstance(thing, Seq) else ()
+
+
+def _short(thing: Ext) -> str:
+    return thing.name.rsplit(".", 1)[-1]
+
+
+def _draws_nothing(method: Method) -> bool:
+    """A method of an object of a library whose functions draw no random numbers, or only by what is known here."""
+    assert isinstance(method.this, Ext)
+    name = method.this.name
+    known = name in GENERATORS or name.split(".")[0] in WITHOUT_DICE | OBJECTS_WITHOUT_DICE
+    return known and (name in GENERATORS or not SOME_DICE.search(f"scipy.{method.name}"))

@@ -1,0 +1,123 @@
+"""The loaders of a script, and how each is gone through."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.model import names
+from autofast.model.device_loader import MARK
+from autofast.model.events import CallFrame, GuardFrame, LoopFrame, Stack, inside, loops
+from autofast.model.kinds import is_loader
+from autofast.model.script import Loader, Script, Use
+from autofast.model.syntax import LOOPS
+from autofast.model.values import NOTHING, Arguments, Ext, Inst, Thing, joined
+from autofast.read.interpreter.interpreter import Interpreter
+from autofast.read.recover.datasets import describe
+from autofast.read.recover.item_code import collating
+
+
+def build_loaders(interp: Interpreter, script: Script) -> list[Loader]:
+    made: dict[int, list[tuple[Ext | Inst, Arguments]]] = {}
+    nodes: dict[int, ast.Call] = {}
+    for thing in interp.made:
+        if isinstance(thing, Inst) and is_loader(thing):
+            inner = [t for t in thing.attrs.get("__loader__", frozenset()) if isinstance(t, Ext)]
+            args, node = (inner[0].args, inner[0].node) if inner else (None, None)
+        elif isinstance(thing, Ext) and thing.name == names.LOADER:
+            args, node = thing.args, thing.node
+        else:
+            continue
+        if isinstance(node, ast.Call) and args is not None:
+            made.setdefault(id(node), []).append((thing, args))
+            nodes[id(node)] = node
+    return [_loader(interp, script, nodes[key], group) for key, group in made.items()]
+
+
+def _loader(
+    interp: Interpreter, script: Script, node: ast.Call, group: list[tuple[Ext | Inst, Arguments]]
+) -> Loader:
+    things: list[Thing] = [t for t, _ in group]
+    args = joined([a for _, a in group])
+    loader = Loader(
+        things, node, args, describe(interp, args.get(0, "dataset")), _uses(script, things)
+    )
+    collate = collating(interp, args.get(6, "collate_fn"))
+    loader.collate_random, loader.collate_on_device = frozenset(collate.random), collate.device
+    loader.kept = all(isinstance(t, Ext) and MARK in t.attrs for t in things)
+    starts = {id(site.node) for site in script.processes}
+    for thing, _ in group:
+        begin = max(
+            (
+                n
+                for n, f in enumerate(thing.made)
+                if isinstance(f, CallFrame) and id(f.node) in starts
+            ),
+            default=0,
+        )
+        outer = [f for f in loops(thing.made[begin:]) if isinstance(f.node, LOOPS)]
+        loader.loop = loader.loop or (outer[-1].node if outer else None)
+    made_at = [is_guarded(t.made, script.entry) for t, _ in group]
+    loader.guarded = (
+        all(is_guarded(u.stack, script.entry) for u in loader.uses) if loader.uses else all(made_at)
+    )
+    loader.moved = [t for t in script.transfers if any(x is y for x in t.loaders for y in things)]
+    loader.framework = next(
+        (n for n in ("lightning", "accelerate", "hf-trainer", "fabric") if n in script.frameworks),
+        "",
+    )
+    loader.batch = NOTHING.union(
+        *(interp.__dict__.get("_batches_as_made", {}).get(id(t), NOTHING) for t in things)
+    )
+    return loader
+
+
+def _uses(script: Script, things: list[Thing]) -> list[Use]:
+    uses: dict[int, Use] = {}
+    backs = [o.stack for step in script.steps for b in step.backwards for o in b.site]
+    for site in script.log.of("iterate", "next"):
+        for occurrence in site:
+            is_next = site.kind == "next"
+            if is_next:
+                if not any(t in occurrence.data.get("loaders", ()) for t in things):
+                    continue
+                outer = [
+                    f for f in loops(occurrence.stack) if isinstance(f.node, (ast.For, ast.While))
+                ]
+                trains = bool(outer) and any(inside(b, outer[-1].node) for b in backs)
+                repeated = bool(outer)
+            else:
+                frame = occurrence.stack[-1]
+                if not isinstance(frame, LoopFrame) or not any(t in frame.loaders for t in things):
+                    continue
+                outer = [
+                    f
+                    for f in loops(occurrence.stack[:-1])
+                    if isinstance(f.node, (ast.For, ast.While))
+                ]
+                trains = any(inside(b, frame.node) and _through(b, frame) for b in backs)
+                repeated = bool(outer)
+            old = uses.get(id(site.node))
+            if old is None:
+                uses[id(site.node)] = Use(site.node, occurrence.stack, trains, repeated, is_next)
+            else:
+                old.trains |= trains
+                old.repeated |= repeated
+    return list(uses.values())
+
+
+def _through(stack: Stack, frame: LoopFrame) -> bool:
+    """Whether a backward's way leads through this loop over these very loaders (one function may train and evaluate)."""
+    return any(
+        isinstance(f, LoopFrame) and f.node is frame.node and f.loaders & frame.loaders
+        for f in stack
+    )
+
+
+def is_guarded(stack: Stack, entry: object) -> bool:
+    """Not run again when a worker imports the entry script: below a main guard, or not reached from its top level."""
+    if any(isinstance(f, GuardFrame) for f in stack):
+        return True
+    first = next((f for f in stack if isinstance(f, CallFrame)), None)
+    return first is not None and isinstance(
+        first.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+    )

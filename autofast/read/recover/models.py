@@ -1,0 +1,116 @@
+"""The models of a script, and the layers in them."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.model import names
+from autofast.model.contents import unwrapped
+from autofast.model.kinds import foreign_bases, is_loss, is_module
+from autofast.model.script import Model, Script
+from autofast.model.values import Dict, Ext, Inst, Seq, Thing, Unknown, const
+from autofast.read.interpreter.interpreter import Interpreter
+from autofast.read.library.module_parts import MORE
+
+
+def build_models(interp: Interpreter, script: Script) -> list[Model]:
+    found: dict[int, Model] = {}
+    wraps: dict[int, list[Ext]] = {}
+    for made in interp.made:
+        if isinstance(made, Ext) and made.name in names.WRAPPERS:
+            for inner in unwrapped(made):
+                wraps.setdefault(id(inner), []).append(made)
+    for site in script.log.of("forward"):
+        for occurrence in site:
+            if not occurrence.data["outer"] or occurrence.this is None:
+                continue
+            for thing in unwrapped(occurrence.this):
+                if not isinstance(thing, (Inst, Ext)) or is_loss(thing):
+                    continue
+                model = found.get(id(thing))
+                if model is None:
+                    layers, unknown, classes = layers_of(thing)
+                    name = (
+                        thing.cls.node.name
+                        if isinstance(thing, Inst)
+                        else thing.name.rsplit(".", 1)[-1]
+                    )
+                    dtype = (
+                        str(const(thing.attrs["__dtype__"])) if "__dtype__" in thing.attrs else ""
+                    )
+                    model = found[id(thing)] = Model(
+                        thing,
+                        thing.node,
+                        name,
+                        [],
+                        [],
+                        wraps.get(id(thing), []),
+                        layers,
+                        unknown,
+                        classes,
+                        dtype,
+                    )
+                if site not in model.forwards:
+                    model.forwards.append(site)
+    for site in script.log.of("move_model"):
+        for occurrence in site:
+            for thing in unwrapped(occurrence.this) if occurrence.this is not None else []:
+                if id(thing) in found and site not in found[id(thing)].moves:
+                    found[id(thing)].moves.append(site)
+    return list(found.values())
+
+
+def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
+    """The torch layers below a module, why they are not all known, and the project's classes among them."""
+    layers: set[str] = set()
+    classes: dict[int, ast.ClassDef] = {}
+    unknown = ""
+    todo: list[Thing] = [thing]
+    seen: set[int] = set()
+    while todo:
+        part = todo.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, Inst):
+            classes[id(part.cls.node)] = part.cls.node
+            for base in part.cls.bases:
+                classes[id(base.node)] = base.node
+            for name, found in part.attrs.items():
+                todo.extend(
+                    t
+                    for t in found
+                    if is_module(t)
+                    or (isinstance(t, Seq) and any(map(is_module, t.any())))
+                    or (name == MORE and isinstance(t, (Seq, Dict, Unknown)))
+                )
+            if any(
+                n not in names.MODULE_BASES and names.makes_module(n) for n in part.cls.external
+            ):
+                layers.update(n.rsplit(".", 1)[-1] for n in part.cls.external)
+            if foreign_bases(part.cls):
+                unknown = f"class {part.cls.node.name} has a base that is not in this project"
+        elif isinstance(part, (Seq, Dict)):
+            todo.extend(
+                t for t in part.any() if is_module(t) or isinstance(t, (Seq, Dict, Unknown))
+            )
+        elif isinstance(part, Ext):
+            if part.name in names.MODULE_BASES:
+                unknown = unknown or "it is a parameter of which only the type is known"
+            layers.add(_layer(part))
+            given = part.args.every
+            parts = (Seq, Dict, Unknown) if part.name in names.CONTAINERS else (Seq, Dict)
+            todo.extend(t for g in given for t in g.values if is_module(t) or isinstance(t, parts))
+            todo.extend(t for v in part.attrs.values() for t in v if is_module(t))
+        elif isinstance(part, Unknown):
+            unknown = unknown or part.why
+    return frozenset(layers), unknown, list(classes.values())
+
+
+def _layer(part: Ext) -> str:
+    """What a layer is called among the layers of a model: whole networks of images by their architecture."""
+    if part.name.startswith(names.VISION):
+        return part.name
+    short = part.name.rsplit(".", 1)[-1]
+    made = part.name in names.BY_ARCHITECTURE and const(part.args.get(0, "model_name"))
+    return f"{names.TIMM}{made}" if isinstance(made, str) else short

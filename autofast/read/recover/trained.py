@@ -1,0 +1,92 @@
+"""What trains: the calls of models that a backward reaches, or code that is not read."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.model.events import CallFrame, Occurrence, Stack
+from autofast.model.script import Script
+from autofast.model.tensors import tensors_in
+from autofast.model.values import Ref, Tensor, Unknown, Values
+from autofast.read.recover.eval_mode import switching_functions
+
+BACKWARDS = tuple(
+    """.backward .manual_backward torch.autograd.grad torch.autograd.backward
+    torch.autograd.functional.jacobian""".split()
+)
+# libraries that are given tensors to show, save or score them, never to train with them
+# fmt: off
+HARMLESS = frozenset({
+    "torch", "torchvision", "numpy", "builtins", "math", "time", "os", "sys", "json", "logging", "PIL", "matplotlib", "sklearn", "scipy",
+    "pandas", "seaborn", "wandb", "tqdm", "tensorboard", "tensorboardX", "visdom", "cv2", "imageio", "skimage", "einops", "torchmetrics",
+    "torch_geometric", "torch_scatter", "timm", "evaluate", "rich", "datetime",
+    "argparse", "random", "copy", "itertools", "functools", "collections", "string", "re",
+})
+# fmt: on
+
+
+class Training:
+    """Which calls of models a backward reaches.
+
+    ``passes`` are those it certainly may reach, as the reader followed the loss there. ``blind`` are the ways to the other backwards:
+    whatever runs in the same loop or function may be trained by them.
+    """
+
+    def __init__(self, script: Script):
+        self.passes: set[ast.AST] = set()
+        self.blind: list[Stack] = []
+        self.all: list[Stack] = []
+        self.handed_out: list[Stack] = []  # the ways to code that may train with what it gets
+        self.measuring = switching_functions(script)  # what they call is none of a training's
+        for site in script.log.of(*BACKWARDS):
+            for occurrence in site:
+                self.all.append(occurrence.stack)
+                self.add(_differentiated(occurrence), occurrence.stack)
+        for (kind, _), site in script.log.each():
+            for occurrence in site:
+                if kind not in BACKWARDS and (given := _handed_out(kind, occurrence)):
+                    passes = {p for t in tensors_in(given) for p in t.passes}
+                    self.passes |= passes
+                    if passes:
+                        self.handed_out.append(occurrence.stack)
+
+    def add(self, given: Values, stack: Stack) -> None:
+        passes = {p for t in tensors_in(given) for p in t.passes}
+        self.passes |= passes
+        if not passes:
+            self.blind.append(stack)
+
+
+def _differentiated(occurrence: Occurrence) -> Values:
+    if isinstance(occurrence.this, Tensor):
+        return frozenset({occurrence.this})
+    return (
+        occurrence.args.positional[0].values
+        if occurrence.args is not None and occurrence.args.positional
+        else frozenset()
+    )
+
+
+def _handed_out(kind: str, occurrence: Occurrence) -> Values:
+    """The tensors that leave the project here for code that may train with them."""
+    if kind == "return":
+        frame = next((f for f in reversed(occurrence.stack) if isinstance(f, CallFrame)), None)
+        return (
+            occurrence.result
+            if frame is not None and not isinstance(frame.node, ast.Call)
+            else frozenset()
+        )
+    known = isinstance(occurrence.this, Ref) and occurrence.this.name.split(".")[0] in HARMLESS
+    foreign = isinstance(occurrence.this, Ref) and kind == occurrence.this.name and not known
+    if (
+        kind in ("call_unknown", "call_object")
+        or foreign
+        or (kind.startswith(".") and isinstance(occurrence.this, Unknown))
+    ):
+        given = occurrence.args
+        return (
+            frozenset().union(*(g.values for g in given.every))
+            if given is not None
+            else frozenset()
+        )
+    return frozenset()

@@ -1,0 +1,101 @@
+"""Loops of the host over the elements of tensors of the device: each element that they look at is a read, and a wait.
+
+``for i in range(n): right[y[i]] += c[i].item()`` copies each element by itself; after ``y, c = y.cpu(), c.cpu()`` the same code computes the
+same on the host (``facts.looked_at``).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edit.edits import Before, Edit, Rewrite
+from autofast.facts.looked_at import SIZES, LookedAt, Over, runs_here
+from autofast.facts.switches import batch_loops, goes_by_batch
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.positions import position
+from autofast.flow.program import Flow
+from autofast.flow.scopes import own_nodes
+from autofast.model.calls import is_name
+from autofast.model.script import Script
+from autofast.model.source import (
+    function_of,
+    is_elif,
+    live,
+    nodes_in,
+    parent_of,
+    source_of,
+    statement_of,
+    within,
+)
+from autofast.model.syntax import LOOPS
+from autofast.techniques.syncs.freshness import is_fresh
+from autofast.techniques.syncs.steps import is_often, is_step
+
+
+def by_elements(script: Script) -> Iterator[tuple[Over, str, list[Edit]]]:
+    """Each loop in what runs in every step that looks at single elements: the tensors, and the edits that copy them before it."""
+    taken: list[ast.AST] = []
+    for loop in _loops(script):
+        if not any(within(loop, other) for other in taken):
+            names, edits = _copied(script, LookedAt(script, loop))
+            if edits:
+                taken.append(loop)
+                yield loop, ", ".join(f"`{name}`" for name in names), edits
+
+
+def _loops(script: Script) -> list[Over]:
+    """The loops and comprehensions inside of steps, outer ones first."""
+    calls, found = script.analysis(CallGraph), dict[int, Over]()
+    for step in batch_loops(script):
+        if goes_by_batch(script, step) and isinstance(step, LOOPS):
+            mine = [n for n in live(step) if isinstance(n, Over) and n is not step]
+            mine = [n for n in mine if function_of(n) is function_of(step)]
+            others = [n for f in calls.run_in(step, often=True) for n in own_nodes(f)]
+            often = [n for n in mine if is_often(script, n, step)]
+            often += [n for n in others if isinstance(n, Over) and is_often(script, n, None)]
+            found |= {id(n): n for n in often}
+    return [n for n in found.values() if not is_step(script, n) and runs_here(n)]
+
+
+def _copied(script: Script, found: LookedAt) -> tuple[list[str], list[Edit]]:
+    """The tensors that are copied to the host before the loop, and the edits; none where there is no place for that."""
+    loop, statement = found.loop, statement_of(found.loop)
+    if isinstance(statement, (ast.While, ast.Match)) or is_elif(statement):
+        return [], []
+    edits: list[Edit] = []
+    names = [min(uses, key=position) for n, uses in found.uses.items() if found.is_copied(n)]
+    names.sort(key=position)
+    over = [e for name, e in found.over.items() if found.is_copied(name)]
+    if any(script.analysis(CallGraph).entered(n) for n in live(loop)):  # which might change them
+        if not all(is_fresh(script, e) for e in (*names, *over)):
+            return [], []
+    for expr in over:
+        if not any(is_name(expr, name.id) for name in names):
+            whole = isinstance(expr, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+            code = "{core}.cpu()" if whole else "({core}).cpu()"
+            edits.append(Rewrite(expr, code, {"core": expr}))
+    source, after = source_of(loop), script.analysis(Flow).definitions(loop).live_after(statement)
+    targets = []
+    for name in names:
+        uses = [n for n in (*found.uses[name.id], *over) if is_name(n, name.id)]
+        others = [n for n in nodes_in(statement, ast.Name) if n.id == name.id and n not in uses]
+        if name.id in after or not all(_asks_for_size(n) for n in others):
+            edits += [Rewrite(n, source.fresh(f"{name.id}_host")) for n in uses]
+            targets.append(source.fresh(f"{name.id}_host"))
+        else:
+            targets.append(name.id)
+    copies = [f"{name.id}.cpu()" for name in names]
+    made = [Before(statement, f"{', '.join(targets)} = {', '.join(copies)}")] if names else []
+    texts = [ast.unparse(e) for e in (*over, *names)]
+    return list(dict.fromkeys(texts)), [*made, *edits]
+
+
+def _asks_for_size(name: ast.Name) -> bool:
+    """``len(y)``, ``y.size(0)``: the same of the copy."""
+    match parent_of(name):
+        case ast.Attribute(attr=attr):
+            return attr in SIZES
+        case ast.Call(func=ast.Name(id="len")):
+            return True
+    return False

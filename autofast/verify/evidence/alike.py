@@ -1,0 +1,165 @@
+"""What two runs have in common before any number is compared: precision, random draws, data.
+
+The tolerance of a comparison follows from what the runs really computed in, never from the size of the difference: a difference that is
+too large for float32 is no proof of 16 bits. And as long as both have drawn the same random numbers and were given the same data, whatever
+differs between them has to be rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from autofast.verify.estimates import gap
+from autofast.verify.evidence.gathered import Evidence
+from autofast.verify.evidence.record import Call, Record, Run
+
+SAME = 1e-6  # checksums of the same data, brought to the device in another way
+MOST_CALLS = 4000  # that the probe keeps
+LOW = ("bfloat16", "float16", "TF32", "float8")
+
+
+def low(run: Run) -> bool | None:
+    """It computed in 16 bits or TF32 somewhere; None: not recorded."""
+    seen = [name for record in run.records for name in record.precision]
+    return any(part in name for name in seen for part in LOW) if seen else None
+
+
+def known_low(ev: Evidence) -> bool | None:
+    """Either of the two did; by their rules where nothing was recorded, and None where those are not known either."""
+    found = [low(run) for run in (ev.a, ev.b)]
+    return ev.half if None in found else any(found)
+
+
+def _close(x: float, y: float, share: float) -> bool:
+    far = gap(x, y)
+    return not far or far < math.inf and far <= share * max(abs(x), abs(y))
+
+
+def _data(ev: Evidence) -> Iterator[tuple[Call, Call, list[str]]]:
+    """Calls of both in order, with the names of those tensors that are data: rounding does not touch them. Where a step calls a model more often
+    in one of the two (real and fake samples at once), what its calls are given is added up."""
+    others = [r.record.calls for r in (*ev.originals[1:], ev.perturbed) if r is not None and r.ok]
+    known = [_known(i, x, others) for i, x in enumerate(ev.a.record.calls)]
+    after = _by_step(ev.b.record.calls)
+    for step, places in _by_step(ev.a.record.calls).items():
+        before = [ev.a.record.calls[i] for i in places]
+        now = [ev.b.record.calls[i] for i in after.get(step, ())]
+        if [x.model for x in before] == [y.model for y in now] or not now:
+            yield from zip(before, now, (known[i] for i in places), strict=False)
+            continue
+        for model in dict.fromkeys(x.model for x in before):
+            mine = [i for i in places if ev.a.record.calls[i].model == model]
+            names = set.intersection(*(set(known[i]) for i in mine))
+            rows = ([ev.a.record.calls[i] for i in mine], [y for y in now if y.model == model])
+            one, two = (_added(some, names, model, step) for some in rows)
+            yield one, two, sorted(names)
+
+
+def _known(i: int, x: Call, others: Sequence[Sequence[Call]]) -> list[str]:
+    nothing = float("nan")
+    return [
+        name
+        for name, value in x.sums.items()
+        if all(i < len(o) and _close(value, o[i].sums.get(name, nothing), 1e-12) for o in others)
+    ]
+
+
+def _by_step(calls: Sequence[Call]) -> dict[int, list[int]]:
+    """Places of the calls; without those of a step in which no more were kept."""
+    found: dict[int, list[int]] = {}
+    for i, call in enumerate(calls):
+        found.setdefault(call.step, []).append(i)
+    if len(calls) >= MOST_CALLS:
+        found.popitem()
+    return found
+
+
+def _added(some: Sequence[Call], names: Iterable[str], model: int, step: int) -> Call:
+    nothing = float("nan")
+    sums = {name: sum(one.sums.get(name, nothing) for one in some) for name in names}
+    return Call(model, sum(one.samples for one in some), sums, step)
+
+
+def _same_rates(x: Sequence[float], y: Sequence[float]) -> bool:
+    return len(x) != len(y) or all(_close(p, q, SAME) for p, q in zip(x, y, strict=True))
+
+
+def steps(ev: Evidence) -> int:
+    """Over how many optimizer steps the two drew the same random numbers and the models were given the same data; 0 where not known."""
+    a, b = ev.a.record.steps, ev.b.record.steps
+    states = [(x.random, y.random) for x, y in zip(a, b, strict=False)]
+    until = next((i for i, (x, y) in enumerate(states) if x != y or not x), len(states))
+    # A rate that falls on a plateau, by the numbers of the training.
+    rates = ((x.lr, y.lr) for x, y in zip(a, b, strict=False))
+    other = (i for i, (x, y) in enumerate(rates) if not _same_rates(x, y))
+    until = min(until, next(other, until))
+    other_step = other_data(ev)
+    return until if other_step is None else min(until, other_step)
+
+
+def other_data(ev: Evidence) -> int | None:
+    """How many steps were made before the models were first given other data; None: they never were."""
+    for x, y, names in _data(ev):
+        if x.model != y.model or any(
+            not _close(x.sums[n], y.sums.get(n, float("nan")), SAME) for n in names
+        ):
+            return x.step
+    return None
+
+
+def redrawn(ev: Evidence) -> bool:
+    """The same random numbers to the end, in the main process alone, and yet the models are given other data."""
+    workers = any(p.workers for run in (ev.a, ev.b) for r in run.records for p in r.passes)
+    return drawn_alike(ev.a, ev.b) and not workers and not throughout(ev)
+
+
+def drawn_alike(a: Run, b: Run) -> bool:
+    """The same random numbers to the end."""
+    states = [(x.random, y.random) for x, y in zip(a.record.steps, b.record.steps, strict=False)]
+    return bool(states) and all(x == y and x for x, y in states)
+
+
+def throughout(ev: Evidence) -> bool:
+    return 0 < len(ev.a.record.steps) <= steps(ev)
+
+
+def masks(ev: Evidence) -> bool:
+    """The same random state gives the same dropout masks: nothing is drawn in the models, or precision and layout are the same."""
+    calls: Sequence[Call] = [call for call in ev.a.record.calls if call.random]
+    first = ev.a.record.steps[0].random if ev.a.record.steps else ""
+    quiet = bool(calls) and all(call.random == first for call in calls)
+    quiet = quiet or all(_draws_nothing(run.record) for run in (ev.a, ev.b))
+    return quiet or set(ev.a.record.precision) == set(ev.b.record.precision) and in_order(ev)
+
+
+def _draws_nothing(record: Record) -> bool:
+    """Within calls of models in training: what is drawn beside them goes by its place in the whole."""
+    words = [
+        n
+        for model, drawn in record.drawn.items()
+        for name, n in drawn.items()
+        if model.isdigit() and name not in ("calls", "samples")
+    ]
+    return record.masks == () and bool(words) and not any(words)
+
+
+def in_order(ev: Evidence) -> bool:
+    """Samples stand in the same places of the first step's batches: else masks drawn by place meet other samples."""
+    nothing = float("nan")
+    return all(
+        _close(x.order.get(name, nothing), y.order.get(name, nothing), SAME)
+        for x, y, names in _data(ev)
+        for name in names
+        if not x.step and not y.step
+    )
+
+
+def determined(ev: Evidence) -> bool:
+    """Over the whole run whatever differs has to be rounding."""
+    return 0 < len(ev.a.record.steps) <= agreeing_steps(ev)
+
+
+def agreeing_steps(ev: Evidence) -> int:
+    """Over how many optimizer steps whatever differs has to be rounding: the same draws and data, and the same masks made of them."""
+    return steps(ev) if masks(ev) else 0

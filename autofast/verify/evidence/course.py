@@ -1,0 +1,111 @@
+"""Where the numbers of a training decide its course: early stopping, ``while loss > eps``, a rate that falls on a plateau.
+
+There one rounding, or another draw, ends a training at another step, and a rewrite may do that too. Three things tell it from a rewrite that
+loses or gains steps:
+
+* Up to the place where the two runs part in a bit, nothing but the script can have made the difference.
+* The original itself does it: under other seeds, in double precision, or with its parameters moved by one rounding, it ends elsewhere as well.
+* Over seeds, the numbers of steps are those of the original.
+
+Runs of unequal length are compared as far as both go (``shared``).
+"""
+
+from __future__ import annotations
+
+from autofast.verify.estimates import difference, fmean, spread
+from autofast.verify.evidence.gathered import Evidence
+from autofast.verify.evidence.record import Run, Step
+from autofast.verify.result import Check, Sameness
+
+LEAST = 4  # runs of the original before it is said that something never changes in it
+NAME = "optimizer steps and backwards"
+ENOUGH = 6  # pairs before numbers of steps are compared: fewer may differ equally by chance
+ONE_WAY = 12  # pairs that all differ in one direction: 1 in 2048 by chance
+
+
+def pairs(ev: Evidence) -> tuple[tuple[Run, Run], ...]:
+    """At equal seeds, all of them come to their end."""
+    if ev.pairs or not ev.originals or not ev.rewritten:
+        return ev.pairs
+    return ((ev.a, ev.b),) if ev.a.ok and ev.b.ok else ()
+
+
+def made(run: Run) -> int:
+    return len(run.record.steps)
+
+
+def known(ev: Evidence) -> bool:
+    """The original was run often enough to say that something never changes in it."""
+    return len(ev.others) >= min(LEAST, ev.seeds)
+
+
+def runs(ev: Evidence) -> list[Run]:
+    """Of the original under every seed, and those that rounding alone has moved."""
+    found = (*ev.originals, *ev.others, ev.double, ev.perturbed)
+    return [run for run in found if run is not None and run.records]
+
+
+def _told(step: Step) -> str:
+    return repr((step.losses, step.grad_norm, step.update_norm, step.random))
+
+
+def together(a: Run, b: Run) -> int:
+    """Over how many steps two runs are the same to the bit."""
+    both = zip(a.record.steps, b.record.steps, strict=False)
+    shorter = min(made(a), made(b))
+    return next((i for i, (x, y) in enumerate(both) if _told(x) != _told(y)), shorter)
+
+
+def more_seeds(ev: Evidence) -> str:
+    """What would tell where ``ev.seeds`` did not, or were not all run."""
+    return f"more seeds would tell (--seeds {2 * max(ENOUGH, ev.seeds)}, and the --time-budget for them)"
+
+
+def numbers_decide(ev: Evidence, a: Run, b: Run, place: int) -> bool:
+    """What differs at step ``place`` of two runs may follow from their numbers: these differ before."""
+    return ev.effect != "exact" and place > together(a, b)
+
+
+def unequal(ev: Evidence) -> bool:
+    """Some pair makes unequal numbers of steps, and it is not the rewrite's business to."""
+    return ev.effect not in ("exact", "recipe") and any(made(a) != made(b) for a, b in pairs(ev))
+
+
+def steps(ev: Evidence) -> Check | None:
+    """Numbers of steps, where they differ in some pair; None where they do in none."""
+    name = NAME
+    if not unequal(ev):
+        return None
+    for a, b in pairs(ev):
+        if made(a) == made(b):
+            continue
+        text = f"{made(b)} optimizer steps, {made(a)} in the original"
+        text += f" (seed {a.seed})" if a.seed else ""
+        if not numbers_decide(ev, a, b, min(made(a), made(b))):
+            return Check(
+                name, False, f"{text}; until then not a bit differs", verdict=Sameness.BROKEN
+            )
+        if len({made(run) for run in runs(ev)}) == 1:
+            if known(ev):
+                often = f"under {len(ev.others)} seeds and however it rounds"
+                return Check(name, False, f"{text} {often}", verdict=Sameness.BROKEN)
+            text += f": not yet known whether seeds or rounding change that number in the original; {more_seeds(ev)}"
+            return Check(name, None, text, verdict=Sameness.UNCLEAR)
+    return _over_seeds(ev, name)
+
+
+def _over_seeds(ev: Evidence, name: str) -> Check:
+    before, after = ([float(made(pair[k])) for pair in pairs(ev)] for k in (0, 1))
+    found, wide = difference(before, after), spread(before)
+    text = (
+        f"{fmean(after):.4g} optimizer steps in the mean over {len(before)} seed{'s' * (len(before) != 1)}, "
+        f"{fmean(before):.4g} ± {wide:.2g} in the original, whose numbers decide when it stops"
+    )
+    deltas = [y - x for x, y in zip(before, after, strict=True)]
+    one_way = len(deltas) >= ONE_WAY and (min(deltas) > 0 or max(deltas) < 0)
+    if len(deltas) >= ENOUGH:
+        if one_way or abs(found.value) > found.half(0.9995):
+            return Check(name, False, f"{text}: more than chance", verdict=Sameness.BROKEN)
+        if abs(found.value) + found.half(0.95) <= 2 * wide:
+            return Check(name, True, text)
+    return Check(name, None, f"{text}: not yet clear; {more_seeds(ev)}", verdict=Sameness.UNCLEAR)

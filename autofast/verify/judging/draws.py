@@ -1,0 +1,174 @@
+"""What the models draw within their calls, and what they are given in evaluation: both hide in the scatter of seeds.
+
+In training the words are counted that each generator draws within the calls. Fewer than half as many, without others in their place, are a draw that is
+lost, or shared by samples or steps.
+
+Where a model draws in evaluation in one of the two scripts alone, evaluations are made differently, whatever they print: unless the other draws between
+the calls, and the place has changed alone. Where every evaluation gives a model the same data in the original, as a validation set does, so
+it does in the other script.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from autofast.verify.estimates import gap
+from autofast.verify.evidence import alike
+from autofast.verify.evidence.gathered import Evidence
+from autofast.verify.evidence.record import Evaluation, Run
+from autofast.verify.judging import rounding
+from autofast.verify.judging.exact import equal
+from autofast.verify.result import Check, Sameness
+
+NAME = "random numbers and evaluation"
+GENERATORS = {"python": "Python's", "numpy": "NumPy's", "torch": "torch's"}
+AGAIN = 1e-6  # sums of the same data in other batches
+FIRST = 32  # calls that are counted
+LEAST_BATCH = 4
+LEAST = 3  # evaluations
+
+
+def check(ev: Evidence) -> Check | None:
+    """Of each model that both have; nothing is said where ``torch.compile`` is used, as compiled code draws by itself."""
+    if any(run.record.moments.compiling for run in (ev.a, ev.b)):
+        return None
+    trained = [] if _of_no_effect(ev) else [m for m in ev.a.record.drawn if m.isdigit()]
+    for model in trained:
+        lost = _trained(ev, model)
+        if lost is not None:
+            return lost
+    evaluated = sorted(_models(ev.a) & _models(ev.b))
+    for number in evaluated:
+        other = _evaluated(ev, number) or _data(ev, number)
+        if other is not None:
+            return other
+    found = len({*trained, *map(str, evaluated)})
+    return Check(NAME, True, f"as in the original, of {found} models") if found else None
+
+
+def _of_no_effect(ev: Evidence) -> bool:
+    """Whatever is drawn, the first step is the same but for rounding: an order that is drawn and undone."""
+    if equal(ev.a, ev.b):
+        return True
+    most = rounding.tolerance_of(ev)
+    first = [rounding.first_differences(a, b, 1) for a, b in ev.pairs]
+    return all(loss <= most.loss and gradient <= most.gradient for loss, gradient, _ in first)
+
+
+def _trained(ev: Evidence, model: str) -> Check | None:
+    """In training, under every seed. What torch draws less of may be drawn in another way (a mask, a category), unless it draws nothing any more; and
+    where others draw less as well, one may have taken the other's place."""
+    both = [[pair[k].record.drawn.get(model, {}) for k in (0, 1)] for pair in ev.pairs]
+    if any(not a or not b or a.get("calls") != b.get("calls") for a, b in both):
+        return None  # parts of a batch at a time, or other calls
+    for name, whose in GENERATORS.items():
+        before, after = (sum(pair[k].get(name, 0) for pair in both) for k in (0, 1))
+        if not before or any(2 * b.get(name, 0) >= a.get(name, 0) for a, b in both):
+            continue
+        more, less = _elsewhere(ev, model, name)
+        if 4 * more >= before - after:
+            continue
+        text = (
+            f"{whose} generator draws {100 * after / before:.2g} % of the random numbers of the original within calls of model {model} in training: "
+            "lost, or shared by samples or steps"
+        )
+        size = both[0][0].get("samples", 0) / min(both[0][0]["calls"], FIRST)
+        if (
+            size >= LEAST_BATCH and 0.9 <= size * after / before <= 2.2
+        ):  # a few normal numbers take two words each
+            text = f"{text}: one draw for all {size:.0f} samples of a call, as it looks"
+            return Check(NAME, False, text)
+        if after and name == "torch" or 4 * less >= before - after:
+            text += (
+                ", or drawn in another way: that change alone, without others beside it, would tell"
+            )
+            return Check(NAME, None, text, verdict=Sameness.UNCLEAR)
+        return Check(NAME, False, f"{text}; nothing is drawn in their place")
+    return None
+
+
+def _elsewhere(ev: Evidence, model: str, name: str) -> tuple[float, float]:
+    """Words that are drawn more than in the original, and less, by other generators or outside of the calls. The first is infinite where masks of
+    dropout are drawn in place of other numbers of torch's, as these may take few words."""
+    more = less = 0.0
+    for a, b in ev.pairs:
+        if name == "torch" and sum(b.record.masks or ()) > sum(a.record.masks or ()):
+            return math.inf, 0.0
+        for part in (model, "outside"):
+            one, two = (run.record.drawn.get(part, {}) for run in (a, b))
+            names = {*one, *two} - {"calls", "samples"} - ({name} if part == model else set())
+            gained = [two.get(n, 0) - one.get(n, 0) for n in names]
+            more += sum(n for n in gained if n > 0)
+            less -= sum(n for n in gained if n < 0)
+    return more, less
+
+
+def _models(run: Run) -> set[int]:
+    return {one.model for one in run.record.evaluations}
+
+
+def _of(run: Run, model: int) -> list[Evaluation]:
+    return [one for one in run.record.evaluations if one.model == model]
+
+
+def _drawn(run: Run, model: int) -> tuple[bool, bool]:
+    """In its calls; between calls of whatever model."""
+    inside = any(one.drew for one in _of(run, model))
+    return inside, any(one.between for one in run.record.evaluations)
+
+
+def _evaluated(ev: Evidence, model: int) -> Check | None:
+    """What is drawn may be for training alone: the first evaluation before which both trained alike tells what it does."""
+    known = {_drawn(run, model) for run in ev.originals if run.ok}
+    if len(known) != 1:
+        return None
+    (before, beside), (after, now_beside) = known.pop(), _drawn(ev.b, model)
+    moved = now_beside and not beside if before else beside and not now_beside
+    if before == after or moved:
+        return None
+    drawn = "random numbers are" if after else "no random numbers are"
+    text = f"{drawn} drawn in evaluation, in calls of model {model}; in the original {'they' if before else 'none'} are"
+    far = _far(ev, model)
+    if far is None:
+        text += ", and as other numbers were drawn before, it is not known what comes of it: that change alone would tell"
+        return Check(NAME, None, text, verdict=Sameness.UNCLEAR)
+    return Check(NAME, False, text) if far else None
+
+
+def _far(ev: Evidence, model: int) -> bool | None:
+    """Whether the first evaluation gave something else than rounding makes; None: it was of other weights."""
+    a, b = _of(ev.a, model)[0], _of(ev.b, model)[0]
+    if a.step != b.step or a.samples != b.samples or alike.steps(ev) < a.step:
+        return None
+    own = 0.0
+    if trained_otherwise := _losses(ev.a, a.step) != _losses(ev.b, a.step):
+        moved = _of(ev.perturbed, model)[:1] if ev.perturbed else []
+        if not moved:
+            return None
+        own = gap(moved[0].result, a.result)
+    size = math.sqrt(max(a.squares, b.squares))
+    least = 1e-3 if trained_otherwise else 1e-6
+    return gap(a.result, b.result) > max(100 * own, least * size)
+
+
+def _losses(run: Run, steps: int) -> list[tuple[float, ...]]:
+    return [step.losses for step in run.record.steps[:steps]]
+
+
+def _data(ev: Evidence, model: int) -> Check | None:
+    """The original's evaluations get the same, in all its runs; the other's do not."""
+    runs = [_of(run, model) for run in (*ev.originals, *ev.others) if run.ok]
+    for name in sorted(runs[0][0].sums):
+        if all(_same(some, name) for some in runs) and _same(_of(ev.b, model), name) is False:
+            text = f"in evaluation input {name} of model {model} is another every time; in the original it is the same"
+            return Check(NAME, False, text)
+    return None
+
+
+def _same(some: Sequence[Evaluation], name: str) -> bool | None:
+    """By the mean over samples, as a set may be gone through several times; None: too few to say."""
+    means = [one.sums[name] / one.samples for one in some if name in one.sums and one.samples]
+    if len(means) < LEAST or len(means) < len(some):
+        return None
+    return max(means) - min(means) <= AGAIN * max(map(abs, means))

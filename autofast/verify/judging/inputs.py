@@ -1,0 +1,341 @@
+"""What the models are given in training, call after call, whatever it comes from: data in memory pass no DataLoader.
+
+Looked at are those tensors that rounding does not touch (the same in the run with moved parameters), each by one checksum for a call:
+whether the series repeats itself (a permutation lost, or drawn once), whether it is the same under every seed, and how far sums over a pass
+scatter, which is small where every row comes once in a pass and large where rows are drawn with replacement or noise is shared.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Sequence
+
+from autofast.verify.estimates import fmean, spread
+from autofast.verify.evidence.alike import MOST_CALLS
+from autofast.verify.evidence.gathered import Evidence
+from autofast.verify.evidence.numbered import plain
+from autofast.verify.evidence.record import Record, Run
+from autofast.verify.judging import rounding
+from autofast.verify.result import Check, Sameness
+
+MOST = 600  # calls that are looked at
+CRITICAL = 6.0
+AGAIN = 8  # calls, within which the same input is looked for
+Key = tuple[int, str]
+
+
+def _series(run: Run, key: Key) -> list[float]:
+    return _all(run, key)[:MOST]
+
+
+def _all(run: Run, key: Key) -> list[float]:
+    return [c.sums[key[1]] for c in run.record.calls if c.model == key[0] and key[1] in c.sums]
+
+
+def _keys(ev: Evidence) -> list[Key]:
+    """Of tensors that are data: equal in all runs of the original with the same seed."""
+    rulers = [run for run in (*ev.originals[1:], ev.perturbed) if run is not None and run.ok]
+    keys = sorted({(c.model, name) for c in ev.a.record.calls for name in c.sums})
+    return [
+        key
+        for key in keys
+        if ev.perturbed is not None
+        and all(_series(run, key) == _series(ev.a, key) for run in rulers)
+    ]
+
+
+def _repeats(series: Sequence[float], lag: int) -> float:
+    """Correlation of the series with itself ``lag`` calls later."""
+    one, two = series[:-lag], series[lag:]
+    a, b = fmean(one), fmean(two)
+    size = math.sqrt(sum((x - a) ** 2 for x in one) * sum((y - b) ** 2 for y in two))
+    return sum((x - a) * (y - b) for x, y in zip(one, two, strict=True)) / size if size else 1.0
+
+
+def _repeat_beside_places(cut: Sequence[Sequence[list[float]]], lag: int) -> list[float]:
+    """``_repeats`` of both, without what a place among ``lag`` calls has in every pass and under every seed of the original: the last, smaller
+    batch, or two kinds of calls by turns, look alike in every pass."""
+    usual = [fmean([x for s in cut[0] for x in s[place::lag]]) for place in range(lag)]
+    size = max(abs(x) for some in cut for s in some for x in s)
+    found = []
+    for some in cut:
+        rest = [[x - usual[i % lag] for i, x in enumerate(s)] for s in some]
+        still = max(abs(x) for s in rest for x in s) < 1e-9 * size
+        found.append(1.0 if still else fmean([_repeats(s, lag) for s in rest]))
+    return found
+
+
+def _period(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
+    """By how many calls a pass has, which may hang on the seed: the same has to be found for every length."""
+    found = ""
+    for length in {min(len(a), len(b)) for a, b in zip(before, after, strict=True)}:
+        cut = [
+            [some[k][:length] for some in zip(before, after, strict=True) if min(map(len, some)) == length]
+            for k in (0, 1)
+        ]  # fmt: skip
+        found = _period_of(cut, length)
+        if not found:
+            return ""
+    return found
+
+
+def _plainly(apart: Sequence[Sequence[float]], pairs: int) -> bool:
+    """What comes again has noise over it that is drawn anew: under every seed alone it is no chance, and in no run of the other script is
+    there anything like it."""
+    low, high = sorted(apart, key=fmean)
+    least = max(0.4, 3 / math.sqrt(pairs))
+    return len(low) >= 4 and min(high) > least and max(map(abs, low)) < min(high) - 0.1 and abs(fmean(low)) < 0.2  # fmt: skip
+
+
+def _period_of(cut: Sequence[Sequence[list[float]]], length: int) -> str:
+    if length < 20 or any(len(set(s)) < 5 for some in cut for s in some):
+        return ""
+    for lag in range(1, length - max(8, length // 4)):
+        apart = [[_repeats(s, lag) for s in some] for some in cut]
+        one, two = map(fmean, apart)
+        limit = 0.9
+        if max(one, two) <= limit and _plainly(apart, length - lag):
+            limit = 0.5
+        if min(one, two) >= 0.5 and max(one, two) > limit:
+            one, two = _repeat_beside_places(cut, lag)
+            limit = 0.75  # what is usual comes from the same series, and takes its share
+        if two > limit and one < 0.5:
+            return f"the same comes again every {lag} calls (correlation {two:.2f}, {one:.2f} in the original): an order lost or drawn once"
+        if one > limit and two < 0.5:
+            return f"in the original the same comes again every {lag} calls (correlation {one:.2f}, now {two:.2f})"
+    return ""
+
+
+def _again(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
+    """Some calls are given just what a call shortly before was given: one draw of noise for several of them."""
+
+    def share(some: Sequence[list[float]], lag: int) -> float:
+        return fmean([x == y for s in some for x, y in zip(s, s[lag:], strict=False)] or [0.0])
+
+    for lag in range(1, AGAIN + 1):
+        one, two = share(before, lag), share(after, lag)
+        if min(one, two) < 0.05 and max(one, two) > 0.2:
+            return f"{100 * two:.0f} % of the calls get what the {'one' if lag == 1 else f'{lag}th'} before got, {100 * one:.0f} % in the original"
+    return ""
+
+
+def _seeds(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
+    one, two = ({tuple(s) for s in some} for some in (before, after))
+    if len(one) == len(before) > 1 and len(two) == 1:
+        return "the same under every seed; in the original it differs from seed to seed"
+    if len(one) == 1 < len(before) and len(two) > 1:
+        return "it differs from seed to seed; in the original it is the same under every seed"
+    return ""
+
+
+def _sums(some: Sequence[Sequence[float]], block: int) -> tuple[float, int]:
+    """Variance of the sums over so many calls within a run, and its degrees of freedom."""
+    total, freedom = 0.0, 0
+    for series in some:
+        sums = [sum(series[i : i + block]) for i in range(0, len(series) - block + 1, block)]
+        if len(sums) > 1:
+            total += spread(sums) ** 2 * (len(sums) - 1)
+            freedom += len(sums) - 1
+    return (total / freedom, freedom) if freedom else (0.0, 0)
+
+
+def _scatter(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
+    length = min(map(len, before))
+    size = max((abs(x) for s in before for x in s), default=0.0)
+    blocks = {1}
+    if length >= 12:
+        own = _sums(before, 1)[0]
+        steady = {b: _sums(before, b)[0] / (b * own) for b in range(2, length // 3 + 1) if own}
+        if steady:
+            blocks.add(min(steady, key=lambda b: steady[b]))
+    for block in sorted(blocks):
+        (one, n), (two, m) = (_sums(some, block) for some in (before, after))
+        if min(n, m) < 6:
+            continue
+        floor = (1e-9 * size * block) ** 2
+        if max(one, two) <= floor:
+            continue
+        ratio = math.log(max(two, floor) / max(one, floor))
+        error = math.sqrt(2 / n + 2 / m)  # of sums, which are near to normal
+        ranges = [[_sums([s], block)[0] for s in some] for some in (before, after)]
+        apart = max(ranges[0]) < min(ranges[1]) or min(ranges[0]) > max(ranges[1])
+        if apart and abs(ratio) > max(CRITICAL * error, math.log(1.5)):
+            words = "sums over a pass" if block > 1 else "batches"
+            return f"{words} scatter by {math.sqrt(two):.3g}, by {math.sqrt(one):.3g} in the original: other rows, or other noise"
+    return ""
+
+
+def _level(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
+    """Sums over whole runs at equal seed."""
+    shifts = [sum(b) / len(b) - sum(a) / len(a) for a, b in zip(before, after, strict=True)]
+    wide = spread([sum(a) / len(a) for a in before])
+    if len(shifts) < 4 or not wide:
+        return ""
+    error = max(wide, spread(shifts)) / math.sqrt(len(shifts))
+    if abs(fmean(shifts)) > 2 * CRITICAL * error:
+        return f"its mean is {fmean(shifts):+.3g} off, {error:.2g} is chance"
+    return ""
+
+
+def _looks(ev: Evidence, key: Key) -> str:
+    """What sums do not tell: a scale or a mask that is drawn for the whole batch."""
+    for place, words in enumerate(("mean of squares", "share of zeros")):
+        before, after = ([_look(pair[k], key, place) for pair in ev.pairs] for k in (0, 1))
+        if {len(s) for s in before} != {len(s) for s in after} or not min(map(len, before)):
+            continue
+        if len(set(before[0])) < 2 or not all(math.isfinite(x) for s in (*before, *after) for x in s):  # fmt: skip
+            continue
+        for test in (_scatter, _level):
+            text = test(before, after)
+            if text:
+                return f"{words}: {text}"
+    return ""
+
+
+def _look(run: Run, key: Key, place: int) -> list[float]:
+    calls = [c for c in run.record.calls if c.model == key[0] and key[1] in c.looks]
+    return [c.looks[key[1]][place] for c in calls[:MOST]]
+
+
+def given(ev: Evidence) -> Check | None:
+    """Over at least four seeds; nothing is held against a recipe."""
+    name = "what the models are given"
+    if len(ev.pairs) < 4 or ev.effect == "recipe":
+        return None
+    looked = 0
+    for key in _keys(ev):
+        before, after = ([_series(pair[k], key) for pair in ev.pairs] for k in (0, 1))
+        if not all(map(len, (*before, *after))) or len(set(before[0])) < 2:
+            continue
+        # Another shape or another place of the normalisation is another series, and no other data.
+        if len({frozenset(len(_all(pair[k], key)) for pair in ev.pairs) for k in (0, 1)}) > 1:
+            continue
+        if not all(math.isfinite(x) for s in before for x in s):
+            continue
+        looked += 1
+        if not all(math.isfinite(x) for s in after for x in s):
+            text = "it holds what is no number; in the original it does not"
+            return Check(name, False, f"input {key[1]} of model {key[0]}: {text}")
+        for test in (_seeds, _period, _again, _scatter, _level):
+            text = test(before, after)
+            if text:
+                return Check(name, False, f"input {key[1]} of model {key[0]}: {text}")
+        text = _looks(ev, key)
+        if text:
+            return Check(name, False, f"input {key[1]} of model {key[0]}: {text}")
+    return (
+        Check(name, True, f"{looked} inputs in the order and scatter of the original")
+        if looked
+        else None
+    )
+
+
+def called(ev: Evidence) -> Check | None:
+    """How often the models are called in a step. Other calls may compute the same: then rounding shows it, and nothing else does."""
+    name = "calls of the models"
+    if ev.effect in ("exact", "recipe") or ev.perturbed is None or len(ev.pairs) < 4:
+        return None
+    one, two = (len(run.record.calls) for run in (ev.a, ev.b))
+    if not one or not two or one == two or any(len(o.record.calls) != one for o in ev.others):
+        return None
+    if max(one, two) >= MOST_CALLS or all(c.passed for c in rounding.judge(ev)):
+        return None
+    text = (
+        f"{two} in training, {one} in the original, and other numbers: neither steps nor seeds tell whether that is the same; "
+        "as many calls as in the original would, or this change alone, without others beside it"
+    )
+    return Check(name, None, text, verdict=Sameness.UNCLEAR)
+
+
+def modules(ev: Evidence) -> Check | None:
+    """Settings of modules of the same kind are the same, and the modules of dropout that are called."""
+    name = "settings of the modules"
+    a, b = ev.a.record, ev.b.record
+    if ev.effect == "recipe" or not a.modules or not b.modules:
+        return None
+    other = {plain(k): v for k, v in b.modules.items()}
+    for key, text in a.modules.items():
+        now = other.get(plain(key))
+        if now is not None and now.split("(")[0] == text.split("(")[0]:
+            if _arguments(now) != _arguments(text):
+                return Check(name, False, f"{key} is {now}, {text} in the original")
+    lost = {plain(k) for k in a.dropouts} - {plain(k) for k in b.dropouts}
+    lost = {k for k in lost if all(k in map(plain, o.record.dropouts) for o in ev.originals)}
+    drawn = _masks(ev)
+    if lost and drawn is not True:
+        return Check(name, False, f"{min(lost)} is no longer called in training")
+    if isinstance(drawn, str):
+        return Check(name, False, drawn)
+    shared = _shared_masks(a, b)
+    if shared:
+        return Check(name, False, shared)
+    return Check(name, True, f"{len(a.modules)} modules")
+
+
+def _masks(ev: Evidence) -> str | bool | None:
+    """What is wrong with the masks of dropout; True: they are of the original's sizes. None: not known.
+
+    Sizes are sorted, as other orders draw the same. One that is half as large or smaller is shared by samples or steps. More and larger ones are
+    no fault: activations that are computed again draw again.
+    """
+    a, b = ev.a.record, ev.b.record
+    again = [o.record.masks for o in ev.originals[1:] if o.records]
+    if a.masks is None or b.masks is None or any(a.masks != other for other in again):
+        return None
+    if any(record.moments.compiling for record in (a, b)) or not _parts_alike(a, b):
+        return None  # compiled code draws by itself; other parts of a batch at a time
+    evaluated = [any(s.evaluating is not None for s in r.steps) for r in (a, b)]
+    if all(evaluated) and bool(a.idle_masks) != bool(b.idle_masks):
+        words = "masks of dropout are" if b.idle_masks else "no mask of dropout is"
+        other = "none is" if b.idle_masks else "some are"
+        return f"{words} drawn without gradients, as in an evaluation; in the original {other}"
+    one, two = sum(a.masks), sum(b.masks)
+    if two and not one:
+        return (
+            f"masks of dropout have {two} entries in the first steps; in the original none is drawn"
+        )
+    if one and 2 * two <= one:
+        return f"the masks of dropout have {two} entries in the first steps, {one} in the original: lost, or shared by samples or steps"
+    if len(a.masks) == len(b.masks):
+        both = zip(sorted(a.masks), sorted(b.masks), strict=True)
+        less = next(((x, y) for x, y in both if 2 * y <= x), None)
+        if less is not None:
+            return f"a mask of dropout has {less[1]} entries, {less[0]} in the original: one for several samples or steps"
+        return sorted(a.masks) == sorted(b.masks) and bool(a.masks)
+    return False
+
+
+def _parts_alike(a: Record, b: Record) -> bool:
+    """The models are given about as many samples at a time: graphs and sentences have different sizes, parts of a batch half of them at most."""
+    sizes = [max((c.samples for c in record.calls), default=0) for record in (a, b)]
+    return max(sizes) < 1.5 * min(sizes)
+
+
+def _shared_masks(a: Record, b: Record) -> str:
+    """A module of dropout draws once along a dimension in which the original draws for every entry: one mask for the whole batch."""
+    if not _parts_alike(a, b):
+        return ""
+    after = {plain(key): shape for key, shape in b.masked.items()}
+    for key, shape in a.masked.items():
+        now = after.get(plain(key), ())
+        if len(now) == len(shape) and any(y == 1 < x for x, y in zip(shape, now, strict=True)):
+            sizes = [" x ".join(map(str, one)) for one in (now, shape)]
+            return f"{key} draws masks of {sizes[0]}, of {sizes[1]} in the original"
+    return ""
+
+
+IMPLEMENTATION = ("inplace", "device", "dtype", "batch_first")
+
+
+def _arguments(text: str) -> tuple[list[str], dict[str | None, str]]:
+    """Positional and named arguments without those of IMPLEMENTATION; what is no call of Python's is cut at its commas."""
+    try:
+        call = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError):
+        call = None
+    if isinstance(call, ast.Call):
+        named = {k.arg: ast.unparse(k.value) for k in call.keywords if k.arg not in IMPLEMENTATION}
+        return [ast.unparse(one) for one in call.args], named
+    parts = text.partition("(")[2].rstrip(")").split(", ")
+    return [part for part in parts if part.split("=")[0] not in IMPLEMENTATION], {}

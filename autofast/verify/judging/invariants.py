@@ -1,0 +1,258 @@
+"""What no rewrite may change, whatever its numbers look like: how many steps, which learning rates, which tensors move, what is saved.
+
+Each function compares the original's first run at seed 0 with the rewritten one's and gives a ``Check``, or None where there is nothing to
+compare. What the original itself does not reproduce is not held against the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from autofast.report.style import count
+from autofast.verify.estimates import difference, fmean
+from autofast.verify.evidence import course
+from autofast.verify.evidence.gathered import Evidence, summed
+from autofast.verify.evidence.numbered import plain
+from autofast.verify.evidence.record import Run, TensorPrint
+from autofast.verify.result import Check, Sameness
+
+BROKEN, DIFFERENT = Sameness.BROKEN, Sameness.DIFFERENT
+
+
+def shown(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def ended(ev: Evidence) -> Check | None:
+    """Every run of the rewritten script came to its proper end."""
+    name = "runs to its end"
+    if not ev.a.ok:
+        why = next((r.error for r in ev.a.records if r.error), "")
+        text = "the original itself did not run to its end" + (f": {why}" if why else "")
+        return Check(name, None, text, verdict=Sameness.UNCLEAR)
+    for run in ev.failed:
+        if run.timed_out:
+            text = f"the rewritten script was still running after {run.seconds:.0f} s"
+        elif run.records and any(r.error for r in run.records):
+            text = "the rewritten script stopped with " + next(
+                r.error for r in run.records if r.error
+            )
+        elif run.records and not any(r.steps for r in run.records):
+            text = "the rewritten script made no optimizer step"
+        else:
+            text = f"the rewritten script ended with exit code {run.exit_code}"
+        return Check(name, False, text, verdict=BROKEN)
+    whole = ev.uncut or ev
+    as_original = "" if course.unequal(whole) else ", as the original"
+    return Check(name, True, f"{count(course.made(whole.b), 'optimizer step')}{as_original}")
+
+
+def matched(
+    a: Mapping[str, TensorPrint], b: Mapping[str, TensorPrint]
+) -> dict[str, tuple[TensorPrint, TensorPrint]]:
+    other = {plain(k): v for k, v in b.items()}
+    return {k: (v, other[plain(k)]) for k, v in a.items() if plain(k) in other}
+
+
+def enough(ev: Evidence) -> Check | None:
+    """Gradients that are not cleared, rates that change, losses that are added up: all of it shows in the second step at the earliest."""
+    if any(len(r.steps) != 1 or r.ending != "steps" for r in ev.a.records):
+        return None
+    return Check(
+        "steps compared",
+        None,
+        "only the first step: what it leaves behind shows in later ones; --steps 20 would tell",
+        verdict=Sameness.UNCLEAR,
+    )
+
+
+def finite(ev: Evidence) -> Check | None:
+    """No loss, and no tensor of the final model, is infinite or nan where the original's are numbers."""
+    name = "finite losses"
+    for a, b in ev.pairs or ((ev.a, ev.b),):
+        known = [x.record.losses for x in (ev.originals if a is ev.a else (a,)) if x.records]
+        for i, loss in enumerate(b.record.losses):
+            if not math.isfinite(loss) and all(i < len(k) and math.isfinite(k[i]) for k in known):
+                return Check(
+                    name,
+                    False,
+                    f"loss {i + 1} is {loss}, the original's is {known[0][i]:.6g} (seed {a.seed})",
+                    verdict=BROKEN,
+                )
+        for key, (x, y) in matched(a.record.model, b.record.model).items():
+            if math.isfinite(x.norm) and not math.isfinite(y.norm):
+                text = f"{key} of the final model holds {y.norm} (seed {a.seed})"
+                if all(math.isfinite(k[key].norm) for k in _models(ev, a) if key in k):
+                    return Check(name, False, text, verdict=BROKEN)
+    bad = sum(not math.isfinite(x) for x in ev.a.record.losses)
+    return Check(
+        name,
+        True,
+        f"{bad} of the original's own losses are no numbers" if bad else "all losses are numbers",
+    )
+
+
+def _models(ev: Evidence, a: Run) -> list[Mapping[str, TensorPrint]]:
+    return [run.record.model for run in (ev.originals if a is ev.a else (a,)) if run.records]
+
+
+def _first(a: Sequence[float], b: Sequence[float]) -> int | None:
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), None)
+
+
+def steps(ev: Evidence) -> Check | None:
+    """Numbers of optimizer steps, of backwards in each, and of steps that a GradScaler left out."""
+    name = "optimizer steps and backwards"
+    a, b = ev.a.record, ev.b.record
+    steady = all(
+        (len(o.record.steps), o.record.backwards) == (len(a.steps), a.backwards)
+        for o in ev.originals
+        if o.records
+    )
+    if ev.effect == "recipe" or not steady:
+        text = f"{len(b.steps)} optimizer steps, {len(a.steps)} in the original; {b.backwards} backwards, {a.backwards} in the original"
+        return Check(name, True if steady else None, text)
+    apart = course.steps(ev.uncut or ev)
+    if apart is not None and apart.passed is not True:
+        return apart
+    if len(a.steps) != len(b.steps):
+        return Check(
+            name,
+            False,
+            f"{len(b.steps)} optimizer steps, {len(a.steps)} in the original",
+            verdict=BROKEN,
+        )
+    place = _first([s.backwards for s in a.steps], [s.backwards for s in b.steps])
+    if place is not None:
+        text = f"step {place + 1} has {b.steps[place].backwards} backwards, {a.steps[place].backwards} in the original"
+        if course.numbers_decide(ev, ev.a, ev.b, place):
+            return _searched(ev, name, text)
+        return Check(name, False, text, verdict=BROKEN)
+    if a.backwards != b.backwards:
+        return Check(
+            name, False, f"{b.backwards} backwards, {a.backwards} in the original", verdict=BROKEN
+        )
+    # A GradScaler looks for its scale in the first steps.
+    allowed = 0 if ev.effect == "exact" else max(4, len(a.steps) // 50)
+    if abs(a.skipped - b.skipped) > allowed:
+        return Check(
+            name,
+            False,
+            f"{b.skipped} steps were skipped for infinite gradients, {a.skipped} in the original",
+            verdict=BROKEN,
+        )
+    if apart is not None:
+        return apart
+    extra = (
+        f", {b.skipped} skipped for infinite gradients ({a.skipped} in the original)"
+        if a.skipped or b.skipped
+        else ""
+    )
+    return Check(
+        name, True, f"{count(len(a.steps), 'step')}, {count(a.backwards, 'backward')}{extra}"
+    )
+
+
+def _searched(ev: Evidence, name: str, text: str) -> Check:
+    """A search along a line (L-BFGS) makes as many backwards as the numbers ask for."""
+    searched = [[s.backwards for s in run.record.steps] for run in course.runs(ev)]
+    if all(some == searched[0] for some in searched):
+        if course.known(ev):
+            return Check(name, False, text, verdict=BROKEN)
+        text += f": not yet known whether seeds or rounding change that in the original; {course.more_seeds(ev)}"
+        return Check(name, None, text, verdict=Sameness.UNCLEAR)
+    before, after = ([float(pair[k].record.backwards) for pair in ev.pairs] for k in (0, 1))
+    found = difference(before, after)
+    if len(before) >= course.LEAST and abs(found.value) > found.half(0.9995):
+        many = f"{fmean(after):.5g} backwards in the mean over {len(before)} seeds, {fmean(before):.5g} in the original"
+        return Check(name, False, many, verdict=BROKEN)
+    return Check(name, None, f"{text}, where the original's depend on its numbers, too")
+
+
+def _evaluations(run: Run) -> list[int]:
+    return sorted(p.samples for r in run.records for p in r.passes if not p.training and p.complete)
+
+
+def _cut(ev: Evidence) -> str:
+    """Other batches of the same samples are no fault, and said."""
+    batches = [
+        sum(p.batches for r in run.records for p in r.passes if not p.training and p.complete)
+        for run in (ev.a, ev.b)
+    ]
+    return "" if batches[0] == batches[1] else f", in {batches[1]} batches in place of {batches[0]}"
+
+
+def _evaluated(ev: Evidence) -> Check | None:
+    """Complete evaluations take the same samples; under a recipe each of them does, however many there are."""
+    before, after = _evaluations(ev.a), _evaluations(ev.b)
+    if not before or any(_evaluations(o) != before for o in ev.originals if o.records):
+        return None
+    name = "samples for evaluation"
+    if ev.effect == "recipe":
+        one, two = (set(found) for found in (before, after))
+        if two - one:
+            return Check(
+                name,
+                False,
+                f"an evaluation takes {min(two - one)} samples, {max(one)} in the original",
+                verdict=BROKEN,
+            )
+    elif before != after:
+        text = f"{sum(after)} samples in {len(after)} complete evaluations, {sum(before)} in {len(before)} in the original"
+        return Check(name, False, text, verdict=BROKEN)
+    return Check(
+        name,
+        True,
+        f"{count(sum(after), 'sample')} in {count(len(after), 'evaluation')}{_cut(ev)}",
+    )
+
+
+def samples(ev: Evidence) -> Check | None:
+    """Samples taken for each step, summed over ranks, and for evaluation."""
+    name = "samples for each step"
+    a, b = ev.a, ev.b
+    if ev.effect == "recipe":
+        return _evaluated(ev)
+    for kind, words in (
+        ("samples", "training samples"),
+        ("evaluation_samples", "samples for evaluation"),
+    ):
+        one, two = summed(a, kind), summed(b, kind)
+        if kind == "samples" and bool(sum(one)) != bool(sum(two)):
+            return _without_loader(ev, name)
+        if any(summed(o, kind) != one for o in ev.originals[1:] if o.records):
+            return Check(name, None, f"the {words} vary between two runs of the original")
+        place = _first(one, two)
+        if place is not None:
+            text = f"{two[place]:.0f} {words} were taken for step {place + 1}, {one[place]:.0f} in the original"
+            text += f"; in all {sum(two):.0f} and {sum(one):.0f}"
+            return Check(name, False, text, verdict=BROKEN)
+    wrong = _evaluated(ev)
+    if wrong is not None and wrong.passed is False:
+        return wrong
+    total = sum(summed(a, "samples"))
+    if not total:
+        return None
+    return Check(name, True, f"{total:.0f} samples for training, equal at every step")
+
+
+def _without_loader(ev: Evidence, name: str) -> Check:
+    """One of the two takes its samples from memory, not from a DataLoader: what the models are given in each step tells how many."""
+    counts = []
+    for run in (ev.a, ev.b):
+        found = Counter[int]()
+        for call in run.record.calls:
+            found[call.step] += call.samples
+        counts.append([found[i] for i in range(course.made(run))])
+    text = "from a DataLoader in one of the two, from memory in the other"
+    if not all(map(any, counts)):
+        text += "; what the models are given was not seen: with a DataLoader in both, or a model of torch that is called, it would be"
+        return Check(name, None, text, verdict=Sameness.UNCLEAR)
+    place = _first(*counts)
+    if place is None:
+        return Check(name, True, f"{sum(counts[1])} for training, {text}, equal at every step")
+    words = f"the models are given {counts[1][place]} samples in step {place + 1}, {counts[0][place]} in the original"
+    text += ": with a DataLoader in both, or with this change alone left out, it would be clear"
+    return Check(name, None, f"{words}, {text}", verdict=Sameness.UNCLEAR)

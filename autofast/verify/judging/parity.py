@@ -1,0 +1,396 @@
+"""Does the rewritten script still train the same: which runs tell, which tests they go through, and what comes out.
+
+``wanted`` names the runs to make next, ``judge`` judges those there are; both are functions of the runs alone. The test is chosen by the
+strongest effect of the applied rules:
+
+    exact      bit for bit where the original repeats itself to the bit, else as close to it as it is to itself   (exact)
+    rounding   the first step, the distance that rounding carries, the loss curve against seed noise             (rounding)
+    sampling   equivalence of the loss over seeds, norms of gradients and updates                                (seeded)
+    recipe     the same, without what the recipe changes on purpose
+    unknown    a script that autofast did not write: the strictest of these that it passes is named
+
+Before that, all must keep what no rewrite may change (invariants, settings, tensors, samples, printed). The verdict
+is that of the worst check.
+
+Tried on small trainings in NumPy (tests/test_verify_parity.py): of 21 sound pairs with 30 sets of seeds each none was called different, and
+no pair was left unclear more than twice, but for one of a dozen steps, in which the loss hardly falls; 32 faults
+under six claimed rewrites each were all flagged. A recipe may change learning rates, gradients and numbers of steps, so a fault in those is
+seen only in what it does to the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from autofast.verify.evidence import alike, course
+from autofast.verify.evidence.gathered import (
+    DOUBLE,
+    HALF_STEP,
+    ORIGINAL,
+    REWRITTEN,
+    SINGLE_STEP,
+    Evidence,
+    Wish,
+    gather,
+)
+from autofast.verify.evidence.record import FULL, Run
+from autofast.verify.judging import (
+    answers,
+    averages,
+    coverage,
+    draws,
+    exact,
+    inputs,
+    invariants,
+    items,
+    parting,
+    printed,
+    resumed,
+    rounding,
+    samples,
+    saves,
+    seeded,
+    settings,
+    tensors,
+    weights,
+)
+from autofast.verify.judging.shared import shared
+from autofast.verify.result import Check, Parity, Sameness
+
+__all__ = ["Evidence", "Wish", "gather", "judge", "wanted"]
+
+WORST = (
+    Sameness.BROKEN,
+    Sameness.DIFFERENT,
+    Sameness.SUSPICIOUS,
+    Sameness.UNCLEAR,
+    Sameness.EQUIVALENT,
+    Sameness.IDENTICAL,
+)
+BATCH = 4  # seeds are added by so many
+OTHERWISE = 3  # seeds of a script from elsewhere that is the same to the bit: one run need not reach what the change acts in
+# Checks that are left open for want of seeds.
+BY_SEEDS = (
+    seeded.EQUIVALENCE,
+    seeded.LEARNS,
+    seeded.BAND,
+    course.NAME,
+    settings.RATES,
+    settings.COUNTERS,
+)
+MANY = 50  # more seeds than these nobody is told to run
+REPEATS = 4  # runs of an original that does not repeat itself, so that its own scatter is known
+
+_STRUCTURE = (
+    invariants.ended,
+    invariants.enough,
+    invariants.finite,
+    resumed.check,
+    invariants.steps,
+    invariants.samples,
+    settings.learning_rates,
+    settings.optimizers,
+    settings.settings,
+    tensors.tensors,
+    tensors.movement,
+    tensors.replicas,
+    settings.counters,
+    settings.clipping,
+    tensors.training_mode,
+    samples.checkpoints,
+    samples.order,
+    samples.content,
+    samples.shuffled,
+    samples.drawn_anew,
+    samples.level,
+    samples.scatter,
+    samples.repeated,
+    samples.random_state,
+    inputs.modules,
+    inputs.given,
+    inputs.called,
+    draws.check,
+    items.drawn,
+    averages.check,
+    saves.values,
+    coverage.changes,
+    coverage.reached,
+    coverage.followed,
+)
+
+
+def _structure(ev: Evidence) -> list[Check]:
+    first = invariants.ended(ev)
+    if first is not None and first.passed is not True:
+        return [first]
+    found = [check(ev) for check in _STRUCTURE]
+    return [check for check in found if check] + printed.checks(ev)
+
+
+def wanted(
+    effect: str,
+    runs: Sequence[Run],
+    *,
+    rules: Iterable[str] | None = None,
+    arm: str = REWRITTEN,
+    seeds: int = 12,
+    margin: float = 0.02,
+) -> list[Wish]:
+    """The runs to make next, given those made so far (failed ones too); empty when the judgement cannot be made better.
+
+    Seeds are shifts: 0 runs the script with the seeds it sets itself. ``seeds``: pairs at most.
+    """
+    ev = shared(gather(effect, runs, rules=rules, arm=arm, margin=margin, seeds=seeds))
+    wishes = [Wish(ORIGINAL, 0, FULL, "as it is"), Wish(ORIGINAL, 0, FULL, "once more")][
+        len(ev.originals) :
+    ]
+    wishes += [Wish(arm, 0, FULL, "as it is")][len(ev.rewritten) :]
+    if wishes or not ev.a.ok or not ev.b.ok:
+        return wishes
+    if any(check.passed is False for check in _structure(ev)):
+        return []
+    same = exact.reproducible(ev)
+    if exact.identical(ev):
+        return _more_seeds(ev, arm, OTHERWISE if effect == "unknown" else 0)
+    if effect == "exact":
+        again = (
+            []
+            if same
+            else [Wish(ORIGINAL, 0, FULL, "how far it repeats itself")]
+            * (REPEATS - len(ev.originals))
+        )
+        return again + (
+            []
+            if same
+            else [Wish(arm, 0, FULL, "how far it repeats itself")] * (2 - len(ev.rewritten))
+        )
+    if effect in ("rounding", "unknown") or effect == "sampling" and rounding.near(ev):
+        eps = SINGLE_STEP if rounding.single(ev) else HALF_STEP
+        special = [
+            Wish(ORIGINAL, 0, replace(FULL, perturb=eps), "parameters moved by one rounding")
+        ]
+        special.insert(0, Wish(ORIGINAL, 0, DOUBLE, "in double precision"))
+        special = [w for w in special if not any(_same_kind(w, run) for run in runs)]
+        if special:
+            return special
+        decided = effect == "rounding" or effect == "unknown" and alike.agreeing_steps(ev) > 0
+        if decided and any(c.passed is False for c in rounding.judge(ev)):
+            return []
+    asks = answers.wishes(ev, arm) if _asks(ev) else []
+    if asks or any(c.passed is False for c in _answered(ev)):
+        return asks
+    return _more_seeds(ev, arm, _seeds_wanted(ev))
+
+
+def _asks(ev: Evidence) -> bool:
+    """Draws or data part the two from the first step on: nothing else tells what the models compute."""
+    apart = ev.effect == "unknown" and alike.agreeing_steps(ev) == 0
+    return apart and not rounding.coincides(ev)
+
+
+def _answered(ev: Evidence) -> list[Check]:
+    found = answers.check(ev, not rounding.single(ev)) if _asks(ev) else None
+    return [found] if found else []
+
+
+def _same_kind(wish: Wish, run: Run) -> bool:
+    return run.arm == ORIGINAL and (run.detail.double, bool(run.detail.perturb)) == (
+        wish.detail.double,
+        bool(wish.detail.perturb),
+    )
+
+
+def _seeds_wanted(ev: Evidence) -> int:
+    """How many pairs in all; 0: no more than there are."""
+    if len(ev.pairs) < seeded.LEAST:
+        return seeded.LEAST
+    checks, more = _numeric(ev)
+    if any(c.passed is False for c in checks):
+        return 0
+    if not more and not _open(ev):
+        return 0
+    return len(ev.pairs) + BATCH
+
+
+def _open(ev: Evidence) -> bool:
+    """Whether more seeds would tell if the original's course hangs on its numbers, and is kept."""
+    own = (invariants.steps, settings.learning_rates, settings.counters)
+    found = [check(ev) for check in own]
+    return any(c is not None and c.passed is None and c.verdict is Sameness.UNCLEAR for c in found)
+
+
+def _more_seeds(ev: Evidence, arm: str, total: int) -> list[Wish]:
+    """The lowest seeds that were not tried; a pair that failed counts as made, or it would be asked for for ever."""
+    paired = {a.seed for a, _ in ev.pairs}
+    tried = {seed for _, seed, detail in ev.tried if not detail.double and not detail.perturb}
+    half_made = [
+        s
+        for s in sorted(tried - paired)
+        if len({name for name, seed, _ in ev.tried if seed == s}) == 1 and s
+    ]
+    new = (
+        [s for s in range(1, ev.seeds) if s not in tried][
+            : max(0, total - len(ev.pairs) - len(half_made))
+        ]
+        if total
+        else []
+    )
+    wishes = []
+    for seed in [*half_made, *new]:
+        for name in (ORIGINAL, arm):
+            if not any(key[:2] == (name, seed) for key in ev.tried):
+                wishes.append(Wish(name, seed, FULL, f"seed {seed}"))
+    return wishes
+
+
+def _over_seeds(ev: Evidence) -> tuple[list[Check], int]:
+    check, more = seeded.equivalence(ev)
+    learns, further = seeded.learns(ev)
+    along = seeded.course(ev)
+    found = [check, *(one for one in (learns, along) if one), *seeded.levels(ev)]
+    return [*found, *weights.checks(ev)], max(more, further)
+
+
+def _rounding(ev: Evidence) -> tuple[list[Check], int]:
+    close = rounding.judge(ev)
+    if rounding.settled(ev, close) and (rounding.single(ev) or len(ev.pairs) < 2):
+        curve = seeded.band(ev)
+        return [*close, curve, *seeded.levels(ev)], max(
+            0, seeded.LEAST - len(ev.pairs)
+        ) if curve.passed is None else 0
+    over, more = _over_seeds(ev)
+    return [*close, *over], more
+
+
+def _numeric(ev: Evidence) -> tuple[list[Check], int]:
+    """The checks of the numbers, by effect, and how many more pairs of runs they need."""
+    same = exact.reproducible(ev)
+    if exact.identical(ev):
+        return [exact.bitwise(ev)], 0
+    if ev.effect == "exact":
+        return [exact.bitwise(ev) if same else exact.as_close(ev)], 0
+    if ev.effect == "rounding":
+        return _rounding(ev)
+    if ev.effect == "unknown":
+        close = rounding.judge(ev)
+        if alike.agreeing_steps(ev) > 0 and any(c.passed is False for c in close):
+            return close, 0
+        if alike.throughout(ev) or rounding.coincides(ev):
+            checks, more = _rounding(ev)
+            if all(c.passed is not False for c in checks) and any(c.passed for c in close):
+                return checks, more
+        checks = close
+        over, more = _over_seeds(ev)
+        if alike.redrawn(ev) and not all(c.passed for c in close):
+            text = (
+                "the same random numbers were drawn, and other data made of them: no rewrite needs that, and seeds do not tell; "
+                "used in the original's order they would compare"
+            )
+            over.append(Check("data", None, text, verdict=Sameness.UNCLEAR))
+        # What rounding alone would have to keep is not asked of a script that may draw other numbers: shown, not held against it.
+        return [*(replace(c, passed=c.passed or None) for c in checks[:2]), *over], more
+    if ev.effect == "sampling" and rounding.coincides(ev):
+        return _rounding(ev)
+    return _over_seeds(ev)
+
+
+def _bit_for_bit(checks: Sequence[Check]) -> bool:
+    return any(c.identical and c.name == "bit for bit" for c in checks)
+
+
+def _rounded_beside(checks: Sequence[Check]) -> bool:
+    """The training is the same to the bit, and what is printed or saved beside it is not."""
+    return any(c.passed is None and c.name in (saves.NAME, printed.NAME) for c in checks)
+
+
+def _verdict(checks: Sequence[Check], decided: bool) -> Sameness:
+    found = {Sameness.EQUIVALENT} if decided else {Sameness.UNCLEAR}
+    for check in checks:
+        if check.passed is False:
+            found.add(check.verdict)
+        elif check.passed is None and check.verdict is Sameness.UNCLEAR:
+            found.add(Sameness.UNCLEAR)
+    if found == {Sameness.EQUIVALENT} and _bit_for_bit(checks) and not _rounded_beside(checks):
+        return Sameness.IDENTICAL
+    return min(found, key=WORST.index)
+
+
+def _summary(verdict: Sameness, ev: Evidence, checks: Sequence[Check], more: int) -> str:
+    failed = [c for c in checks if c.passed is False and c.verdict is verdict]
+    # Other weights are saved wherever other weights are trained: then the training is what to name.
+    worst = next((c for c in failed if c.name != saves.NAME), next(iter(failed), None))
+    seen = coverage.words(ev) if ev.a.records and ev.b.records else ""
+    if verdict is Sameness.IDENTICAL:
+        what = "losses and final weights" if ev.a.record.model else "losses"
+        return f"{what} equal bit for bit ({seen})"
+    if worst is not None:
+        return (
+            worst.text
+            if worst.name in ("runs to its end", "finite losses")
+            else f"{worst.name}: {worst.text}"
+        )
+    if verdict is Sameness.UNCLEAR:
+        open_ = next(iter(_undecided(checks)), None)
+        ask = _asked(ev, more) if more else ""
+        words = (
+            f"{open_.name}: {open_.text}"
+            if open_
+            else "not enough was seen to compare the two; more steps (--steps N), or time for them (--time-budget), would tell"
+        )
+        return f"{ask} ({words})" if ask and open_ else ask or words
+    if _bit_for_bit(checks):
+        return f"losses and final weights equal bit for bit, printed or saved numbers up to rounding ({seen})"
+    if ev.effect == "exact":
+        return f"as close to the original as the original to itself ({seen})"
+    pairs = f"{len(ev.pairs)} seed{'s' * (len(ev.pairs) != 1)}"
+    if any(c.name == seeded.BAND for c in checks):
+        return f"equal up to rounding, loss within seed noise ({pairs}; {seen})"
+    return f"loss within {seeded.margin_words(ev)} ({pairs}; {seen})"
+
+
+def _undecided(checks: Sequence[Check]) -> list[Check]:
+    """What keeps the verdict open, first what no seeds decide."""
+    found = [c for c in checks if c.passed is None and c.verdict is Sameness.UNCLEAR]
+    return sorted(found, key=lambda check: check.name in BY_SEEDS)
+
+
+def _asked(ev: Evidence, more: int) -> str:
+    """What would tell: so many seeds, or something else where nobody would run that many."""
+    seeds = f"about {more} more seed{'s' * (more != 1)}"
+    if more > MANY:
+        return f"seeds alone would hardly tell ({seeds}), {seeded.longer(ev)} would"
+    return f"{seeds} would tell, --seeds {len(ev.pairs) + more}"
+
+
+def judge(
+    effect: str,
+    runs: Sequence[Run],
+    *,
+    rules: Iterable[str] | None = None,
+    arm: str = REWRITTEN,
+    seeds: int = 12,
+    margin: float = 0.02,
+) -> Parity:
+    """From all runs made for ``wanted`` (timed ones left out). ``rules``: names of those applied, which tell the precision to expect."""
+    ev = shared(gather(effect, runs, rules=rules, arm=arm, margin=margin, seeds=seeds))
+    if not ev.originals or not ev.rewritten:
+        return Parity(Sameness.UNCLEAR, effect, (), "the two scripts were not both run", 1)
+    checks = _structure(ev)
+    if ev.answers:
+        checks += _answered(ev)
+    if checks and checks[0].name == "runs to its end" and checks[0].passed is not True:
+        verdict = _verdict(checks, False)
+        return Parity(
+            verdict, effect, tuple(checks), _summary(verdict, ev, checks, 0), lead=parting.lead(ev)
+        )
+    numeric, more = _numeric(ev)
+    # No more runs were asked for then: what was not looked at is not shown.
+    if any(c.passed is False for c in checks):
+        numeric = [c for c in numeric if c.passed is not None]
+    checks += numeric
+    verdict = _verdict(checks, any(c.passed for c in numeric))
+    seeds_tell = all(check.name in BY_SEEDS for check in _undecided(checks))
+    more = more if verdict is Sameness.UNCLEAR and seeds_tell else 0
+    lead = parting.lead(ev) if verdict in (Sameness.DIFFERENT, Sameness.BROKEN) else ""
+    return Parity(verdict, effect, tuple(checks), _summary(verdict, ev, checks, more), more, lead)

@@ -1,0 +1,455 @@
+"""What the script prints: the same kinds of lines, and in them the same numbers, as far as the original reproduces them itself.
+
+A *quantity* is one number of one kind of line: ("epoch # loss #", second number). Times, rates and sizes of memory are left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from autofast.report.style import count
+from autofast.verify.estimates import fmean, gap, rounded_alike, spread
+from autofast.verify.evidence import alike
+from autofast.verify.evidence.gathered import Evidence
+from autofast.verify.evidence.outputs import said, written
+from autofast.verify.evidence.record import Run
+from autofast.verify.judging.exact import equal, reproducible
+from autofast.verify.judging.seeded import LEAST
+from autofast.verify.result import Check, Sameness
+
+NUMBER = re.compile(
+    r"(?<![A-Za-z_])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b", re.I
+)
+_TIME = re.compile(
+    r"time|took|elapsed|eta\b|speed|throughput|duration|second|latency|per.?sec|memory|\bmem\b|\bsec\b|/s\b|\b[mun]?s(?:ec)?/|\bin $",
+    re.I,
+)
+_UNIT = re.compile(
+    r"\s*(?:s|sec|secs|seconds?|ms|us|min|mins|minutes?|h|hours?|it/s|s/it|img/s|[a-z]+/s(?:ec)?|[KMG]i?B|%\|)(?![A-Za-z])"
+)
+_CLOCK = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?(?:[.,]\d+)?|\d{4}-\d\d-\d\d|0x[0-9a-fA-F]+")
+MOST_LINES = 5000
+RARE = 4
+NAME = "printed numbers"
+
+Quantity = tuple[str, int]
+Printed = dict[Quantity, list[str]]
+
+
+def lines(text: str) -> list[str]:
+    split = [line.strip() for line in re.split(r"[\r\n]+", text)]
+    return [line for line in split if line][:MOST_LINES]
+
+
+def skeleton(line: str) -> str:
+    """A line without its numbers, its spacing, and the names of scripts."""
+    line = re.sub(
+        r"(?<!\S)\S+\.py\b", "@.py", _CLOCK.sub("#", line)
+    )  # from the start of a word: else the square of its length
+    return re.sub(r"([^\w\s])\1+", r"\1", re.sub(r"\s+", " ", NUMBER.sub("#", line)))
+
+
+@functools.lru_cache(maxsize=64)  # every judgement looks at the same texts again
+def kinds(text: str) -> Counter[str]:
+    """How often each kind of line stands in it. Not to be changed."""
+    return Counter(map(skeleton, lines(text)))
+
+
+@functools.lru_cache(maxsize=64)
+def printed(text: str) -> Printed:
+    """Quantity -> its values, as they were written, in order. Those that look like times are left out. Not to be changed."""
+    found: Printed = {}
+    for line in lines(text):
+        kind = skeleton(line)
+        bare = _CLOCK.sub(lambda m: " " * len(m.group()), line)
+        end = 0
+        for place, match in enumerate(NUMBER.finditer(bare)):
+            before, end = re.split(r"[,;|()]", bare[end : match.start()])[-1], match.end()
+            if _TIME.search(before) or _UNIT.match(bare, match.end()):
+                continue
+            found.setdefault((kind, place), []).append(match.group())
+    return found
+
+
+def unit(text: str) -> float:
+    """Size of the last digit."""
+    mantissa, _, exponent = text.lower().partition("e")
+    digits = len(mantissa.partition(".")[2])
+    try:
+        return 10.0 ** (int(exponent or 0) - digits)
+    except (ValueError, OverflowError):  # part of a digest: 5e91234
+        return 0.0
+
+
+def text_of(ev: Evidence) -> Check | None:
+    """Every kind of line that all runs of the original print is printed, under exact rewrites equally often.
+
+    Words that a model makes change with the last digits: a line without numbers for which others are printed is no line that was left out.
+    """
+    name = "printed lines"
+    if not _lines(ev.a).strip() and not _lines(ev.b).strip():
+        return None
+    gone = [
+        file
+        for file in ev.a.files
+        if file not in ev.b.files and all(file in o.files for o in ev.originals)
+    ]
+    if gone:
+        return Check(name, False, f"not written any more: {gone[0]}", verdict=Sameness.BROKEN)
+    pairs = ev.pairs or ((ev.a, ev.b),)
+    rounded = [run for run in (ev.double, ev.perturbed) if run is not None]
+    counts = [
+        kinds(_lines(o))
+        for o in (*ev.originals, *(() if ev.effect == "exact" else (*ev.others, *rounded)))
+    ]
+    steady = [
+        kind for kind in counts[0] if all(kind in c for c in counts) and not _TIME.search(kind)
+    ]
+    for _, b in pairs:
+        after = kinds(_lines(b))
+        for kind in steady:
+            fixed = {c[kind] for c in counts}
+            if kind not in after or (
+                len(fixed) == 1 and ev.effect == "exact" and after[kind] not in fixed
+            ):
+                often = (
+                    ""
+                    if kind not in after
+                    else f" ({after[kind]} times, {counts[0][kind]} times by the original)"
+                )
+                # A recipe may take fewer steps, and then print less often; but not what it would still have to print twice.
+                due = min(fixed) * min(1.0, len(b.record.steps) / max(1, len(ev.a.record.steps)))
+                loose = ev.effect == "unknown" or ev.effect == "recipe" and due < 2
+                if (
+                    ev.effect != "exact"
+                    and kind not in after
+                    and "#" not in kind
+                    and any(other not in c for c in counts for other in after)
+                ):
+                    return Check(name, None, f"other words are printed: no line {kind[:80]!r}")
+                return Check(
+                    name, None if loose else False, f"not printed as before: {kind[:80]!r}{often}"
+                )
+    return (
+        Check(name, True, f"{count(len(steady), 'kind')} of lines, all printed") if steady else None
+    )
+
+
+def numbers(ev: Evidence) -> Check | None:
+    """Exact: every number that two runs of the original both print is printed, digit by digit."""
+    name = NAME
+    known = [printed(said(o)) for o in ev.originals]
+    b = printed(said(ev.b))
+    same, near = 0, 0
+    for quantity, values in known[0].items():
+        for i, value in enumerate(values):
+            if len(known) < 2 or any(
+                i >= len(k.get(quantity, ())) or k[quantity][i] != value for k in known[1:]
+            ):
+                continue
+            other = b.get(quantity, [])
+            if i < len(other) and other[i] != value:
+                close = ev.effect != "exact" and _near(value, other[i])
+                if not close or not _rarely(ev, quantity):
+                    text = f"{other[i]} instead of {value} in {quantity[0][:70]!r}"
+                    return Check(name, False, text)
+                near += 1
+            same += i < len(other)
+    for one, two in ev.pairs:
+        if one.seed and (text := _otherwise(ev, one, two)):
+            return Check(name, False, f"{text} (seed {one.seed})")
+    if near:
+        # Training is the same to the bit; an evaluation in other batches is summed in another order.
+        return Check(
+            name,
+            None,
+            f"{count(near, 'number')} equal up to rounding, {same} of all digit by digit",
+        )
+    return (
+        Check(name, True, f"{count(same, 'number')} equal digit by digit", identical=True)
+        if same
+        else None
+    )
+
+
+def _otherwise(ev: Evidence, a: Run, b: Run) -> str:
+    """The first number that differs by more than rounding, under another seed under which the training is the same to the bit."""
+    if not equal(a, b):
+        return ""
+    measured, after = _measured(ev), printed(said(b))
+    for quantity, values in printed(said(a)).items():
+        pairs = zip(values, after.get(quantity, ()), strict=False)
+        wrong = next(
+            ((x, y) for x, y in pairs if x != y and not (_near(x, y) and _rarely(ev, quantity))),
+            None,
+        )
+        if wrong is not None and quantity not in measured:
+            return f"{wrong[1]} instead of {wrong[0]} in {quantity[0][:70]!r}"
+    return ""
+
+
+def _near(x: str, y: str) -> bool:
+    """By a rounding of the sum, or of the last of many digits that are printed: a sum seldom lies at the edge of two digits."""
+    if rounded_alike(x, y):
+        return True
+    size = unit(x)
+    return 0 < size == unit(y) <= 1e-3 * abs(float(x)) and gap(float(x), float(y)) < 1.5 * size
+
+
+def _rarely(ev: Evidence, quantity: Quantity) -> bool:
+    """What lies at the edge of two roundings is seldom met: where more than a third of a quantity's values are near and not alike, over all
+    seeds, they are other numbers."""
+    off = total = 0
+    for a, b in ev.pairs:
+        both = (printed(said(run)).get(quantity, ()) for run in (a, b))
+        if equal(a, b):
+            pairs = list(zip(*both, strict=False))
+            total += len(pairs)
+            off += sum(x != y and not rounded_alike(x, y) for x, y in pairs)
+    return 3 * off <= total or total < 3
+
+
+def _lines(run: Run) -> str:
+    return f"{run.stdout}\n{written(run)}"
+
+
+def _measured(ev: Evidence) -> set[Quantity]:
+    """What differs between two runs of the original that are equal to the bit: times, rates, memory."""
+    if not reproducible(ev):
+        return set()
+    first, *others = [printed(said(o)) for o in ev.originals]
+    return {q for q, values in first.items() if any(o.get(q) != values for o in others)}
+
+
+def rounded(ev: Evidence) -> Check | None:
+    """In float32, from the same random numbers and data: most values of a quantity lie as near as those of runs that rounding has moved.
+
+    What is printed fewer than RARE times may be a choice among a few (a threshold from a grid) that jumps by a rounding, though it did in none of
+    those runs: it has to be far under more than three quarters of the seeds.
+    """
+    name = "printed numbers up to rounding"
+    rulers = [r for r in (ev.perturbed, ev.double) if r is not None]
+    if alike.known_low(ev) or ev.perturbed is None or not alike.determined(ev):
+        return None
+    a, b = printed(said(ev.a)), printed(said(ev.b))
+    others, measured, looked, waits = [printed(said(r)) for r in rulers], _measured(ev), 0, ""
+    for quantity, texts in a.items():
+        after = b.get(quantity, [])
+        known = [o[quantity] for o in others if len(o.get(quantity, ())) == len(texts)]
+        if quantity in measured or len(after) != len(texts) or len(known) < len(rulers):
+            continue
+        looked += 1
+        moved = list(zip(*map(_values, known), strict=True))
+        own = [max(gap(m, x) for m in row) for x, row in zip(_values(texts), moved, strict=True)]
+        far, lost = _far(texts, after, own)
+        if not _most(far) and not any(lost):
+            continue
+        place = (lost if any(lost) else far).index(True)
+        text = f"{after[place]} instead of {texts[place]} in {quantity[0][:70]!r}"
+        if len(texts) < RARE and not any(lost):
+            again = [True, *_again(ev, quantity, max(own))]
+            if len(again) < LEAST:
+                waits = waits or f"{text}, printed {count(len(texts), 'time')}: seeds decide"
+                continue
+            if 4 * sum(again) <= 3 * len(again):
+                continue
+            text += f", and as far under {sum(again)} of {len(again)} seeds"
+        return Check(name, False, text)
+    if waits:
+        return Check(name, None, waits)
+    return Check(name, True, f"{looked} quantities") if looked else None
+
+
+def _far(
+    texts: Sequence[str], after: Sequence[str], own: Sequence[float]
+) -> tuple[list[bool], list[bool]]:
+    """Which values lie further than rounding carries, ``own`` being how far it carried each; which of them are no number any more, or were none before."""
+    far, lost = [], []
+    for x, y, moved in zip(_values(texts), _values(after), own, strict=True):
+        size = 0.02 * abs(x) if math.isfinite(x) else 0.0
+        far.append(gap(y, x) > max(100 * moved, 2.5 * unit(texts[0]), size))
+        lost.append(far[-1] and gap(y, x) == math.inf)
+    return far, lost
+
+
+def _most(far: Sequence[bool]) -> bool:
+    return sum(far) > len(far) / 2
+
+
+def _again(ev: Evidence, quantity: Quantity, own: float) -> list[bool]:
+    """Under every other seed under which the same is drawn: whether most values of a quantity are far."""
+    found = []
+    for a, b in ev.pairs:
+        texts, after = (printed(said(run)).get(quantity, []) for run in (a, b))
+        if a.seed and len(texts) == len(after) > 0 and alike.drawn_alike(a, b):
+            found.append(_most(_far(texts, after, [own] * len(texts))[0]))
+    return found
+
+
+def _values(texts: Sequence[str]) -> list[float]:
+    return [float(t) for t in texts]
+
+
+def _forms(losses: Sequence[float], sizes: Sequence[int], count: int) -> dict[str, list[float]]:
+    """What a script may have printed ``count`` times from its losses, cut into pieces of ``sizes`` or else evenly."""
+    if len(sizes) < count or sum(sizes[:count]) > len(losses):
+        if len(losses) < count or len(losses) % count:
+            return {}
+        sizes = [len(losses) // count] * count
+    pieces, start = [], 0
+    for size in sizes[:count]:
+        pieces.append(losses[start : start + size])
+        start += size
+    if any(not p or not all(map(math.isfinite, p)) for p in pieces):
+        return {}
+    return {
+        "the mean of the losses": [fmean(p) for p in pieces],
+        "the last loss": [p[-1] for p in pieces],
+        "the first loss": [p[0] for p in pieces],
+        "the sum of the losses": [sum(p) for p in pieces],
+        "the mean of all losses so far": [
+            fmean([x for p in pieces[: i + 1] for x in p]) for i in range(len(pieces))
+        ],
+    }
+
+
+def _digits(texts: Sequence[str]) -> float:
+    """How many significant digits these numbers have together: so much they tell of what they are."""
+    sizes = [abs(float(t)) / unit(t) for t in texts if unit(t)]
+    return sum(math.log10(size) for size in sizes if 1 < size < math.inf)
+
+
+def _often(run: Run) -> int:
+    return max((s.backwards for s in run.record.steps), default=1)
+
+
+def _fitting(run: Run, texts: Sequence[str], slack: float) -> set[tuple[str, int]]:
+    """The forms that fit, each with its factor: a loss that was divided for accumulation may be printed undivided."""
+    sizes = [p.batches for p in run.record.passes if p.training and p.complete]
+    values, found = _values(texts), set()
+    for form, made in _forms(run.record.losses, sizes, len(values)).items():
+        for factor in {1, _often(run)}:
+            pairs = [(v, factor * m, t) for v, m, t in zip(values, made, texts, strict=True)]
+            if all(abs(v - m) <= 0.51 * unit(t) + slack * abs(m) for v, m, t in pairs):
+                found.add((form, factor))
+    return found
+
+
+def _words(form: str, factor: int) -> str:
+    return form if factor == 1 else f"{form} times {factor}"
+
+
+def meaning(ev: Evidence) -> Check | None:
+    """A printed number that is, in every run of the original, one and the same thing made of the losses (their mean over a pass, the last
+    one) is still that: this is how "the loss of the last batch is logged in place of the mean" shows without any statistics."""
+    name = "what the printed loss is"
+    originals = [(r, printed(said(r))) for r in (*ev.originals, *ev.others) if r.records]
+    rewritten = [
+        (r, printed(said(r))) for r in ([p[1] for p in ev.pairs] or ev.rewritten) if r.records
+    ]
+    found = []
+    for quantity in originals[0][1] if originals else ():
+        if any(quantity not in p for _, p in (*originals, *rewritten)):
+            continue
+        # "epoch 0" is any loss below one half.
+        if min(map(_digits, (p[quantity] for _, p in originals))) < 1:
+            continue
+        fits = [_fitting(r, p[quantity], 1e-6) for r, p in originals]
+        both = set.intersection(*fits)
+        if len(both) != 1:
+            continue
+        form, factor = next(iter(both))
+        for run, texts in rewritten:
+            after = _fitting(run, texts[quantity], 5e-3)
+            wanted = factor
+            # Other parts of a step's loss are differentiated at a time.
+            if ev.effect == "recipe" and _often(run) != _often(ev.a):
+                wanted = factor * _often(run) // _often(ev.a)
+                if not after:  # parts of different size
+                    return Check(
+                        name,
+                        None,
+                        f"{quantity[0][:60]!r} shows {_words(form, factor)} in the original; what it shows now is not clear",
+                    )
+            if (form, wanted) not in after:
+                now = f"; now {_words(*next(iter(after)))}" if len(after) == 1 else ""
+                shows = f"{quantity[0][:60]!r} shows {_words(form, factor)} in the original{now}"
+                return Check(name, False, shows + ("" if now else ", and no longer does"))
+        found.append(_words(form, factor))
+    return Check(name, True, f"still {', '.join(sorted(set(found)))}") if found else None
+
+
+def levels(ev: Evidence) -> Check | None:
+    """Over several seeds, every printed quantity has the level and the scatter that it has in the original.
+
+    Level: the mean difference is beyond 3 seed standard deviations, 4 standard errors and 1 %. Scatter: standard deviation over seeds more
+    than 4 times as large or as small, where there are three values a run at least. Constants stay what they are, numbers
+    stay numbers.
+    """
+    name = "printed numbers over seeds"
+    if len(ev.pairs) < 4:
+        return None
+    a_all, b_all = ([printed(said(pair[k])) for pair in ev.pairs] for k in (0, 1))
+    looked = 0
+    measured = _measured(ev)
+    for quantity in a_all[0]:
+        if quantity in measured or any(quantity not in p for p in (*a_all, *b_all)):
+            continue
+        text = _quantity(
+            [_values(p[quantity]) for p in a_all], [_values(p[quantity]) for p in b_all]
+        )
+        looked += 1
+        if text:
+            return Check(name, False, f"{quantity[0][:60]!r}: {text}")
+    return Check(name, True, f"{looked} quantities within the scatter of seeds") if looked else None
+
+
+def _quantity(a: list[list[float]], b: list[list[float]]) -> str:
+    count, n = min(map(len, (*a, *b))), len(a)
+    columns = [([run[i] for run in a], [run[i] for run in b]) for i in range(count)]
+    odd = [(set(map(math.isfinite, x)), set(map(math.isfinite, y))) for x, y in columns]
+    # Where it follows from the place whether it is a number, in every run of the original.
+    if all(len(x) == 1 for x, _ in odd) and any(x != y for x, y in odd):
+        before, after = odd[next(i for i, (x, y) in enumerate(odd) if x != y)]
+        return f"{'no number' if False in after else 'a number'}; in the original {'always' if True in before else 'never'} one"
+    columns = [(x, y) for x, y in columns if all(map(math.isfinite, (*x, *y)))]
+    if not columns:
+        return ""
+    fixed = next(
+        (
+            (x, y)
+            for x, y in columns
+            if len(set(x)) == 1 and len(set(y)) == 1 and x[0] != y[0] and x[0].is_integer()
+        ),
+        None,
+    )
+    if fixed:
+        return f"{fixed[1][0]:g} under every seed, {fixed[0][0]:g} in the original"
+    means = [[fmean(c[k][s] for c in columns) for s in range(n)] for k in (0, 1)]
+    deltas = [y - x for x, y in zip(*means, strict=True)]
+    shift, wide = fmean(deltas), max(spread(means[0]), spread(means[1]))
+    if wide > 0 and abs(shift) > max(
+        3 * wide, 4 * spread(deltas) / math.sqrt(n), 0.01 * abs(fmean(means[0]))
+    ):
+        return f"{fmean(means[1]):.4g} on average, {fmean(means[0]):.4g} ± {spread(means[0]):.2g} in the original"
+    if len(columns) >= 3:
+        one, two = (math.sqrt(fmean(spread(c[k]) ** 2 for c in columns)) for k in (0, 1))
+        if min(one, two) > 0 and max(one, two) > 4 * min(one, two):
+            return f"scatters by {two:.2g} over seeds, by {one:.2g} in the original"
+    return ""
+
+
+def checks(ev: Evidence) -> list[Check]:
+    """Where training is the same to the bit, so is what is printed, whatever the rewrite was allowed to change."""
+    exactly = reproducible(ev) and (ev.effect == "exact" or equal(ev.a, ev.b))
+    found = [
+        text_of(ev),
+        numbers(ev) if exactly else rounded(ev),
+        meaning(ev),
+        None if ev.effect in ("exact", "recipe") else levels(ev),
+    ]
+    return [check for check in found if check]

@@ -1,0 +1,376 @@
+"""Tests over several seeds, for rewrites that draw other random numbers or change the recipe, and for where rounding has led in the end.
+
+**Equivalence, not absence of a difference.** That no difference is found says little with four runs. So the question is turned round (two
+one-sided tests: Schuirmann 1987, J. Pharmacokinet. Biopharm. 15, 657-680; Lakens 2017, Soc. Psychol. Personal. Sci. 8, 355-362): the mean
+loss over the last third is equivalent when the whole 90 % interval of its difference lies within a margin. Seeds are paired where that
+lowers the variance (``estimates.difference``).
+
+**Margin.** The larger of the user's share of the loss and 2 seed standard deviations of the original. Two runs of one script differ by 1.4
+of those on average, so 2 is what a user sees from seed to seed anyway; and it can be shown with few runs: unpaired, at no true difference,
+the test passes in 6 of 10 with 4 seeds and 97 of 100 with 8. But never more than CAP of what the original learned between its first tenth
+and its last third: otherwise a script that does not learn at all would be equivalent in a short run. Where it is not certain that the original
+learned, the smaller of the two instead.
+
+**Norms.** A factor on the gradients (a dropped division, gradients that are not cleared) hides from the loss under Adam, which divides it out
+(Kingma, Ba 2015, section 2.1). So the mean log of the gradient norm, and of the update norm, must agree to within 5 %, or what seeds cannot tell apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autofast.verify.estimates import Difference, difference, fmean, spread
+from autofast.verify.evidence.gathered import Evidence, curve, norms, taken
+from autofast.verify.evidence.record import Run
+from autofast.verify.result import Check, Sameness
+
+EQUIVALENCE, LEARNS, BAND = "loss over seeds", "it learns", "loss curve within seed noise"
+COURSE = "course of the loss over seeds"
+COURSE_RISK = 1e-3  # that a window of two equal scripts is off
+UNSEEN = "no loss was seen (that of torch's own backward is)"
+LEAST = 4  # pairs of seeds before anything is judged
+WINDOWS = 10
+CRITICAL = 4.0  # standard errors by which a window of the loss curve may be off; no sound pair of tests/test_verify_parity.py is
+LEVEL = math.log(1.05)
+PART_LEVEL = math.log(1.1)  # of a group of parameters
+NOTHING = 1e-5  # of the largest group's gradient: about what float32 leaves of a sum that is 0
+CAP = 0.05  # of the loss's drop over the run: no margin is larger
+
+
+def piece(values: Sequence[float], start: float, end: float) -> float:
+    """Mean of the finite values between two shares of the length; at least one value; nan where none is finite."""
+    low = min(int(start * len(values)), max(0, len(values) - 1))
+    part = [v for v in values[low : max(low + 1, math.ceil(end * len(values)))] if math.isfinite(v)]
+    return fmean(part) if part else math.nan
+
+
+def late(run: Run) -> float:
+    return piece(curve(run), 2 / 3, 1)
+
+
+def drop(run: Run) -> float:
+    """By how much the loss falls from the first tenth to the last third: the mean over optimizers, whose losses may be of several kinds (stages,
+    folds, two nets against each other)."""
+    by: dict[int, list[float]] = {}
+    for step, value in zip(run.record.steps, curve(run), strict=False):
+        by.setdefault(step.optimizer, []).append(value)
+    if len(by) < 2:
+        return piece(curve(run), 0, 0.1) - late(run)
+    return fmean([piece(values, 0, 0.1) - piece(values, 2 / 3, 1) for values in by.values()])
+
+
+def _columns(ev: Evidence) -> tuple[list[float], list[float]]:
+    both = [(late(a), late(b)) for a, b in ev.pairs]
+    both = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
+    return [x for x, _ in both], [y for _, y in both]
+
+
+@dataclass(frozen=True)
+class Tost:
+    """Outcome: "inside", "worse", "better", "open" (more seeds), "none" (no loss). ``more``: pairs still needed, estimated."""
+
+    outcome: str
+    found: Difference
+    margin: float
+    pairs: int
+    more: int
+    mean: float
+
+
+def _margin(ev: Evidence, mean: float, sd: float) -> float:
+    """Where the loss falls for certain: the larger of the user's share of the loss and what seeds do anyway, but no more than CAP of the
+    drop. Elsewhere the smaller of those two.
+
+    A share of a loss that crosses zero means nothing, and counts as 0: where such a loss does not fall for certain, nothing is close enough.
+    """
+    values = [v for a, _ in ev.pairs for v in curve(a) if math.isfinite(v)]
+    crosses = bool(values) and min(values) < 0 < max(values)
+    learned = [d for d in (drop(a) for a, _ in ev.pairs) if math.isfinite(d)]
+    falls = len(learned) > 1 and fmean(learned) > 3 * spread(learned) / math.sqrt(len(learned))
+    share = 0.0 if crosses else ev.margin * abs(mean)
+    if falls:
+        return min(max(share, 2 * sd), CAP * fmean(learned))
+    return min(share, 2 * sd) if share else 0.0
+
+
+def margin_words(ev: Evidence) -> str:
+    """The margin and what lies within it, for the first sentence of the report."""
+    result = tost(ev)
+    fell = [d for d in (drop(a) for a, _ in ev.pairs) if math.isfinite(d)]
+    if not math.isfinite(result.margin):
+        return "seed noise"
+    share = 100 * result.margin / fmean(fell) if fell and fmean(fell) > 0 else 0.0
+    return f"±{result.margin:.2g}" + (f", {_two_digits(share)} % of its drop" if share else "")
+
+
+def tost(ev: Evidence) -> Tost:
+    before, after = _columns(ev)
+    n = len(before)
+    nothing = Difference(math.nan, math.inf, 0, True)
+    if not n:
+        return Tost(
+            "open" if len(ev.pairs) < LEAST and _has_loss(ev) else "none",
+            nothing,
+            math.nan,
+            0,
+            LEAST - len(ev.pairs),
+            math.nan,
+        )
+    found, sd, mean = difference(before, after), spread(before), fmean(before)
+    margin = _margin(ev, mean, sd)
+    if n < LEAST:
+        return Tost("open", found, margin, n, LEAST - n, mean)
+    half, size = found.half(0.95), abs(found.value)
+    if size + half <= margin:
+        return Tost("inside", found, margin, n, 0, mean)
+    if size - found.half(0.9995) > margin:
+        return Tost("worse" if found.value > 0 else "better", found, margin, n, 0, mean)
+    room = margin - size
+    more = max(1, math.ceil(n * (half / room) ** 2) - n) if room > 0 else 2 * n
+    return Tost("open", found, margin, n, min(more, 1000), mean)
+
+
+def _has_loss(ev: Evidence) -> bool:
+    return any(math.isfinite(v) for v in curve(ev.a))
+
+
+def _two_digits(x: float, sign: str = "-") -> str:
+    """Two digits, but no exponent for what is large."""
+    return f"{x:{sign}.0f}" if abs(x) >= 10 else f"{x:{sign}.2g}"
+
+
+def equivalence(ev: Evidence) -> tuple[Check, int]:
+    """The check, and how many more pairs it needs."""
+    name = EQUIVALENCE
+    result = tost(ev)
+    if result.outcome == "none":
+        return Check(
+            name,
+            None,
+            f"{UNSEEN}, so that the two cannot be compared over seeds",
+            verdict=Sameness.UNCLEAR,
+        ), 0
+    if not result.pairs:
+        return Check(
+            name,
+            None,
+            f"no pair of runs, at least {LEAST} seeds are needed",
+            verdict=Sameness.UNCLEAR,
+        ), LEAST
+    share = 100 / abs(result.mean) if result.mean else math.nan
+    kind = "paired" if result.found.paired else "unpaired"
+    half = result.found.half(0.95)
+    around = f" ± {_two_digits(half * share)} %, 90 %" if math.isfinite(half) else ""
+    text = (
+        f"mean loss of the last third {result.mean + result.found.value:.5g}, {result.mean:.5g} in the original: difference "
+        f"{_two_digits(result.found.value * share, '+')} %{around} ({kind}, {result.pairs} {'seed' if result.pairs == 1 else 'seeds'}), "
+        f"margin ±{_two_digits(result.margin * share)} %"
+    )
+    if result.outcome == "inside":
+        return Check(name, True, text), 0
+    if result.outcome == "open":
+        return Check(name, None, f"{text}: not yet clear", verdict=Sameness.UNCLEAR), result.more
+    if result.outcome == "better":
+        return Check(name, False, f"{text}: lower than seeds allow", verdict=Sameness.SUSPICIOUS), 0
+    return Check(name, False, f"{text}: higher than seeds allow"), 0
+
+
+def learns(ev: Evidence) -> tuple[Check | None, int]:
+    """The loss falls at least half as far as in the original; and how many more pairs would tell. Where it is not certain that the
+    original's falls, nothing is known: a script that learns nothing would look the same."""
+    name = LEARNS
+    both = [(drop(a), drop(b)) for a, b in ev.pairs]
+    both = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
+    if len(both) < 3:
+        return None, 0
+    before, after = [x for x, _ in both], [y for _, y in both]
+    fell, gained, n = fmean(before), fmean(after), len(both)
+    needed = 3 * spread(before) / math.sqrt(n)
+    if len(curve(ev.a)) < 3 or fell <= needed or fell <= 0:
+        more = math.ceil(n * (needed / fell) ** 2) + 1 - n if fell > 0 else 0
+        by = f"{_two_digits(fell)} ± {_two_digits(needed)} (first tenth to last third, {n} seeds)"
+        text = (
+            f"in {len(curve(ev.a))} steps the original's loss falls by {by}, not for certain: "
+            f"a script that learns nothing would look the same; {longer(ev)} would tell"
+        )
+        check = Check(name, None, text, verdict=Sameness.UNCLEAR)
+        return check, more if more <= ev.seeds else 0
+    text = f"the loss falls by {gained:.3g}, by {fell:.3g} in the original, from the first tenth to the last third"
+    error = difference(before, after).half(0.995)
+    return Check(name, not (gained < fell / 2 and fell - gained > error), text), 0
+
+
+def longer(ev: Evidence) -> str:
+    """What goes further than these runs did."""
+    cut = any(record.ending == "steps" for record in ev.a.records) or ev.a.samples
+    return (
+        "more steps (--steps N, 0 for all)"
+        if cut
+        else "a longer training (arguments of the script stand behind --)"
+    )
+
+
+def band(ev: Evidence) -> Check:
+    """The loss curve in WINDOWS windows: the mean difference at equal seed against the scatter of the original over seeds.
+
+    Two independent trainings differ, in the mean over n seeds, by s sqrt(2 / n), s being the standard deviation over seeds; rounding alone
+    stays far below until it has grown to that. Allowed: CRITICAL times that, or the user's margin, or 3 times what one rounding of the
+    parameters did. s is that of the window and of all windows, averaged as variances, because four seeds know it badly.
+    """
+    name = BAND
+    if len(ev.pairs) < LEAST:
+        return Check(
+            name,
+            None,
+            f"{len(ev.pairs)} seed{'s' * (len(ev.pairs) != 1)}, {LEAST} are needed",
+            verdict=Sameness.UNCLEAR,
+        )
+    count = min(WINDOWS, max(1, len(curve(ev.a))))
+    curves = [
+        [(curve(a), curve(b)) for a, b in ev.pairs],
+        [(curve(ev.a), curve(ev.perturbed))] if ev.perturbed else [],
+    ]
+    rows = []
+    for i in range(count):
+        cells, moved = (
+            [
+                (piece(x, i / count, (i + 1) / count), piece(y, i / count, (i + 1) / count))
+                for x, y in some
+            ]
+            for some in curves
+        )
+        cells = [(x, y) for x, y in cells if math.isfinite(x) and math.isfinite(y)]
+        if len(cells) >= 2:
+            before = [x for x, _ in cells]
+            rows.append(
+                (
+                    fmean(y - x for x, y in cells),
+                    spread(before),
+                    fmean(before),
+                    max((abs(y - x) for x, y in moved if math.isfinite(y)), default=0.0),
+                )
+            )
+    if not rows:
+        return Check(name, None, UNSEEN, verdict=Sameness.UNCLEAR)
+    pooled = fmean(s * s for _, s, _, _ in rows)
+    allowed = [
+        max(
+            CRITICAL * math.sqrt((s * s + pooled) / len(ev.pairs)), ev.margin * abs(mean), 3 * moved
+        )
+        for _, s, mean, moved in rows
+    ]  # sqrt((s^2 + pooled) / 2) * sqrt(2 / n)
+    worst = max(
+        range(len(rows)),
+        key=lambda i: (
+            abs(rows[i][0]) / allowed[i] if allowed[i] else math.inf if rows[i][0] else 0.0
+        ),
+    )
+    off, _, mean, _ = rows[worst]
+    where = f"one of {len(rows)} windows" if len(rows) > 1 else "the only window"
+    text = f"at most {abs(off):.2g} off in {where} (mean {mean:.4g}), {allowed[worst]:.2g} allowed by {len(ev.pairs)} seeds"
+    out = [delta for (delta, _, _, _), most in zip(rows, allowed, strict=True) if abs(delta) > most]
+    if not out:
+        return Check(name, True, text)
+    return Check(
+        name, False, text, verdict=Sameness.SUSPICIOUS if max(out) < 0 else Sameness.DIFFERENT
+    )
+
+
+def course(ev: Evidence) -> Check | None:
+    """How it learns, not only how far: the mean loss in WINDOWS windows must agree to within the user's margin, CAP of the drop, or what seeds
+    cannot tell apart. Another initialisation or another first rate may be made good by the last third."""
+    if ev.effect == "recipe" or len(ev.pairs) < LEAST:
+        return None
+    both = [(curve(a), curve(b)) for a, b in ev.pairs]
+    count = min(WINDOWS, *(len(some) for pair in both for some in pair))
+    fell = [d for d in (drop(a) for a, _ in ev.pairs) if math.isfinite(d)]
+    least = CAP * max(0.0, fmean(fell)) if fell else 0.0
+    for i in range(count):
+        means = [[piece(some, i / count, (i + 1) / count) for some in pair] for pair in both]
+        if not all(math.isfinite(x) for pair in means for x in pair):
+            continue
+        before, after = [a for a, _ in means], [b for _, b in means]
+        found = difference(before, after)
+        allowed = max(least, ev.margin * abs(fmean(before)), found.half(1 - COURSE_RISK / (2 * count)))  # fmt: skip
+        if abs(found.value) > allowed:
+            text = (
+                f"in window {i + 1} of {count} the loss is {fmean(after):.5g} on average, {fmean(before):.5g} in the original "
+                f"(±{allowed:.2g} allowed by {len(both)} seeds)"
+            )
+            return Check(COURSE, False, text)
+    return Check(COURSE, True, f"{count} windows") if count else None
+
+
+def _level(run: Run, name: str) -> float:
+    values = [math.log(v) for v in norms(run, name) if v is not None and v > 0 and math.isfinite(v)]
+    return fmean(values) if values else math.nan
+
+
+def level(ev: Evidence, name: str) -> Check | None:
+    """Geometric mean of a norm over all steps, over seeds: within 5 %, or within what the seeds cannot tell apart (99.9 %)."""
+    words = {
+        "grad_norm": "gradient norm",
+        "left_norm": "gradient norm before clipping",
+        "update_norm": "update norm",
+    }[name]
+    both = [(_level(a, name), _level(b, name)) for a, b in ev.pairs]
+    both = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
+    if ev.effect == "recipe" or len(both) < LEAST:
+        return None
+    found = difference([x for x, _ in both], [y for _, y in both])
+    text = f"{math.exp(found.value):.3g} times the original's, in the mean over {len(both)} seeds"
+    return Check(f"{words} over seeds", abs(found.value) <= max(LEVEL, found.half(0.9995)), text)
+
+
+def _part_levels(run: Run, name: str) -> list[float]:
+    """Of each group of parameters of each optimizer, the mean log of its norm."""
+    found: dict[tuple[int, int], list[float]] = {}
+    for step in taken(run):
+        for place, value in enumerate(getattr(step, name)):
+            if value is not None and 0 < value < math.inf:
+                found.setdefault((step.optimizer, place), []).append(math.log(value))
+    return [fmean(found[key]) for key in sorted(found)]
+
+
+def _rounding_alone(ev: Evidence) -> set[int]:
+    """Groups whose gradient is below NOTHING of the largest group's, in all runs."""
+    places: list[set[int]] = []
+    for run in (run for pair in ev.pairs for run in pair):
+        levels = _part_levels(run, "grad_norms")
+        least = max(levels, default=0.0) + math.log(NOTHING)
+        places.append({i for i, level in enumerate(levels) if level < least})
+    return set.intersection(*places) if places else set()
+
+
+def parts(ev: Evidence) -> Check | None:
+    """The same for groups of parameters: a part of the model whose gradient is lost or doubled need not show in the whole.
+
+    Within 10 %, or what seeds cannot tell apart (99.99 %, as there are a dozen of them). A group whose gradient is nothing beside the
+    others' in all runs (a bias before a normalisation) holds rounding, and tells nothing.
+    """
+    name = "norms of layers over seeds"
+    if ev.effect == "recipe" or len(ev.pairs) < LEAST:
+        return None
+    looked, rounding = 0, _rounding_alone(ev)
+    for what, words in (("grad_norms", "gradients"), ("update_norms", "updates")):
+        both = [[_part_levels(run, what) for run in pair] for pair in ev.pairs]
+        sizes = {len(levels) for pair in both for levels in pair}
+        if len(sizes) != 1:  # other groups, or a part that has no gradients under some seed
+            continue
+        for place in range(sizes.pop()):
+            if place in rounding:
+                continue
+            found = difference([a[place] for a, _ in both], [b[place] for _, b in both])
+            looked += 1
+            if abs(found.value) > max(PART_LEVEL, found.half(0.99995)):
+                often = f"{math.exp(found.value):.3g} times the original's, in the mean over {len(both)} seeds"
+                text = f"{words} of group {place + 1} of the parameters are {often}"
+                return Check(name, False, text)
+    return Check(name, True, f"{looked} groups of parameters") if looked > 2 else None
+
+
+def levels(ev: Evidence) -> list[Check]:
+    found = (*(level(ev, name) for name in ("grad_norm", "left_norm", "update_norm")), parts(ev))
+    return [check for check in found if check]

@@ -1,0 +1,276 @@
+"""What no rewrite may change: learning rates, optimizers, their settings, clipping, counters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from autofast.report.style import count
+from autofast.verify.estimates import difference, fmean, gap
+from autofast.verify.evidence import course
+from autofast.verify.evidence.gathered import Evidence, taken
+from autofast.verify.evidence.numbered import plain
+from autofast.verify.evidence.record import Record, Run
+from autofast.verify.judging.invariants import shown
+from autofast.verify.result import Check, Sameness
+
+RATES = "learning rates"
+COUNTERS = "counters in the model"
+
+
+def _same_lr(x: tuple[float, ...], y: tuple[float, ...]) -> bool:
+    return len(x) == len(y) and all(
+        math.isclose(p, q, rel_tol=1e-6, abs_tol=1e-12) for p, q in zip(x, y, strict=True)
+    )
+
+
+def _rates(run: Run, skipped: bool = True) -> list[tuple[float, ...]]:
+    return [s.lr for s in (run.record.steps if skipped else taken(run))]
+
+
+def _first_rate(a: Run, b: Run, skipped: bool = True) -> int | None:
+    return next(
+        (
+            i
+            for i, (x, y) in enumerate(zip(_rates(a, skipped), _rates(b, skipped), strict=False))
+            if not _same_lr(x, y)
+        ),
+        None,
+    )
+
+
+def learning_rates(ev: Evidence) -> Check | None:
+    """The learning rate of every parameter group at every step, to 1e-6. Where steps were skipped, by steps that were made."""
+    name = RATES
+    if ev.effect == "recipe" or not any(_rates(ev.a)):
+        return None
+    if any(_first_rate(ev.a, o) is not None for o in course.runs(ev)):
+        return _free_rates(ev, name)
+    for a, b in ev.pairs or ((ev.a, ev.b),):
+        place = _first_rate(a, b)
+        if (
+            place is not None
+            and (a.record.skipped or b.record.skipped)
+            and _first_rate(a, b, False) is None
+        ):
+            place = None
+        if place is not None:
+            before, after = _rates(a)[place], _rates(b)[place]
+            decided = len(before) == len(after) and course.numbers_decide(ev, a, b, place)
+            if decided and not course.known(ev):
+                text = f"they differ from step {place + 1} on: not yet known whether those of the original depend on its numbers; {course.more_seeds(ev)}"
+                return Check(name, None, text, verdict=Sameness.UNCLEAR)
+            group = next(
+                (
+                    i
+                    for i, (x, y) in enumerate(zip(before, after, strict=False))
+                    if not _same_lr((x,), (y,))
+                ),
+                0,
+            )
+            if len(before) != len(after):
+                text = f"{len(after)} parameter groups at step {place + 1}, {len(before)} in the original"
+            else:
+                text = f"learning rate {after[group]:.6g} at step {place + 1}, {before[group]:.6g} in the original"
+            return Check(name, False, text)
+    return Check(
+        name,
+        True,
+        f"equal at {'all ' * (len(ev.a.record.steps) > 1)}{count(len(ev.a.record.steps), 'step')}",
+    )
+
+
+def _factors(run: Run) -> set[float]:
+    """By what the rates of the first group change from one step to the next, to four digits."""
+    rates = [rate[0] for rate in _rates(run) if rate and rate[0] > 0]
+    return {float(f"{y / x:.4g}") for x, y in zip(rates, rates[1:], strict=False) if x != y}
+
+
+def _free_rates(ev: Evidence, name: str) -> Check:
+    """Rates that depend on the training itself (a plateau): they change by the same factors, and are as high in the mean over seeds."""
+    text = "the original's learning rates depend on the training itself"
+    for a, b in course.pairs(ev):
+        place = _first_rate(a, b)
+        if place is not None and not course.numbers_decide(ev, a, b, place):
+            drawn = a.record.steps[place].random == ""  # what was drawn by then is not known
+            if not drawn and not (a.record.skipped or b.record.skipped):
+                after, before = _rates(b)[place], _rates(a)[place]
+                words = f"{', '.join(f'{r:.6g}' for r in after)} at step {place + 1}, {', '.join(f'{r:.6g}' for r in before)} in the original"
+                return Check(name, False, f"{words}; until then not a bit differs")
+    usual = {factor for run in course.runs(ev) for factor in _factors(run)}
+    other = [sorted(_factors(b) - usual) for _, b in ev.pairs]
+    if len(usual) <= 3 and len(other) >= course.LEAST and sum(map(bool, other)) > len(other) / 2:
+        factor = next(some[0] for some in other if some)
+        return Check(
+            name,
+            False,
+            f"they change by {factor:g}, in the original by {', '.join(f'{f:g}' for f in sorted(usual))}",
+        )
+    means = [
+        tuple(fmean([math.log(r[0]) for r in _rates(run) if r and r[0] > 0] or [math.nan]) for run in pair)
+        for pair in ev.pairs
+    ]  # fmt: skip
+    means = [(x, y) for x, y in means if math.isfinite(x) and math.isfinite(y)]
+    if len(means) >= course.ENOUGH:
+        found = difference([x for x, _ in means], [y for _, y in means])
+        if abs(found.value) > max(math.log(1.05), found.half(0.9995)):
+            words = f"{math.exp(found.value):.3g} times as high in the mean over {len(means)} seeds"
+            return Check(name, False, f"{words}; {text}")
+    return Check(name, None, text)
+
+
+def optimizers(ev: Evidence) -> Check | None:
+    """Kinds of optimizers. Whether an optimizer is fused is no kind."""
+    name = "optimizers"
+    before, after = (
+        tuple(o.lower().replace("fused", "") for o in r.record.optimizers) for r in (ev.a, ev.b)
+    )
+    words = f"{', '.join(ev.b.record.optimizers) or 'none'}; in the original {', '.join(ev.a.record.optimizers) or 'none'}"
+    if ev.effect == "recipe":
+        return None
+    if before == after:
+        return Check(name, True, ", ".join(ev.a.record.optimizers)) if before else None
+    return Check(name, False, words)
+
+
+def settings(ev: Evidence) -> Check | None:
+    """Every other setting of every parameter group, at the first step and at the last: weight decay, momentum, betas, how many parameters.
+
+    Settings that only one of the two has are left out (a fused kind may have names of its own), and the last step's where steps were
+    skipped: a schedule of the momentum is then behind.
+    """
+    name = "optimizer settings"
+    if ev.effect == "recipe" or len(ev.a.record.optimizers) != len(ev.b.record.optimizers):
+        return None
+    a, b = ev.a.record.settings, ev.b.record.settings
+    steady = [
+        k for k in a if all(o.record.settings.get(k) == a[k] for o in ev.originals if o.records)
+    ]
+    moved = bool(ev.a.record.skipped or ev.b.record.skipped)
+    steady = [k for k in steady if k in b and not (moved and k.split("/")[1] == "last")]
+    if not steady:
+        return None
+    sizes = [len({(k.split("/")[0], k.split("/")[2]) for k in one}) for one in (a, b)]
+    if sizes[0] != sizes[1]:
+        return Check(name, False, f"{sizes[1]} parameter groups, {sizes[0]} in the original")
+    for key in sorted(steady, key=lambda k: k.split("/")[1]):
+        if not _same_setting(a[key], b[key]):
+            number, when, group, what = key.split("/", 3)
+            which = f" of optimizer {int(number) + 1}" if len(ev.a.record.optimizers) > 1 else ""
+            text = f"{what} {b[key]} in group {group}{which} at the {when} step, {a[key]} in the original"
+            return Check(name, False, text)
+    return Check(
+        name,
+        True,
+        f"{len({tuple(k.split('/')[i] for i in (0, 2, 3)) for k in steady})} settings, equal at the first and last step",
+    )
+
+
+def _same_setting(x: str, y: str) -> bool:
+    if x == y:
+        return True
+    one, two = x.split(", "), y.split(", ")
+    try:
+        return len(one) == len(two) and all(
+            math.isclose(float(p), float(q), rel_tol=1e-6) for p, q in zip(one, two, strict=True)
+        )
+    except ValueError:
+        return False
+
+
+CLIP = 1e-3  # clip_grad_norm_ leaves a norm that is its limit to 1e-6 / limit
+
+
+def _clipped(values: Sequence[float]) -> float | None:
+    """The limit to which gradients were clipped, as their norms tell: several lie exactly at their maximum, a fifth at least of those near it."""
+    top = max(values, default=0.0)
+    at = sum(v >= top * (1 - CLIP) for v in values)
+    near = sum(v >= top * 0.95 for v in values)
+    return top if top > 0 and at >= 3 and at >= near / 5 else None
+
+
+def _gradients(runs: Sequence[Run]) -> dict[int, list[float]]:
+    found: dict[int, list[float]] = {}
+    for run in runs:
+        for s in taken(run):
+            if s.grad_norm is not None and math.isfinite(s.grad_norm):
+                found.setdefault(s.optimizer, []).append(s.grad_norm)
+    return found
+
+
+def clipping(ev: Evidence) -> Check | None:
+    """Clipped gradients have norms up to a limit and several exactly at it; the other script keeps the same limit.
+
+    Over the steps of all seeds. 1 % is left for gradients in 16 bits, which clipping rounds once more.
+    """
+    name = "gradient clipping"
+    if ev.effect == "recipe":
+        return None
+    before, after = (_gradients([p[k] for p in ev.pairs] or [(ev.a, ev.b)[k]]) for k in (0, 1))
+    limits = []
+    for optimizer, a in before.items():
+        b = after.get(optimizer, [])
+        one, two = _clipped(a), _clipped(b)
+        if one is not None:
+            over = sum(v > one * 1.01 for v in b)
+            if over:
+                text = f"{over} of {len(b)} gradient norms exceed {one:.4g}, up to {max(b):.4g}; the original's are clipped to that"
+                return Check(name, False, text)
+            limits.append(one)
+        if two is not None and (over := sum(v > two * 1.01 for v in a)):
+            text = f"gradient norms are clipped to {two:.4g}; {over} of {len(a)} of the original's exceed that, up to {max(a):.4g}"
+            return Check(name, False, text)
+    return (
+        Check(name, True, f"to {', '.join(f'{x:.4g}' for x in limits)}, as in the original")
+        if limits
+        else None
+    )
+
+
+def _counts(record: Record) -> dict[str, float]:
+    whole = (
+        (k, v) for k, v in record.model.items() if v.dtype.startswith("int") and math.prod(v.shape) == 1
+    )  # fmt: skip
+    return {plain(k): v.norm for k, v in whole}
+
+
+def counters(ev: Evidence) -> Check | None:
+    """Integer numbers among the model's buffers count something (batches that a BatchNorm saw, updates of an average): they end the same.
+
+    Where the best state is loaded at the end, they tell which epoch was the best, and that is for the numbers to decide.
+    """
+    name = COUNTERS
+    if ev.effect == "recipe":
+        return None
+    known = [_counts(o.record) for o in course.runs(ev)]
+    usual, now = _counts(ev.a.record), _counts(ev.b.record)
+    both = {k: (usual[k], now[k]) for k in usual if k in now}
+    fixed = {k for k in both if all(m.get(k) == usual[k] for m in known)}
+    if not fixed and (not both or len(ev.pairs) < course.LEAST):
+        return None
+    slack = abs(ev.a.record.skipped - ev.b.record.skipped)
+    off = [
+        f"{k} is {y:.0f}, {x:.0f} in the original"
+        for k, (x, y) in both.items()
+        if k in fixed and gap(x, y) > slack
+    ]
+    if off and not course.known(ev) and course.numbers_decide(ev, ev.a, ev.b, course.made(ev.a)):
+        text = f"{shown(off, 1)}: not yet known whether the original's depend on its numbers; {course.more_seeds(ev)}"
+        return Check(name, None, text, verdict=Sameness.UNCLEAR)
+    off = off or [text for k in both if k not in fixed and (text := _counts_otherwise(ev, k))]
+    if off:
+        return Check(name, False, shown(off, 1))
+    return Check(name, True, f"{len(both)} end the same" if fixed else "they end as seeds have it")
+
+
+def _counts_otherwise(ev: Evidence, key: str) -> str:
+    """A counter that the original's own numbers decide ends elsewhere than seeds explain."""
+    pairs = [(_counts(a.record).get(key), _counts(b.record).get(key)) for a, b in ev.pairs]
+    both = [(x, y) for x, y in pairs if x is not None and y is not None]
+    if len(both) < course.LEAST:
+        return ""
+    found = difference([x for x, _ in both], [y for _, y in both])
+    if abs(found.value) <= found.half(0.9995):
+        return ""
+    before, after = fmean([x for x, _ in both]), fmean([y for _, y in both])
+    return f"{key} is {after:.4g} in the mean over {len(both)} seeds, {before:.4g} in the original"

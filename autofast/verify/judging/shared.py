@@ -1,0 +1,141 @@
+"""Runs of unequal length as far as both go: the steps, passes, saves and prints that both have (see ``course``)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from autofast.verify.evidence import outputs
+from autofast.verify.evidence.course import made, unequal
+from autofast.verify.evidence.gathered import Evidence
+from autofast.verify.evidence.record import Record, Run, TensorPrint
+from autofast.verify.judging.printed import lines, skeleton
+
+T = TypeVar("T")
+
+
+def shared(ev: Evidence) -> Evidence:
+    """Unequal runs as far as both go; ``uncut`` of the result is ``ev``. As it is where no pair is unequal."""
+    if not unequal(ev):
+        return ev
+    first = [r for r in (*ev.originals, *ev.rewritten, ev.double, ev.perturbed) if r is not None]
+    cut = {id(run): run for run in (*first, *ev.others)}
+    groups = [[r for r in first if r.ok]] if made(ev.a) != made(ev.b) else []
+    groups += [list(pair) for pair in ev.pairs if pair[0].seed and made(pair[0]) != made(pair[1])]
+    for group in groups:
+        cut.update((id(old), new) for old, new in zip(group, _as_far(group), strict=True))
+
+    def of(some: Iterable[Run]) -> tuple[Run, ...]:
+        return tuple(cut.get(id(run), run) for run in some)
+
+    return replace(
+        ev,
+        originals=of(ev.originals),
+        rewritten=of(ev.rewritten),
+        double=None if ev.double is None else cut[id(ev.double)],
+        perturbed=None if ev.perturbed is None else cut[id(ev.perturbed)],
+        pairs=tuple((cut.get(id(a), a), cut.get(id(b), b)) for a, b in ev.pairs),
+        others=of(ev.others),
+        uncut=ev,
+    )
+
+
+def _as_far(group: Sequence[Run]) -> list[Run]:
+    until = min(map(made, group))
+    ranks = min(len(run.records) for run in group)
+    records = [_records([run.records[k] for run in group], until) for k in range(ranks)]
+    texts = _texts([f"{run.stdout}\n{outputs.written(run)}" for run in group])
+    logs = _texts([outputs.log(run.log) for run in group])
+    return [
+        replace(
+            run,
+            records=tuple(by_rank[i] for by_rank in records),
+            stdout=texts[i],
+            log=logs[i],
+            files=dict.fromkeys(run.files, ""),
+        )
+        for i, run in enumerate(group)
+    ]
+
+
+def _records(group: Sequence[Record], until: int) -> list[Record]:
+    trained = [[p for p in r.passes if p.training and p.ended <= until] for r in group]
+    rest = [[p for p in r.passes if not p.training and p.begun <= until] for r in group]
+    trained, rest = _equally_many(trained), _equally_many(rest)
+    saves = [
+        [s for s in r.saves if s.step < until] + at_end
+        for r, at_end in zip(
+            group,
+            _equally_many([[s for s in r.saves if s.step == until] for r in group]),
+            strict=True,
+        )
+    ]
+    found = []
+    for record, one, two, saved in zip(group, trained, rest, saves, strict=True):
+        steps = record.steps[:until]
+        kept = {id(p) for p in (*one, *two)}
+        backwards = sum(step.backwards for step in steps)
+        found.append(
+            replace(
+                record,
+                steps=steps,
+                losses=record.losses[:backwards],
+                backwards=backwards,
+                skipped=sum(step.skipped for step in steps),
+                passes=tuple(p for p in record.passes if id(p) in kept),
+                fed=tuple(p for p in record.fed if p.ended <= until),
+                saves=tuple(saved),
+                calls=tuple(call for call in record.calls if call.step < until),
+                evaluations=tuple(one for one in record.evaluations if one.step < until),
+                model={k: replace(p, sketch=()) for k, p in record.model.items() if not _counts(p)},
+                settings={k: v for k, v in record.settings.items() if k.split("/")[1] == "first"},
+                random_state={},
+                scalars=(),
+            )
+        )
+    return found
+
+
+def _counts(print_: TensorPrint) -> bool:
+    """A number of batches, which grows with the steps."""
+    return print_.dtype.startswith("int") and len(print_.shape) == 0
+
+
+def _equally_many(lists: list[list[T]]) -> list[list[T]]:
+    least = min(map(len, lists))
+    return [some[:least] for some in lists]
+
+
+def _texts(texts: Sequence[str]) -> list[str]:
+    """Without the numbers behind the place up to which all of them print the same kinds of lines equally often.
+
+    That is told by those kinds that all print and some print more often: the lines of an epoch. Without any, all numbers go: what is
+    printed once may be of the end.
+    """
+    rows = [lines(text) for text in texts]
+    often = [Counter(map(skeleton, some)) for some in rows]
+    least = {
+        kind: min(one[kind] for one in often)
+        for kind in often[0]
+        if all(kind in one for one in often) and len({one[kind] for one in often}) > 1
+    }
+    return [_without_numbers(some, _end(some, least)) for some in rows]
+
+
+def _end(rows: Sequence[str], least: dict[str, int]) -> int:
+    seen: Counter[str] = Counter()
+    end = 0
+    for place, row in enumerate(rows):
+        kind = skeleton(row)
+        if kind in least:
+            seen[kind] += 1
+            if seen[kind] > least[kind]:
+                return place
+            end = place + 1
+    return end
+
+
+def _without_numbers(rows: Sequence[str], start: int) -> str:
+    return "\n".join([*rows[:start], *map(skeleton, rows[start:])])

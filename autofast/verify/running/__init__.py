@@ -1,0 +1,1 @@
+"""Starting scripts under the probe, in copies of the project, and reading what it wrote."""
