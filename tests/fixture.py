@@ -7,6 +7,7 @@ other_samples   a pass over a loader need not bring the same values again (rando
 rounding, half  tolerances that differ from those of ``harness.ROUNDING``, and of ``harness.HALF`` where products are done in 16 bits
 also            rules that are off unless asked for, and are asked for here
 pretend         a library that stands in for one that is not installed: tests/pretend/NAME.py, which is run first
+gone            words that must not be left in the rewritten script
 precise_args    arguments without mixed precision, for a script that has it: with a scaler that is right, both train the same
 [[expect]]      a fix that must be found: ``rule``, ``file``, and ``line_contains`` (of the finding's first line) or ``near`` (within three
                 lines); ``count`` where several lines are meant; ``becomes``: what is written there, see :func:`written`. A change that
@@ -161,6 +162,7 @@ KEYS = {
     "other_samples",
     "rounding",
     "half",
+    "gone",
     "precise_args",
     "expect",
     "forbid",

@@ -174,6 +174,13 @@ def test_expected_fixes_are_found(fixture: Fixture):
 
     missing = [str(label) for label in fixture.expect if not met(label)]
     assert not missing, "\n".join(["missing:", *missing, "found:", shown(plan.findings)])
+    left = [
+        word
+        for word in fixture.spec.get("gone", [])
+        for text in plan.texts().values()
+        if word in text
+    ]
+    assert not left, f"still there: {left}"
 
 
 @each_fixture

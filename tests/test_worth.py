@@ -684,7 +684,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 data = TensorDataset(torch.randn(64, 600), torch.randn(64, 600))
-loader = DataLoader(data, batch_size=32, shuffle=True)
+loader = DataLoader(data, batch_size=32, shuffle=True, num_workers=2)
 model = nn.Sequential(nn.Linear(600, 600), nn.ReLU(), nn.Linear(600, 600)).to(device)
 optimizer = torch.optim.Adam(model.parameters())
 rows, scale = iter(loader), 1
