@@ -32,6 +32,7 @@ def script(*sources: Source) -> Any:
     made.nodes = [node for file in sources for node in file.nodes]
     made.each = lambda kind: (node for file in sources for node in file.each(kind))
     made.analysis = lambda kind: kind(made)
+    made.forget = lambda: None
     return made
 
 

@@ -12,6 +12,7 @@ import pytest
 from autofast.commands.rewriting import read, rewrite
 from autofast.config import Config
 from autofast.edit.plan import Plan
+from autofast.edit.running import run
 from autofast.model.limits import READING, RULE, WORK, TooLarge, Work
 from autofast.model.script import Script
 from autofast.model.source import BadInput
@@ -191,3 +192,26 @@ def test_a_budget_ends_with_what_it_is_for() -> None:
             work.spend()
     for _ in range(100):
         work.spend()
+
+
+class _Half:
+    """An analysis that a rule fills bit by bit."""
+
+    def __init__(self, script: Script) -> None:
+        self.filled = False
+
+
+def test_what_a_broken_question_left_behind_is_dropped(tmp_path: Path) -> None:
+    """An analysis that was broken off half-way answers nobody else: the next rule asks anew."""
+
+    def breaks_off(script: Script, options: Options) -> Iterator[Finding]:
+        script.analysis(_Half).filled = True
+        raise TooLarge
+        yield
+
+    (tmp_path / "train.py").write_text(HEAD + TRAINING)
+    found = read(tmp_path / "train.py", tmp_path)
+    broken = replace(rule("broken", lambda file: ()), find=breaks_off)
+    _, (left,) = run([broken], found, Options())
+    assert left.rule == "broken"
+    assert not found.analysis(_Half).filled

@@ -75,6 +75,7 @@ def run(
 
 def too_large(rule: Rule, script: Script, error: TooLarge) -> LeftOut:
     """``rule`` is left out, as it would have taken too long."""
+    script.forget()
     why = f"too large to follow: {rule.name} would take more than {RULE:,} steps here, or all rules more than {RULES:,}"
     finding = Finding(_at_work(script, error), "this rule broke off", refusal=why, rule=rule.name)
     return LeftOut(rule.name, f"left out: {why}", (finding,))
@@ -92,6 +93,7 @@ def _of_this_torch(script: Script, finding: Finding) -> Finding:
 
 def raised(rule: Rule, script: Script, error: Exception) -> LeftOut:
     """``rule`` is left out because of ``error``; its only finding stands where it was at work."""
+    script.forget()
     why = f"internal error ({faults.described(error)}) in rule {rule.name}, please report"
     finding = Finding(_at_work(script, error), "this rule broke off", refusal=why, rule=rule.name)
     return LeftOut(rule.name, why, (finding,), error)

@@ -1,10 +1,10 @@
-"""How far a program is followed: every limit of reading and of what is asked afterwards, in one place.
+"""How far a program is followed: the limits of reading, and of the work of a rule, in one place.
 
 Two kinds. A *bound* says how many of something are told apart before they are "unknown" (things that a variable may be, items of a list);
 it keeps what is known small. A *budget* says how much work a question may take; it is counted (:data:`WORK`), never timed, so that the answer
 is the same on every machine and under every load. Behind a budget the answer is "too large to follow": a call, a file or a rule is given up, and
-what it would have told is not known. Whoever adds an analysis need do nothing for it: what it must ask for anyway (values, what is inside of
-them, states of a data-flow problem) counts.
+what it would have told is not known. What an analysis asks for anyway (values, what is inside of them, states of a data-flow problem) counts;
+one that goes on for long without asking for any of these must count for itself.
 """
 
 from __future__ import annotations

@@ -397,6 +397,10 @@ class Script:
         found: T = self._analyses[kind]
         return found
 
+    def forget(self) -> None:
+        """Drop what was analysed: a question that broke off may have left half of an answer."""
+        self._analyses.clear()
+
     def of_node(self, question: Callable[[Script, ast.AST], T], node: ast.AST) -> T:
         """What ``question(script, node)`` gives, asked once for each node."""
         known = self.analysis(_Asked)
