@@ -37,6 +37,7 @@ from autofast.config import Config
 from autofast.edit import running
 from autofast.model.source import BadInput
 from autofast.rule import Effect
+from benchmarks import one_tree
 
 LOOP = """
 import torch
@@ -214,6 +215,7 @@ def main() -> int:
     parser.add_argument("seed", type=int, nargs="?", default=0)
     parser.add_argument("--grown", type=int, default=0, metavar="PIECES")
     args = parser.parse_args()
+    one_tree()
     warnings.simplefilter("ignore")  # of the programs: invalid escapes, comparisons with literals
     running.raised = raised  # type: ignore[assignment]
     outcomes: Counter[str] = Counter()

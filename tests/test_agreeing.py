@@ -140,3 +140,92 @@ def test_check_says_so(shared: Path) -> None:
     assert autofast("check", ".", "--exhaustive", "--fix").code in (0, 1)
     assert files(shared) != before
     assert rules((shared / "engine.py").read_text()) == {"no_grad", "fused=True"}
+
+
+IMAGES = """\
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+
+class Photos(Dataset):
+    def __init__(self, paths, transform):
+        self.paths = paths
+        self.transform = transform
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, i):
+        return self.transform(Image.open(self.paths[i]).convert("RGB")), i % 4
+
+
+def loader(paths, transform):
+    return DataLoader(Photos(paths, transform), batch_size=8)
+
+
+def train(model, batches, device):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    total = 0.0
+    for x, y in batches:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    return total
+"""
+OF_IMAGES = """\
+import glob
+
+import torch
+from torchvision import transforms
+
+from engine import loader, train
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+transform = transforms.Compose([transforms.RandomHorizontalFlip(), transforms.ToTensor()])
+paths = glob.glob("photos/*.jpg")
+model = torch.nn.Sequential(
+    torch.nn.Conv2d(3, 256, 3), torch.nn.ReLU(), torch.nn.Conv2d(256, 256, 3), torch.nn.Flatten(),
+    torch.nn.Linear(4096, 4),
+).to(device)
+for epoch in range(90):
+    print(train(model, loader(paths, transform), device))
+"""
+
+
+@pytest.mark.parametrize("rule", ["uint8-transfer", "channels-last"])
+def test_what_another_script_would_have_to_do_with_it(shared: Path, rule: str) -> None:
+    """Images that one script hands over as bytes would be divided by 255 twice where another one, which is not written, makes floats of them."""
+    (shared / "engine.py").write_text(IMAGES)
+    (shared / "a.py").write_text(OF_IMAGES)
+    alone = autofast("rewrite", "a.py", "--exhaustive", "--diff", "--select", rule).text
+    assert {"+++ b/a.py", "+++ b/engine.py"} <= set(alone.split("\n")), alone
+    (shared / "b.py").write_text(OF_IMAGES.replace("(0)", "(1)"))
+    done = autofast("rewrite", "a.py", "--exhaustive", "--in-place", "--select", rule)
+    said = rf"engine.py:\d+: {rule}: b.py runs this, too, and b.py:\d+ would have to change with it"
+    assert re.search(said, done.err), done.err
+    assert (shared / "engine.py").read_text() == IMAGES
+
+
+def test_a_fix_of_a_script_that_reaches_into_a_shared_file(shared: Path) -> None:
+    """It is about a line of one script alone, and changes a line that others run."""
+    (shared / "engine.py").write_text(ENGINE.replace("total += loss.item()", "total += loss.detach()"))
+    body = BODY.replace("{train(model, loader, optimizer, device):.4f}", "{total:.4f}").replace(
+        "    print(", "    total = train(model, loader, optimizer, device).item()\n    print("
+    )
+    (shared / "a.py").write_text(HEAD + body)
+    (shared / "b.py").write_text(HEAD + BODY + PLAIN)
+    before = {name: printed(shared, name) for name in ("a.py", "b.py")}
+    assert autofast("rewrite", "a.py", "--in-place", "--exhaustive", "--effect", "exact").code == 0
+    assert {name: printed(shared, name) for name in ("a.py", "b.py")} == before
+
+
+def test_what_the_level_of_effect_is_against(shared: Path) -> None:
+    """No other script is asked about it."""
+    (shared / "b.py").write_text(HEAD + BODY + PLAIN)
+    done = autofast("rewrite", "a.py", "--exhaustive", "--effect", "exact")
+    assert "fused-optimizer: needs --effect rounding" in done.err, done.err

@@ -7,6 +7,7 @@ held against all scripts of the project that import the file.
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,16 +17,16 @@ from autofast.commands.discover import excluded
 from autofast.commands.entries import Entries
 from autofast.commands.planning import chosen, plan_by, read
 from autofast.config import Config
-from autofast.edit.edits import TEXTS
+from autofast.edit.edits import TEXTS, Edit
 from autofast.edit.merge import anchors, file_of
 from autofast.edit.plan import Plan
 from autofast.model.limits import MOST_SIBLINGS, WORK
 from autofast.model.script import Script
 from autofast.model.source import BadInput, Endless, Source, shown_path, source_of
-from autofast.rule import Finding, Options, Rule
+from autofast.rule import Effect, Finding, Options, Rule
 
 Place = tuple[str, Path, int, int]  # a rule, and where it found something
-Change = tuple[object, ...]
+Change = tuple[Path, int, tuple[object, ...]]  # a file, a line, and what is written there
 
 
 class Sibling:
@@ -45,22 +46,38 @@ class Sibling:
             if isinstance(node, ast.expr) and id(node) in at
         )
 
-    def against(self, rule: str, finding: Finding) -> str:
-        """Why a fix is not right for this script; empty where it is, or where the script never comes to the place."""
-        node, path = finding.node, source_of(finding.node).path
-        first = getattr(node, "lineno", 1)
-        here = range(first, (getattr(node, "end_lineno", None) or first) + 1)
-        if not any((path, line) in self._lines for line in here):
+    def against(self, rule: str, finding: Finding, written: frozenset[Path]) -> str:
+        """Why a fix is not right for this script; empty where it is, or where the script never comes to the place. Of what this script
+        needs besides, only what stands in the files that are ``written`` may be."""
+        shared = [change for edit in finding.edits if self._runs(edit) and (change := _change(edit))]
+        if not shared and not self._comes_to(finding.node):
             return ""
         if rule not in self._answers:
             self._answers[rule] = _Answers.of(_asked(rule, self._script, self._config))
         name, known, place = self._script.entry.rel, self._answers[rule], _place(rule, finding)
-        if made := known.changes.get(place):
-            same = any(not change or change == _changes(finding) for change in made)
-            return "" if same else f"{name} runs this, too, and needs another change"
+        if place in known.small:
+            return ""
+        if all(change in known.whole for change in shared) and (shared or place in known.fixes):
+            ours = set(map(_change, finding.edits))
+            also = {c for change in shared for c in known.whole[change]} - ours
+            also |= {c for s in shared for c in known.needed[s] if c[0] not in written}
+            if not also:
+                return ""
+            path, line, _ = min(also, key=lambda change: change[:2])
+            return f"{name} runs this, too, and {shown_path(path)}:{line} would have to change with it"
+        if place in known.fixes:
+            return f"{name} runs this, too, and needs another change"
         if why := known.reasons.get(place):
             return f"{name} runs this, too, where it is refused: {why}"
         return f"{name} runs this, too, and it is not known whether it may be changed there"
+
+    def _runs(self, edit: Edit) -> bool:
+        return any(map(self._comes_to, anchors(edit)))
+
+    def _comes_to(self, node: ast.AST) -> bool:
+        path, first = source_of(node).path, getattr(node, "lineno", 1)
+        here = range(first, (getattr(node, "end_lineno", None) or first) + 1)
+        return any((path, line) in self._lines for line in here)
 
 
 @dataclass(frozen=True)
@@ -69,29 +86,54 @@ class _Unread:
 
     why: str
 
-    def against(self, rule: str, finding: Finding) -> str:
+    def against(self, rule: str, finding: Finding, written: frozenset[Path]) -> str:
         """Nothing is known of what it runs."""
         return f"another script that shares this file could not be read: {self.why}"
 
 
 @dataclass(frozen=True)
 class _Answers:
-    """What would be changed, by place, and why not."""
+    """What would be changed, and why not.
 
-    changes: Mapping[Place, list[frozenset[Change]]]
+    Attributes:
+        fixes, small: places that are changed, or would be if it were worth their lines.
+        whole: what is written together with a change, by the same fix.
+        needed: what is written by others, without which it would compute something else. (What only makes it faster may be missing.)
+    """
+
+    fixes: frozenset[Place]
+    small: frozenset[Place]
+    whole: Mapping[Change, set[Change]]
+    needed: Mapping[Change, set[Change]]
     reasons: Mapping[Place, str]
 
     @classmethod
     def of(cls, plan: Plan) -> _Answers:
         """What a plan says."""
-        changes: dict[Place, list[frozenset[Change]]] = {}
+        by_key = defaultdict[object, list[Finding]](list)
+        for finding in plan.fixes:
+            by_key[finding.rule, finding.key].append(finding)
+        changing = {r.name for r in plan.rules if r.effect > Effect.EXACT}
+        whole = defaultdict[Change, set[Change]](set)
+        needed = defaultdict[Change, set[Change]](set)
+        for finding in plan.fixes:
+            mine = set(map(_change, finding.edits))
+            others = list(finding.needs)
+            for need in others:  # and what these need
+                others += [n for f in by_key[need] for n in f.needs if n not in others]
+            also = [f for need in others for f in by_key[need] if f.rule in changing]
+            for change in mine:
+                whole[change] |= mine
+                needed[change] |= {_change(e) for f in also for e in f.edits}
         reasons: dict[Place, str] = {}
         for finding in plan.findings:
-            if finding.status in ("fix", "small"):
-                changes.setdefault(_place(finding.rule, finding), []).append(_changes(finding))
-            elif why := finding.refusal or finding.advice:
+            if why := finding.refusal or finding.advice:
                 reasons.setdefault(_place(finding.rule, finding), why)
-        return cls(changes, reasons)
+        places = {
+            status: frozenset(_place(f.rule, f) for f in plan.findings if f.status == status)
+            for status in ("fix", "small")
+        }
+        return cls(places["fix"], places["small"], whole, needed, reasons)
 
 
 def _asked(rule: str, script: Script, config: Config) -> Plan:
@@ -127,16 +169,22 @@ class Agreement:
 
         def find(script: Script, options: Options) -> Iterator[Finding]:
             for finding in rule.find(script, options):
-                why = self._against(script, rule.name, finding) if finding.edits else ""
+                effect = rule.effect if finding.effect is None else finding.effect
+                may_be = effect <= self._config.effect or rule.name in options.asked
+                asked = finding.edits and may_be
+                why = self._against(script, rule.name, finding) if asked else ""
                 yield replace(finding, edits=(), refusal=why) if why else finding
 
         return replace(rule, find=find)
 
     def _against(self, script: Script, rule: str, finding: Finding) -> str:
-        others = self._others_of(source_of(finding.node), script)
+        files = dict.fromkeys([source_of(finding.node), *map(file_of, finding.edits)])
+        others = dict.fromkeys(o for file in files for o in self._others_of(file, script))
         every = (self._of(other, script) for other in others)
+        written = frozenset(source.path for source in script.sources)
         with WORK.apart():
-            return next((w for known in every if known and (w := known.against(rule, finding))), "")
+            said = (known.against(rule, finding, written) for known in every if known)
+            return next(filter(None, said), "")
 
     def _others_of(self, source: Source, script: Script) -> list[Path]:
         """The scripts that are started and import a file, but for the one that is rewritten."""
@@ -186,15 +234,12 @@ def _place(rule: str, finding: Finding) -> Place:
     return rule, source_of(node).path, line, column
 
 
-def _changes(finding: Finding) -> frozenset[Change]:
-    """What a fix writes into the file of its place, as far as two readings of the file can be compared."""
-    path = source_of(finding.node).path
-    return frozenset(
-        (
-            type(edit).__name__,
-            *((node.lineno, node.col_offset) for node in anchors(edit)),
-            *(text for name in TEXTS if isinstance(text := getattr(edit, name, None), str)),
-        )
-        for edit in finding.edits
-        if file_of(edit).path == path
+def _change(edit: Edit) -> Change:
+    """What an edit writes, as far as two readings of a file can be compared."""
+    nodes = anchors(edit)
+    told = (
+        type(edit).__name__,
+        *((node.lineno, node.col_offset) for node in nodes),
+        *(text for name in TEXTS if isinstance(text := getattr(edit, name, None), str)),
     )
+    return file_of(edit).path, nodes[0].lineno if nodes else 1, told
