@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from autofast.model.script import Script
 from autofast.model.source import parent_of
+from autofast.model.syntax import is_text
 from autofast.model.values import (
     Bound,
     Cls,
@@ -181,14 +182,8 @@ def _kind(script: Script, call: ast.Call, name: str) -> str:
 def _only_asks(script: Script, call: ast.Call) -> bool:
     """A command that says something and changes nothing."""
     command = call.args[0] if call.args else None
-    if isinstance(command, ast.List) and all(
-        isinstance(e, ast.Constant) and isinstance(e.value, str) for e in command.elts
-    ):
-        text = " ".join(
-            e.value
-            for e in command.elts
-            if isinstance(e, ast.Constant) and isinstance(e.value, str)
-        )
+    if isinstance(command, ast.List) and all(is_text(e) for e in command.elts):
+        text = " ".join(e.value for e in command.elts if is_text(e))
         return COMMANDS.fullmatch(text) is not None
     found = const(script.values(command)) if command is not None else None
     return isinstance(found, str) and COMMANDS.fullmatch(found) is not None

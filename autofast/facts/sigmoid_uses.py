@@ -13,6 +13,7 @@ from autofast.model.calls import call_of
 from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of
+from autofast.model.syntax import is_attribute
 from autofast.model.values import Cls, Dict, Method, Seq, Tensor, Thing, library_names
 from autofast.ops import is_in_place, is_view
 from autofast.rule import Refusal
@@ -286,7 +287,7 @@ class Uses:
             case ast.For(iter=over) | ast.comprehension(iter=over) if over is expr and not is_list:
                 return
             case ast.Call() as call if expr is not call.func:
-                names = library_names(self.script.values(call.func))
+                names = self.script.library_functions(call)
                 if names and (names <= ABOUT_TOO or is_list) or self.calls.callees(call):
                     return
         raise Refusal(f"{at(expr)} holds what the sigmoid gives in a {_kind(found)}")
@@ -339,7 +340,7 @@ class Uses:
         if id(use) in reads:
             return True
         parent = parent_of(use)
-        return isinstance(parent, ast.Attribute) and parent.attr in ABOUT
+        return is_attribute(parent, *ABOUT)
 
 
 def _kind(found: list[Thing]) -> str:

@@ -6,6 +6,7 @@ import ast
 from typing import TypeGuard
 
 from autofast.model.source import nodes_in, parent_of
+from autofast.model.syntax import has_star
 
 
 class MethodCall(ast.Call):
@@ -41,9 +42,7 @@ def arguments_of(call: ast.Call) -> list[ast.expr]:
 
 def spreads(call: ast.Call) -> bool:
     """Whether it has ``*args`` or ``**options``, so that it is not plain what goes where."""
-    return any(isinstance(a, ast.Starred) for a in call.args) or any(
-        k.arg is None for k in call.keywords
-    )
+    return has_star(call.args) or any(k.arg is None for k in call.keywords)
 
 
 def short_name(expr: ast.AST | None) -> str:
@@ -52,9 +51,9 @@ def short_name(expr: ast.AST | None) -> str:
     return name if isinstance(expr, (ast.Name, ast.Attribute)) else ""
 
 
-def is_name(node: object, name: str) -> TypeGuard[ast.Name]:
-    """The variable ``name``, read or bound."""
-    return isinstance(node, ast.Name) and node.id == name
+def is_name(node: object, *names: str) -> TypeGuard[ast.Name]:
+    """A variable of one of these names, read or bound."""
+    return isinstance(node, ast.Name) and node.id in names
 
 
 def names_in(tree: ast.AST) -> set[str]:

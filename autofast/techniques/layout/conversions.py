@@ -16,7 +16,7 @@ from autofast.model.events import CallFrame, Site, inside
 from autofast.model.kinds import is_module, is_wrapper
 from autofast.model.script import Model, Script, Transfer
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
-from autofast.model.syntax import is_read
+from autofast.model.syntax import VARIABLES, is_read
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Cls, Ext, Inst, Ref, Unknown
 from autofast.rule import Effect, Finding
@@ -372,4 +372,4 @@ def _target(node: ast.expr) -> ast.expr | None:
         if not isinstance(target, ast.Tuple) or position >= len(target.elts):
             return None
         target = target.elts[position]
-    return target if isinstance(target, (ast.Name, ast.Attribute)) else None
+    return target if isinstance(target, VARIABLES) else None

@@ -16,7 +16,7 @@ from autofast.model.calls import is_method
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of
-from autofast.model.syntax import is_read
+from autofast.model.syntax import is_read, is_text
 from autofast.model.values import Inst, Ref, Seq, Thing
 from autofast.rule import Refusal
 
@@ -144,7 +144,7 @@ def _display_of(script: Script, site: Site, things: set[int]) -> ast.Dict | ast.
     parent = parent_of(site.node)
     if isinstance(parent, ast.keyword):
         parent = parent_of(parent)
-        if not isinstance(parent, ast.Call) or script.values(parent.func) != {Ref("builtins.dict")}:
+        if not script.is_call(parent, "builtins.dict"):
             return None
     if not isinstance(parent, (ast.Dict, ast.Call)) or parent is site.node:
         return None
@@ -154,11 +154,7 @@ def _display_of(script: Script, site: Site, things: set[int]) -> ast.Dict | ast.
 
 
 def _has_names(display: ast.Dict | ast.Call) -> bool:
-    return isinstance(display, ast.Call) or all(
-        isinstance(k, ast.Constant) and isinstance(k.value, str)
-        for k in display.keys
-        if k is not None
-    )
+    return isinstance(display, ast.Call) or all(is_text(k) for k in display.keys if k is not None)
 
 
 def _is_saved(script: Script, expr: ast.expr, deep: int) -> bool:
@@ -218,6 +214,4 @@ def _keys(display: ast.Dict | ast.Call) -> dict[str, ast.expr]:
     if isinstance(display, ast.Call):
         return {k.arg: k.value for k in display.keywords if k.arg is not None}
     items = zip(display.keys, display.values, strict=True)
-    return {
-        k.value: v for k, v in items if isinstance(k, ast.Constant) and isinstance(k.value, str)
-    }
+    return {k.value: v for k, v in items if is_text(k)}

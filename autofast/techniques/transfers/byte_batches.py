@@ -19,7 +19,7 @@ from autofast.model.calls import call_of
 from autofast.model.contents import elements, opened
 from autofast.model.script import Loader, Script, Transfer
 from autofast.model.source import at, function_of, parent_of, source_of
-from autofast.model.syntax import is_read
+from autofast.model.syntax import SEQUENCES, has_star, is_read
 from autofast.model.values import (
     Bound,
     Cls,
@@ -240,15 +240,15 @@ def _loaded(
 
 
 def _element(target: ast.expr, index: int) -> ast.expr:
-    if isinstance(target, (ast.Tuple, ast.List)) and index < len(target.elts):
-        if not any(isinstance(e, ast.Starred) for e in target.elts):
+    if isinstance(target, SEQUENCES) and index < len(target.elts):
+        if not has_star(target.elts):
             return target.elts[index]
     raise Refusal(f"how {at(target)} takes a batch apart is not followed")
 
 
 def _reads(script: Script, target: ast.expr, key: Key) -> Iterator[ast.expr]:
     """The reads of a part of what ``target`` is bound to."""
-    if isinstance(target, (ast.Tuple, ast.List)) and isinstance(key, int):
+    if isinstance(target, SEQUENCES) and isinstance(key, int):
         target, key = _element(target, key), None
     if not isinstance(target, ast.Name):
         raise Refusal(f"how {at(target)} takes a batch apart is not followed")
@@ -289,7 +289,7 @@ def _copied(script: Script, read: ast.expr) -> Transfer | None:
         if parent.attr not in REGROUPING:
             break
         parent = parent_of(call)
-    if isinstance(parent, ast.Call) and script.values(parent.func) == {Ref("builtins.len")}:
+    if script.is_call(parent, "builtins.len"):
         return None
     raise Refusal(
         f"{at(read)} uses `{ast.unparse(read)}` in host memory, before it is on the device"

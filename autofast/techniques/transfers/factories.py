@@ -11,7 +11,7 @@ from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
 from autofast.model.source import block_of, nodes_in, parent_of, statement_of
-from autofast.model.syntax import is_read
+from autofast.model.syntax import SEQUENCES, is_attribute, is_read
 from autofast.model.values import Arg, Const, Num, Seq, Tensor, Unknown, library_names
 from autofast.rule import Effect
 from autofast.techniques.transfers.filled import constructor, made_there
@@ -87,7 +87,7 @@ def factory(script: Script, expr: ast.expr) -> ast.Call | None:
             if name != "torch.autograd.Variable" or len(expr.args) != 1 or expr.keywords:
                 return None
             expr = expr.args[0]
-        elif isinstance(expr.func, ast.Attribute) and expr.func.attr in KEEPS:
+        elif is_attribute(expr.func, *KEEPS):
             made = expr.func.value
             if isinstance(made, ast.Call) and constructor(script, made):
                 return expr if made_there(script, expr, "") is not None else None
@@ -101,11 +101,7 @@ def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:
     """No tensor of the host has a part in it, but one whose shape is taken."""
     if name.endswith("_like"):
         return True
-    if (
-        name == "torch.tensor"
-        and len(call.args) == 1
-        and isinstance(call.args[0], (ast.List, ast.Tuple))
-    ):
+    if name == "torch.tensor" and len(call.args) == 1 and isinstance(call.args[0], SEQUENCES):
         return _is_display(script, call.args[0])
     values = [t for a in call.args for t in script.values(unstarred(a))]
     values += [t for k in call.keywords for t in script.values(k.value)]
@@ -118,7 +114,7 @@ def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:
 
 def _is_display(script: Script, data: ast.expr) -> bool:
     """``[a, b]`` with numbers, written out."""
-    if isinstance(data, (ast.List, ast.Tuple)):
+    if isinstance(data, SEQUENCES):
         return all(_is_display(script, part) for part in data.elts)
     found = script.values(data)
     return bool(found) and all(

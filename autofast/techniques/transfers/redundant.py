@@ -9,11 +9,11 @@ from autofast.edit.edits import Edit, Remove, Rewrite
 from autofast.flow.positions import follows
 from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions
-from autofast.model.calls import is_method, items_of, pairs_of
+from autofast.model.calls import is_method, is_name, items_of, pairs_of
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, TryFrame
 from autofast.model.script import Script, Transfer
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of, within
-from autofast.model.syntax import is_read
+from autofast.model.syntax import is_attribute, is_read
 from autofast.model.values import Const, Dict, Ext, Thing
 
 
@@ -34,7 +34,7 @@ def is_placed(script: Script, transfer: Transfer) -> bool:
 
 def _owner_of_device(script: Script, target: ast.expr) -> Ext | None:
     """The Accelerator of ``accelerator.device``, one that places what it prepares."""
-    if not isinstance(target, ast.Attribute) or target.attr != "device":
+    if not is_attribute(target, "device"):
         return None
     found = [t for t in script.values(target.value) if t != Const(None)]
     if (
@@ -133,7 +133,7 @@ def _only_renames(script: Script, statement: ast.Assign, moves: set[int]) -> boo
         if not isinstance(name, ast.Name) or id(call) not in moves:
             return False
         receiver = call.func.value if is_method(call) else None
-        if not isinstance(receiver, ast.Name) or receiver.id != name.id:
+        if not is_name(receiver, name.id):
             return False
     return True
 
