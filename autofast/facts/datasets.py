@@ -20,6 +20,7 @@ from autofast.flow.imports import bindings
 from autofast.flow.memory import FACTORIES
 from autofast.flow.program import Flow, function_around
 from autofast.flow.provenance import assigned
+from autofast.model.calls import root_of
 from autofast.model.events import Occurrence, Site
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Dataset, Loader, Script
@@ -396,9 +397,7 @@ def to_tensor(thing: Ext) -> bool | None:
 
 def is_imported(call: ast.Call) -> bool:
     """The class is spelled with a name that an import at the top of the file binds, so a subclass can be written there."""
-    root: ast.expr = call.func
-    while isinstance(root, ast.Attribute):
-        root = root.value
+    root = root_of(call.func)
     return isinstance(root, ast.Name) and any(
         b.bound == root.id for stmt in source_of(call).tree.body for b in bindings(stmt)
     )

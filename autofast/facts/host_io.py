@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from autofast.model.calls import stands_alone
 from autofast.model.script import Script
-from autofast.model.source import parent_of
 from autofast.model.syntax import is_text
 from autofast.model.values import (
     Bound,
@@ -144,9 +144,7 @@ def effect_of(script: Script, call: ast.Call) -> HostEffect | None:
 def _kind(script: Script, call: ast.Call, name: str) -> str:
     if FORBIDDEN.fullmatch(name):
         return "" if name in ASKING and _only_asks(script, call) else "forbidden"
-    if WRITERS.fullmatch(name) and not (
-        name == "wandb.init" and isinstance(parent_of(call), ast.Expr)
-    ):
+    if WRITERS.fullmatch(name) and not (name == "wandb.init" and stands_alone(call)):
         return "writer"
     if BARS.fullmatch(name):
         return "bar"
@@ -175,7 +173,7 @@ def _kind(script: Script, call: ast.Call, name: str) -> str:
         return "ask"
     if name == "?":
         # What does something and gives nothing back.
-        return "unknown" if isinstance(parent_of(call), ast.Expr) else ""
+        return "unknown" if stands_alone(call) else ""
     return "" if f"{name}.".startswith(HARMLESS) else "unknown"
 
 

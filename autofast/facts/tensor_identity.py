@@ -10,7 +10,7 @@ from autofast.facts.loaders import given
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, is_name, pairs_of, unstarred
+from autofast.model.calls import is_method, is_name, parts_of, unstarred
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, nodes_in, parent_of, statement_of
@@ -93,15 +93,12 @@ class Plainness:
 
     def _is_moved(self, binding: ast.Name, seen: frozenset[ast.AST]) -> bool:
         """``x = x.cuda()`` of what nothing else holds: this, or a copy of it."""
-        statement = statement_of(binding)
-        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-            return False
         return any(
             name is binding
             and isinstance(root := _root(value), ast.Name)
             and self._goes_on(root) is binding
             and self._is_only_here(root, seen)
-            for name, value in pairs_of(statement.targets[0], statement.value)
+            for name, value in parts_of(statement_of(binding))
         )
 
     def _goes_on(self, use: ast.Name) -> ast.expr | None:
@@ -109,10 +106,7 @@ class Plainness:
 
         Of two such statements, the second finds what the first has put there.
         """
-        statement = statement_of(use)
-        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-            return None
-        for name, value in pairs_of(statement.targets[0], statement.value):
+        for name, value in parts_of(statement_of(use)):
             while value is not use and isinstance(value, ast.Call):
                 if is_method(value) and value.func.attr in KEPT and self._is_method(value):
                     value = value.func.value

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from autofast.flow.loops import Loop
 from autofast.flow.positions import block, index, shared, statement_at
 from autofast.flow.program import Flow
-from autofast.model.calls import is_name, keyword_of
+from autofast.model.calls import is_name, keyword_of, stands_alone
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -96,7 +96,7 @@ def _check_tick(script: Script, tick: Tick, schedulers: list[Scheduler]) -> None
         raise Refusal("its step is given a metric or an epoch")
     if tick.unit != "epoch":
         raise Refusal("it is not stepped in a loop over epochs that trains")
-    if not isinstance(parent_of(tick.node), ast.Expr):
+    if not stands_alone(tick.node):
         raise Refusal("its step is part of an expression")
 
 

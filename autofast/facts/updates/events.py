@@ -10,7 +10,7 @@ from autofast.facts.gradients import parameters_of
 from autofast.facts.updates.averages import average_in_variable, keeps_average
 from autofast.flow.frequency import is_rare
 from autofast.flow.scopes import stored_in
-from autofast.model.calls import is_method, is_name
+from autofast.model.calls import is_method, is_name, stands_alone
 from autofast.model.contents import opened, unwrapped
 from autofast.model.events import (
     BranchFrame,
@@ -223,7 +223,7 @@ def _check_backward(script: Script, backward: Backward) -> None:
         raise Refusal(f"the backward on {where} is not the plain `loss.backward()`")
     if call.args or any(k.arg not in ("retain_graph",) for k in call.keywords):
         raise Refusal(f"the backward on {where} has arguments of its own")
-    if not isinstance(parent_of(call), ast.Expr):
+    if not stands_alone(call):
         raise Refusal(f"the backward on {where} is part of an expression")
 
 

@@ -9,7 +9,7 @@ from autofast.edit.edits import Edit, Rewrite
 from autofast.facts.updates.events import Iteration
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import rare_arm
-from autofast.model.calls import short_name
+from autofast.model.calls import short_name, taker_of
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, nodes_in, parent_of, within
@@ -162,13 +162,9 @@ def _in_a_loader(script: Script, node: ast.AST) -> bool:
 
 def _is_passed_on(script: Script, node: ast.AST) -> bool:
     """Given to a function of the project, which is looked at itself, or put into a variable that is."""
+    if (call := taker_of(node)) is not None:
+        return certainly(script.called(call), Func, Bound)
     outer = parent_of(node)
-    if isinstance(outer, ast.keyword):
-        outer = parent_of(outer)
-    if isinstance(outer, ast.Call) and outer.func is not node:
-        return certainly(script.values(outer.func), Func, Bound)
-    if isinstance(outer, ast.Attribute):
-        return False
     return isinstance(outer, ast.Assign) and outer.value is node
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from autofast.facts.dimensions import rank
 from autofast.flow.defuse import Definition, DefUse
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, put_into
 from autofast.model.script import Script
-from autofast.model.source import at, function_of, line_of, live, parent_of
+from autofast.model.source import at, function_of, line_of, live, parent_of, statement_of
 from autofast.model.syntax import VARIABLES
 from autofast.model.values import Const, Ext, Num, const, library_name
 from autofast.rule import Refusal
@@ -288,18 +288,14 @@ class _Reader:
                 raise Refusal(f"{at(outer)} is a second dropout")
             self.found.dropout = outer
             return self.weights(outer)
-        if isinstance(outer, ast.Assign) and outer.value is node and len(outer.targets) == 1:
-            return self._kept(outer)
-        return False
+        target = put_into(node)
+        return isinstance(target, ast.Name) and self._kept(target)
 
-    def _kept(self, statement: ast.Assign) -> bool:
+    def _kept(self, target: ast.Name) -> bool:
         """The same for weights that are kept in a variable."""
-        (target,) = statement.targets
-        if not isinstance(target, ast.Name):
-            return False
         uses = self.flow.uses(Definition(target.id, target))
         if len(uses) == 1 and len(self.flow.reaching(uses[0])) == 1:
-            self.found.statements.append(statement)
+            self.found.statements.append(statement_of(target))
             return self.weights(uses[0])
         for use in uses:
             if self._leads_to_values(use):

@@ -16,7 +16,7 @@ from autofast.facts.updates import cadence
 from autofast.flow.loops import loop_of
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_local, stored_in
-from autofast.model.calls import is_name, short_name
+from autofast.model.calls import is_name, root_of, short_name
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
@@ -303,9 +303,7 @@ def _inside(call: ast.expr, statement: ast.stmt) -> Iterator[ast.AST]:
 
 def _plain(expr: ast.expr) -> str:
     """The text of a variable or attribute; empty for what may not be written twice."""
-    root = expr
-    while isinstance(root, ast.Attribute):
-        root = root.value
+    root = root_of(expr)
     if (
         isinstance(root, ast.Subscript)
         and isinstance(root.slice, ast.Constant)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import After, Before, Edit, Helper, Rewrite, Wrap
 from autofast.flow.scopes import is_local, owner
-from autofast.model.calls import arguments_of, call_of, is_method, short_name
+from autofast.model.calls import arguments_of, call_of, is_method, root_of, short_name
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, parent_of, source_of, statement_of
@@ -203,8 +203,7 @@ def _names_in(statement: ast.AST, stored: bool) -> Iterator[tuple[str, ast.AST]]
 
 
 def _root(expr: ast.expr) -> Iterator[tuple[str, ast.AST]]:
-    while isinstance(expr, ast.Subscript):
-        expr = expr.value
+    expr = root_of(expr, ast.Subscript)
     if isinstance(expr, ast.Attribute):
         yield expr.attr, expr
     elif isinstance(expr, ast.Name) and (isinstance(owner(expr), ast.Module) or not is_local(expr)):

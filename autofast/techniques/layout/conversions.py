@@ -10,7 +10,7 @@ from autofast.facts.cost.step import Cost
 from autofast.facts.layout import against, draws, filled_flat, is_convolutional, takes_image
 from autofast.facts.precision.code import Code
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, put_into
 from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, Site, inside
 from autofast.model.kinds import is_module, is_wrapper
@@ -360,14 +360,11 @@ def _outermost(script: Script, node: ast.expr) -> ast.expr:
 def _target(node: ast.expr) -> ast.expr | None:
     """The variable that the value of ``node`` is put into."""
     parent = parent_of(node)
-    value: ast.AST | None = node
-    position = None
+    value, position = node, None
     if isinstance(parent, ast.Tuple):
         position = next(n for n, e in enumerate(parent.elts) if e is node)
-        parent, value = parent_of(parent), parent
-    if not isinstance(parent, ast.Assign) or parent.value is not value or len(parent.targets) != 1:
-        return None
-    target = parent.targets[0]
+        value = parent
+    target = put_into(value)
     if position is not None:
         if not isinstance(target, ast.Tuple) or position >= len(target.elts):
             return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Decorator, Edit, Replace, Rewrite
-from autofast.model.calls import call_of
+from autofast.model.calls import call_of, root_of, short_name
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, parent_of
 from autofast.model.syntax import DEFS, VARIABLES, has_star, is_attribute, is_read
@@ -65,10 +65,7 @@ def old_uses(script: Script, source: Source) -> Iterator[Use]:
             function = (
                 parent if isinstance(parent, DEFS) and node in parent.decorator_list else None
             )
-            root: ast.expr = node
-            while isinstance(root, ast.Attribute):
-                root = root.value
-            binding = bound[root.id][1] if isinstance(root, ast.Name) and root.id in bound else None
+            _, binding = bound.get(short_name(root_of(node)), ("", None))
             yield Use(source, node, name, call, function, binding)
 
 

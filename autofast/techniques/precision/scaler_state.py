@@ -12,7 +12,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.positions import block
 from autofast.flow.program import Flow
 from autofast.flow.scopes import parameters
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, stands_alone
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of
@@ -81,7 +81,7 @@ def _loads(script: Script, optimizers: Iterable[Thing], name: Name, key: str) ->
     for site in script.methods("load_state_dict"):
         checkpoint, call = _loaded_from(site, things), site.node
         here = id(block(statement_of(call)))
-        if checkpoint is None or not isinstance(parent_of(call), ast.Expr) or here in found:
+        if checkpoint is None or not stands_alone(call) or here in found:
             continue
         if _is_closed(script, checkpoint):
             raise Refusal(f"something may notice another key in the checkpoint of {at(call)}")

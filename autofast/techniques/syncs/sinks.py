@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from autofast.flow.loops import Loop
 from autofast.flow.scopes import binds, mentions, stored_in
-from autofast.model.calls import is_method, is_name, names_in
+from autofast.model.calls import is_method, is_name, names_in, root_of, short_name
 from autofast.model.events import inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
@@ -341,9 +341,7 @@ def _is_plain_call(script: Script, func: Func, call: ast.Call, me: str, seen: se
 
 
 def _bottom(node: ast.expr) -> str:
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
+    return short_name(root_of(node, ast.Attribute, ast.Subscript))
 
 
 class _Collector:

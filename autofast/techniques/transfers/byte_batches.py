@@ -15,7 +15,7 @@ from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
 from autofast.flow.usage import Act, Usage, is_identity, usage_of
 from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
-from autofast.model.calls import call_of
+from autofast.model.calls import call_of, only_target
 from autofast.model.contents import elements, opened
 from autofast.model.script import Loader, Script, Transfer
 from autofast.model.source import at, function_of, parent_of, source_of
@@ -265,8 +265,8 @@ def _reads(script: Script, target: ast.expr, key: Key) -> Iterator[ast.expr]:
             if index != key:
                 continue
             part, parent = parent, parent_of(parent)
-        if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
-            yield from _reads(script, parent.targets[0], key if part is None else None)
+        if (renamed := only_target(parent)) is not None:
+            yield from _reads(script, renamed, key if part is None else None)
         elif part is None:
             raise Refusal(f"{at(read)} does something else with `{target.id}`")
         else:

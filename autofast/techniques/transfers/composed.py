@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from autofast.model.calls import is_name, names_in
+from autofast.model.calls import is_name, names_in, only_target
 from autofast.model.script import Script
 from autofast.model.source import block_of, nodes_in, parent_of
 from autofast.model.syntax import COMPREHENSIONS, SEQUENCES, is_attribute, is_read
@@ -102,11 +102,7 @@ def chain(
     """
     block, calls = block_of(stmt), Parts()
     for earlier in reversed(block[: block.index(stmt)]):
-        if (
-            isinstance(earlier, ast.Assign)
-            and len(earlier.targets) == 1
-            and is_name(earlier.targets[0], name)
-        ):
+        if isinstance(earlier, ast.Assign) and is_name(only_target(earlier), name):
             found = parts(script, earlier.value, factory, name)
             if found is None:
                 return ()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
-from autofast.model.calls import names_in
+from autofast.model.calls import is_path, names_in
 from autofast.model.events import Site
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
@@ -119,12 +119,7 @@ def _is_switch(script: Script, test: ast.expr) -> bool:
     """A condition that can be asked twice: ``use_cuda``, ``not args.cpu``, ``torch.cuda.is_available()``."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _is_switch(script, test.operand)
-    if isinstance(test, ast.Call):
-        found = script.values(test.func)
-        return found == {Ref("torch.cuda.is_available")}
-    while isinstance(test, ast.Attribute):
-        test = test.value
-    return isinstance(test, ast.Name)
+    return is_path(test) or script.is_call(test, "torch.cuda.is_available")
 
 
 def _made_there(

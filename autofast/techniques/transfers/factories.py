@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit
-from autofast.model.calls import arguments_of, is_name, names_in, unstarred
+from autofast.model.calls import arguments_of, is_name, names_in, parts_of, unstarred
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
@@ -147,15 +147,7 @@ def held_by(
 
 def is_bound_to(stmt: ast.stmt, value: ast.expr, name: str) -> bool:
     """``name = value``, alone or as one of ``a, name = other, value``."""
-    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
-        return False
-    target, given = stmt.targets[0], stmt.value
-    if isinstance(target, ast.Tuple) and isinstance(given, ast.Tuple):
-        pairs = list(zip(target.elts, given.elts, strict=False))
-        return len(target.elts) == len(given.elts) and any(
-            v is value and is_name(t, name) for t, v in pairs
-        )
-    return given is value and is_name(target, name)
+    return any(given is value and is_name(part, name) for part, given in parts_of(stmt))
 
 
 def _earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast.Call | None:
