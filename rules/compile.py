@@ -16,9 +16,9 @@ from autofast.techniques.compiling.legality import (
     SINCE,
     Compiled,
     against,
+    against_recurrent,
     against_script,
     is_there,
-    against_recurrent,
 )
 from autofast.techniques.compiling.written import MESSAGE, message_of, written
 from autofast.write.model_setup import Place, place_of
