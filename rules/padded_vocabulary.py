@@ -28,11 +28,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     for model in trained_models(script):
         for layer in parts_of(model.thing).values():
             size = _outputs(layer)
-            if size >= LARGE and size % ALIGNED and id(layer) not in seen:
-                seen.add(id(layer))
+            node = getattr(layer, "node", None) or model.node
+            if size >= LARGE and size % ALIGNED and node is not None and id(node) not in seen:
+                seen.add(id(node))
                 padded = -(-size // BEST) * BEST
-                message, advice = MESSAGE.format(size, ALIGNED), ADVICE.format(padded)
-                yield Finding(layer.node or model.node, message, advice=advice)
+                yield Finding(node, MESSAGE.format(size, ALIGNED), advice=ADVICE.format(padded))
 
 
 def _outputs(layer: object) -> int:
