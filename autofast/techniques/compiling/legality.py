@@ -224,15 +224,6 @@ def against(script: Script, model: Model, code: Code) -> str:
         return why
     if why := _by_method(model):
         return why
-    if rnn := next(
-        (
-            layer
-            for layer in sorted(model.layers)
-            if layer.startswith(RECURRENT) and not layer.endswith("Cell")
-        ),
-        "",
-    ):
-        return f"torch leaves {rnn} out of what it compiles, so there is little to gain"
     if any(layer.rsplit(".", 1)[-1].startswith(DETECTION) for layer in model.layers):
         return f"{model.name} is a detection model, whose lists of boxes have other sizes in each batch"
     if jit := next(
@@ -265,7 +256,16 @@ def against(script: Script, model: Model, code: Code) -> str:
         _control,
         _foreign_code,
     )
-    return next((why for check in checks if (why := check(script, model, code))), "")
+    why = next((why for check in checks if (why := check(script, model, code))), "")
+    return why or against_recurrent(model)
+
+
+def against_recurrent(model: Model) -> str:
+    """What torch leaves out of a model that it compiles, in words; empty where that is nothing."""
+    layers = (x for x in sorted(model.layers) if x.startswith(RECURRENT) and not x.endswith("Cell"))
+    if rnn := next(layers, ""):
+        return f"torch leaves {rnn} out of what it compiles, so there is little to gain"
+    return ""
 
 
 def _inputs(script: Script, model: Model, code: Code) -> str:
