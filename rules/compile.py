@@ -11,15 +11,23 @@ from autofast.model.contents import unwrapped
 from autofast.model.script import Model, Script
 from autofast.model.values import Inst, Thing
 from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.compiling import graphs
 from autofast.techniques.compiling.legality import (
     SINCE,
     Compiled,
     against,
+    against_recurrent,
     against_script,
     is_there,
 )
 from autofast.techniques.compiling.written import MESSAGE, message_of, written
 from autofast.write.model_setup import Place, place_of
+
+LAUNCHES = "a step is bound by the launches of its kernels"
+BY_HAND = (
+    "all batches have one shape: `torch.cuda.make_graphed_callables(model, (batch,))`, called on the "
+    "device before the training, records its kernels once; a smaller last batch has to be dropped"
+)
 
 
 @rule(
@@ -62,6 +70,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             isinstance(model.thing, Inst) or (why or place) not in refused.values()
         ):  # not once for each layer
             yield Finding(_node(model), message_of(model), refusal=why or place)
+        if asked and options.target != "cpu" and _may_be_recorded(script, model, why):
+            yield Finding(_node(model), LAUNCHES, advice=BY_HAND)
         if why or isinstance(place, str):
             refused[model.thing] = why or str(place)
     for place in places.values():
@@ -76,6 +86,12 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(place.node, message_of(place.models[0]), refusal=why)
         else:
             yield written(script, options, place, alone=len(places) == 1)
+
+
+def _may_be_recorded(script: Script, model: Model, why: str) -> bool:
+    """Whether CUDA graphs could take in a model that is left out for its recurrent layers alone."""
+    recorded = why and why == against_recurrent(model) and graphs.recorded(script, model)
+    return isinstance(recorded, graphs.Recorded)
 
 
 def _node(model: Model) -> ast.AST:

@@ -45,6 +45,7 @@ SHOWN = {  # script -> the rules whose cards show parts of it
     "target.py": "foreach-update graph-kept per-step-io",
     "trainer.py": "trainer-args",
     "variable.py": "variable-api",
+    "words.py": "padded-vocabulary",
     "workers.py": "cuda-prefetch persistent-workers prefetch-factor",
 }
 SCRIPT = {rule: script for script, rules in SHOWN.items() for rule in rules.split()}
@@ -55,6 +56,7 @@ WITH = {  # which have nothing to do without the other
 ACCUMULATE = {"accumulation": 4}
 ADVICE = {
     "apex-amp",
+    "padded-vocabulary",
     "per-step-io",
     "prefetch-factor",
 }  # what a person may write, as the rule does not

@@ -365,3 +365,20 @@ def test_no_inference_mode_where_graphs_are_recorded() -> None:
     assert not found.fixes and "none can be recorded" in found.refusals
     eager = changed(("def test(", f"{STANCE}\ndef test("), text=text)
     assert apply("no-grad-eval", eager).lines == ["with torch.inference_mode():"]
+
+
+RECURRENT = changed(
+    ("self.a = nn.Linear(4, 8)", "self.a = nn.LSTM(4, 8)"),
+    ("self.b(torch.relu(self.a(x)))", "self.b(self.a(x)[0])"),
+)
+
+
+def test_graphs_by_hand_where_recurrent_layers_alone_are_in_the_way() -> None:
+    assert "make_graphed_callables" in apply("compile", RECURRENT, asked=True).advice
+    for old, new in (
+        ("return self.b(", "print(len(x))\n        return self.b("),  # would be printed once
+        ("loss = F.cross", "kept.append(out)\n        loss = F.cross"),  # is overwritten
+    ):
+        text = changed((old, new), ("for epoch", "kept = []\nfor epoch"), text=RECURRENT)
+        assert not apply("compile", text, asked=True).advice
+    assert not apply("compile", RECURRENT, asked=True, target="cpu").advice
