@@ -12,6 +12,7 @@ from autofast.model.events import Site, TryFrame
 from autofast.model.names import CLOCKS
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, line_of, parent_of, source_of
+from autofast.model.syntax import is_constant
 from autofast.model.values import Ref, const
 from autofast.rule import Effect, Finding, Options, rule
 
@@ -117,12 +118,7 @@ def _catches(node: ast.Try) -> bool:
 def _trainer(site: Site) -> Iterator[Finding]:
     for occurrence in site:
         given = occurrence.args.named.get("detect_anomaly") if occurrence.args is not None else None
-        if (
-            given is not None
-            and not given.via
-            and isinstance(given.expr, ast.Constant)
-            and given.expr.value is True
-        ):
+        if given is not None and not given.via and is_constant(given.expr, True):
             assert isinstance(site.node, ast.Call)
             yield Finding(site.node, MESSAGE, edits=(DropKeyword(site.node, "detect_anomaly"),))
             return

@@ -18,6 +18,7 @@ from autofast.facts.parameter_loops import (
 from autofast.model.contents import unwrapped
 from autofast.model.script import Script
 from autofast.model.source import at, parent_of, source_of
+from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.optimizer.foreach import Op, is_symmetric, operations
 from autofast.techniques.optimizer.foreach_text import Writer
@@ -142,10 +143,10 @@ def _kept(script: Script) -> str:
         while isinstance(outer, (ast.Dict, ast.keyword)):
             outer = parent_of(outer)
         user = outer.func if isinstance(outer, ast.Call) else None
-        if not isinstance(user, ast.Attribute) or user.attr not in TAKES:
+        if not is_attribute(user, *TAKES):
             return at(site.node)
     for site in script.log.of("tensor_write"):
         stmt = parent_of(site.node)
-        if isinstance(stmt, ast.Assign) and isinstance(stmt.value, (ast.Name, ast.Attribute)):
+        if isinstance(stmt, ast.Assign) and isinstance(stmt.value, VARIABLES):
             return at(site.node)
     return ""

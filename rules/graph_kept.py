@@ -9,6 +9,7 @@ from autofast.edit.edits import Wrap
 from autofast.facts.cost import gains
 from autofast.facts.running_sums import Kept, kept_graphs
 from autofast.model.script import Script
+from autofast.model.syntax import is_operation
 from autofast.rule import Effect, Finding, Options, rule
 
 MESSAGE = "keeps the autograd graphs of all steps, until {} is dropped"
@@ -35,7 +36,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 def _tensor(script: Script, kept: Kept) -> ast.expr:
     """What to detach in ``total += loss * n``: ``loss``, the only thing there that has a graph."""
     expr = kept.value
-    while isinstance(expr, ast.BinOp) and isinstance(expr.op, (ast.Mult, ast.Div)):
+    while is_operation(expr, ast.Mult, ast.Div):
         sides = [
             e
             for e in (expr.left, expr.right)

@@ -17,7 +17,7 @@ from autofast.model.events import loops
 from autofast.model.names import OWNERS
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import at, source_of
-from autofast.model.syntax import DEFS
+from autofast.model.syntax import DEFS, VARIABLES
 from autofast.model.tensors import is_unknown_in, tensors_in
 from autofast.model.values import Ext, Ref
 from autofast.read.recover.evaluations import HOOKS
@@ -90,7 +90,7 @@ def tightened(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     ):
         return
     called = context.func if isinstance(context, ast.Call) else context
-    if not isinstance(called, (ast.Name, ast.Attribute)) or (
+    if not isinstance(called, VARIABLES) or (
         called is not context and isinstance(context, ast.Call) and context.args
     ):
         return  # a context that was made elsewhere

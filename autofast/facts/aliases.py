@@ -18,7 +18,7 @@ from autofast.model.calls import is_name, keyword_of
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, parent_of, source_of, statement_of
-from autofast.model.syntax import is_read, is_stored
+from autofast.model.syntax import VARIABLES, is_attribute, is_read, is_stored
 from autofast.model.values import (
     Arg,
     Const,
@@ -95,8 +95,7 @@ def written_after(script: Script, expr: ast.expr, made: Sequence[Occurrence]) ->
     if not found or not all(isinstance(t, Tensor) for t in found):
         return "it is not known what is copied"
     shared = any(
-        isinstance(n, (ast.Attribute, ast.Name))
-        and (n.attr if isinstance(n, ast.Attribute) else n.id) in SHARING
+        isinstance(n, VARIABLES) and (n.attr if isinstance(n, ast.Attribute) else n.id) in SHARING
         for n in script.nodes
     )
     for node, target, written in _writes(script, shared):
@@ -199,7 +198,7 @@ def _begins_with_numbers(script: Script, target: ast.Attribute) -> bool:
     for node in script.nodes:
         if isinstance(node, ast.Constant) and node.value == target.attr:
             return False  # setattr(self, "epochs", ...)
-        if not isinstance(node, ast.Attribute) or node.attr != target.attr:
+        if not is_attribute(node, target.attr):
             continue
         if is_read(node):
             continue

@@ -13,6 +13,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import keyword_of, pairs_of, short_name
 from autofast.model.script import Script
 from autofast.model.source import nodes_in, parent_of, statement_of
+from autofast.model.syntax import SEQUENCES
 from autofast.model.values import (
     Const,
     Inst,
@@ -157,7 +158,7 @@ def _taken_apart(script: Script, name: ast.Name) -> list[ast.expr | None]:
     for definition in script.analysis(Flow).reaching(name):
         match parent_of(definition.node), statement_of(definition.node):
             case ast.Tuple() as target, ast.Assign(targets=[only], value=value) if (
-                target is only and not isinstance(value, (ast.Tuple, ast.List))
+                target is only and not isinstance(value, SEQUENCES)
             ):
                 found.append(value)
             case _:
@@ -270,7 +271,7 @@ def _of_two(script: Script, left: ast.expr, right: ast.expr) -> Array | None:
 
 
 def _of_call(script: Script, call: ast.Call) -> Array | None:
-    callee, name = script.values(call.func), library_name(script.values(call.func))
+    callee, name = script.values(call.func), script.library_function(call)
     dtype = keyword_of(call, "dtype")
     typed = dtype_named(script, dtype) if dtype is not None else ""
     first = call.args[0] if call.args else None
@@ -312,7 +313,7 @@ def _of_call(script: Script, call: ast.Call) -> Array | None:
 def _dice(script: Script, call: ast.Call) -> str:
     """The short name of a function that draws an array: ``integers`` for ``rng.integers(0, 9, (3, 4))``."""
     short = short_name(call.func)
-    names = {library_name(script.values(call.func))}
+    names = {script.library_function(call)}
     names |= {t.name for t in script.values(call) if isinstance(t, Unknown)}
     known = short in BY_SIZE | BY_SIDES
     return short if known and any(f"{dice}{short}" in names for dice in DICE) else ""
@@ -394,7 +395,7 @@ def by_channel(script: Script, expr: ast.expr) -> Channels | None:
     (text,) = made.values()
     calls = list(nodes_in(text, ast.Call))
     sides = [n.args for n in calls if short_name(n.func) in ("view", "reshape")]
-    lists = [n for n in ast.walk(text) if isinstance(n, (ast.List, ast.Tuple))]
+    lists = [n for n in ast.walk(text) if isinstance(n, SEQUENCES)]
     numbers = [tuple(const(script.values(e)) for e in n.elts) for n in lists]
     numbers = [n for n in numbers if len(n) > 1 and all(type(x) in (int, float) for x in n)]
     if array.rank == 3:
@@ -409,7 +410,7 @@ def by_channel(script: Script, expr: ast.expr) -> Channels | None:
 def _written_out(script: Script, expr: ast.expr) -> Array | None:
     match expr:
         case ast.Call(func=ast.Attribute(value=inner, attr="view" | "reshape"), args=sides) if (
-            library_name(script.values(expr.func)) == ""
+            script.library_function(expr) == ""
         ):
             base = _written_out(script, inner)
             flat = sides[0].elts if sides and isinstance(sides[0], ast.Tuple) else sides

@@ -7,7 +7,7 @@ import ast
 from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import parent_of
-from autofast.model.syntax import is_read
+from autofast.model.syntax import is_attribute, is_read
 from autofast.model.values import Inst, Unknown
 
 
@@ -35,7 +35,7 @@ def lasting(script: Script, attribute: ast.Attribute) -> ast.expr | None:
             if isinstance(node, ast.Constant) and node.value == name:
                 if _put(parent_of(node), name)[0] is None:
                     return None  # setattr, a key of a dict
-            if isinstance(node, ast.Attribute) and node.attr == name:
+            if is_attribute(node, name):
                 owners = script.values(node.value)
                 if owners and not any(id(t) in mine or isinstance(t, Unknown) for t in owners):
                     continue

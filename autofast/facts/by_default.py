@@ -13,6 +13,7 @@ from autofast.flow.scopes import is_parameter, scope_of, variables_of
 from autofast.model.events import BranchFrame, Frame, Log, Occurrence, Site, Stack, inside
 from autofast.model.script import Script, Step
 from autofast.model.source import function_of, nodes_in, source_of, statement_of
+from autofast.model.syntax import VARIABLES
 from autofast.model.values import Arg, Const, const, one
 
 
@@ -166,7 +167,7 @@ def _asked(script: Script, test: ast.expr) -> Asked | None:
 
 
 def _option(script: Script, ask: ast.expr) -> Arg | None:
-    option = one(script.values(ask)) if isinstance(ask, (ast.Name, ast.Attribute)) else None
+    option = one(script.values(ask)) if isinstance(ask, VARIABLES) else None
     if not isinstance(option, Arg) or const(option.default) is ...:
         return None
     return None if _is_required(option) else option

@@ -7,7 +7,7 @@ import ast
 from autofast.facts.attribute_values import given
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.values import Ref, Unknown, const, library_name, one
+from autofast.model.values import Ref, Unknown, const, one
 
 MODES = frozenset({"RGB", "L", "RGBA", "CMYK", "YCbCr", "HSV"})  # of PIL: eight bits a channel
 PICTURES = frozenset(
@@ -55,7 +55,7 @@ def is_bytes(script: Script, expr: ast.expr, depth: int = 0) -> bool:
                 return _is_type(script, expr.args[0])
             return attr == "byte" or (attr in LAYOUT and is_bytes(script, inner, depth + 1))
         case ast.Call(args=[first, *rest]):
-            name = library_name(script.values(expr.func))
+            name = script.library_function(expr)
             types = [k.value for k in expr.keywords if k.arg == "dtype"]
             if name in MADE and types:
                 return _is_type(script, types[0])

@@ -20,11 +20,12 @@ from autofast.flow.imports import bindings
 from autofast.flow.memory import FACTORIES
 from autofast.flow.program import Flow, function_around
 from autofast.flow.provenance import assigned
+from autofast.model.calls import root_of
 from autofast.model.events import Occurrence, Site
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import Source, at, is_switched, live, live_block, source_of
-from autofast.model.syntax import is_stored
+from autofast.model.source import Source, at, holds, is_switched, live, live_block, source_of
+from autofast.model.syntax import SEQUENCES, is_stored
 from autofast.model.values import (
     Ext,
     Inst,
@@ -95,10 +96,7 @@ def _indexing(thing: Inst, getitem: ast.FunctionDef, singly: bool) -> str:
         for s in _running(getitem.body)
         if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))
     ]
-    unusual = any(
-        isinstance(n, (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom))
-        for n in ast.walk(getitem)
-    )
+    unusual = holds(getitem, ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom)
     if len(params) != 2 or unusual or getitem.decorator_list or not body:
         return "its __getitem__ is not a plain one"
     known: dict[str, bool] = {}
@@ -197,9 +195,7 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
             if is_pointwise(name):
                 return bool(args) and all(_keeps_order(script, a, depth) for a in args)
             parts = (
-                args[0].elts
-                if name in JOINS and args and isinstance(args[0], (ast.List, ast.Tuple))
-                else []
+                args[0].elts if name in JOINS and args and isinstance(args[0], SEQUENCES) else []
             )
             return name in IN_ORDER or (
                 bool(parts) and all(in_order(script, part, depth) for part in parts)
@@ -401,9 +397,7 @@ def to_tensor(thing: Ext) -> bool | None:
 
 def is_imported(call: ast.Call) -> bool:
     """The class is spelled with a name that an import at the top of the file binds, so a subclass can be written there."""
-    root: ast.expr = call.func
-    while isinstance(root, ast.Attribute):
-        root = root.value
+    root = root_of(call.func)
     return isinstance(root, ast.Name) and any(
         b.bound == root.id for stmt in source_of(call).tree.body for b in bindings(stmt)
     )

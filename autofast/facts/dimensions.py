@@ -13,6 +13,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import items_of, spreads
 from autofast.model.script import Script
 from autofast.model.source import function_of
+from autofast.model.syntax import SEQUENCES, has_star, is_constant, is_text
 from autofast.model.values import (
     Const,
     Num,
@@ -22,7 +23,6 @@ from autofast.model.values import (
     certainly,
     const,
     expand,
-    library_name,
 )
 
 SIZED = frozenset({"view", "reshape", "permute"})  # methods that are given each dimension
@@ -136,7 +136,7 @@ def _of_definition(
 def _cut(whole: Dimensions, cut: ast.expr) -> Dimensions:
     """What is left of a tensor by ``[:, None, :n]``; an index of unknown kind may be a tensor with dimensions of its own."""
     parts = items_of(cut)
-    new = sum(isinstance(p, ast.Constant) and p.value is None for p in parts)
+    new = sum(is_constant(p, None) for p in parts)
     kept = sum(isinstance(p, ast.Slice) for p in parts)
     if kept == len(parts):
         return Dimensions(max(kept, whole.least), whole.most)
@@ -147,9 +147,9 @@ def _cut(whole: Dimensions, cut: ast.expr) -> Dimensions:
 
 
 def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
-    if (name := library_name(script.values(call.func))) in SHAPED:
+    if (name := script.library_function(call)) in SHAPED:
         first = call.args[0] if call.args else None
-        sizes = first.elts if isinstance(first, (ast.Tuple, ast.List)) else call.args
+        sizes = first.elts if isinstance(first, SEQUENCES) else call.args
         return {Dimensions(len(sizes), len(sizes))}
     if name in VECTORS or (name in FILES and _is_plain(call)):
         return {Dimensions(1, 1)}
@@ -169,7 +169,7 @@ def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
         case ast.Call(args=[inner, *_]) if name.removeprefix("torch.") in TRIANGLES:
             return _at_least(2, _possible(script, inner, depth + 1))
         case ast.Call(func=ast.Attribute(attr=attr), args=args, keywords=[]) if attr in SIZED:
-            each = len(args) > 1 and not any(isinstance(a, ast.Starred) for a in args)
+            each = len(args) > 1 and not has_star(args)
             return {Dimensions(len(args), len(args)) if each else UNKNOWN}
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)):
             before = _possible(script, inner, depth + 1)
@@ -189,10 +189,10 @@ def _is_plain(call: ast.Call) -> bool:
     if len(call.args) > 4 or any(k.arg in ("shape", None) for k in call.keywords):
         return False
     for dtype in (*call.args[1:2], *(k.value for k in call.keywords if k.arg == "dtype")):
-        if isinstance(dtype, ast.Constant) and isinstance(dtype.value, str):
+        if is_text(dtype):
             if not dtype.value.lstrip("<>=|")[:1].isalpha() or "," in dtype.value:
                 return False
-        elif isinstance(dtype, (ast.Tuple, ast.List)):
+        elif isinstance(dtype, SEQUENCES):
             return False
     return True
 

@@ -21,7 +21,7 @@ from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Occurrence,
 from autofast.model.kinds import is_module
 from autofast.model.script import Evaluation, Script, Step
 from autofast.model.source import nodes_in, statement_of
-from autofast.model.syntax import ASSIGNMENTS, LOOPS, SIMPLE, is_read, is_stored
+from autofast.model.syntax import ASSIGNMENTS, LOOPS, SIMPLE, VARIABLES, is_read, is_stored
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Cls, Inst, Method, Ref, Tensor, Thing
 from autofast.read.recover.eval_mode import switched_above
@@ -237,18 +237,12 @@ def _reaches(script: Script, statement: ast.stmt, step: Step) -> bool:
 
 
 def _loaded(statement: ast.stmt) -> set[str]:
-    return {
-        ast.unparse(n)
-        for n in ast.walk(statement)
-        if isinstance(n, (ast.Name, ast.Attribute)) and is_read(n)
-    }
+    return {ast.unparse(n) for n in ast.walk(statement) if isinstance(n, VARIABLES) and is_read(n)}
 
 
 def _stored(statement: ast.stmt) -> set[str]:
     return {
-        ast.unparse(n)
-        for n in ast.walk(statement)
-        if isinstance(n, (ast.Name, ast.Attribute)) and is_stored(n)
+        ast.unparse(n) for n in ast.walk(statement) if isinstance(n, VARIABLES) and is_stored(n)
     }
 
 

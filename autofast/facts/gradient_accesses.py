@@ -15,8 +15,8 @@ from autofast.model.contents import opened, unwrapped
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Script
-from autofast.model.source import ancestors, at, function_of, parent_of
-from autofast.model.syntax import DEFS, is_stored
+from autofast.model.source import ancestors, at, enclosing, function_of, holds, parent_of
+from autofast.model.syntax import DEFS, VARIABLES, is_attribute, is_constant, is_stored, is_text
 from autofast.model.values import (
     Bound,
     Cls,
@@ -111,7 +111,7 @@ def against_scaler(script: Script) -> str:
                 return f"{node.attr}() on {at(node)} would get scaled gradients"
             if node.attr == "watch" and any(_is_of(t, "wandb") for t in script.values(node)):
                 return f"wandb.watch() on {at(node)} records gradients, which would be scaled"
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in HOOKS:
+        elif is_text(node) and node.value in HOOKS:
             return f"{node.value}() on {at(node)} would get scaled gradients"
         elif isinstance(node, ast.ClassDef) and any(
             isinstance(t, Ref) and t.name.startswith("torch.autograd.")
@@ -141,7 +141,7 @@ def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[
     found: list[Event] = []
     after: list[Event] = []
     for node in script.analysis(_nodes):
-        if isinstance(node, ast.Attribute) and node.attr == "grad":
+        if is_attribute(node, "grad"):
             if any(isinstance(t, (Ref, Func, Cls)) for t in script.values(node)):
                 continue  # torch.autograd.grad
             kind = use_of(node)
@@ -166,11 +166,7 @@ def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[
             if kind == "read":
                 found += [Event("read", n, things) for n in _aliases(script, node, strict)]
         elif isinstance(node, ast.Call) and strict:
-            if (
-                isinstance(node.func, ast.Name)
-                and node.func.id in ("getattr", "setattr")
-                and _says_grad(node)
-            ):
+            if is_name(node.func, "getattr", "setattr") and _says_grad(node):
                 raise Refusal(f"{at(node)} gets at gradients by name")
             if (event := _foreign(script, node)) is not None:
                 found.append(event)
@@ -215,7 +211,7 @@ def is_nothing(value: ast.expr) -> bool:
             else getattr(value.func, "id", "")
         )
         return name in ("zeros_like", "zeros")
-    return isinstance(value, ast.Constant) and value.value is None
+    return is_constant(value, None)
 
 
 def owners(script: Script, expr: ast.expr) -> frozenset[int] | None | str:
@@ -255,7 +251,7 @@ def _of_groups(script: Script, expr: ast.expr) -> frozenset[int]:
         match over:
             case ast.Subscript(value=ast.Name() as group, slice=ast.Constant(value="params")):
                 for groups in _loops_for(script, group):
-                    if not isinstance(groups, ast.Attribute) or groups.attr != "param_groups":
+                    if not is_attribute(groups, "param_groups"):
                         return frozenset()
                     found += script.values(groups.value)
             case _:
@@ -292,7 +288,7 @@ def _models_of(script: Script, expr: ast.expr) -> set[int]:
     while todo:
         part = todo.pop()
         for node in ast.walk(part):
-            if not isinstance(node, (ast.Name, ast.Attribute)):
+            if not isinstance(node, VARIABLES):
                 continue
             for thing in script.values(node):
                 if isinstance(thing, (Inst, Ext)) and is_module(thing):
@@ -341,11 +337,11 @@ GIVES = ("parameters", "named_parameters", "param_groups")
 
 def _gives_parameters(script: Script, node: ast.AST) -> bool:
     """``model.parameters()``, ``group["params"]``, or a variable that holds parameters."""
-    if isinstance(node, ast.Attribute) and node.attr in GIVES:
+    if is_attribute(node, *GIVES):
         return True
     if isinstance(node, ast.Subscript):
         return bool(const(script.values(node.slice)) == "params")
-    found = opened(script.values(node)) if isinstance(node, (ast.Name, ast.Attribute)) else ()
+    found = opened(script.values(node)) if isinstance(node, VARIABLES) else ()
     return any(isinstance(t, Tensor) and t.param == "param" for t in found)
 
 
@@ -356,7 +352,7 @@ def free_parameters(script: Script) -> set[str]:
 
 def _free_parameters(script: Script) -> set[str]:
     sites = script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter")
-    outer = [next((a for a in ancestors(s.node) if isinstance(a, ast.Assign)), None) for s in sites]
+    outer = [enclosing(s.node, ast.Assign) for s in sites]
     return {t.id for a in outer if a is not None for t in a.targets if isinstance(t, ast.Name)}
 
 
@@ -368,7 +364,7 @@ def _aliases(script: Script, node: ast.expr, strict: bool) -> list[ast.Name]:
     """The places that use a gradient through a variable which it is kept in. A backward may have changed it by then."""
     holders = script.analysis(Holders)
     for holder in holders.ever(node) if strict else ():
-        if any(isinstance(n, ast.Attribute) for n in ast.walk(holder.node)):
+        if holds(holder.node, ast.Attribute):
             raise Refusal(f"{at(node)} keeps gradients in `{ast.unparse(holder.node)}`")
     return [n for n in holders.mentions(node) if isinstance(n, ast.Name) and not _only_asks(n)]
 
@@ -376,7 +372,7 @@ def _aliases(script: Script, node: ast.expr, strict: bool) -> list[ast.Name]:
 def _only_asks(name: ast.Name) -> bool:
     """``g is None``, ``g.shape``, ``grads.append(h)``: nothing of the gradient itself is read."""
     up = parent_of(name)
-    return is_none_test(name) or (isinstance(up, ast.Attribute) and up.attr in ADDERS | FACTS)
+    return is_none_test(name) or is_attribute(up, *ADDERS, *FACTS)
 
 
 # ------------------------------------------------------------------------------------------------ calls that may look at gradients

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import owner, parameters
-from autofast.model.calls import is_name
+from autofast.model.calls import is_name, names_in
 from autofast.model.contents import unwrapped
 from autofast.model.events import (
     BranchFrame,
@@ -26,7 +26,7 @@ from autofast.model.events import (
 )
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Backward, Script, Step
-from autofast.model.source import at, children, nodes_in, walk
+from autofast.model.source import at, children, holds, nodes_in, walk
 from autofast.model.syntax import is_stored
 from autofast.model.values import Cls, Dict, Ext, Func, Inst, Ref, Seq, Tensor, Thing, Unknown
 from autofast.read.library.module_parts import MORE
@@ -224,7 +224,7 @@ class Slice:
                 for _ in range(2):  # what one pass needs, the pass before it has to give
                     self.block(body)
                     self.needed |= before
-                if any(isinstance(n, ast.Name) and n.id in self.needed for n in walk(target)):
+                if not self.needed.isdisjoint(names_in(target)):
                     self.take_each(over)
             case ast.Expr() | ast.Assert() | ast.Pass():
                 pass
@@ -246,11 +246,8 @@ class Slice:
 
     def has_layers(self, node: ast.AST) -> bool:
         return any(
-            isinstance(n, ast.Attribute) and self.is_this(n.value) and n.attr not in FACTS
-            for n in walk(node)
-        ) or any(
-            isinstance(n, ast.Name) and is_stored(n) and n.id in self.needed for n in walk(node)
-        )
+            self.is_this(n.value) and n.attr not in FACTS for n in nodes_in(node, ast.Attribute)
+        ) or any(is_stored(n) and n.id in self.needed for n in nodes_in(node, ast.Name))
 
     def is_this(self, node: ast.AST) -> bool:
         return is_name(node, self.this)
@@ -280,7 +277,7 @@ class Slice:
 
 def is_skipping(stmt: ast.If) -> bool:
     """Whether it may leave out what follows in the iteration of a loop, or further iterations."""
-    return any(isinstance(n, (ast.Continue, ast.Break)) for n in walk(stmt))
+    return holds(stmt, ast.Continue, ast.Break)
 
 
 # ------------------------------------------------------------------------------------------------ what happens in each step
@@ -416,9 +413,7 @@ def _varies(script: Script, cls: ast.ClassDef) -> str:
                 script, cls, method, node.test
             ):
                 inside_it = {id(n) for n in walk(node)}
-                leaves = any(
-                    isinstance(n, (ast.Return, ast.Continue, ast.Break)) for n in walk(node)
-                )
+                leaves = holds(node, ast.Return, ast.Continue, ast.Break)
                 if any(id(c) in inside_it or (leaves and graph.may_follow(c, node)) for c in calls):
                     return at(node)
         for call in calls:
@@ -469,9 +464,7 @@ def _is_counted(method: ast.FunctionDef, index: ast.expr) -> bool:
         for n in nodes_in(f.target, ast.Name)
     }
     names = list(nodes_in(index, ast.Name))
-    return all(n.id in loops or _is_this(method, n) for n in names) and not any(
-        isinstance(n, ast.Call) for n in walk(index)
-    )
+    return all(n.id in loops or _is_this(method, n) for n in names) and not holds(index, ast.Call)
 
 
 def _later_in_steps(script: Script, wanted: set[int]) -> str:

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from autofast.model.calls import stands_alone
 from autofast.model.script import Script
-from autofast.model.source import parent_of
+from autofast.model.syntax import is_text
 from autofast.model.values import (
     Bound,
     Cls,
@@ -143,9 +144,7 @@ def effect_of(script: Script, call: ast.Call) -> HostEffect | None:
 def _kind(script: Script, call: ast.Call, name: str) -> str:
     if FORBIDDEN.fullmatch(name):
         return "" if name in ASKING and _only_asks(script, call) else "forbidden"
-    if WRITERS.fullmatch(name) and not (
-        name == "wandb.init" and isinstance(parent_of(call), ast.Expr)
-    ):
+    if WRITERS.fullmatch(name) and not (name == "wandb.init" and stands_alone(call)):
         return "writer"
     if BARS.fullmatch(name):
         return "bar"
@@ -174,21 +173,15 @@ def _kind(script: Script, call: ast.Call, name: str) -> str:
         return "ask"
     if name == "?":
         # What does something and gives nothing back.
-        return "unknown" if isinstance(parent_of(call), ast.Expr) else ""
+        return "unknown" if stands_alone(call) else ""
     return "" if f"{name}.".startswith(HARMLESS) else "unknown"
 
 
 def _only_asks(script: Script, call: ast.Call) -> bool:
     """A command that says something and changes nothing."""
     command = call.args[0] if call.args else None
-    if isinstance(command, ast.List) and all(
-        isinstance(e, ast.Constant) and isinstance(e.value, str) for e in command.elts
-    ):
-        text = " ".join(
-            e.value
-            for e in command.elts
-            if isinstance(e, ast.Constant) and isinstance(e.value, str)
-        )
+    if isinstance(command, ast.List) and all(is_text(e) for e in command.elts):
+        text = " ".join(e.value for e in command.elts if is_text(e))
         return COMMANDS.fullmatch(text) is not None
     found = const(script.values(command)) if command is not None else None
     return isinstance(found, str) and COMMANDS.fullmatch(found) is not None

@@ -11,10 +11,11 @@ from autofast.flow.defuse import bound_to
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import stored_in
-from autofast.model.calls import is_name, short_name
+from autofast.model.calls import is_name, names_in, short_name
 from autofast.model.events import CallFrame, inside
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import at, nodes_in
+from autofast.model.source import at, holds, nodes_in
+from autofast.model.syntax import SEQUENCES, is_attribute
 from autofast.model.values import (
     Arg,
     Const,
@@ -105,10 +106,7 @@ def _ends(cut: ast.Slice) -> list[ast.expr]:
 
 def _changes(size: ast.expr, changing: Container[str]) -> bool:
     """It is drawn there, or made of a variable that the loops set."""
-    return any(
-        isinstance(n, ast.Call) or (isinstance(n, ast.Name) and n.id in changing)
-        for n in ast.walk(size)
-    )
+    return holds(size, ast.Call) or any(name in changing for name in names_in(size))
 
 
 def varies(script: Script, loader: Loader) -> str:
@@ -187,7 +185,7 @@ def _collates(script: Script, loader: Loader) -> bool:
         )
         if not isinstance(last, ast.Return) or last.value is None or len(returns) != 1:
             return False
-        parts = last.value.elts if isinstance(last.value, (ast.Tuple, ast.List)) else [last.value]
+        parts = last.value.elts if isinstance(last.value, SEQUENCES) else [last.value]
         stacks = [_is_stack(script, thing.node, p) for p in parts]
         if not any(stacks) or not all(
             stack or _whole(script, p) for stack, p in zip(stacks, parts, strict=True)
@@ -206,11 +204,7 @@ def _is_stack(script: Script, function: ast.FunctionDef, expr: ast.expr) -> bool
             and isinstance(values[0], ast.Call)
             and _is_stack(script, function, values[0])
         )
-    if (
-        not isinstance(expr, ast.Call)
-        or script.values(expr.func) != {Ref("torch.stack")}
-        or not expr.args
-    ):
+    if not script.is_call(expr, "torch.stack") or not expr.args:
         return False
     batch, given = function.args.args[0].arg, expr.args[0]
     if isinstance(given, (ast.ListComp, ast.GeneratorExp)):
@@ -234,14 +228,10 @@ def _is_stack(script: Script, function: ast.FunctionDef, expr: ast.expr) -> bool
                     if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)
                 ]
                 if any(
-                    isinstance(f, ast.Attribute)
-                    and f.attr == "append"
-                    and ast.unparse(f.value) == ast.unparse(given)
+                    is_attribute(f, "append") and ast.unparse(f.value) == ast.unparse(given)
                     for f in appends
                 ):
-                    return not any(
-                        isinstance(n, (ast.Continue, ast.Break)) for n in ast.walk(statement)
-                    )
+                    return not holds(statement, ast.Continue, ast.Break)
     return False
 
 

@@ -13,8 +13,8 @@ from autofast.model import names
 from autofast.model.calls import is_method
 from autofast.model.names import TIMM, VISION
 from autofast.model.script import Model, Script
-from autofast.model.source import ancestors, at
-from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, const, library_names
+from autofast.model.source import ancestors, at, nodes_in
+from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, const
 from autofast.ops.families import OF_SEQUENCES
 
 CONVOLUTIONS = frozenset({"Conv2d", "ConvTranspose2d", "LazyConv2d"})
@@ -117,10 +117,10 @@ def against(script: Script, model: Model, code: Code) -> str:
 
 def _of_five_dimensions(script: Script, model: Model) -> ast.Call | None:
     """A parameter or buffer for which ``Module.to(memory_format=torch.channels_last)`` raises: it converts four dimensions and tries five."""
-    calls = (n for c in model.classes for n in ast.walk(c) if isinstance(n, ast.Call) and n.args)
+    calls = (n for c in model.classes for n in nodes_in(c, ast.Call) if n.args)
     for call in calls:
         is_buffer = is_method(call, "register_buffer") and len(call.args) > 1
-        is_parameter = library_names(script.values(call.func)) & {"torch.nn.Parameter"}
+        is_parameter = script.library_functions(call) & {"torch.nn.Parameter"}
         kept = call.args[1] if is_buffer else call.args[0] if is_parameter else None
         if kept is not None and rank(script, kept) == 5:
             return call

@@ -135,7 +135,7 @@ def unpinned(loader: Loader) -> str:
 def of_array(script: Script, expr: ast.expr, depth: int = 2) -> bool:
     """``torch.from_numpy(batch[0]).long()``: the batch has arrays, which are not pinned, or else this is an error."""
     while isinstance(expr, (ast.Attribute, ast.Call)):
-        if isinstance(expr, ast.Call) and script.values(expr.func) == {Ref("torch.from_numpy")}:
+        if script.is_call(expr, "torch.from_numpy"):
             return True
         expr = expr.func if isinstance(expr, ast.Call) else expr.value
     if not isinstance(expr, ast.Name) or not depth:

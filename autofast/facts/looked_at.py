@@ -16,7 +16,7 @@ from autofast.flow.scopes import binds, declared, is_local, mentions
 from autofast.flow.usage import Act, Usage, is_identity, usage_of
 from autofast.model.script import Script
 from autofast.model.source import function_of, live, nodes_in, parent_of, within
-from autofast.model.syntax import FUNCTIONS
+from autofast.model.syntax import FUNCTIONS, is_attribute
 from autofast.model.values import Inst, Method, Tensor, Unknown, certainly, library_name
 
 ONE = SAME - {"chunk", "split", "unbind"}  # what gives one tensor
@@ -171,12 +171,12 @@ class LookedAt:
 
     def _asked(self, use: Usage, names: set[str]) -> bool:
         node: ast.AST = use.node
-        while isinstance(node, ast.Attribute) and node.attr in COPIES and use.result is not None:
+        while is_attribute(node, *COPIES) and use.result is not None:
             use = usage_of(use.result)  # of a copy, which may be kept or changed, only a number
             node = use.node
             if use.act is Act.GIVEN:
                 return self._is_looked_at(use, names)
-            if not isinstance(node, ast.Attribute) or node.attr not in COPIES | READS:
+            if not is_attribute(node, *COPIES, *READS):
                 return False
         assert isinstance(node, ast.Attribute)
         self._reads |= names if node.attr in READS else set()
@@ -222,7 +222,7 @@ def _is_number(script: Script, expr: ast.expr) -> bool:
 
 def _gone_over(script: Script, first: ast.expr) -> Iterator[ast.expr]:
     """The tensors whose elements a loop gets: ``y`` and ``out`` of ``enumerate(zip(y, out))``."""
-    if isinstance(first, ast.Call) and library_name(script.values(first.func)) in PASSING:
+    if script.is_call(first, *PASSING):
         for given in first.args:
             yield from _gone_over(script, given)
     elif any(isinstance(t, Tensor) for t in script.values(first)):

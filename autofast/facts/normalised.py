@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from autofast.facts.parts import parts_of
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
+from autofast.model.calls import is_name
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, nodes_in, parent_of, within
-from autofast.model.syntax import is_stored
+from autofast.model.syntax import SEQUENCES, is_operation, is_stored
 from autofast.model.values import Const, Ext, Inst, Thing, Unknown, Values
 from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
 
@@ -161,14 +162,14 @@ class _Uses:
     def _is_followed(self, made: ast.AST | None) -> bool:
         """``layers += [nn.Conv2d(...), nn.BatchNorm2d(...)]``: neighbours in a list that is only put together with others."""
         display = parent_of(made) if made is not None else None
-        if not isinstance(display, (ast.List, ast.Tuple)):
+        if not isinstance(display, SEQUENCES):
             return False
         place = next(n for n, e in enumerate(display.elts) if e is made)
         behind = display.elts[place + 1] if place + 1 < len(display.elts) else None
         if behind is None or not _are_norms(self.script.values(behind)):
             return False
         outer = parent_of(display)
-        while isinstance(outer, ast.BinOp) and isinstance(outer.op, ast.Add):
+        while is_operation(outer, ast.Add):
             outer = parent_of(outer)
         match outer:
             case ast.AugAssign(target=ast.Name(id=name), op=ast.Add()):
@@ -182,7 +183,7 @@ class _Uses:
     def _only_grows(self, place: ast.AST, name: str) -> bool:
         """Whether the function of ``place`` only puts things at the end of a list, and hands it on by ``*``."""
         for node in ast.walk(function_of(place)):
-            if not isinstance(node, ast.Name) or node.id != name:
+            if not is_name(node, name):
                 continue
             match parent_of(node):
                 case ast.AugAssign(op=ast.Add()) | ast.Assign() | ast.Starred():

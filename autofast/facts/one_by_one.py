@@ -97,4 +97,4 @@ def _computes(script: Script, value: ast.expr) -> bool:
 
 
 def _mentions(expr: ast.AST, names: set[str]) -> bool:
-    return any(isinstance(n, ast.Name) and n.id in names for n in walk(expr))
+    return bool(names_in(expr) & names)

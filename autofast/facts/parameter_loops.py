@@ -14,6 +14,7 @@ from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.source import source_of
+from autofast.model.syntax import is_attribute
 from autofast.model.values import (
     Arguments,
     Const,
@@ -21,7 +22,6 @@ from autofast.model.values import (
     Ext,
     Given,
     Inst,
-    Ref,
     Seq,
     Thing,
     Values,
@@ -48,9 +48,9 @@ class ParameterLoop:
         while not isinstance(expr, ast.Name):
             if isinstance(expr, ast.Call) and not expr.args and not expr.keywords:
                 expr = expr.func
-                if not isinstance(expr, ast.Attribute) or expr.attr != "detach":
+                if not is_attribute(expr, "detach"):
                     return None
-            if not isinstance(expr, ast.Attribute) or expr.attr not in (*PLAIN, "grad"):
+            if not is_attribute(expr, *PLAIN, "grad"):
                 return None
             if expr.attr == "grad":
                 if kind == "grad":
@@ -62,7 +62,7 @@ class ParameterLoop:
     def mentions(self, expr: ast.AST) -> bool:
         """Whether a variable of the loop occurs in ``expr``."""
         mine = names_in(self.node.target)
-        return any(isinstance(n, ast.Name) and n.id in mine for n in ast.walk(expr))
+        return bool(names_in(expr) & mine)
 
 
 def parameter_loops(script: Script) -> Iterator[ParameterLoop]:
@@ -79,12 +79,12 @@ def _lists(script: Script, target: ast.expr, over: ast.expr) -> dict[str, ast.Ca
     """For each variable of ``target`` that is a parameter, the call that gives them; none where there is anything else in it."""
     if not isinstance(over, ast.Call) or any(k.arg != "strict" for k in over.keywords):
         return {}
-    if script.values(over.func) == {Ref("builtins.zip")}:
+    if script.is_call(over, "builtins.zip"):
         if not isinstance(target, ast.Tuple) or len(target.elts) != len(over.args):
             return {}
         each = [_lists(script, t, a) for t, a in zip(target.elts, over.args, strict=True)]
         return {k: v for found in each for k, v in found.items()} if all(each) else {}
-    if not isinstance(over.func, ast.Attribute) or over.func.attr not in GIVES or _given(over):
+    if not is_attribute(over.func, *GIVES) or _given(over):
         return {}
     if not all(isinstance(t, Seq) and t.kind == "parameters" for t in script.values(over)):
         return {}

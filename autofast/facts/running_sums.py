@@ -15,7 +15,7 @@ from autofast.flow.slices import Slice, Slices
 from autofast.model.calls import arguments_of, is_method, is_name, short_name
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, statement_of, within
-from autofast.model.syntax import ASSIGNMENTS, FUNCTIONS, LOOPS, is_stored
+from autofast.model.syntax import ASSIGNMENTS, FUNCTIONS, IDENTITY, LOOPS, is_stored
 from autofast.model.values import Const, Method, Num, Tensor, Unknown
 
 BACKWARDS = frozenset({"backward", "manual_backward", "grad"})
@@ -162,7 +162,7 @@ def _told_apart(script: Script) -> Iterator[ast.expr]:
                 sides = [left, *others]
                 for op, one, other in zip(ops, sides, sides[1:], strict=False):
                     if isinstance(op, (ast.In, ast.NotIn)) or (
-                        isinstance(op, (ast.Is, ast.IsNot))
+                        isinstance(op, IDENTITY)
                         and not any(isinstance(e, ast.Constant) for e in (one, other))
                     ):
                         yield from (one, other)

@@ -18,6 +18,7 @@ from autofast.flow.typestate import Events, Protocol, follow
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
 from autofast.model.source import parent_of
+from autofast.model.syntax import IDENTITY
 
 OVERFLOWS = "{} may end the script for gradients that overflow, which a scaler skips"
 Problems = dict[
@@ -188,6 +189,4 @@ class _Scaler(Protocol[State, Event]):
 def is_none_test(node: ast.AST) -> bool:
     """``node`` is only asked whether it is None."""
     parent = parent_of(node)
-    return isinstance(parent, ast.Compare) and all(
-        isinstance(op, (ast.Is, ast.IsNot)) for op in parent.ops
-    )
+    return isinstance(parent, ast.Compare) and all(isinstance(op, IDENTITY) for op in parent.ops)

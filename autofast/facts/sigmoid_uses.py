@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
-from autofast.model.calls import call_of
+from autofast.model.calls import call_of, stands_alone, taker_of
 from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of
+from autofast.model.syntax import is_attribute
 from autofast.model.values import Cls, Dict, Method, Seq, Tensor, Thing, library_names
 from autofast.ops import is_in_place, is_view
 from autofast.rule import Refusal
@@ -90,14 +91,14 @@ class Uses:
         """Functions that are given the probability: they neither lead to the loss nor give it back, nor do those that they call."""
         found: dict[int, Function] = {}
         for expr in self.mine.values():
-            call = _call_with(expr)
+            call = taker_of(expr)
             if call is None or self._leads(call) or self.losses.get(id(call)) is expr:
                 continue
             found |= {
                 id(f): f for c in self.calls.callees(call) for f in self.calls.runs(c.function)
             }
         for expr in self.mine.values():
-            call = _call_with(expr)
+            call = taker_of(expr)
             inside = id(function_of(expr)) in found
             if inside and not isinstance(self._root(expr), ast.Name):
                 raise Refusal(
@@ -230,7 +231,7 @@ class Uses:
             raise Refusal(f"{name}() gives it, and has a decorator that is not known")
         self.used_elsewhere(function)
         for entry in self.calls.entries(function):
-            is_call = isinstance(entry, ast.Call) and not isinstance(parent_of(entry), ast.Expr)
+            is_call = isinstance(entry, ast.Call) and not stands_alone(entry)
             if is_call and not self._gives_it(entry):  # type: ignore[arg-type]
                 raise Refusal(f"what becomes of the result on {at(entry)} is not known")
 
@@ -286,7 +287,7 @@ class Uses:
             case ast.For(iter=over) | ast.comprehension(iter=over) if over is expr and not is_list:
                 return
             case ast.Call() as call if expr is not call.func:
-                names = library_names(self.script.values(call.func))
+                names = self.script.library_functions(call)
                 if names and (names <= ABOUT_TOO or is_list) or self.calls.callees(call):
                     return
         raise Refusal(f"{at(expr)} holds what the sigmoid gives in a {_kind(found)}")
@@ -339,18 +340,11 @@ class Uses:
         if id(use) in reads:
             return True
         parent = parent_of(use)
-        return isinstance(parent, ast.Attribute) and parent.attr in ABOUT
+        return is_attribute(parent, *ABOUT)
 
 
 def _kind(found: list[Thing]) -> str:
     return next((t.kind for t in found if isinstance(t, Seq)), "dict")
-
-
-def _call_with(expr: ast.expr) -> ast.Call | None:
-    """The call that gets an expression as an argument."""
-    outer = parent_of(expr)
-    outer = parent_of(outer) if isinstance(outer, ast.keyword) else outer
-    return outer if isinstance(outer, ast.Call) and outer.func is not expr else None
 
 
 def _targets(statement: ast.AST) -> list[ast.expr] | None:

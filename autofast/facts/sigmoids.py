@@ -18,7 +18,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, parent_of
-from autofast.model.syntax import is_read
+from autofast.model.syntax import is_attribute, is_read
 from autofast.model.values import Ext, Inst, Method, Ref, Tensor, Thing, Unknown
 from autofast.ops import is_view
 from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
@@ -102,7 +102,7 @@ def taken_by(sigmoid: ast.Call) -> ast.expr | None:
     """What the call of a sigmoid takes: ``x`` of ``torch.sigmoid(x)``, ``x.sigmoid()`` and ``self.sigmoid(x)``."""
     if sigmoid.args:
         return sigmoid.args[0]
-    method = isinstance(sigmoid.func, ast.Attribute) and sigmoid.func.attr == "sigmoid"
+    method = is_attribute(sigmoid.func, "sigmoid")
     return sigmoid.func.value if method and not sigmoid.keywords else None  # type: ignore[attr-defined]
 
 
@@ -250,10 +250,7 @@ class _Proof:
         for node in self.script.nodes:
             outer = parent_of(node) if isinstance(node, ast.expr) else None
             taken = isinstance(outer, ast.Subscript) and outer.value is node
-            asked = isinstance(outer, ast.Attribute) and outer.attr in (
-                "children",
-                "named_children",
-            )
+            asked = is_attribute(outer, "children", "named_children")
             if taken or asked:
                 if any(id(t) in behind for t in self.script.values(node)):
                     raise Refusal(f"{at(node)} takes layers by their places")

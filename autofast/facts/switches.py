@@ -21,8 +21,8 @@ from autofast.model.events import (
     inside,
 )
 from autofast.model.script import Script
-from autofast.model.source import is_elif, parent_of
-from autofast.model.syntax import LOOPS
+from autofast.model.source import is_elif, nodes_in, parent_of
+from autofast.model.syntax import LOOPS, VARIABLES
 from autofast.model.values import Arg, Const, Setting
 
 Branch = tuple[int, bool]
@@ -190,13 +190,13 @@ def _is_given(frame: BranchFrame) -> bool:
 
 def is_settled(script: Script, node: ast.AST) -> bool:
     """Whether a condition has one answer all along: it asks options, settings and constants, or what kind of thing something is."""
-    parts = [n for n in ast.walk(getattr(node, "test", node)) if isinstance(n, ast.expr)]
+    parts = list(nodes_in(getattr(node, "test", node), ast.expr))
     kinds = [n for n in parts if isinstance(n, ast.Call)]
     if any({getattr(t, "name", "") for t in script.values(n.func)} - KINDS for n in kinds):
         return False
     if kinds:
         return getattr(node, "test", None) in kinds
-    read = [n for n in parts if isinstance(n, (ast.Name, ast.Attribute))]
+    read = [n for n in parts if isinstance(n, VARIABLES)]
     leaves = [n for n in read if not isinstance(parent_of(n), ast.Attribute)]
     found = [script.values(n) for n in leaves]
     return bool(found) and all(

@@ -10,11 +10,11 @@ from autofast.facts.loaders import given
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, is_name, pairs_of, unstarred
+from autofast.model.calls import is_method, is_name, parts_of, unstarred
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, nodes_in, parent_of, statement_of
-from autofast.model.syntax import ASSIGNMENTS, is_stored
+from autofast.model.syntax import ASSIGNMENTS, IDENTITY, SEQUENCES, is_attribute, is_stored
 from autofast.model.values import (
     Const,
     Ext,
@@ -93,15 +93,12 @@ class Plainness:
 
     def _is_moved(self, binding: ast.Name, seen: frozenset[ast.AST]) -> bool:
         """``x = x.cuda()`` of what nothing else holds: this, or a copy of it."""
-        statement = statement_of(binding)
-        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-            return False
         return any(
             name is binding
             and isinstance(root := _root(value), ast.Name)
             and self._goes_on(root) is binding
             and self._is_only_here(root, seen)
-            for name, value in pairs_of(statement.targets[0], statement.value)
+            for name, value in parts_of(statement_of(binding))
         )
 
     def _goes_on(self, use: ast.Name) -> ast.expr | None:
@@ -109,14 +106,11 @@ class Plainness:
 
         Of two such statements, the second finds what the first has put there.
         """
-        statement = statement_of(use)
-        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-            return None
-        for name, value in pairs_of(statement.targets[0], statement.value):
+        for name, value in parts_of(statement_of(use)):
             while value is not use and isinstance(value, ast.Call):
                 if is_method(value) and value.func.attr in KEPT and self._is_method(value):
                     value = value.func.value
-                elif self.script.values(value.func) == {Ref(VARIABLE)} and value.args:
+                elif self.script.is_call(value, VARIABLE) and value.args:
                     value = value.args[0]
                 else:
                     break
@@ -180,7 +174,7 @@ class Plainness:
         functions = [t.node for t in collate.values if isinstance(t, Func)]
         results = [r for f in functions for r in self.script.analysis(CallGraph).results(f)]
         return len(functions) == len(collate.values) > 0 < len(results) and all(
-            isinstance(result, (ast.Tuple, ast.List))
+            isinstance(result, SEQUENCES)
             and len(result.elts) == len(tuple_.elts)
             and self._is_made(result.elts[place])
             for result in results
@@ -286,7 +280,7 @@ class Plainness:
             k.arg in (None, "requires_grad", "out") for k in expr.keywords
         ):
             return False
-        if isinstance(expr.func, ast.Attribute) and expr.func.attr in MAKING:
+        if is_attribute(expr.func, *MAKING):
             return self._is_method(expr)
         callees = self.script.values(expr.func)
         names = [t.name for t in callees if isinstance(t, Ref)]
@@ -326,11 +320,7 @@ class Plainness:
         found: list[Values] = []
         for node in self._nodes():
             if isinstance(node, ast.Call):
-                if (
-                    isinstance(node.func, ast.Attribute)
-                    and node.func.attr in ASKING
-                    and self._may_be_meant(node.func.value)
-                ):
+                if is_attribute(node.func, *ASKING) and self._may_be_meant(node.func.value):
                     found.append(self.script.values(node.func.value))
                 if self._makes_leaf(node):
                     found.append(self.script.values(node))
@@ -345,7 +335,7 @@ class Plainness:
 
     def _makes_leaf(self, call: ast.Call) -> bool:
         """``torch.zeros(3, requires_grad=True)``; parameters are told apart by what they are."""
-        names = library_names(self.script.values(call.func))
+        names = self.script.library_functions(call)
         given = [k.value for k in call.keywords if k.arg == "requires_grad"]
         if names == {"torch.autograd.Variable"}:
             given += call.args[1:2]
@@ -383,9 +373,7 @@ class Plainness:
             return node.value if self._stored_has_graph(node) else None
         if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Subscript):
             return node.target if self._has_graph(self.script.values(node.value)) else None
-        if isinstance(node, ast.Compare) and any(
-            isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops
-        ):
+        if isinstance(node, ast.Compare) and any(isinstance(op, IDENTITY) for op in node.ops):
             both = all(self._may_be_tensor(side) for side in (node.left, *node.comparators))
             return node.left if both else None
         return None
@@ -457,4 +445,4 @@ def _is_unbatched(loader: Loader) -> bool:
 def _is_size(use: ast.Name) -> bool:
     """``x.size()``, ``x.shape``: what keeps no tensor."""
     attribute = parent_of(use)
-    return isinstance(attribute, ast.Attribute) and attribute.attr in SIZES
+    return is_attribute(attribute, *SIZES)

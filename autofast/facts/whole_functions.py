@@ -10,7 +10,7 @@ from autofast.model.events import inside
 from autofast.model.kinds import is_loss
 from autofast.model.names import LOADER
 from autofast.model.script import Script
-from autofast.model.source import is_generator, parent_of
+from autofast.model.source import is_generator, nodes_in, parent_of
 from autofast.model.syntax import is_docstring
 from autofast.model.values import Func, Method, Ref, Seq, Tensor, Unknown, certainly
 
@@ -54,7 +54,7 @@ def _is_plain(statement: ast.stmt) -> bool:
 
 
 def _inside(statement: ast.stmt) -> Iterator[ast.expr]:
-    return (n for n in ast.walk(statement) if isinstance(n, ast.expr))
+    return (n for n in nodes_in(statement, ast.expr))
 
 
 def _is_harmless(script: Script, expr: ast.expr) -> bool:

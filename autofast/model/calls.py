@@ -6,6 +6,7 @@ import ast
 from typing import TypeGuard
 
 from autofast.model.source import nodes_in, parent_of
+from autofast.model.syntax import has_star
 
 
 class MethodCall(ast.Call):
@@ -41,9 +42,7 @@ def arguments_of(call: ast.Call) -> list[ast.expr]:
 
 def spreads(call: ast.Call) -> bool:
     """Whether it has ``*args`` or ``**options``, so that it is not plain what goes where."""
-    return any(isinstance(a, ast.Starred) for a in call.args) or any(
-        k.arg is None for k in call.keywords
-    )
+    return has_star(call.args) or any(k.arg is None for k in call.keywords)
 
 
 def short_name(expr: ast.AST | None) -> str:
@@ -52,9 +51,9 @@ def short_name(expr: ast.AST | None) -> str:
     return name if isinstance(expr, (ast.Name, ast.Attribute)) else ""
 
 
-def is_name(node: object, name: str) -> TypeGuard[ast.Name]:
-    """The variable ``name``, read or bound."""
-    return isinstance(node, ast.Name) and node.id == name
+def is_name(node: object, *names: str) -> TypeGuard[ast.Name]:
+    """A variable of one of these names, read or bound."""
+    return isinstance(node, ast.Name) and node.id in names
 
 
 def names_in(tree: ast.AST) -> set[str]:
@@ -88,6 +87,44 @@ def items_of(expr: ast.expr) -> list[ast.expr]:
 def targets_of(statement: ast.Assign | ast.AugAssign | ast.AnnAssign) -> list[ast.expr]:
     """What an assignment sets."""
     return statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+
+
+def only_target(statement: ast.AST | None) -> ast.expr | None:
+    """``x`` of ``x = value``; nothing for ``x = y = value``, and for what is no assignment."""
+    single = isinstance(statement, ast.Assign) and len(statement.targets) == 1
+    return statement.targets[0] if single else None  # type: ignore[union-attr]
+
+
+def parts_of(statement: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
+    """:func:`pairs_of` an assignment with one target; none for other statements."""
+    target = only_target(statement)
+    return [] if target is None else pairs_of(target, statement.value)  # type: ignore[attr-defined]
+
+
+def put_into(value: ast.AST) -> ast.expr | None:
+    """The variable (or the tuple of them) that an assignment gives this value, and no other one."""
+    statement = parent_of(value)
+    whole = isinstance(statement, ast.Assign) and statement.value is value
+    return only_target(statement) if whole else None
+
+
+def stands_alone(expr: ast.AST) -> bool:
+    """Whether an expression is a statement of its own, so that nothing is done with its result."""
+    return isinstance(parent_of(expr), ast.Expr)
+
+
+def taker_of(expr: ast.AST) -> ast.Call | None:
+    """The call that an expression is an argument of, by its place or by a keyword."""
+    parent = parent_of(expr)
+    call = parent_of(parent) if isinstance(parent, ast.keyword) else parent
+    return call if isinstance(call, ast.Call) and call.func is not expr else None
+
+
+def root_of(expr: ast.expr, *through: type[ast.Attribute | ast.Subscript]) -> ast.expr:
+    """``x`` of ``x.part.weight``; with ``ast.Subscript`` among ``through``, of ``x[0].weight``, too."""
+    while isinstance(expr, through or ast.Attribute):
+        expr = expr.value
+    return expr
 
 
 def receiver_of(call: ast.Call) -> ast.expr | None:

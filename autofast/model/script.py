@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from autofast.model.events import Log, LoopFrame, Occurrence, Site, Stack
 from autofast.model.limits import WORK
@@ -32,6 +32,8 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Values,
+    library_name,
+    library_names,
 )
 
 T = TypeVar("T")
@@ -443,6 +445,18 @@ class Script:
     def called(self, node: ast.AST | None) -> Values:
         """What a call calls; nothing for what is no call."""
         return self.values(node.func) if isinstance(node, ast.Call) else NOTHING
+
+    def library_function(self, node: ast.AST | None) -> str:
+        """The canonical name of the one function of a library that a call calls; empty where that is not certain, or no call."""
+        return library_name(self.called(node))
+
+    def is_call(self, node: object, *names: str) -> TypeGuard[ast.Call]:
+        """Whether a node is a call of one of these functions of libraries, for certain."""
+        return isinstance(node, ast.Call) and self.library_function(node) in names
+
+    def library_functions(self, node: ast.AST | None) -> set[str]:
+        """The canonical names of all functions of libraries that a call may call."""
+        return library_names(self.called(node))
 
     def reached(self, node: ast.AST) -> bool:
         """Whether the script comes to this expression (or to an expression of this statement)."""

@@ -271,6 +271,16 @@ def nodes_in(tree: ast.AST, kind: type[N]) -> Iterator[N]:
     return (node for node in walk(tree) if isinstance(node, kind))
 
 
+def holds(tree: ast.AST, *kinds: type[ast.AST]) -> bool:
+    """Whether a node of one of these kinds is in ``tree``, itself included."""
+    return any(isinstance(node, kinds) for node in walk(tree))
+
+
+def enclosing(node: ast.AST, *kinds: type[N]) -> N | None:
+    """The innermost node of one of these kinds around ``node``."""
+    return next((outer for outer in ancestors(node) if isinstance(outer, kinds)), None)
+
+
 def within(node: ast.AST, outer: ast.AST) -> bool:
     """Whether ``outer`` is ``node`` or stands around it."""
     return node is outer or any(a is outer for a in ancestors(node))

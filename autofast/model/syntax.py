@@ -1,8 +1,10 @@
-"""Kinds of syntax nodes that are asked for together, for ``isinstance``."""
+"""Kinds of syntax nodes that are asked for together, for ``isinstance``, and what is often asked of one node."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
+from typing import Any, TypeGuard
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -14,6 +16,44 @@ ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 SIMPLE = (*ASSIGNMENTS, ast.Expr, ast.Return)
 # What has a ``test``.
 TESTS = (ast.If, ast.While, ast.IfExp, ast.Assert)
+# What stands for an object by a name: ``x``, ``self.x``.
+VARIABLES = (ast.Name, ast.Attribute)
+# What is written as several values in order: ``a, b`` and ``[a, b]``.
+SEQUENCES = (ast.Tuple, ast.List)
+# ``is`` and ``is not``.
+IDENTITY = (ast.Is, ast.IsNot)
+
+
+class Text(ast.Constant):
+    """The type of a text that is written out."""
+
+    value: str
+
+
+def is_attribute(node: object, *names: str) -> TypeGuard[ast.Attribute]:
+    """``x.name``, with one of these names where there are any."""
+    return isinstance(node, ast.Attribute) and (not names or node.attr in names)
+
+
+def is_constant(node: object, value: Any) -> TypeGuard[ast.Constant]:
+    """This very value, written out: 0 is neither False nor 0.0."""
+    same = isinstance(node, ast.Constant) and type(node.value) is type(value)
+    return same and node.value == value  # type: ignore[attr-defined]
+
+
+def is_text(node: object) -> TypeGuard[Text]:
+    """A text that is written out."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def is_operation(node: object, *kinds: type[ast.operator]) -> TypeGuard[ast.BinOp]:
+    """``a * b``, with one of these operators."""
+    return isinstance(node, ast.BinOp) and isinstance(node.op, kinds)
+
+
+def has_star(parts: Iterable[ast.AST]) -> bool:
+    """Whether one of these arguments or items is ``*rest``, so that their places cannot be counted."""
+    return any(isinstance(part, ast.Starred) for part in parts)
 
 
 def is_docstring(statement: ast.AST) -> bool:

@@ -21,7 +21,7 @@ from autofast.model.events import BranchFrame, CallFrame, Stack, TryFrame
 from autofast.model.script import Loader, Script, Transfer
 from autofast.model.source import at, function_of, parent_of, source_of
 from autofast.model.syntax import is_read
-from autofast.model.values import Ext, Given, library_names
+from autofast.model.values import Ext, Given
 from autofast.rule import Refusal
 from autofast.write.spelling import requires_cuda, torch_in
 
@@ -97,7 +97,7 @@ def _plain_cuda(script: Script, loader: Loader, move: Transfer) -> tuple[str, tu
     if not any(n is move.node for part in inside for n in ast.walk(part)):
         raise Refusal(f"{at(move.node)} copies to the device under a condition")
     if isinstance(first, ast.Call):
-        if library_names(script.values(first.func)) == {"torch.cuda.is_available"}:
+        if script.library_functions(first) == {"torch.cuda.is_available"}:
             torch, imports = torch_in(source_of(loader.node))
             return f'{CUDA} if {torch}.cuda.is_available() else "cpu"', imports
         raise Refusal(f"{at(move.node)} copies to the device under a condition")

@@ -16,6 +16,7 @@ from autofast.facts.batch.losses_of_torch import (
 from autofast.facts.batch.samples import Activation, Shape, Shapes, odd, skipped
 from autofast.model.calls import arguments_of, keyword_of
 from autofast.model.source import at
+from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Ext, Tensor, const
 from autofast.rule import Refusal
 
@@ -135,7 +136,7 @@ class TorchCalls(Shapes):
                 found = ast.literal_eval(given)
             except ValueError:
                 raise unknown(expr) from None
-        if isinstance(given, (ast.Tuple, ast.List)):
+        if isinstance(given, SEQUENCES):
             found = tuple(const(self.script.values(e)) for e in given.elts)
         dims = list(found) if isinstance(found, (tuple, list)) else [found]
         if not all(isinstance(d, int) and not isinstance(d, bool) for d in dims):
@@ -156,7 +157,7 @@ class TorchCalls(Shapes):
         if expr.keywords and name not in ("flatten", "squeeze", "unsqueeze"):
             raise unknown(expr)
         given = [*args, *(k.value for k in expr.keywords if k.arg in ("dim", "start_dim"))]
-        if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
+        if len(given) == 1 and isinstance(given[0], SEQUENCES):
             given = list(given[0].elts)
         first = const(self.script.values(given[0])) if given else ...
         if name in ("view", "reshape"):
@@ -220,22 +221,18 @@ class TorchCalls(Shapes):
         if short in FACTORIES and expr.args:
             given = (
                 expr.args[0].elts[0]
-                if isinstance(expr.args[0], (ast.Tuple, ast.List)) and expr.args[0].elts
+                if isinstance(expr.args[0], SEQUENCES) and expr.args[0].elts
                 else expr.args[0]
             )
             if short == "randint":
-                sizes = [a for a in expr.args if isinstance(a, (ast.Tuple, ast.List)) and a.elts]
+                sizes = [a for a in expr.args if isinstance(a, SEQUENCES) and a.elts]
                 given = sizes[0].elts[0] if sizes else given
             if self._is_size(given, run):
                 return Kind.ROWS
             raise Refusal(
                 f"`{words(expr)}` on {at(expr)} is not known to have a value for each sample"
             )
-        if (
-            short in ("cat", "concat")
-            and expr.args
-            and isinstance(expr.args[0], (ast.Tuple, ast.List))
-        ):
+        if short in ("cat", "concat") and expr.args and isinstance(expr.args[0], SEQUENCES):
             dims = self._dims(expr.args[1:], expr)
             kinds = [self.shape(e, run) for e in expr.args[0].elts]
             if dims and 0 not in dims and all(k in EACH for k in kinds):

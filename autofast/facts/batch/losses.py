@@ -26,6 +26,7 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import ONE_TENSOR
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, line_of, nodes_in, parent_of, statement_of
+from autofast.model.syntax import SEQUENCES, has_star, is_attribute, is_constant, is_text
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Bound,
@@ -222,9 +223,7 @@ class Losses(TorchCalls):
             for target in statement.targets:
                 if target is node:
                     return kind
-                if isinstance(target, (ast.Tuple, ast.List)) and not any(
-                    isinstance(e, ast.Starred) for e in target.elts
-                ):
+                if isinstance(target, SEQUENCES) and not has_star(target.elts):
                     for n, part in enumerate(target.elts):
                         if part is node:
                             return self._part(kind, n, node)
@@ -259,7 +258,7 @@ class Losses(TorchCalls):
     def _attribute(self, expr: ast.Attribute, run: Activation) -> Shape:
         if self._is_free(expr):
             return Kind.FREE
-        if isinstance(expr.value, ast.Name) and expr.value.id in ("self", "cls"):
+        if is_name(expr.value, "self", "cls"):
             raise unknown(expr)
         kind = self.shape(expr.value, run)
         if expr.attr in ("data",) and kind in EACH:
@@ -274,11 +273,7 @@ class Losses(TorchCalls):
         raise unknown(expr)
 
     def _subscript(self, expr: ast.Subscript, run: Activation) -> Shape:
-        if (
-            isinstance(expr.value, ast.Attribute)
-            and expr.value.attr == "shape"
-            and const(self.script.values(expr.slice)) == 0
-        ):
+        if is_attribute(expr.value, "shape") and const(self.script.values(expr.slice)) == 0:
             if self.shape(expr.value.value, run) in EACH:
                 return Kind.SIZE
         if self._is_free(expr):
@@ -294,19 +289,13 @@ class Losses(TorchCalls):
                 return kind[index]
             raise unknown(expr)
         if kind in (Kind.ROWS, Kind.TURNED, Kind.OPAQUE):
-            if self._container(expr.value) or (
-                isinstance(expr.slice, ast.Constant) and isinstance(expr.slice.value, str)
-            ):
+            if self._container(expr.value) or is_text(expr.slice):
                 return kind
             parts = items_of(expr.slice)
             if is_all(parts[0]):
                 rest = parts[1:]
                 if all(map(self._is_fixed, rest)):
-                    return (
-                        Kind.COLUMN
-                        if any(isinstance(r, ast.Constant) and r.value is None for r in rest)
-                        else kind
-                    )
+                    return Kind.COLUMN if any(is_constant(r, None) for r in rest) else kind
         if kind in FREE:  # what is picked for each sample is a row of its own
             parts = items_of(expr.slice)
             kinds = [self.shape(p, run) for p in parts if not isinstance(p, ast.Slice)]

@@ -14,6 +14,7 @@ from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import at, parent_of, walk
+from autofast.model.syntax import is_operation
 from autofast.model.values import Method, Ref, Tensor
 
 PRODUCTS = frozenset({"matmul", "mm", "bmm", "einsum", "inner"})
@@ -60,7 +61,7 @@ def written_out(script: Script, nodes: Iterable[ast.AST]) -> ast.AST | None:
 def _is_whole(node: ast.expr) -> bool:
     """Not a part of a longer sum."""
     outer = parent_of(node)
-    return not (isinstance(outer, ast.BinOp) and isinstance(outer.op, (ast.Add, ast.Sub)))
+    return not is_operation(outer, ast.Add, ast.Sub)
 
 
 def _cancels(script: Script, terms: list[tuple[ast.expr, int]]) -> bool:

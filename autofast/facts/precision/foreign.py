@@ -9,6 +9,7 @@ from autofast.facts.precision.activations import has_tensor
 from autofast.facts.precision.code import Code, applied
 from autofast.model.calls import short_name
 from autofast.model.source import at, walk
+from autofast.model.syntax import VARIABLES, is_operation
 from autofast.model.tensors import dtype_of
 from autofast.model.values import Cls, Ext, Thing, Unknown
 
@@ -93,7 +94,7 @@ def loaded_in_16(thing: Thing) -> str:
 
 def custom_function(code: Code) -> str:
     """An autograd Function of the project that nobody has prepared for other dtypes and layouts, in words."""
-    names = (n for p in code.parts for n in walk(p) if isinstance(n, (ast.Name, ast.Attribute)))
+    names = (n for p in code.parts for n in walk(p) if isinstance(n, VARIABLES))
     for name, thing in ((n, t) for n in names for t in applied(code.script, n)):
         if not _marked(thing) and not _elementwise(thing):
             return f"{thing.node.name}, an autograd Function, is not marked with torch.amp.custom_fwd ({at(name)})"
@@ -114,7 +115,7 @@ def _elementwise(cls: Cls) -> bool:
     if {m.name for m in methods} != {"forward", "backward"}:
         return False
     for node in (n for m in methods for s in m.body for n in walk(s)):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        if is_operation(node, ast.MatMult):
             return False
         if isinstance(node, ast.Call):
             name = short_name(node.func)

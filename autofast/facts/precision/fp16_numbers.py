@@ -6,8 +6,8 @@ import ast
 
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.full_outputs import FullOutputs
-from autofast.model.calls import receiver_of
-from autofast.model.source import source_of, walk
+from autofast.model.calls import receiver_of, taker_of
+from autofast.model.source import parent_of, source_of, walk
 from autofast.model.values import Cls, Ext, Ref, Thing, const
 
 FP16_MOST = 65504.0
@@ -26,9 +26,8 @@ def not_fp16(code: Code) -> str:
 
 def _constant(code: Code, node: ast.expr) -> float | None:
     """The number that an operand or an argument is; not one of a layer, a loss or a functional norm, which compute in fp32."""
-    parent = getattr(node, "_af_parent", None)
-    call = getattr(parent, "_af_parent", None) if isinstance(parent, ast.keyword) else parent
-    if isinstance(call, ast.Call) and call.func is not node:
+    parent = parent_of(node)
+    if (call := taker_of(node)) is not None:
         if any(_keeps_fp32(t) for t in code.script.values(call.func)):
             return None
         tensor = _tensor_of(code, call)

@@ -8,6 +8,7 @@ from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.program import Flow
 from autofast.model.contents import unwrapped
 from autofast.model.script import Script
+from autofast.model.syntax import has_star
 from autofast.model.values import (
     Arg,
     Const,
@@ -67,7 +68,7 @@ class FullOutputs:
                 return (
                     part is not None
                     and part < len(elts)
-                    and not any(isinstance(e, ast.Starred) for e in elts)
+                    and not has_star(elts)
                     and self.is_full(elts[part], None, depth + 1)
                 )
             case ast.BinOp(left=left, op=op, right=right):

@@ -19,7 +19,7 @@ from autofast.model.calls import arguments_of, short_name
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Model, Script
 from autofast.model.source import at, parent_of, source_of, statement_of
-from autofast.model.syntax import is_read
+from autofast.model.syntax import SEQUENCES, is_read
 from autofast.model.values import Bound, Dict, Ext, Func, Inst, Ref, Seq, Thing, Unknown
 from autofast.ops import autocast
 
@@ -215,7 +215,7 @@ class Half(ValueFlow[bool]):
 
     def bind(self, target: ast.expr | ast.arg, context: bool) -> str:
         """``values`` in ``values, indices = t.topk(5)``."""
-        if isinstance(target, (ast.Tuple, ast.List)) and len(target.elts) == 2:
+        if isinstance(target, SEQUENCES) and len(target.elts) == 2:
             made = getattr(parent_of(target), "value", None)
             if isinstance(made, ast.Call) and short_name(made.func) in WITH_INDICES:
                 target = target.elts[0]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.model.contents import unwrapped
 from autofast.model.script import Script
+from autofast.model.syntax import has_star
 from autofast.model.tensors import tensors_in
 
 
@@ -30,7 +31,7 @@ def _returned(script: Script, call: ast.Call, part: int | None) -> Iterator[ast.
             for code in code_of(inner):
                 for result in calls.results(code.function):
                     parts = result.elts if isinstance(result, ast.Tuple) else []
-                    if part is None or not parts or any(isinstance(e, ast.Starred) for e in parts):
+                    if part is None or not parts or has_star(parts):
                         yield result
                     elif part < len(parts):
                         yield parts[part]

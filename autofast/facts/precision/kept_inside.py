@@ -14,7 +14,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of, is_method
 from autofast.model.script import Script
 from autofast.model.source import at
-from autofast.model.syntax import is_stored
+from autofast.model.syntax import SEQUENCES, is_stored
 from autofast.model.values import Bound, Dict, Func, Seq
 
 HOOKS = ("register_forward_hook", "register_forward_pre_hook")
@@ -72,7 +72,7 @@ def _places(script: Script, expr: ast.expr, depth: int) -> Iterator[Place]:
             value, _ = bound_to(definition.node)
             if value is not None:
                 yield from _places(script, value, depth + 1)
-    elif isinstance(expr, (ast.List, ast.Tuple)):
+    elif isinstance(expr, SEQUENCES):
         for part in expr.elts:
             yield from _places(script, part, depth + 1)
     elif isinstance(expr, (ast.ListComp, ast.GeneratorExp)):

@@ -8,6 +8,7 @@ from autofast.facts.precision.activations import is_activation
 from autofast.facts.precision.code import Code
 from autofast.model.kinds import is_module
 from autofast.model.source import at, nodes_in, walk
+from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Method, Tensor, Thing, Unknown, Values
 
@@ -64,7 +65,7 @@ def own_dtype(code: Code) -> str:
 
 def _casts_weight(code: Code, call: ast.Call) -> bool:
     func = call.func
-    if not isinstance(func, ast.Attribute) or func.attr not in ("to", "type", "type_as"):
+    if not is_attribute(func, "to", "type", "type_as"):
         return False
     if not any(map(_is_weight, code.script.values(func.value))):
         return False
@@ -81,7 +82,7 @@ def _is_weight(thing: Thing) -> bool:
 
 def _of_another(expr: ast.expr) -> bool:
     """``x.dtype``"""
-    return isinstance(expr, ast.Attribute) and expr.attr == "dtype"
+    return is_attribute(expr, "dtype")
 
 
 def _has_tensor(values: Values) -> bool:

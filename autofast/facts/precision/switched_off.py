@@ -12,6 +12,7 @@ from autofast.model.events import Site, Stack, WithFrame, inside
 from autofast.model.kinds import is_autocast
 from autofast.model.script import Script
 from autofast.model.source import at
+from autofast.model.syntax import is_constant
 from autofast.model.values import Arg, Ext, Unknown, const, one
 
 
@@ -66,7 +67,7 @@ def _enabled(script: Script, context: Ext, stack: Stack) -> str:
     if isinstance(found, str) or len(found) != 1:
         return ""
     origin = found[0]
-    is_off = isinstance(origin.expr, ast.Constant) and origin.expr.value is False
+    is_off = is_constant(origin.expr, False)
     return _where("the setting", origin.node) if is_off and origin.shared else ""
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from autofast.flow.loops import Loop
 from autofast.flow.positions import block, index, shared, statement_at
 from autofast.flow.program import Flow
-from autofast.model.calls import is_name, keyword_of
+from autofast.model.calls import is_name, keyword_of, stands_alone
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -28,7 +28,7 @@ from autofast.model.events import (
 from autofast.model.kinds import is_loader, is_scaler
 from autofast.model.script import Loader, Scheduler, Script, Tick, Update
 from autofast.model.source import at, nodes_in, parent_of, statement_of
-from autofast.model.syntax import LOOPS
+from autofast.model.syntax import LOOPS, VARIABLES, is_constant, is_operation
 from autofast.model.values import Const, Dict, Ext, Inst, Thing, Values, const
 from autofast.rule import Refusal
 
@@ -96,7 +96,7 @@ def _check_tick(script: Script, tick: Tick, schedulers: list[Scheduler]) -> None
         raise Refusal("its step is given a metric or an epoch")
     if tick.unit != "epoch":
         raise Refusal("it is not stepped in a loop over epochs that trains")
-    if not isinstance(parent_of(tick.node), ast.Expr):
+    if not stands_alone(tick.node):
         raise Refusal("its step is part of an expression")
 
 
@@ -179,7 +179,7 @@ def _is_test_of(test: ast.expr, scheduler: ast.expr) -> bool:
         and len(test.ops) == 1
         and isinstance(test.ops[0], (ast.IsNot, ast.NotEq))
     ):
-        if isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None:
+        if is_constant(test.comparators[0], None):
             test = test.left
     return ast.dump(test) == ast.dump(scheduler)
 
@@ -423,11 +423,7 @@ class Counter:
         self.script = script
         self.name, self.start = "", 0
         call, target = loop.iter, loop.target
-        while (
-            isinstance(call, ast.Call)
-            and isinstance(call.func, (ast.Name, ast.Attribute))
-            and call.args
-        ):
+        while isinstance(call, ast.Call) and isinstance(call.func, VARIABLES) and call.args:
             if getattr(call.func, "id", "") == "enumerate":
                 given = call.args[1] if len(call.args) > 1 else keyword_of(call, "start")
                 start = 0 if given is None else const(script.values(given))
@@ -452,17 +448,9 @@ class Counter:
             rest, test = test.comparators[0], test.left
         elif arm:
             return None  # `if i % k:` is true in all but one
-        if (
-            not isinstance(test, ast.BinOp)
-            or not isinstance(test.op, ast.Mod)
-            or (n := self.offset(test.left)) is None
-        ):
+        if not is_operation(test, ast.Mod) or (n := self.offset(test.left)) is None:
             return None
-        if (
-            isinstance(rest, ast.BinOp)
-            and isinstance(rest.op, ast.Sub)
-            and ast.dump(rest.left) == ast.dump(test.right)
-        ):
+        if is_operation(rest, ast.Sub) and ast.dump(rest.left) == ast.dump(test.right):
             off = const(self.script.values(rest.right))
             missing = n + off if isinstance(off, int) else None
         else:
@@ -487,7 +475,7 @@ def _plus(expr: ast.expr, base: Callable[[ast.expr], int | None], script: Script
     """What is added to ``base``."""
     if (known := base(expr)) is not None:
         return known
-    if isinstance(expr, ast.BinOp) and isinstance(expr.op, (ast.Add, ast.Sub)):
+    if is_operation(expr, ast.Add, ast.Sub):
         for this, other in ((expr.left, expr.right), (expr.right, expr.left)):
             inner, more = _plus(this, base, script), const(script.values(other))
             if inner is not None and isinstance(more, int):

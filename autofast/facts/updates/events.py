@@ -10,7 +10,7 @@ from autofast.facts.gradients import parameters_of
 from autofast.facts.updates.averages import average_in_variable, keeps_average
 from autofast.flow.frequency import is_rare
 from autofast.flow.scopes import stored_in
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, is_name, stands_alone
 from autofast.model.contents import opened, unwrapped
 from autofast.model.events import (
     BranchFrame,
@@ -28,7 +28,7 @@ from autofast.model.events import (
 from autofast.model.kinds import is_module, is_optimizer, is_scaler, is_scheduler
 from autofast.model.script import Backward, Script, Step, Update
 from autofast.model.source import at, function_of, parent_of, source_of, within
-from autofast.model.syntax import DEFS
+from autofast.model.syntax import DEFS, is_attribute
 from autofast.model.values import Const, Ext, Seq, Tensor, Thing, Values
 from autofast.rule import Refusal
 
@@ -193,8 +193,7 @@ def _is_steady(node: ast.AST, loop: ast.For) -> bool:
         if isinstance(part, ast.Name) and part.id in changed:
             return False
         if isinstance(part, ast.Call) and not (
-            isinstance(part.func, ast.Name)
-            and part.func.id in ("isinstance", "hasattr", "callable", "len", "bool")
+            is_name(part.func, "isinstance", "hasattr", "callable", "len", "bool")
         ):
             return False
         if isinstance(part, ast.Attribute) and _is_set(part, loop):
@@ -205,11 +204,7 @@ def _is_steady(node: ast.AST, loop: ast.For) -> bool:
 def _is_set(attribute: ast.Attribute, loop: ast.For) -> bool:
     """An attribute of this name is set somewhere but where objects are made."""
     for node in source_of(loop).nodes:
-        if (
-            isinstance(node, ast.Attribute)
-            and node.attr == attribute.attr
-            and isinstance(node.ctx, (ast.Store, ast.Del))
-        ):
+        if is_attribute(node, attribute.attr) and isinstance(node.ctx, (ast.Store, ast.Del)):
             function = function_of(node)
             if getattr(function, "name", "") != "__init__" and within(node, loop):
                 return True
@@ -228,7 +223,7 @@ def _check_backward(script: Script, backward: Backward) -> None:
         raise Refusal(f"the backward on {where} is not the plain `loss.backward()`")
     if call.args or any(k.arg not in ("retain_graph",) for k in call.keywords):
         raise Refusal(f"the backward on {where} has arguments of its own")
-    if not isinstance(parent_of(call), ast.Expr):
+    if not stands_alone(call):
         raise Refusal(f"the backward on {where} is part of an expression")
 
 

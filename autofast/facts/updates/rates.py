@@ -13,7 +13,7 @@ from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_loader, is_scheduler
 from autofast.model.script import Scheduler, Script, Tick
 from autofast.model.source import ancestors, at, nodes_in, parent_of, statement_of, within
-from autofast.model.syntax import LOOPS, TESTS, is_read, is_stored
+from autofast.model.syntax import LOOPS, TESTS, is_attribute, is_constant, is_read, is_stored
 from autofast.model.values import Arg, Bound, Cls, Const, Func, Ref, Values
 from autofast.rule import Refusal
 
@@ -113,7 +113,7 @@ def _rates(script: Script) -> Iterator[ast.Subscript]:
         if "param_groups" not in source.text:
             continue
         for node in source.each(ast.Subscript):
-            if isinstance(node.slice, ast.Constant) and node.slice.value == "lr":
+            if is_constant(node.slice, "lr"):
                 if _is_group(script, node.value) and script.reached(statement_of(node)):
                     yield node
 
@@ -127,13 +127,13 @@ def _is_group(script: Script, expr: ast.expr) -> bool:
 
 
 def _has_groups(expr: ast.expr) -> bool:
-    return any(isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in ast.walk(expr))
+    return any(is_attribute(n, "param_groups") for n in ast.walk(expr))
 
 
 def _shown(script: Script, wanted: set[int]) -> Iterator[ast.Attribute]:
     for node in _uses(script, wanted):
         parent = parent_of(node)
-        if isinstance(parent, ast.Attribute) and parent.attr in SHOWS:
+        if is_attribute(parent, *SHOWS):
             yield parent
 
 

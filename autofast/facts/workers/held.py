@@ -14,7 +14,7 @@ from autofast.flow.program import function_around
 from autofast.model import names
 from autofast.model.calls import is_method
 from autofast.model.contents import opened
-from autofast.model.values import Ext, Inst, library_names
+from autofast.model.values import Ext, Inst
 
 # fmt: off
 OPENERS = frozenset("""
@@ -76,7 +76,7 @@ class Held:
         return next((n for n in made if n is not None and not self._is_own(n)), None)
 
     def _names(self, call: ast.Call) -> set[str]:
-        return library_names(self.script.values(call.func))
+        return self.script.library_functions(call)
 
     def _is_own(self, node: ast.AST) -> bool:
         """It is made by the code of the items, each time."""

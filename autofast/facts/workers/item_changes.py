@@ -12,7 +12,8 @@ from autofast.flow.program import holder_of
 from autofast.flow.scratch import is_scratch
 from autofast.model.calls import is_method, keyword_of
 from autofast.model.source import function_of, live, source_of
-from autofast.model.values import Const, Ext, Num, Ref, Seq, Values, library_names
+from autofast.model.syntax import VARIABLES
+from autofast.model.values import Const, Ext, Num, Ref, Seq, Values
 
 PLACES = (
     ast.Attribute,
@@ -67,14 +68,14 @@ class Changes:
                 elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension, ast.YieldFrom)):
                     over = node.value if isinstance(node, ast.YieldFrom) else node.iter
                     if (
-                        isinstance(over, (ast.Name, ast.Attribute))
+                        isinstance(over, VARIABLES)
                         and self.keeps(over)
                         and is_iterator(self.script.values(over))
                     ):
                         yield over, f"`{shown(over)}`, which can be gone through only once"
 
     def advances(self, node: ast.Call) -> str:
-        names = library_names(self.script.values(node.func))
+        names = self.script.library_functions(node)
         if (
             "builtins.next" in names
             and node.args
@@ -121,7 +122,7 @@ class Changes:
             )
         if not isinstance(expr, ast.Call):
             return False
-        names = library_names(self.script.values(expr.func))
+        names = self.script.library_functions(expr)
         return (
             bool(names)
             and names <= set(ITERATORS)

@@ -20,6 +20,7 @@ from autofast.facts.workers.shared_state import (
 from autofast.model.events import inside, loops
 from autofast.model.script import Dataset, Loader, Script, Use
 from autofast.model.source import at
+from autofast.model.syntax import is_attribute
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Ext, Inst, Unknown
 from autofast.read.requirements import rules_out
@@ -243,9 +244,7 @@ def rounding(dataset: Dataset) -> bool:
     """Items are sums over many numbers: a worker computes them with one thread, which may round differently."""
     if dataset.getitem is None:
         return False
-    return any(
-        isinstance(n, ast.Attribute) and n.attr in REDUCTIONS for n in ast.walk(dataset.getitem)
-    )
+    return any(is_attribute(n, *REDUCTIONS) for n in ast.walk(dataset.getitem))
 
 
 def effect_of(script: Script, loader: Loader) -> Effect:

@@ -11,6 +11,7 @@ from autofast.flow.program import holder_of
 from autofast.flow.scopes import defaults, parameters
 from autofast.model.calls import is_method, is_name, unstarred
 from autofast.model.source import function_of, live, parent_of
+from autofast.model.syntax import SEQUENCES, has_star
 from autofast.model.values import (
     Bound,
     Cls,
@@ -99,7 +100,7 @@ class Lifetime:
             case ast.ListComp(elt=elt) | ast.GeneratorExp(elt=elt):
                 return self.keeps(elt, depth + 1)
             case ast.Call():
-                names = library_names(self.script.values(expr.func))
+                names = self.script.library_functions(expr)
                 if names & SHALLOW:
                     return any(self.keeps_parts(a, depth + 1) for a in expr.args)
                 if is_method(expr, "copy") and not names:
@@ -232,12 +233,8 @@ class Lifetime:
 
     def keeps_end(self, result: ast.expr | None, depth: int, place: int | None) -> bool:
         """Whether what a function returns is kept, or the part of it at ``place``."""
-        if isinstance(result, (ast.Tuple, ast.List)):
-            known = (
-                place is not None
-                and place < len(result.elts)
-                and not any(isinstance(p, ast.Starred) for p in result.elts)
-            )
+        if isinstance(result, SEQUENCES):
+            known = place is not None and place < len(result.elts) and not has_star(result.elts)
             return any(
                 self.keeps(p, depth) for n, p in enumerate(result.elts) if not known or n == place
             )
@@ -261,14 +258,14 @@ def draws(found: Values) -> bool:
 def _place_of(node: ast.AST, value: ast.expr) -> int | None:
     """Which part of ``value`` a variable gets: 1 for ``b`` in ``a, b = value``."""
     target = parent_of(node)
-    statement = parent_of(target) if isinstance(target, (ast.Tuple, ast.List)) else None
+    statement = parent_of(target) if isinstance(target, SEQUENCES) else None
     if (
         not isinstance(statement, ast.Assign)
         or statement.value is not value
         or not any(t is target for t in statement.targets)
     ):
         return None
-    assert isinstance(target, (ast.Tuple, ast.List))
-    if any(isinstance(part, ast.Starred) for part in target.elts):
+    assert isinstance(target, SEQUENCES)
+    if has_star(target.elts):
         return None
     return next((n for n, part in enumerate(target.elts) if part is node), None)

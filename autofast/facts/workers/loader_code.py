@@ -15,7 +15,7 @@ from autofast.model.events import CallFrame
 from autofast.model.kinds import is_property
 from autofast.model.script import Script
 from autofast.model.source import ancestors, live, nodes_in, parent_of
-from autofast.model.syntax import is_read
+from autofast.model.syntax import VARIABLES, is_read
 from autofast.model.values import (
     Arg,
     Arguments,
@@ -149,7 +149,7 @@ class Side:
                 self.enter(thing)
             elif (
                 isinstance(thing, Inst)
-                and isinstance(node, (ast.Name, ast.Attribute))
+                and isinstance(node, VARIABLES)
                 and not isinstance(parent, ast.Attribute)
             ):
                 names = [
@@ -256,7 +256,7 @@ class Side:
                 if frame.func.node is home and expr.id in frame.given:
                     self.follow(frame.given[expr.id].expr, frames[:n], names, fields)
             for value, whole in ever_bound(expr):
-                if whole and isinstance(value, (ast.Name, ast.Attribute)):
+                if whole and isinstance(value, VARIABLES):
                     self.follow(value, frames, names, fields)
         elif isinstance(expr, ast.Attribute):
             fields |= {

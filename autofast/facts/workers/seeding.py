@@ -12,6 +12,7 @@ from autofast.flow.callgraph import CallGraph, Function, code_of
 from autofast.model.calls import names_in
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, function_of, nodes_in, parent_of
+from autofast.model.syntax import is_attribute
 
 ALL = frozenset({"torch", "numpy", "python"})
 # fmt: off
@@ -119,7 +120,4 @@ def _has_own_number(function: Function, calls: list[ast.Call]) -> bool:
 def _asks_worker(function: ast.AST) -> bool:
     """It reads ``get_worker_info().seed``."""
     called = {id(n.func) for n in nodes_in(function, ast.Call)}
-    return any(
-        isinstance(n, ast.Attribute) and n.attr == "seed" and id(n) not in called
-        for n in ast.walk(function)
-    )
+    return any(is_attribute(n, "seed") and id(n) not in called for n in ast.walk(function))

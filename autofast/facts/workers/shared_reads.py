@@ -9,10 +9,10 @@ from autofast.facts.workers.lifetime import PARTS, PASSING
 from autofast.facts.workers.loader_code import Side, ever_bound
 from autofast.flow.effects import Effects, Write, is_number
 from autofast.flow.program import holder_of
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, is_name
 from autofast.model.script import Script
 from autofast.model.source import parent_of
-from autofast.model.syntax import FUNCTIONS
+from autofast.model.syntax import FUNCTIONS, VARIABLES
 from autofast.model.values import (
     Dict,
     Ext,
@@ -24,7 +24,6 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
-    library_names,
 )
 from autofast.ops import is_view
 
@@ -102,7 +101,7 @@ class Shared:
                 if isinstance(value, (ast.Attribute, ast.Subscript, ast.Name)) or (
                     whole and isinstance(value, ast.Call)
                 ):
-                    if not isinstance(value, ast.Name) or value.id != expr.id:
+                    if not is_name(value, expr.id):
                         if self.is_part(value, depth + 1):
                             return True
             given = self.graph.arguments(home, expr.id) if isinstance(home, FUNCTIONS) else []
@@ -133,7 +132,7 @@ class Shared:
         if (
             isinstance(expr, ast.Call)
             and expr.args
-            and library_names(self.script.values(expr.func)) & PASSING
+            and self.script.library_functions(expr) & PASSING
         ):
             return self.is_part(expr.args[0], depth + 1)
         return False
@@ -158,6 +157,6 @@ def _stored(script: Script, thing: Thing, name: str) -> Iterator[ast.expr]:
         if write.name == name and write.base is not None and thing in script.values(write.base):
             parent = parent_of(write.node)
             if isinstance(parent, (ast.Assign, ast.AnnAssign)) and isinstance(
-                parent.value, (ast.Name, ast.Attribute)
+                parent.value, VARIABLES
             ):
                 yield parent.value

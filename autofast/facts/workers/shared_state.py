@@ -17,9 +17,9 @@ from autofast.flow.program import holder_of
 from autofast.flow.scopes import parameters
 from autofast.model.calls import is_name
 from autofast.model.script import Loader, Script
-from autofast.model.source import ancestors, at, function_of, live, parent_of
-from autofast.model.syntax import COMPREHENSIONS, is_read
-from autofast.model.values import Cls, Module, Ref, Thing, Unknown, library_names, ordered
+from autofast.model.source import ancestors, at, function_of, holds, live, parent_of
+from autofast.model.syntax import COMPREHENSIONS, VARIABLES, is_attribute, is_read
+from autofast.model.values import Cls, Module, Ref, Thing, Unknown, ordered
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
 TARGET_FIRST = WRITERS - set(
@@ -154,7 +154,7 @@ def unseen(script: Script, loader: Loader) -> bool:
             if isinstance(holder_of(change.node), ast.Module) and shared.touched(change):  # type: ignore[arg-type]
                 return True
         elif change.base is not None and not _makes_itself(change) and shared.touched(change):
-            parts = [n for n in ast.walk(change.base) if isinstance(n, (ast.Name, ast.Attribute))]
+            parts = [n for n in ast.walk(change.base) if isinstance(n, VARIABLES)]
             if any(id(t) in held for n in parts for t in script.values(n)):
                 return True
     return False
@@ -206,7 +206,7 @@ def _makes_itself(change: Write) -> bool:
     root: ast.AST = change.base
     while isinstance(root, (ast.Attribute, ast.Subscript, ast.Call)):
         root = root.func if isinstance(root, ast.Call) else root.value
-    return isinstance(root, ast.Name) and root.id in [p.arg for p in parameters(function)[:1]]
+    return is_name(root, *(p.arg for p in parameters(function)[:1]))
 
 
 def _at_once(script: Script, side: Side) -> bool:
@@ -258,9 +258,7 @@ def _between(side: Side, call: ast.Call, seen: set[int]) -> bool:
     """In a loop that yields, or in a function that is called there."""
     function = function_of(call)
     for loop in (a for a in ancestors(call) if isinstance(a, LOOPS)):
-        if function_of(loop) is function and any(
-            isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(loop)
-        ):
+        if function_of(loop) is function and holds(loop, ast.Yield, ast.YieldFrom):
             return True
     if id(function) in seen:
         return False
@@ -276,12 +274,7 @@ def _told(script: Script, loader: Loader, side: Side) -> str:
         if not isinstance(node, ast.Attribute):
             continue
         for read in script.nodes:
-            if (
-                not isinstance(read, ast.Attribute)
-                or read.attr != node.attr
-                or not is_read(read)
-                or _skip(side)(read)
-            ):
+            if not is_attribute(read, node.attr) or not is_read(read) or _skip(side)(read):
                 continue
             if any(
                 id(t) in side.objects or isinstance(t, Unknown) for t in script.values(read.value)
@@ -298,7 +291,7 @@ def _files(script: Script, loader: Loader, side: Side, time: Time) -> str:
             continue
         for part in ast.walk(path):
             if (
-                isinstance(part, (ast.Name, ast.Attribute))
+                isinstance(part, VARIABLES)
                 and not _is_module(script, part)
                 and shared.is_part(part)
                 and time.within(node)
@@ -326,7 +319,7 @@ def _written_files(script: Script) -> list[tuple[ast.Call, ast.expr]]:
     for source in script.sources:
         for node in live(source.tree):
             if isinstance(node, ast.Call):
-                names = library_names(script.values(node.func))
+                names = script.library_functions(node)
                 place = 0 if names & TARGET_FIRST else 1
                 if names & WRITERS and len(node.args) > place:
                     found.append((node, node.args[place]))

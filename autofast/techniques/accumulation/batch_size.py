@@ -9,11 +9,11 @@ from autofast.edit.edits import Edit, Rewrite
 from autofast.facts.updates.events import Iteration
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import rare_arm
-from autofast.model.calls import short_name
+from autofast.model.calls import short_name, taker_of
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, nodes_in, parent_of, within
-from autofast.model.syntax import is_read, is_stored
+from autofast.model.syntax import VARIABLES, is_attribute, is_constant, is_read, is_stored
 from autofast.model.values import Arg, Arguments, Bound, Const, Ext, Func, Thing, certainly, const
 from autofast.rule import Refusal
 from autofast.techniques.accumulation.window import Window
@@ -113,20 +113,12 @@ def _check_others(
     options = {t for t in values if isinstance(t, Arg)}
     words = ast.dump(expr)
     for node in script.nodes:
-        if (
-            isinstance(node, ast.Attribute)
-            and node.attr in ("batch_size", "batch_sampler")
-            and is_read(node)
-        ):
+        if is_attribute(node, "batch_size", "batch_sampler") and is_read(node):
             if any(
                 t is x for t in script.values(node.value) for x in loader.things
             ) and not _is_shown(node):
                 raise Refusal(f"the loader's `{node.attr}` is asked for on {at(node)}")
-        if (
-            not isinstance(node, (ast.Name, ast.Attribute))
-            or not is_read(node)
-            or not script.reached(node)
-        ):
+        if not isinstance(node, VARIABLES) or not is_read(node) or not script.reached(node):
             continue
         same = (options and bool(script.values(node) & options)) or (
             not isinstance(expr, ast.Constant)
@@ -170,13 +162,9 @@ def _in_a_loader(script: Script, node: ast.AST) -> bool:
 
 def _is_passed_on(script: Script, node: ast.AST) -> bool:
     """Given to a function of the project, which is looked at itself, or put into a variable that is."""
+    if (call := taker_of(node)) is not None:
+        return certainly(script.called(call), Func, Bound)
     outer = parent_of(node)
-    if isinstance(outer, ast.keyword):
-        outer = parent_of(outer)
-    if isinstance(outer, ast.Call) and outer.func is not node:
-        return certainly(script.values(outer.func), Func, Bound)
-    if isinstance(outer, ast.Attribute):
-        return False
     return isinstance(outer, ast.Assign) and outer.value is node
 
 
@@ -211,12 +199,7 @@ def _check_intervals(script: Script, iteration: Iteration, steps: int) -> None:
                     raise Refusal(
                         f"{at(part)} is done every so many batches, of which there are {steps} times as many then"
                     )
-        if (
-            isinstance(node, (ast.Subscript,))
-            and is_stored(node)
-            and isinstance(node.slice, ast.Constant)
-            and node.slice.value == "lr"
-        ):
+        if isinstance(node, (ast.Subscript,)) and is_stored(node) and is_constant(node.slice, "lr"):
             raise Refusal(f"the learning rate is set for each batch on {at(node)}")
 
 

@@ -11,7 +11,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside
 from autofast.model.script import Script, Step
-from autofast.model.source import at, function_of, walk, within
+from autofast.model.source import at, function_of, nodes_in, walk, within
 from autofast.model.values import Arg, const, one
 from autofast.rule import Refusal
 
@@ -103,9 +103,7 @@ def _window(script: Script, step: Step, frame: BranchFrame, rest: Stack) -> Exis
     for part in parts:
         if (every := reader.every(part, frame.arm)) is not None:
             return Existing(every, test, _number(script, every), step)
-    if not frame.known and any(
-        isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) for n in ast.walk(test)
-    ):
+    if not frame.known and any(isinstance(n.op, ast.Mod) for n in nodes_in(test, ast.BinOp)):
         raise Refusal(
             f"the optimizer is stepped under a condition that is not understood ({at(frame.node)})"
         )

@@ -13,8 +13,8 @@ from autofast.flow.scopes import stored_in
 from autofast.model.calls import names_in
 from autofast.model.names import DDP
 from autofast.model.script import Script, Step
-from autofast.model.source import function_of, parent_of, source_of, statement_of, within
-from autofast.model.syntax import is_read
+from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of, within
+from autofast.model.syntax import VARIABLES, is_read
 from autofast.model.values import Ext
 from autofast.techniques.accumulation.existing import existing
 from autofast.techniques.accumulation.window import Window
@@ -32,9 +32,7 @@ def communicates(script: Script, iteration: Iteration, window: Window, edits: li
     if not calls:
         return ""
     model = calls[0].func
-    same = len({ast.unparse(c.func) for c in calls}) == 1 and isinstance(
-        model, (ast.Name, ast.Attribute)
-    )
+    same = len({ast.unparse(c.func) for c in calls}) == 1 and isinstance(model, VARIABLES)
     if not same or names_in(model) & stored_in(iteration.loop):
         return SLOW
     condition = literal(window.is_last)
@@ -117,10 +115,10 @@ def last_of_window(script: Script, step: Step) -> ast.expr | None:
     for node in ast.walk(present.test):
         if isinstance(node, ast.Call) and ast.unparse(node.func) != "len":
             return None
-        if isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) in set_here:
+        if isinstance(node, VARIABLES) and ast.unparse(node) in set_here:
             return None
         if isinstance(node, ast.Attribute) and any(
-            isinstance(n, ast.Attribute) and not is_read(n) for n in ast.walk(step.loop)
+            not is_read(n) for n in nodes_in(step.loop, ast.Attribute)
         ):
             return None
     return (

@@ -10,9 +10,11 @@ from autofast.edit.edits import Before, Edit, Helper, Wrap
 from autofast.facts.updates.cadence import Counter, check_loader, ends_of, inside_bar
 from autofast.flow.importers import Importers
 from autofast.flow.scopes import binds, is_parameter, stored_in, variables_of
+from autofast.model.calls import names_in
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
-from autofast.model.source import Source, ancestors, at, function_of, parent_of, source_of
+from autofast.model.source import Source, ancestors, at, function_of, nodes_in, parent_of, source_of
+from autofast.model.syntax import VARIABLES
 from autofast.model.values import Arg, Const, Ext, Thing, const
 from autofast.rule import Refusal
 from autofast.write.share_helper import HELPER
@@ -105,7 +107,7 @@ def window_of(script: Script, step: Step, steps: int, drop: bool) -> Window:
     if loop.orelse:
         raise Refusal("the loop has an `else`")
     changed = {name for statement in loop.body for name in stored_in(statement)}
-    if any(isinstance(n, ast.Name) and n.id in stored_in(loop) for n in ast.walk(loader)):
+    if names_in(loader) & stored_in(loop):
         raise Refusal(f"`{ast.unparse(loader)}` is set again in the loop over it")
     source = source_of(loop)
     counter, start, made = _counter(script, loop, things, changed)
@@ -127,16 +129,13 @@ def _flags(script: Script, jump: ast.stmt, loop: ast.For) -> Iterator[str]:
         if (
             isinstance(above, ast.If)
             and any(s is outer for s in above.body)
-            and isinstance(above.test, (ast.Name, ast.Attribute))
+            and isinstance(above.test, VARIABLES)
         ):
             found = script.values(above.test)
             if found and all(
                 isinstance(t, Arg) and t.kind == "flag" and const(t.default) is False for t in found
             ):
-                if not any(
-                    isinstance(n, ast.Name) and n.id in stored_in(loop)
-                    for n in ast.walk(above.test)
-                ):
+                if not names_in(above.test) & stored_in(loop):
                     yield ast.unparse(above.test)
                     return
     raise Refusal(
@@ -178,7 +177,7 @@ def loader_of(script: Script, step: Step, loop: ast.For) -> tuple[ast.expr, list
 def _check_users(script: Script, loop: ast.For, expr: ast.expr) -> None:
     """A test may call the function with a list of batches: windows need a DataLoader, and a test may count on a step for each batch."""
     function = function_of(loop)
-    given = any(isinstance(n, ast.Name) and is_parameter(function, n.id) for n in ast.walk(expr))
+    given = any(is_parameter(function, n.id) for n in nodes_in(expr, ast.Name))
     user = script.analysis(Importers).user(function) if given else None
     if user is not None:
         raise Refusal(

@@ -15,7 +15,7 @@ from autofast.flow.scopes import binds
 from autofast.model.calls import is_name
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, nodes_in, source_of, statement_of
-from autofast.model.syntax import FUNCTIONS, is_stored
+from autofast.model.syntax import FUNCTIONS, is_attribute, is_stored
 from autofast.model.values import Ext, const, library_name
 from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.masks import is_causal, mask_text, may_differ
@@ -92,8 +92,7 @@ def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect
     gone = list(dict.fromkeys([*found.statements, *_only_for_default(script, found, holes)]))
     _nothing_between(script, found, gone, holes.values())
     if any(
-        c is not None and not library_name(script.values(c.func))
-        for c in (found.softmax, found.dropout)
+        c is not None and not script.library_function(c) for c in (found.softmax, found.dropout)
     ):
         no_hooks(script)
     call = f"{name}.scaled_dot_product_attention({', '.join(words)})"
@@ -127,7 +126,7 @@ def _is_chain(value: ast.expr, product: ast.expr) -> bool:
 def _dropout(script: Script, call: ast.Call, holes: dict[str, ast.expr]) -> str:
     """``dropout_p``: a number that holds in training alone; empty where nothing is dropped."""
     keywords = {k.arg: k.value for k in call.keywords}
-    if library_name(script.values(call.func)):  # the function
+    if script.library_function(call):  # the function
         given = [*call.args[1:], None, None]
         p, training = given[0] or keywords.get("p"), given[1] or keywords.get("training")
         inplace = len(call.args) > 3 or "inplace" in keywords
@@ -155,7 +154,7 @@ def _switched_apart(script: Script) -> bool:
     """Whether a layer of dropout may be in another mode than the module that it is part of."""
     switched = [o.this for site in script.methods("eval", "train") for o in site]
     return any(
-        isinstance(n, ast.Attribute) and n.attr == "training" and is_stored(n)
+        is_attribute(n, "training") and is_stored(n)
         for source in script.sources
         for n in (source.nodes if ".training" in source.text else ())
     ) or any(t is None or (isinstance(t, Ext) and t.name == "torch.nn.Dropout") for t in switched)

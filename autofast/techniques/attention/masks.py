@@ -16,6 +16,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_name, items_of
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in
+from autofast.model.syntax import SEQUENCES, is_constant
 from autofast.model.values import Ext, Tensor, const, library_name
 from autofast.rule import Refusal
 from autofast.techniques.attention.written_out import Attention, Mask
@@ -94,10 +95,8 @@ def _ends(script: Script, where: ast.expr) -> list[ast.expr]:
 def _sizes(script: Script, expr: ast.expr) -> list[ast.expr]:
     """The last sizes of ``torch.ones(...)`` and ``torch.full(...)`` in an expression."""
     calls = [n for n in nodes_in(expr, ast.Call) if n.args]
-    made = [c for c in calls if library_name(script.values(c.func)) in ("torch.ones", "torch.full")]
-    given = [
-        c.args[0].elts if isinstance(c.args[0], (ast.Tuple, ast.List)) else c.args for c in made
-    ]
+    made = [c for c in calls if script.library_function(c) in ("torch.ones", "torch.full")]
+    given = [c.args[0].elts if isinstance(c.args[0], SEQUENCES) else c.args for c in made]
     return [sizes[-1] for sizes in given if sizes]
 
 
@@ -179,7 +178,7 @@ def _is_triangle(script: Script, expr: ast.expr, lower: bool, depth: int) -> boo
         return False
     match expr:
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in SHAPES and not (
-            library_name(script.values(expr.func))
+            script.library_function(expr)
         ):
             return _is_triangle(script, inner, lower, depth + 1)
         case ast.Subscript(value=inner, slice=cut):
@@ -206,10 +205,10 @@ def _is_triangle(script: Script, expr: ast.expr, lower: bool, depth: int) -> boo
 
 def _is_ones(script: Script, expr: ast.expr) -> bool:
     """Whether it is ``torch.ones(n, n)``."""
-    if not isinstance(expr, ast.Call) or library_name(script.values(expr.func)) != "torch.ones":
+    if not script.is_call(expr, "torch.ones"):
         return False
     sizes = expr.args
-    if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
+    if len(sizes) == 1 and isinstance(sizes[0], SEQUENCES):
         sizes = sizes[0].elts
     leading, last = sizes[:-2], [ast.dump(s) for s in sizes[-2:]]
     ones = all(const(script.values(s)) == 1 for s in leading)
@@ -219,7 +218,7 @@ def _is_ones(script: Script, expr: ast.expr) -> bool:
 def _is_square(cut: ast.expr) -> bool:
     """``[:, :, :n, :n]``, ``[:n, :n]``, ``[None, None]``: the last two dimensions from their beginning, to one end."""
     parts = items_of(cut)
-    new = [p for p in parts if isinstance(p, ast.Constant) and p.value is None]
+    new = [p for p in parts if is_constant(p, None)]
     rest = [p for p in parts if p not in new]
     if any(not isinstance(p, ast.Slice) or p.step is not None for p in rest):
         return False

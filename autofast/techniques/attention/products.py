@@ -100,11 +100,7 @@ def _turn(axes: Axes, wanted: Axes) -> str | None:
 
 def _einsum(script: Script, expr: ast.expr) -> tuple[Axes, Axes, Axes, Pair] | None:
     """The axes of both operands and of the result, and the operands."""
-    if (
-        not isinstance(expr, ast.Call)
-        or library_name(script.values(expr.func)) not in EINSUM
-        or expr.keywords
-    ):
+    if not script.is_call(expr, *EINSUM) or expr.keywords:
         return None
     texts = [a for a in expr.args if isinstance(const(script.values(a)), str)]
     rest = [a for a in expr.args if a not in texts]

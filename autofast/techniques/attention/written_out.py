@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from autofast.facts.dimensions import rank
 from autofast.flow.defuse import Definition, DefUse
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, put_into
 from autofast.model.script import Script
-from autofast.model.source import at, function_of, line_of, live, parent_of
+from autofast.model.source import at, function_of, line_of, live, parent_of, statement_of
+from autofast.model.syntax import VARIABLES
 from autofast.model.values import Const, Ext, Num, const, library_name
 from autofast.rule import Refusal
 from autofast.techniques.attention.products import factors, is_tensor, of_scores, of_values
@@ -87,9 +88,9 @@ def _softmax(script: Script, call: ast.Call) -> ast.expr | None:
     if is_method(call, "softmax"):
         if is_tensor(script, call.func.value):
             args.insert(0, call.func.value)
-        elif library_name(script.values(call.func)) not in SOFTMAX:
+        elif script.library_function(call) not in SOFTMAX:
             return None
-    elif library_name(script.values(call.func)) not in SOFTMAX:
+    elif script.library_function(call) not in SOFTMAX:
         return None
     axis = args[1] if len(args) == 2 else keywords.pop("dim", None)
     if axis is None or len(args) > 2 or not args or keywords:
@@ -122,7 +123,7 @@ def attention(script: Script, softmax: ast.Call, given: ast.expr) -> Attention |
 
 
 def _is_there(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute | ast.Name) and CALL in (
+    return isinstance(node, VARIABLES) and CALL in (
         getattr(node, "attr", ""),
         getattr(node, "id", ""),
     )
@@ -287,18 +288,14 @@ class _Reader:
                 raise Refusal(f"{at(outer)} is a second dropout")
             self.found.dropout = outer
             return self.weights(outer)
-        if isinstance(outer, ast.Assign) and outer.value is node and len(outer.targets) == 1:
-            return self._kept(outer)
-        return False
+        target = put_into(node)
+        return isinstance(target, ast.Name) and self._kept(target)
 
-    def _kept(self, statement: ast.Assign) -> bool:
+    def _kept(self, target: ast.Name) -> bool:
         """The same for weights that are kept in a variable."""
-        (target,) = statement.targets
-        if not isinstance(target, ast.Name):
-            return False
         uses = self.flow.uses(Definition(target.id, target))
         if len(uses) == 1 and len(self.flow.reaching(uses[0])) == 1:
-            self.found.statements.append(statement)
+            self.found.statements.append(statement_of(target))
             return self.weights(uses[0])
         for use in uses:
             if self._leads_to_values(use):
@@ -320,4 +317,4 @@ class _Reader:
         is_layer = bool(layers) and all(
             isinstance(t, Ext) and t.name == "torch.nn.Dropout" for t in layers
         )
-        return is_layer or library_name(self.script.values(call.func)) == DROPOUT
+        return is_layer or self.script.is_call(call, DROPOUT)

@@ -12,13 +12,13 @@ from autofast.facts.parts import not_known
 from autofast.facts.precision.code import Code, applied
 from autofast.facts.retained_graphs import gone_through_twice
 from autofast.flow.callgraph import code_of
-from autofast.model.calls import is_method, keyword_of, short_name
+from autofast.model.calls import is_method, is_name, keyword_of, short_name
 from autofast.model.contents import opened, unwrapped
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script, Step
-from autofast.model.source import ancestors, at, parent_of
-from autofast.model.syntax import TESTS
+from autofast.model.source import at, enclosing, nodes_in, parent_of
+from autofast.model.syntax import IDENTITY, TESTS, VARIABLES, is_text
 from autofast.model.values import (
     Arguments,
     Cls,
@@ -86,7 +86,7 @@ class Compiled:
 
 def _compiles(node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute):
-        named = isinstance(node.value, ast.Name) and node.value.id in ("re", "regex", "sre")
+        named = is_name(node.value, "re", "regex", "sre")
         return (node.attr == "compile" and not named) or node.attr in ("torch_compile", "_dynamo")
     if isinstance(node, ast.Import):
         return any(a.name.startswith("torch._dynamo") for a in node.names)
@@ -96,11 +96,7 @@ def _compiles(node: ast.AST) -> bool:
         )
     if isinstance(node, ast.keyword):
         return node.arg in ("torch_compile", "dynamo_backend")
-    return (
-        isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and bool(COMPILES.match(node.value))
-    )
+    return is_text(node) and bool(COMPILES.match(node.value))
 
 
 def against_script(script: Script) -> str:
@@ -165,7 +161,7 @@ def jit_uses(script: Script) -> Iterator[ast.Attribute]:
 
 
 def _class_of(node: ast.AST) -> ast.ClassDef | None:
-    return next((a for a in ancestors(node) if isinstance(a, ast.ClassDef)), None)
+    return enclosing(node, ast.ClassDef)
 
 
 def _shared(script: Script) -> str:
@@ -432,7 +428,7 @@ def _control(script: Script, model: Model, code: Code) -> str:
         if isinstance(node, ast.While):
             return f"its forward pass holds a while loop ({at(node)})"
         over = [node.iter] if isinstance(node, (ast.For, ast.comprehension)) else []
-        for expr in (e for o in over for e in ast.walk(o) if isinstance(e, ast.expr)):
+        for expr in (e for o in over for e in nodes_in(o, ast.expr)):
             if any(isinstance(t, Tensor) and not t.param for t in script.values(expr)):
                 return f"{at(over[0])} loops over a tensor: each turn becomes part of the graph, and compiling takes very long"
     return ""
@@ -446,7 +442,7 @@ def _operands(test: ast.expr) -> Iterator[ast.expr]:
     elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         yield from _operands(test.operand)
     elif isinstance(test, ast.Compare):
-        if not any(isinstance(op, (ast.Is, ast.IsNot)) for op in test.ops):
+        if not any(isinstance(op, IDENTITY) for op in test.ops):
             yield from (test.left, *test.comparators)
     else:
         yield test
@@ -459,9 +455,7 @@ def _is_data(values: Values) -> bool:
 def _foreign_code(script: Script, model: Model, code: Code) -> str:
     for part in code.parts:
         for node in ast.walk(part):
-            for thing in (
-                applied(script, node) if isinstance(node, (ast.Name, ast.Attribute)) else ()
-            ):
+            for thing in applied(script, node) if isinstance(node, VARIABLES) else ():
                 return f"{thing.node.name} on {at(node)} is an autograd Function, where the graph may break"
             if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)):
                 return f"{at(node)} leaves the forward pass in the middle"

@@ -16,8 +16,8 @@ from autofast.model.contents import members, opened
 from autofast.model.events import BranchFrame, Occurrence, Stack, TryFrame, below
 from autofast.model.kinds import is_loader
 from autofast.model.script import Script, Step
-from autofast.model.source import ancestors, at, nodes_in, parent_of
-from autofast.model.syntax import COMPREHENSIONS, is_read, is_stored
+from autofast.model.source import ancestors, at, enclosing, nodes_in, parent_of
+from autofast.model.syntax import COMPREHENSIONS, IDENTITY, is_attribute, is_read, is_stored
 from autofast.model.values import (
     Const,
     Ext,
@@ -28,7 +28,6 @@ from autofast.model.values import (
     Seq,
     Tensor,
     Thing,
-    library_names,
 )
 from autofast.ops import draws, is_in_place
 from autofast.rule import Refusal
@@ -156,7 +155,8 @@ def _walk(script: Script, expr: ast.AST) -> Iterator[ast.AST]:
 def _is_asked(node: ast.AST) -> bool:
     """``x.is_cuda``, ``x is None``, ``isinstance(x, tuple)``: the same for all samples."""
     parent = parent_of(node)
-    if isinstance(parent, ast.Attribute) and parent.attr in (
+    if is_attribute(
+        parent,
         "is_cuda",
         "is_xpu",
         "dtype",
@@ -168,14 +168,10 @@ def _is_asked(node: ast.AST) -> bool:
         "dataset",
     ):
         return True
-    if isinstance(parent, ast.Compare) and all(
-        isinstance(op, (ast.Is, ast.IsNot)) for op in parent.ops
-    ):
+    if isinstance(parent, ast.Compare) and all(isinstance(op, IDENTITY) for op in parent.ops):
         return True
-    return (
-        isinstance(parent, ast.Call)
-        and isinstance(parent.func, ast.Name)
-        and parent.func.id in ("isinstance", "hasattr", "callable")
+    return isinstance(parent, ast.Call) and is_name(
+        parent.func, "isinstance", "hasattr", "callable"
     )
 
 
@@ -219,7 +215,7 @@ def _is_sorted(script: Script, node: ast.AST) -> bool:
     """What is made of it is sorted, counted or made a set again at once."""
     for outer in (node, *ancestors(node)):
         if isinstance(outer, ast.Call):
-            names = library_names(script.values(outer.func))
+            names = script.library_functions(outer)
             if names & {
                 f"builtins.{n}"
                 for n in ("sorted", "len", "sum", "max", "min", "set", "any", "all", "frozenset")
@@ -240,11 +236,7 @@ def _is_sorted_later(flow: Flow, target: ast.Name) -> bool:
     """``words = list(set(text)); words.sort()``"""
     for use in flow.definitions(target).uses(Definition(target.id, target)):
         method = parent_of(use)
-        called = (
-            isinstance(method, ast.Attribute)
-            and method.attr == "sort"
-            and isinstance(parent_of(method), ast.Call)
-        )
+        called = is_attribute(method, "sort") and isinstance(parent_of(method), ast.Call)
         if called and flow.graph(target).postdominates(use, target):
             return True
     return False
@@ -362,7 +354,7 @@ def _in_place(node: ast.Attribute) -> bool:
 
 def _is_plain(script: Script, node: ast.Attribute) -> bool:
     """A number that all processes count alike."""
-    statement = next((a for a in ancestors(node) if isinstance(a, ast.stmt)), None)
+    statement = enclosing(node, ast.stmt)
     value = getattr(statement, "value", None)
     found = script.values(value) if isinstance(value, ast.expr) else frozenset()
     return bool(found) and all(

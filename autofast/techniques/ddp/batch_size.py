@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from autofast.flow.callgraph import Callee, CallGraph, Function, code_of
 from autofast.flow.scopes import is_parameter, mentions, owner, parameters, scope_of
+from autofast.model.calls import only_target
 from autofast.model.kinds import is_loader, is_module
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, parent_of, statement_of
@@ -195,14 +196,9 @@ def _apart(script: Script, call: ast.Call, known: Known) -> bool:
         for t in script.values(call.func)
     ):
         return False
-    statement = statement_of(call)
-    if (
-        not isinstance(statement, ast.Assign)
-        or len(statement.targets) != 1
-        or not isinstance(statement.targets[0], ast.Name)
-    ):
+    target = only_target(statement_of(call))
+    if not isinstance(target, ast.Name):
         return False
-    target = statement.targets[0]
     loads = [n for n in mentions(scope_of(target), target.id) if is_read(n) and script.reached(n)]
     return all(_shown_only(script, n, known) for n in loads)
 

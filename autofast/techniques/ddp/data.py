@@ -16,12 +16,12 @@ from autofast.facts.updates import cadence
 from autofast.flow.loops import loop_of
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_local, stored_in
-from autofast.model.calls import is_name, short_name
+from autofast.model.calls import is_name, root_of, short_name
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
-from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
-from autofast.model.syntax import DEFS, FUNCTIONS
+from autofast.model.source import ancestors, at, function_of, holds, parent_of, statement_of
+from autofast.model.syntax import DEFS, FUNCTIONS, is_constant
 from autofast.model.values import Const, Ext, Given, const
 from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
@@ -66,8 +66,7 @@ def _check_step(step: Step) -> None:
 
 def _zipped(step: Step) -> bool:
     return isinstance(step.loop, ast.For) and any(
-        isinstance(n, ast.Name) and n.id in ("zip", "cycle", "chain")
-        for n in ast.walk(step.loop.iter)
+        is_name(n, "zip", "cycle", "chain") for n in ast.walk(step.loop.iter)
     )
 
 
@@ -234,9 +233,7 @@ def _of_whole_batches(ranks: Ranks, loader: Loader, whole: Whole) -> list[Edit]:
     dataset = given(loader, "dataset")
     assert dataset is not None and dataset.expr is not None
     arguments = [_plain(dataset.expr), *([] if whole.random else ["shuffle=False"])]
-    if whole.drop is not None and not (
-        isinstance(whole.drop, ast.Constant) and whole.drop.value is False
-    ):
+    if whole.drop is not None and not is_constant(whole.drop, False):
         arguments.append(f"drop_last={ast.unparse(whole.drop)}")
     made = literal(f"{ranks.imported(*SAMPLER, loader.node)}({', '.join(arguments)})")
     shared = f"{made} if {ranks.several(loader.node)} else {{}}"
@@ -306,9 +303,7 @@ def _inside(call: ast.expr, statement: ast.stmt) -> Iterator[ast.AST]:
 
 def _plain(expr: ast.expr) -> str:
     """The text of a variable or attribute; empty for what may not be written twice."""
-    root = expr
-    while isinstance(root, ast.Attribute):
-        root = root.value
+    root = root_of(expr)
     if (
         isinstance(root, ast.Subscript)
         and isinstance(root.slice, ast.Constant)
@@ -383,7 +378,7 @@ def _sampler(
 
 def _text(value: Given | None, loader: Loader) -> str:
     assert value is not None and value.expr is not None
-    if any(isinstance(n, (ast.Call, ast.NamedExpr, ast.Await)) for n in ast.walk(value.expr)):
+    if holds(value.expr, ast.Call, ast.NamedExpr, ast.Await):
         raise Refusal(
             f"`{ast.unparse(value.expr)}` on {at(value.expr)} cannot be written twice: put it into a variable"
         )

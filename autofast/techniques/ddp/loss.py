@@ -21,7 +21,7 @@ from autofast.flow.defuse import Definition
 from autofast.model.calls import unstarred
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Backward, Script
-from autofast.model.source import at, function_of, parent_of
+from autofast.model.source import at, function_of, nodes_in, parent_of
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Arg,
@@ -116,7 +116,7 @@ class Loss(Losses):
                 try:
                     found = super()._shape(expr, run)
                 except Refusal:
-                    parts = (n for n in ast.walk(expr) if isinstance(n, ast.expr) and n is not expr)
+                    parts = (n for n in nodes_in(expr, ast.expr) if n is not expr)
                     if any(self._is_size(n, run) for n in parts):
                         raise
                     return Kind.NUMBER

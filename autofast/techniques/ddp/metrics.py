@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import After, Before, Edit, Helper, Rewrite, Wrap
 from autofast.flow.scopes import is_local, owner
-from autofast.model.calls import arguments_of, call_of, is_method, short_name
+from autofast.model.calls import arguments_of, call_of, is_method, root_of, short_name
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, parent_of, source_of, statement_of
-from autofast.model.syntax import is_read, is_stored
+from autofast.model.syntax import VARIABLES, is_read, is_stored
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host
 from autofast.techniques.ddp.names import Ranks, Training
@@ -170,7 +170,7 @@ def _handed_over(script: Script) -> set[str]:
     """The names of functions that are handed over as they are (hooks), and that nothing calls by name."""
     found: set[str] = set()
     for node in script.nodes:
-        if isinstance(node, (ast.Name, ast.Attribute)) and is_read(node):
+        if isinstance(node, VARIABLES) and is_read(node):
             outer = parent_of(node)
             if call_of(node) is None and not isinstance(outer, ast.Attribute):
                 found.add(node.id if isinstance(node, ast.Name) else node.attr)
@@ -203,8 +203,7 @@ def _names_in(statement: ast.AST, stored: bool) -> Iterator[tuple[str, ast.AST]]
 
 
 def _root(expr: ast.expr) -> Iterator[tuple[str, ast.AST]]:
-    while isinstance(expr, ast.Subscript):
-        expr = expr.value
+    expr = root_of(expr, ast.Subscript)
     if isinstance(expr, ast.Attribute):
         yield expr.attr, expr
     elif isinstance(expr, ast.Name) and (isinstance(owner(expr), ast.Module) or not is_local(expr)):

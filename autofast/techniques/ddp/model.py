@@ -26,7 +26,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import DDP
 from autofast.model.script import Model, Script, Step
 from autofast.model.source import ancestors, at, function_of, is_elif, parent_of
-from autofast.model.syntax import DEFS, FUNCTIONS, is_read
+from autofast.model.syntax import DEFS, FUNCTIONS, is_attribute, is_read
 from autofast.model.values import Const, Ext, Inst, Num, Tensor, Thing
 from autofast.rule import Options, Refusal
 from autofast.techniques.ddp.names import Ranks
@@ -392,7 +392,7 @@ class _Bring:
             return False
         if (call := call_of(node)) is not None:
             return id(call) in self._calls or not self.script.reached(call)
-        return isinstance(parent, ast.Attribute) and parent.attr in LIGHT
+        return is_attribute(parent, *LIGHT)
 
 
 # ------------------------------------------------------------------------------------------------ where it is made

@@ -16,6 +16,7 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import makes_module
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in
+from autofast.model.syntax import SEQUENCES, is_attribute, is_operation
 from autofast.model.tensors import things_in
 from autofast.model.values import Bound, Cls, Ext, Func, Inst, Method, Ref, Tensor, Thing, const
 from autofast.ops.families import PAIRED
@@ -96,13 +97,9 @@ def _function(script: Script, function: ast.AST, todo: list[Thing], seen: set[in
             continue
         if not script.reached(node) and not isinstance(node, ast.Call):
             continue
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        if is_operation(node, ast.MatMult):
             products.append(node)
-        elif (
-            isinstance(node, ast.Attribute)
-            and node.attr in ("T", "mT")
-            and _is_activation(script, node.value)
-        ):
+        elif is_attribute(node, "T", "mT") and _is_activation(script, node.value):
             turned |= True
             if node.attr == "T":
                 products += _products(script, function)
@@ -138,11 +135,7 @@ def _is_activation(script: Script, expr: ast.expr) -> bool:
 def _turns_batch(script: Script, function: ast.AST) -> bool:
     """The first dimension is moved somewhere in the function."""
     for node in ast.walk(function):
-        if (
-            isinstance(node, ast.Attribute)
-            and node.attr == "T"
-            and _is_activation(script, node.value)
-        ):
+        if is_attribute(node, "T") and _is_activation(script, node.value):
             return True
         if is_method(node) and node.func.attr in TURNS:
             if not _is_activation(script, node.func.value):
@@ -153,7 +146,7 @@ def _turns_batch(script: Script, function: ast.AST) -> bool:
             if any(isinstance(t, Ref) for t in script.values(node.func.value)):
                 dims = dims[1:]
             if name == "permute":
-                if len(dims) == 1 and isinstance(given[-1], (ast.Tuple, ast.List)):
+                if len(dims) == 1 and isinstance(given[-1], SEQUENCES):
                     dims = [const(script.values(e)) for e in given[-1].elts]
                 if not dims or dims[0] != 0:
                     return True
@@ -303,7 +296,7 @@ def first_dim(script: Script, call: ast.Call, arguments: list[ast.expr]) -> bool
     expr = named if named is not None else next((a for a in arguments if _is_dims(script, a)), None)
     if expr is None:
         return None
-    elements = expr.elts if isinstance(expr, (ast.Tuple, ast.List)) else [expr]
+    elements = expr.elts if isinstance(expr, SEQUENCES) else [expr]
     dims = [const(script.values(e)) for e in elements]
     if dims == [None]:
         return None
@@ -314,7 +307,7 @@ def first_dim(script: Script, call: ast.Call, arguments: list[ast.expr]) -> bool
 
 
 def _is_dims(script: Script, expr: ast.expr) -> bool:
-    if isinstance(expr, (ast.Tuple, ast.List)):
+    if isinstance(expr, SEQUENCES):
         return bool(expr.elts) and all(isinstance(const(script.values(e)), int) for e in expr.elts)
     value = const(script.values(expr))
     return isinstance(value, int) and not isinstance(value, bool)

@@ -10,13 +10,13 @@ from autofast.facts.cost.step import Cost
 from autofast.facts.layout import against, draws, filled_flat, is_convolutional, takes_image
 from autofast.facts.precision.code import Code
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, put_into
 from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, Site, inside
 from autofast.model.kinds import is_module, is_wrapper
 from autofast.model.script import Model, Script, Transfer
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
-from autofast.model.syntax import is_read
+from autofast.model.syntax import VARIABLES, is_read
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Cls, Ext, Inst, Ref, Unknown
 from autofast.rule import Effect, Finding
@@ -360,16 +360,13 @@ def _outermost(script: Script, node: ast.expr) -> ast.expr:
 def _target(node: ast.expr) -> ast.expr | None:
     """The variable that the value of ``node`` is put into."""
     parent = parent_of(node)
-    value: ast.AST | None = node
-    position = None
+    value, position = node, None
     if isinstance(parent, ast.Tuple):
         position = next(n for n, e in enumerate(parent.elts) if e is node)
-        parent, value = parent_of(parent), parent
-    if not isinstance(parent, ast.Assign) or parent.value is not value or len(parent.targets) != 1:
-        return None
-    target = parent.targets[0]
+        value = parent
+    target = put_into(value)
     if position is not None:
         if not isinstance(target, ast.Tuple) or position >= len(target.elts):
             return None
         target = target.elts[position]
-    return target if isinstance(target, (ast.Name, ast.Attribute)) else None
+    return target if isinstance(target, VARIABLES) else None

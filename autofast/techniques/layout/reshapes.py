@@ -15,9 +15,9 @@ from autofast.flow.program import Flow
 from autofast.model.calls import call_of, is_method
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in, parent_of
-from autofast.model.syntax import is_read
+from autofast.model.syntax import SEQUENCES, is_attribute, is_read
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Ext, Ref, Tensor, Thing, Unknown, Values, const, library_names
+from autofast.model.values import Ext, Ref, Tensor, Thing, Unknown, Values, const
 
 
 def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str:
@@ -81,7 +81,7 @@ def _may_be_gradient(found: Values, differentiated: frozenset[Thing] | None) -> 
 def _unbound(script: Script) -> str:
     """A ``view`` that is not simply called on a tensor: ``torch.Tensor.view(x, -1)``, ``v = x.view``, ``getattr(x, "view")``."""
     for node in script.nodes:
-        if isinstance(node, ast.Attribute) and node.attr in ("view", "view_as") and is_read(node):
+        if is_attribute(node, "view", "view_as") and is_read(node):
             found, called = script.values(node.value), call_of(node) is not None
             if any(isinstance(t, Ref) and t.name.startswith("torch.") for t in found) or (
                 not called and _may_be_tensor(found)
@@ -90,7 +90,7 @@ def _unbound(script: Script) -> str:
         elif isinstance(node, ast.Call) and any(
             isinstance(a, ast.Constant) and a.value in ("view", "view_as") for a in node.args
         ):
-            names = library_names(script.values(node.func))
+            names = script.library_functions(node)
             if names & {"builtins.getattr", "operator.methodcaller", "operator.attrgetter"}:
                 return f"{at(node)} uses `view` as a function, which raises in this layout"
     return ""
@@ -262,7 +262,7 @@ def _is_averaged(call: ast.Call) -> bool:
         if expr.func.attr not in ("mean", "sum") or len(expr.args) != 1 or expr.keywords:
             return False
         axes = expr.args[0]
-        parts = axes.elts if isinstance(axes, (ast.List, ast.Tuple)) else [axes]
+        parts = axes.elts if isinstance(axes, SEQUENCES) else [axes]
         gone += map(ast.unparse, parts)
         expr = expr.func.value
     return sorted(gone) == ["2", "3"]

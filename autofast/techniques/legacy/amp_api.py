@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Decorator, Edit, Replace, Rewrite
-from autofast.model.calls import call_of
+from autofast.model.calls import call_of, root_of, short_name
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, parent_of
-from autofast.model.syntax import DEFS, is_read
+from autofast.model.syntax import DEFS, VARIABLES, has_star, is_attribute, is_read
 from autofast.model.values import library_names
 from autofast.write.spelling import torch_in
 
@@ -55,7 +55,7 @@ def old_uses(script: Script, source: Source) -> Iterator[Use]:
         return
     bound = dict(_bindings(source))
     for node in source.nodes:
-        if not isinstance(node, (ast.Name, ast.Attribute)) or not is_read(node):
+        if not isinstance(node, VARIABLES) or not is_read(node):
             continue
         name = _named(script, node, bound)
         module, _, short = name.rpartition(".")
@@ -65,10 +65,7 @@ def old_uses(script: Script, source: Source) -> Iterator[Use]:
             function = (
                 parent if isinstance(parent, DEFS) and node in parent.decorator_list else None
             )
-            root: ast.expr = node
-            while isinstance(root, ast.Attribute):
-                root = root.value
-            binding = bound[root.id][1] if isinstance(root, ast.Name) and root.id in bound else None
+            _, binding = bound.get(short_name(root_of(node)), ("", None))
             yield Use(source, node, name, call, function, binding)
 
 
@@ -123,7 +120,7 @@ def against(script: Script, use: Use) -> str:
             return f"{at(use.binding)} of {use.source.rel} imports `{other[0]}` too, which torch.amp has not"
     if use.binding is not None and (rest := _other_use(use, use.binding)) is not None:
         return f"`{ast.unparse(rest)}` on {at(rest)} of {use.source.rel} is not in torch.amp"
-    if use.call is not None and any(isinstance(a, ast.Starred) for a in use.call.args):
+    if use.call is not None and has_star(use.call.args):
         return f"{where} passes arguments through `*`"
     if len(script.values(use.node)) > 1:
         return f"`{ast.unparse(use.node)}` on {where} may be several things"
@@ -140,7 +137,7 @@ def _other_use(use: Use, binding: ast.Import | ast.ImportFrom) -> ast.expr | Non
     for node in use.source.nodes:
         if isinstance(node, ast.Name) and node.id in modules and is_read(node):
             parent = parent_of(node)
-            if not isinstance(parent, ast.Attribute) or parent.attr not in NAMES:
+            if not is_attribute(parent, *NAMES):
                 return parent if isinstance(parent, ast.Attribute) else node
     return None
 

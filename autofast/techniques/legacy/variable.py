@@ -23,11 +23,11 @@ from autofast.facts.cost.gains import unit_of
 from autofast.facts.tensor_identity import VARIABLE, Plainness
 from autofast.flow.importers import Importers
 from autofast.flow.scopes import is_parameter
-from autofast.model.calls import call_of, keyword_of, pairs_of
+from autofast.model.calls import call_of, is_name, keyword_of, pairs_of
 from autofast.model.names import FUNCTIONAL_LOSSES, is_loss
 from autofast.model.script import Script
 from autofast.model.source import Source, function_of, parent_of, source_of, statement_of, within
-from autofast.model.syntax import is_read
+from autofast.model.syntax import VARIABLES, has_star, is_attribute, is_constant, is_read
 from autofast.model.values import Ref, Tensor, const
 from autofast.rule import Finding, Gain, Options, Question
 from autofast.write.spelling import torch_name
@@ -129,7 +129,7 @@ def _bindings(source: Source) -> dict[str, list[ast.ImportFrom]]:
 
 
 def _names_variable(script: Script, node: ast.AST, bound: dict[str, list[ast.ImportFrom]]) -> bool:
-    if not isinstance(node, (ast.Name, ast.Attribute)) or not is_read(node):
+    if not isinstance(node, VARIABLES) or not is_read(node):
         return False
     found = script.values(node)
     if found:
@@ -140,7 +140,7 @@ def _names_variable(script: Script, node: ast.AST, bound: dict[str, list[ast.Imp
 def _use(
     script: Script, node: ast.AST, plain: Plainness, bound: dict[str, list[ast.ImportFrom]]
 ) -> Use:
-    assert isinstance(node, (ast.Name, ast.Attribute))
+    assert isinstance(node, VARIABLES)
     by_import, reached = isinstance(node, ast.Name) and node.id in bound, script.reached(node)
     call = parent_of(node)
     if (
@@ -199,13 +199,13 @@ def _use(
 
 
 def _is_check(script: Script, call: ast.Call) -> bool:
-    return script.values(call.func) == {Ref("builtins.isinstance")}
+    return script.is_call(call, "builtins.isinstance")
 
 
 def _given(call: ast.Call) -> tuple[ast.expr, ast.expr | None, ast.expr | None] | None:
     """``data``, ``requires_grad`` and ``volatile`` of the call; None where that is not clear."""
     names = ("data", "requires_grad", "volatile")
-    if len(call.args) > len(names) or any(isinstance(a, ast.Starred) for a in call.args):
+    if len(call.args) > len(names) or has_star(call.args):
         return None
     found: dict[str, ast.expr] = dict(zip(names, call.args, strict=False))
     for keyword in call.keywords:
@@ -213,7 +213,7 @@ def _given(call: ast.Call) -> tuple[ast.expr, ast.expr | None, ast.expr | None] 
             return None
         found[keyword.arg] = keyword.value
     data = found.get("data")
-    if data is None or (isinstance(data, ast.Constant) and data.value is None):
+    if data is None or is_constant(data, None):
         return None
     return data, found.get("requires_grad"), found.get("volatile")
 
@@ -260,17 +260,8 @@ def _says_nothing(script: Script, statement: ast.Assign, plain: Plainness) -> bo
         return False
     target, value = statement.targets[0], statement.value
     for name, call in pairs_of(target, value):
-        given = (
-            _given(call)
-            if isinstance(call, ast.Call) and script.values(call.func) == {Ref(VARIABLE)}
-            else None
-        )
-        if (
-            given is None
-            or not isinstance(name, ast.Name)
-            or not isinstance(given[0], ast.Name)
-            or given[0].id != name.id
-        ):
+        given = _given(call) if script.is_call(call, VARIABLE) else None
+        if given is None or not isinstance(name, ast.Name) or not is_name(given[0], name.id):
             return False
         if (given[1] is not None and _decided(script, given[1]) is not False) or not plain.same(
             given[0]
@@ -312,7 +303,7 @@ def _may_take(script: Script, other: Source, source: Source, names: set[str]) ->
             asked = {a.name for a in node.names}
             if asked & names or ("*" in asked and _may_be(script, other, node, source)):
                 return True
-        elif isinstance(node, ast.Attribute) and node.attr in names:
+        elif is_attribute(node) and node.attr in names:
             return True
     return False
 

@@ -13,6 +13,7 @@ from autofast.flow.memory import Memory
 from autofast.model.calls import short_name
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import at, first_line, function_of, source_of, statement_of
+from autofast.model.syntax import VARIABLES
 from autofast.model.values import Const, Ext, Thing, const
 from autofast.write.imports import imported
 from autofast.write.share_helper import is_share
@@ -115,7 +116,7 @@ def sampler_of_batches(script: Script, loader: Loader) -> tuple[Edit, ...] | str
     code = {name: source.segment(value) for name, value in expr.items()}
     edits: list[Edit] = []
     data = code["dataset"]
-    if not isinstance(expr["dataset"], (ast.Name, ast.Attribute)):
+    if not isinstance(expr["dataset"], VARIABLES):
         statement = statement_of(call)
         if not isinstance(statement, ast.Assign) or statement.value is not call:
             return "its dataset has no name: put it into a variable first"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from autofast.facts.arrays import dtype_named
 from autofast.model.calls import keyword_of, spreads
 from autofast.model.source import at
-from autofast.model.values import const, library_name
+from autofast.model.values import const
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_parts import Parts
 from autofast.techniques.loading.item_values import Draw, Items, Same, Several, Value
@@ -35,7 +35,7 @@ class Calls(Parts):
     """What a call gives."""
 
     def call(self, call: ast.Call) -> Value:
-        name = library_name(self.script.values(call.func))
+        name = self.script.library_function(call)
         starred = spreads(call)
         match call.args:
             case [ast.Starred()] if not call.keywords:

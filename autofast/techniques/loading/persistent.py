@@ -14,6 +14,7 @@ from autofast.model.calls import is_method, short_name
 from autofast.model.events import CallFrame, Stack, loops
 from autofast.model.script import Loader, Script, Use
 from autofast.model.source import ancestors, at, function_of, source_of
+from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_unknown_in, things_in
 from autofast.model.values import Cls, Ext, Inst, Ref, Thing, const
 from autofast.rule import Finding, Options
@@ -336,10 +337,7 @@ def _is_lookup(script: Script, call: ast.Call) -> bool:
     """``config.get("workers", 4)``, on what is no object of the project."""
     func = call.func
     return (
-        isinstance(func, ast.Attribute)
-        and func.attr == "get"
-        and 1 <= len(call.args) <= 2
-        and not _is_own(script, func.value)
+        is_attribute(func, "get") and 1 <= len(call.args) <= 2 and not _is_own(script, func.value)
     )
 
 

@@ -24,8 +24,8 @@ from autofast.model.calls import arguments_of, is_name
 from autofast.model.events import LoopFrame
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
-from autofast.model.syntax import is_read, is_stored
-from autofast.model.values import Arg, Const, Num, Ref, Tensor, certainly, const, library_names
+from autofast.model.syntax import SEQUENCES, VARIABLES, is_read, is_stored
+from autofast.model.values import Arg, Const, Num, Ref, Tensor, certainly, const
 from autofast.ops import reshapes
 from autofast.rule import Refusal
 from autofast.write.imports import module_in
@@ -216,8 +216,7 @@ class Sum:
     def code(self) -> str:
         """The sum, where it is one of variables and a number that nothing is taken off but from that."""
         if any(
-            n != 1 or not isinstance(self.nodes[k], (ast.Name, ast.Attribute))
-            for k, n in self.terms.items()
+            n != 1 or not isinstance(self.nodes[k], VARIABLES) for k, n in self.terms.items()
         ) or not (self.terms or self.number > 0):
             raise Refusal("what length the windows have is not known")
         number = (
@@ -234,7 +233,7 @@ def _inside(script: Script, windows: Windows) -> str:
         f"whether the windows that begin at `{starts.id}` lie inside `{row}` is not known"
     )
     call = only_value(starts)
-    names = library_names(script.values(call.func)) if isinstance(call, ast.Call) else set()
+    names = script.library_functions(call)
     if (
         not isinstance(call, ast.Call)
         or len(names) != 1
@@ -296,7 +295,7 @@ def _is_touched(order: Graph, starts: ast.Name, call: ast.Call) -> bool:
 
 def _is_flat(script: Script, size: ast.expr) -> bool:
     """``(n,)`` or ``n``."""
-    if isinstance(size, (ast.Tuple, ast.List)):
+    if isinstance(size, SEQUENCES):
         return len(size.elts) == 1 and not isinstance(size.elts[0], ast.Starred)
     found = script.values(size)
     return bool(found) and all(

@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 
 from autofast.facts.parameter_loops import ParameterLoop
 from autofast.model.script import Script
-from autofast.model.values import Ref, Seq, Tensor, const
+from autofast.model.source import nodes_in
+from autofast.model.syntax import is_constant, is_operation
+from autofast.model.values import Seq, Tensor, const
 from autofast.rule import Refusal
 
 COUNTED = (ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Subscript)
@@ -64,8 +66,8 @@ def _body(loop: ParameterLoop) -> list[ast.stmt]:
         case body:
             return body
     mine = loop.element(held)
-    nothing = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
-    uses = {loop.element(n) for n in ast.walk(only) if isinstance(n, ast.expr)}
+    nothing = is_constant(test.comparators[0], None)
+    uses = {loop.element(n) for n in nodes_in(only, ast.expr)}
     if mine is None or mine[1] != "grad" or not nothing or mine not in uses:
         raise Refusal
     return [only]
@@ -96,7 +98,7 @@ class _Reader:
         if len(named) < len(call.keywords) or not isinstance(call.func, ast.Attribute):
             raise Refusal
         receiver, name = call.func.value, call.func.attr
-        if self.script.values(call.func) == {Ref("torch.add")} and "out" in named and call.args:
+        if self.script.is_call(call, "torch.add") and "out" in named and call.args:
             out = named.pop("out")
             if self.loop.element(call.args[0]) != self.loop.element(out):
                 raise Refusal
@@ -153,16 +155,16 @@ class _Reader:
     def average(self, target: ast.expr, value: ast.expr) -> Op:
         """``(1 - w) * t + w * p``, ``torch.lerp(t, p, w)``, ``torch.lerp(p, t, 1 - w)``"""
         match value:
-            case ast.Call(args=[start, end, weight], keywords=[]) if self.script.values(
-                value.func
-            ) == {Ref("torch.lerp")}:
+            case ast.Call(args=[start, end, weight], keywords=[]) if self.script.is_call(
+                value, "torch.lerp"
+            ):
                 number = self.number(weight)
                 if self.is_same(start, target) and self.source(end):
                     return Op("lerp_", target, end, number)
                 if self.is_same(end, target) and self.source(start):
                     return Op("lerp_", target, start, number, exact=False, rest=True)
                 raise Refusal
-        if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add):
+        if not is_operation(value, ast.Add):
             raise Refusal
         (a, x), (b, y) = self.product(value.left), self.product(value.right)
         if self.is_same(y, target):
@@ -173,7 +175,7 @@ class _Reader:
 
     def product(self, value: ast.expr) -> tuple[ast.expr, ast.expr]:
         """A number, and what it is multiplied with."""
-        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
+        if is_operation(value, ast.Mult):
             for number, other in ((value.left, value.right), (value.right, value.left)):
                 if self.is_number(number):
                     return number, other

@@ -15,8 +15,8 @@ from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
 from autofast.model.names import ANY_OPTIMIZER
 from autofast.model.script import Optimizer, Script, Trainer
-from autofast.model.source import at
-from autofast.model.syntax import is_read
+from autofast.model.source import at, nodes_in
+from autofast.model.syntax import is_attribute, is_read
 from autofast.model.tensors import dtype_of, tensors_in
 from autofast.model.values import (
     Arguments,
@@ -164,7 +164,7 @@ def _complex(script: Script, optimizer: Optimizer) -> str:
                 return f"the parameters of {at(site.node)} are complex, which no fused kernel takes"
     if not _from_models(given):
         for node in script.nodes:
-            if (isinstance(node, ast.Attribute) and node.attr in COMPLEX) or (
+            if is_attribute(node, *COMPLEX) or (
                 isinstance(node, ast.Constant) and isinstance(node.value, complex)
             ):
                 return f"what it updates is not all known, and {at(node)} makes complex tensors"
@@ -176,7 +176,7 @@ def _is_complex(script: Script, call: ast.AST, occurrence: Occurrence) -> bool:
     args = occurrence.args
     if args is not None and any(t.dtype == "complex" for t in tensors_in(args.get(0, "data"))):
         return True
-    return any(isinstance(n, ast.Constant) and isinstance(n.value, complex) for n in ast.walk(call))
+    return any(isinstance(n.value, complex) for n in nodes_in(call, ast.Constant))
 
 
 def _from_models(given: Values) -> bool:

@@ -14,7 +14,7 @@ from autofast.model.events import Site, inside
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Optimizer, Script, Step
 from autofast.model.source import ancestors, at, function_of, parent_of
-from autofast.model.syntax import FUNCTIONS
+from autofast.model.syntax import FUNCTIONS, IDENTITY, is_constant
 from autofast.model.values import Const, Thing, const
 
 GRAPHS = ("torch.cuda.CUDAGraph", "torch.cuda.graph", "torch.cuda.make_graphed_callables")
@@ -136,10 +136,10 @@ def _compares(node: ast.AST | None) -> bool:
     if (
         not isinstance(node, ast.Compare)
         or len(node.ops) != 1
-        or not isinstance(node.ops[0], (ast.Is, ast.IsNot))
+        or not isinstance(node.ops[0], IDENTITY)
     ):
         return False
-    return isinstance(node.comparators[0], ast.Constant) and node.comparators[0].value is None
+    return is_constant(node.comparators[0], None)
 
 
 def _skipped(script: Script, zeroing: Zeroing, step: Step) -> str:

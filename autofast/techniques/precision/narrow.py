@@ -13,6 +13,7 @@ from autofast.facts.precision.half_values import Half
 from autofast.facts.precision.hazards import against
 from autofast.flow.positions import block, index, nodes_of
 from autofast.model.script import Script
+from autofast.model.source import nodes_in
 from autofast.model.tensors import tensors_in
 from autofast.rule import Options
 from autofast.techniques.precision.casts import PART, cast_of
@@ -91,5 +92,5 @@ def _concerns(script: Script, part: ast.AST, region: Region) -> bool:
     """Whether a statement calls a network, computes from what one gave, or holds more than one simple statement."""
     if not isinstance(part, (ast.Assign, ast.AnnAssign)) or _holds(part, region):
         return True
-    reads = (n for n in ast.walk(part) if isinstance(n, ast.expr))
+    reads = (n for n in nodes_in(part, ast.expr))
     return any(t.models for n in reads for t in tensors_in(script.values(n)))

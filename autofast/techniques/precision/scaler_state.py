@@ -12,11 +12,11 @@ from autofast.flow.defuse import Definition
 from autofast.flow.positions import block
 from autofast.flow.program import Flow
 from autofast.flow.scopes import parameters
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, stands_alone
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of
-from autofast.model.syntax import is_read
+from autofast.model.syntax import is_read, is_text
 from autofast.model.values import Inst, Ref, Seq, Thing
 from autofast.rule import Refusal
 
@@ -81,7 +81,7 @@ def _loads(script: Script, optimizers: Iterable[Thing], name: Name, key: str) ->
     for site in script.methods("load_state_dict"):
         checkpoint, call = _loaded_from(site, things), site.node
         here = id(block(statement_of(call)))
-        if checkpoint is None or not isinstance(parent_of(call), ast.Expr) or here in found:
+        if checkpoint is None or not stands_alone(call) or here in found:
             continue
         if _is_closed(script, checkpoint):
             raise Refusal(f"something may notice another key in the checkpoint of {at(call)}")
@@ -144,7 +144,7 @@ def _display_of(script: Script, site: Site, things: set[int]) -> ast.Dict | ast.
     parent = parent_of(site.node)
     if isinstance(parent, ast.keyword):
         parent = parent_of(parent)
-        if not isinstance(parent, ast.Call) or script.values(parent.func) != {Ref("builtins.dict")}:
+        if not script.is_call(parent, "builtins.dict"):
             return None
     if not isinstance(parent, (ast.Dict, ast.Call)) or parent is site.node:
         return None
@@ -154,11 +154,7 @@ def _display_of(script: Script, site: Site, things: set[int]) -> ast.Dict | ast.
 
 
 def _has_names(display: ast.Dict | ast.Call) -> bool:
-    return isinstance(display, ast.Call) or all(
-        isinstance(k, ast.Constant) and isinstance(k.value, str)
-        for k in display.keys
-        if k is not None
-    )
+    return isinstance(display, ast.Call) or all(is_text(k) for k in display.keys if k is not None)
 
 
 def _is_saved(script: Script, expr: ast.expr, deep: int) -> bool:
@@ -218,6 +214,4 @@ def _keys(display: ast.Dict | ast.Call) -> dict[str, ast.expr]:
     if isinstance(display, ast.Call):
         return {k.arg: k.value for k in display.keywords if k.arg is not None}
     items = zip(display.keys, display.values, strict=True)
-    return {
-        k.value: v for k, v in items if isinstance(k, ast.Constant) and isinstance(k.value, str)
-    }
+    return {k.value: v for k, v in items if is_text(k)}

@@ -16,10 +16,10 @@ from autofast.facts.gradient_events import clips, stepped_together, zeros
 from autofast.facts.scaler import Event, problems
 from autofast.flow.definition_sites import Home, home_of
 from autofast.flow.typestate import Events
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, stands_alone
 from autofast.model.kinds import is_optimizer
 from autofast.model.script import Backward, Script, Update
-from autofast.model.source import Source, at, function_of, parent_of
+from autofast.model.source import Source, at, function_of
 from autofast.model.values import Thing
 from autofast.rule import Refusal
 from autofast.techniques.precision.scaler_places import ends, makes
@@ -182,7 +182,7 @@ class _Builder:
                 raise Refusal(f"the backward on {at(call)} is not the plain `loss.backward()`")
             if any(k.arg in ("gradient", "inputs", None) for k in call.keywords):
                 raise Refusal(f"the backward on {at(call)} has its own gradient or inputs")
-            if not isinstance(parent_of(call), ast.Expr):
+            if not stands_alone(call):
                 raise Refusal(f"the backward on {at(call)} is part of an expression")
         for update in self.updates:
             self._check_update(update)
@@ -196,7 +196,7 @@ class _Builder:
         for thing in update.things:
             if not is_optimizer(thing):
                 raise Refusal(f"what is stepped on {where} is not known")
-        if not isinstance(parent_of(update.node), ast.Expr):
+        if not stands_alone(update.node):
             raise Refusal(f"the step on {where} is part of an expression")
         if (
             isinstance(update.node.func, ast.Attribute)

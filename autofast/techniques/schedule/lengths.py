@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword, Wrap, literal
 from autofast.facts.updates.rates import counts_batches
+from autofast.model.calls import is_name
 from autofast.model.script import Scheduler, Script, Tick
 from autofast.model.source import at
+from autofast.model.syntax import SEQUENCES, has_star, is_operation
 from autofast.model.values import Const, Seq, Values, one
 from autofast.rule import Refusal
 from autofast.write.spelling import spelled
@@ -128,9 +130,7 @@ def changed(script: Script, scheduler: Scheduler, count: str) -> Conversion:
             _whole(script, expr)
         return Conversion(scheduler, (Wrap(expr, f"{{}} * {factor}"),), form.smooth, 1)
     if form.kind == "each":
-        if isinstance(expr, (ast.List, ast.Tuple)) and not any(
-            isinstance(e, ast.Starred) for e in expr.elts
-        ):
+        if isinstance(expr, SEQUENCES) and not has_star(expr.elts):
             for e in expr.elts:
                 _whole(script, e)
             return Conversion(
@@ -160,13 +160,9 @@ def _whole(script: Script, expr: ast.expr) -> None:
     todo: list[ast.AST] = [expr]
     while todo:
         node = todo.pop()
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in ("int", "round", "len")
-        ):
+        if isinstance(node, ast.Call) and is_name(node.func, "int", "round", "len"):
             continue
-        if (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)) or (
+        if is_operation(node, ast.Div) or (
             isinstance(node, ast.Constant) and isinstance(node.value, float)
         ):
             raise Refusal(f"`{ast.unparse(expr)}` on {at(expr)} may be no whole number of epochs")

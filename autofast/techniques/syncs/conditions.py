@@ -14,6 +14,7 @@ from autofast.facts.switches import in_every_iteration
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import nodes_of
 from autofast.model.script import Script
+from autofast.model.syntax import VARIABLES
 from autofast.model.values import Arg, Const, Method, Ref, Tensor, Thing, certainly
 from autofast.techniques.syncs.sinks import is_number
 from autofast.techniques.syncs.steps import is_step, rare_branch
@@ -78,7 +79,7 @@ def flags_first(script: Script) -> Iterator[tuple[ast.stmt, ast.expr, list[Edit]
 def _is_flag(script: Script, part: ast.expr) -> bool:
     """``DEBUG``, ``args.check``: a variable that holds no tensor, certainly."""
     found = script.values(part)
-    plain = isinstance(part, (ast.Name, ast.Attribute))
+    plain = isinstance(part, VARIABLES)
     return plain and certainly(found, Const, Arg)
 
 

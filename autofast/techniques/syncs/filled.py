@@ -21,7 +21,7 @@ from autofast.model.calls import call_of, is_method
 from autofast.model.script import Script
 from autofast.model.source import ancestors, function_of, parent_of, within
 from autofast.model.syntax import COMPREHENSIONS
-from autofast.model.values import Tensor, library_name
+from autofast.model.values import Tensor
 from autofast.techniques.syncs.freshness import without_graph
 from autofast.techniques.syncs.liveness import Needs
 from autofast.techniques.syncs.reads import Read
@@ -75,7 +75,7 @@ def filled(script: Script, sink: Sink, loop: Loop, needs: Needs, *, around: ast.
 
 def _makes_floats(script: Script, call: ast.Call) -> bool:
     """``torch.zeros(n)``: floats in memory of the host, for which nothing else is asked."""
-    if library_name(script.values(call.func)) not in MAKERS:
+    if script.library_function(call) not in MAKERS:
         return False
     given = {k.arg for k in call.keywords}
     kinds = ("f32", "f64") if only_cuda(script) else ("f32",)  # MPS has no float64

@@ -15,7 +15,7 @@ from autofast.model.calls import is_name
 from autofast.model.events import LoopFrame
 from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of, within
-from autofast.model.syntax import SIMPLE, is_read
+from autofast.model.syntax import SIMPLE, is_attribute, is_operation, is_read
 from autofast.model.values import Const, Ext, Num, certainly, const, one
 from autofast.techniques.syncs.common_reads import is_always
 from autofast.techniques.syncs.empty_lists import is_empty_without, is_sum_of_nothing
@@ -73,7 +73,7 @@ def _divisions(scope: ast.AST) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
     for node in ast.walk(scope):
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
             yield node, node.target, node.value
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        elif is_operation(node, ast.Div):
             statement = statement_of(node)
             simple = isinstance(statement, SIMPLE)
             if simple and function_of(node) is scope and is_always(node, statement):
@@ -103,7 +103,7 @@ def _only_numbers(script: Script, made: Definition) -> bool:
     if not isinstance(made.statement, ast.AugAssign):
         return False
     added = made.statement.value
-    arrays = any(isinstance(n, ast.Attribute) and n.attr == "numpy" for n in ast.walk(added))
+    arrays = any(is_attribute(n, "numpy") for n in ast.walk(added))
     found = script.values(added)
     return not arrays and certainly(found, Num, Const)
 
@@ -132,7 +132,7 @@ def _is_zero_without(script: Script, divisor: ast.expr, loop: ast.For) -> bool:
     )
     if not whole:
         return False  # the loop may pass over samples
-    if isinstance(sized, ast.Attribute) and sized.attr == "dataset":
+    if is_attribute(sized, "dataset"):
         return _is_same(script, over, sized.value)
     datasets = [
         d.values if (d := given(loader, "dataset")) is not None else frozenset()

@@ -16,8 +16,17 @@ from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.source import ancestors, at, first_line, function_of, parent_of, walk, within
-from autofast.model.syntax import is_read, is_stored
+from autofast.model.source import (
+    ancestors,
+    at,
+    first_line,
+    function_of,
+    holds,
+    parent_of,
+    walk,
+    within,
+)
+from autofast.model.syntax import is_attribute, is_read, is_stored
 from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Ref, Seq, Thing
 from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import Move, move_around
@@ -61,7 +70,7 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
     needs = Needs()
     if script.unread and sink.kind not in ("number", "passed"):
         raise Refusal(script.unread)
-    if any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in walk(loop)):
+    if holds(loop, ast.Yield, ast.YieldFrom, ast.Await):
         raise Refusal("the loop hands over to its caller in between")
     for attempt in catchers(script, sink.statement, loop):
         raise Refusal(f"it is tried ({at(attempt)}): an error would show later")
@@ -154,7 +163,7 @@ def _looks(script: Script, statements: Sequence[ast.stmt], sink: Sink) -> bool:
     """Whether the ``finally`` of a caller may look at what the loop fills."""
     name = sink.holder.attr if isinstance(sink.holder, ast.Attribute) else ""
     for node in (n for s in statements for n in walk(s)):
-        if isinstance(node, ast.Attribute) and node.attr == name:
+        if is_attribute(node, name):
             return True
         if isinstance(node, ast.Call) and any(
             isinstance(t, (Bound, Func)) for t in script.values(node.func)
@@ -327,7 +336,7 @@ def _of_attribute(script: Script, holder: ast.Attribute, loop: Loop) -> Iterator
             yield node
         if _shows_all(script, node) and (within(node, loop) or id(function_of(node)) in running):
             raise Refusal(f"{at(node)} may show `.{holder.attr}` in every step")
-        if isinstance(node, ast.Attribute) and node.attr == holder.attr:
+        if is_attribute(node, holder.attr):
             home = function_of(node)
             if home is not function_of(holder) and id(home) in running:
                 raise Refusal(

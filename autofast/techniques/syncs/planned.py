@@ -14,7 +14,7 @@ from autofast.facts.parameter_loops import parameter_loops
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.scopes import mentions
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, only_target, put_into
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of, within
 from autofast.rule import Effect, Finding, Question, Refusal
@@ -276,14 +276,8 @@ def passed_on(
     statement: ast.stmt, mine: list[Read], loop: Loop
 ) -> tuple[str, list[ast.stmt]] | None:
     """``psnr = 10 * log10(1 / mse.item())`` where the statements right below are all that use ``psnr`` in the loop."""
-    if (
-        not isinstance(statement, ast.Assign)
-        or len(statement.targets) != 1
-        or any(r.node is statement.value for r in mine)
-    ):
-        return None
-    target = statement.targets[0]
-    if not isinstance(target, ast.Name):
+    target = only_target(statement)
+    if not isinstance(target, ast.Name) or any(put_into(r.node) is target for r in mine):
         return None
     uses = [
         n

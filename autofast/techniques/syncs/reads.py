@@ -9,6 +9,7 @@ from autofast.flow.reflection import is_spelled
 from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import statement_of
+from autofast.model.syntax import is_attribute
 from autofast.model.values import Const, Tensor, certainly
 from autofast.ops import draws, is_in_place
 from autofast.techniques.syncs.scalars import is_scalar
@@ -99,7 +100,7 @@ def peeled(expr: ast.expr) -> ast.expr:
             if expr.func.attr not in ("detach", "cpu"):
                 return expr
             expr = expr.func.value
-        elif isinstance(expr, ast.Attribute) and expr.attr == "data":
+        elif is_attribute(expr, "data"):
             expr = expr.value
         else:
             return expr

@@ -14,7 +14,7 @@ from autofast.model.events import CallFrame, Occurrence
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of
-from autofast.model.syntax import is_read
+from autofast.model.syntax import VARIABLES, is_read
 from autofast.model.values import Bound, Func
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off
@@ -114,11 +114,7 @@ def _calls(
             raise Refusal(f"{function.name}() is decorated")
         calls[id(frame.node)] = frame.node
     for node in script.nodes:
-        if (
-            isinstance(node, (ast.Name, ast.Attribute))
-            and is_read(node)
-            and _may_be(script, node, function)
-        ):
+        if isinstance(node, VARIABLES) and is_read(node) and _may_be(script, node, function):
             parent = parent_of(node)
             if (
                 not isinstance(parent, ast.Call)

@@ -9,6 +9,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.kinds import is_loss
 from autofast.model.script import Script
+from autofast.model.syntax import has_star
 from autofast.model.values import Ext, Ref, Tensor, const
 
 WHOLE = ("mean", "sum", "max", "min")  # without arguments: of all elements
@@ -54,7 +55,7 @@ def _makes_scalar(script: Script, made: Definition, depth: int) -> bool:
 
 def _calls_scalar(script: Script, call: ast.Call, depth: int) -> bool:
     func = call.func
-    plain = not call.keywords and not any(isinstance(a, ast.Starred) for a in call.args)
+    plain = not call.keywords and not has_star(call.args)
     if isinstance(func, ast.Attribute) and _may_be_tensor(script, func.value):
         return (func.attr in WHOLE and plain and not call.args) or (
             func.attr in SAME and is_scalar(script, func.value, depth)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from autofast.flow.loops import Loop
 from autofast.flow.scopes import binds, mentions, stored_in
-from autofast.model.calls import is_method, is_name
+from autofast.model.calls import is_method, is_name, names_in, root_of, short_name
 from autofast.model.events import inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
@@ -17,6 +17,7 @@ from autofast.model.source import (
     Source,
     first_line,
     function_of,
+    holds,
     live,
     nodes_in,
     parent_of,
@@ -24,7 +25,7 @@ from autofast.model.source import (
     statement_of,
     walk,
 )
-from autofast.model.syntax import is_read, is_stored
+from autofast.model.syntax import has_star, is_attribute, is_read, is_stored
 from autofast.model.values import (
     Arg,
     Bound,
@@ -98,7 +99,7 @@ def sink_of(
             ast.AugAssign(target=ast.Subscript() as target, value=value)
             | ast.Assign(targets=[ast.Subscript() as target], value=value)
         ):
-            if any(isinstance(n, ast.Slice) for n in walk(target.slice)):
+            if holds(target.slice, ast.Slice):
                 raise Refusal("")
             sink, parts = Sink(statement, reads, target.value, "object"), [target.slice, value]
         case ast.Expr(value=ast.Call(func=ast.Attribute() as func, args=args, keywords=keywords)):
@@ -281,9 +282,7 @@ def _is_from_outside(script: Script, func: Func, attr: str) -> bool:
     """Whether an attribute holds an object that was handed over, which others may change: ``self.state = state``."""
     classes = [func.owner, *func.owner.ancestors()] if func.owner is not None else []
     for node in (n for c in classes for n in walk(c.node)):
-        if isinstance(node, ast.Assign) and any(
-            isinstance(t, ast.Attribute) and t.attr == attr for t in node.targets
-        ):
+        if isinstance(node, ast.Assign) and any(is_attribute(t, attr) for t in node.targets):
             for name in _handed_over(node.value):
                 if any(isinstance(t, (Inst, Seq, Dict, Ext)) for t in script.values(name)):
                     return True
@@ -342,9 +341,7 @@ def _is_plain_call(script: Script, func: Func, call: ast.Call, me: str, seen: se
 
 
 def _bottom(node: ast.expr) -> str:
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
+    return short_name(root_of(node, ast.Attribute, ast.Subscript))
 
 
 class _Collector:
@@ -375,9 +372,8 @@ class _Collector:
 
     def is_settled(self, expr: ast.expr) -> bool:
         """Neither a read nor what is put off is in it: it can be computed in its turn."""
-        return not any(
-            id(n) in self.reads or (isinstance(n, ast.Name) and n.id in self.live)
-            for n in walk(expr)
+        return self.live.isdisjoint(names_in(expr)) and not any(
+            id(n) in self.reads for n in walk(expr)
         )
 
     def is_same_later(self, expr: ast.expr) -> bool:
@@ -434,9 +430,7 @@ class _Collector:
             or not isinstance(expr.value, ast.Name)
         ):
             return False
-        over = [
-            t for n in walk(loop.iter) if isinstance(n, ast.expr) for t in self.script.values(n)
-        ]
+        over = [t for n in nodes_in(loop.iter, ast.expr) for t in self.script.values(n)]
         graphs = any(isinstance(t, Ext) and t.name.startswith("torch_geometric.") for t in over)
         return (
             graphs
@@ -451,7 +445,7 @@ class _Collector:
             isinstance(t, Ref) and (t.name.startswith(("math.", "numpy.")) or t.name in builtin)
             for t in things
         )
-        if not things or not pure or any(isinstance(a, ast.Starred) for a in call.args):
+        if not things or not pure or has_star(call.args):
             raise Refusal(f"`{first_line(call.func)}` gets it in each step")
 
 
@@ -459,11 +453,7 @@ def is_number(script: Script, expr: ast.expr) -> bool:
     """Whether an expression is certainly a Python number (or text), as far as the reader or its form tells."""
     if is_method(expr) and expr.func.attr in SIZES:
         return bool(expr.args) or expr.func.attr != "size"
-    if (
-        isinstance(expr, ast.Subscript)
-        and isinstance(expr.value, ast.Attribute)
-        and expr.value.attr == "shape"
-    ):
+    if isinstance(expr, ast.Subscript) and is_attribute(expr.value, "shape"):
         return not isinstance(expr.slice, ast.Slice)
     if isinstance(expr, ast.Call) and is_name(expr.func, "len"):
         return True

@@ -13,6 +13,7 @@ from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import nodes_in
+from autofast.model.syntax import is_operation
 from autofast.model.values import Const, Tensor
 from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.floats import kind_of
@@ -63,7 +64,7 @@ def kind_of_sum(script: Script, sink: Sink) -> str:
 def _parts(expr: ast.expr, kept: set[int]) -> Iterator[ast.expr]:
     """What goes into a computation that rounds the same on the device: what is ``kept`` there, and what has nothing of it."""
     computed = id(expr) not in kept and any(id(n) in kept for n in ast.walk(expr))
-    if computed and isinstance(expr, ast.BinOp) and isinstance(expr.op, EXACT):
+    if computed and is_operation(expr, *EXACT):
         yield from _parts(expr.left, kept)
         yield from _parts(expr.right, kept)
     elif computed and isinstance(expr, ast.UnaryOp) and isinstance(expr.op, ast.USub):

@@ -19,7 +19,7 @@ from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import function_of, live, nodes_in, parent_of, statement_of
-from autofast.model.syntax import LOOPS, TESTS, is_read
+from autofast.model.syntax import LOOPS, TESTS, is_operation, is_read
 from autofast.model.values import Const, Num, Tensor, Thing, Values, const
 from autofast.rule import Finding
 from autofast.techniques.syncs.code_motion import moves
@@ -233,7 +233,7 @@ def _reads(script: Script, call: ast.Call) -> bool:
 def _of_code(script: Script, node: ast.AST) -> Wait | None:
     if isinstance(node, TESTS):
         return ASKED if any(_is_asked(script, e) for e in _tests(script, node.test)) else None
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+    if is_operation(node, ast.Mod):
         filled = node.right.elts if isinstance(node.right, ast.Tuple) else []
         is_text = isinstance(const(script.values(node.left)), str)
         return SHOWN if is_text and any(_is_tensor(script, e) for e in filled) else None

@@ -11,6 +11,7 @@ from autofast.facts.loaders import hooks, managed
 from autofast.model.calls import targets_of
 from autofast.model.script import Script, Trainer
 from autofast.model.source import at, source_of
+from autofast.model.syntax import is_constant
 from autofast.model.values import Cls, Const, Inst, Thing, Values, const, one
 from autofast.read.library.frameworks import is_lightning
 from autofast.read.requirements import at_least, rules_out
@@ -305,9 +306,7 @@ def _manual(script: Script, thing: Thing) -> str:
                     t.attr if isinstance(t, ast.Attribute) else getattr(t, "id", "")
                     for t in targets
                 ]
-                if "automatic_optimization" in names and not (
-                    isinstance(node.value, ast.Constant) and node.value.value is True
-                ):
+                if "automatic_optimization" in names and not is_constant(node.value, True):
                     return at(node)
             elif isinstance(node, ast.FunctionDef) and node.name == "automatic_optimization":
                 return at(node)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from autofast.model.events import BranchFrame, Occurrence, Site
 from autofast.model.names import AUTOCAST, SCALER
 from autofast.model.script import Script
+from autofast.model.syntax import VARIABLES
 from autofast.model.values import Arg, Const, Ref
 from autofast.rule import Finding, Options
 from autofast.techniques.trainers.spots import flag
@@ -82,6 +83,6 @@ def _switch(script: Script, occurrence: Occurrence) -> Arg | None:
                 for t in script.values(part)
                 if isinstance(t, Arg) and t.kind == "flag" and t.default == {Const(False)}
             ]
-            if found and isinstance(part, (ast.Name, ast.Attribute)):
+            if found and isinstance(part, VARIABLES):
                 return found[0]
     return None

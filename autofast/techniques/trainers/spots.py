@@ -10,6 +10,7 @@ from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite, literal
 from autofast.model.calls import is_name, keyword_of
 from autofast.model.script import Script
 from autofast.model.source import Source, parent_of, source_of
+from autofast.model.syntax import is_text
 from autofast.model.values import (
     Arg,
     Arguments,
@@ -158,11 +159,7 @@ def spot_of(
 # ------------------------------------------------------------------------------------------------ the command line
 def flag(option: Arg) -> str:
     """How an option is written on the command line."""
-    names = [
-        a.value
-        for a in option.node.args
-        if isinstance(a, ast.Constant) and isinstance(a.value, str)
-    ]
+    names = [a.value for a in option.node.args if is_text(a)]
     long = [n for n in names if n.startswith("--")]
     return (long or [n for n in names if n.startswith("-")] or [f"--{option.name}"])[0]
 
@@ -170,11 +167,7 @@ def flag(option: Arg) -> str:
 def takes(option: Arg, value: str) -> bool:
     """Whether the option can be given this word: its type is no number, and its choices have it."""
     for keyword in option.node.keywords:
-        if (
-            keyword.arg == "type"
-            and isinstance(keyword.value, ast.Name)
-            and keyword.value.id in ("int", "float", "bool")
-        ):
+        if keyword.arg == "type" and is_name(keyword.value, "int", "float", "bool"):
             return False
         if keyword.arg == "choices" and isinstance(keyword.value, (ast.List, ast.Tuple, ast.Set)):
             return any(isinstance(e, ast.Constant) and e.value == value for e in keyword.value.elts)
@@ -265,9 +258,7 @@ def _items(display: ast.Dict, prefix: str) -> dict[str, ast.expr]:
     return {
         key.value.removeprefix(prefix): value
         for key, value in zip(display.keys, display.values, strict=True)
-        if isinstance(key, ast.Constant)
-        and isinstance(key.value, str)
-        and key.value.startswith(prefix)
+        if is_text(key) and key.value.startswith(prefix)
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from autofast.model.events import Stack, loops
 from autofast.model.script import Script, Transfer
+from autofast.model.syntax import is_attribute
 from autofast.model.values import Arg, Const
 from autofast.techniques.transfers.fixed import is_fixed, is_size, made_of
 
@@ -59,6 +60,4 @@ def _is_of_data(script: Script, expr: ast.expr) -> bool:
 
 def _is_filled(expr: ast.expr) -> bool:
     """``torch.FloatTensor(n).zero_()``"""
-    return any(
-        isinstance(n, ast.Attribute) and n.attr in ("fill_", "zero_") for n in ast.walk(expr)
-    )
+    return any(is_attribute(n, "fill_", "zero_") for n in ast.walk(expr))

@@ -15,11 +15,11 @@ from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
 from autofast.flow.usage import Act, Usage, is_identity, usage_of
 from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
-from autofast.model.calls import call_of
+from autofast.model.calls import call_of, only_target
 from autofast.model.contents import elements, opened
 from autofast.model.script import Loader, Script, Transfer
 from autofast.model.source import at, function_of, parent_of, source_of
-from autofast.model.syntax import is_read
+from autofast.model.syntax import SEQUENCES, has_star, is_read
 from autofast.model.values import (
     Bound,
     Cls,
@@ -240,15 +240,15 @@ def _loaded(
 
 
 def _element(target: ast.expr, index: int) -> ast.expr:
-    if isinstance(target, (ast.Tuple, ast.List)) and index < len(target.elts):
-        if not any(isinstance(e, ast.Starred) for e in target.elts):
+    if isinstance(target, SEQUENCES) and index < len(target.elts):
+        if not has_star(target.elts):
             return target.elts[index]
     raise Refusal(f"how {at(target)} takes a batch apart is not followed")
 
 
 def _reads(script: Script, target: ast.expr, key: Key) -> Iterator[ast.expr]:
     """The reads of a part of what ``target`` is bound to."""
-    if isinstance(target, (ast.Tuple, ast.List)) and isinstance(key, int):
+    if isinstance(target, SEQUENCES) and isinstance(key, int):
         target, key = _element(target, key), None
     if not isinstance(target, ast.Name):
         raise Refusal(f"how {at(target)} takes a batch apart is not followed")
@@ -265,8 +265,8 @@ def _reads(script: Script, target: ast.expr, key: Key) -> Iterator[ast.expr]:
             if index != key:
                 continue
             part, parent = parent, parent_of(parent)
-        if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
-            yield from _reads(script, parent.targets[0], key if part is None else None)
+        if (renamed := only_target(parent)) is not None:
+            yield from _reads(script, renamed, key if part is None else None)
         elif part is None:
             raise Refusal(f"{at(read)} does something else with `{target.id}`")
         else:
@@ -289,7 +289,7 @@ def _copied(script: Script, read: ast.expr) -> Transfer | None:
         if parent.attr not in REGROUPING:
             break
         parent = parent_of(call)
-    if isinstance(parent, ast.Call) and script.values(parent.func) == {Ref("builtins.len")}:
+    if script.is_call(parent, "builtins.len"):
         return None
     raise Refusal(
         f"{at(read)} uses `{ast.unparse(read)}` in host memory, before it is on the device"

@@ -12,9 +12,10 @@ from autofast.facts.arrays import Channels, by_channel
 from autofast.facts.byte_values import is_bytes, is_picture
 from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
+from autofast.model.calls import is_name
 from autofast.model.script import Loader, Script
 from autofast.model.source import at, function_of, live, statement_of
-from autofast.model.values import Func, Inst, Ref, Tensor, Thing, const, library_name, one
+from autofast.model.values import Func, Inst, Ref, Tensor, Thing, const, one
 from autofast.ops.families import ARITHMETIC, SIGNS
 from autofast.rule import Refusal
 
@@ -136,8 +137,7 @@ def _edit(run: list[Operation]) -> Iterator[Edit]:
         isinstance(statement, ast.Assign)
         and statement.value is node
         and isinstance(inner, ast.Name)
-        and isinstance(statement.targets[0], ast.Name)
-        and statement.targets[0].id == inner.id
+        and is_name(statement.targets[0], inner.id)
     ):
         yield Remove(statement)
     else:
@@ -261,10 +261,10 @@ def _operation(script: Script, expr: ast.expr) -> Operation | None:
                 return made(inner, f"{ARITHMETIC[attr]} {ast.unparse(given)}")
             if attr in ("to", "type", "astype") and _is_single(script, given):
                 return made(inner, CAST)
-            if library_name(script.values(expr.func)) == "numpy.float32":
+            if script.is_call(expr, "numpy.float32"):
                 return made(given, CAST)
         case ast.Call(args=[given], keywords=[ast.keyword(arg="dtype", value=kind)]):
-            name = library_name(script.values(expr.func))
+            name = script.library_function(expr)
             spelled = name != "numpy.asarray" or isinstance(expr.func, ast.Attribute)
             if name in TYPED and spelled and _is_single(script, kind):
                 return Operation(expr, given, CAST, name != "torch.tensor", keyword=True)
@@ -287,7 +287,7 @@ def _by_channel(script: Script, expr: ast.expr, layouts: Sequence[ast.expr]) -> 
 
 
 def _keeps_order(script: Script, call: ast.expr) -> bool:
-    name = library_name(script.values(call.func)) if isinstance(call, ast.Call) else ""
+    name = script.library_function(call)
     method = getattr(getattr(call, "func", None), "attr", "")
     return name in SHARING | {"numpy.ascontiguousarray"} or (not name and method in KEPT)
 
@@ -296,7 +296,7 @@ def _turned(script: Script, call: ast.expr) -> tuple[object, ...]:
     """The order of dimensions in ``image.transpose(2, 0, 1)`` and ``np.transpose(image, (2, 0, 1))``."""
     match call:
         case ast.Call(func=ast.Attribute(attr="transpose" | "permute"), args=args, keywords=[]):
-            given = args[1:] if library_name(script.values(call.func)) else args
+            given = args[1:] if script.library_function(call) else args
             flat = given[0].elts if len(given) == 1 and hasattr(given[0], "elts") else given
             return tuple(const(script.values(e)) for e in flat)
     return ()
@@ -313,7 +313,7 @@ def _is_made(script: Script, expr: ast.expr) -> bool:
         )
     if not isinstance(expr, ast.Call):
         return False
-    name = library_name(script.values(expr.func))
+    name = script.library_function(expr)
     return name == "numpy.array" or (name == "numpy.asarray" and bool(expr.keywords))
 
 
@@ -329,7 +329,7 @@ def _same_numbers(script: Script, expr: ast.expr, getitem: ast.FunctionDef) -> a
                 return None
             return found[0].value
         case ast.Call(args=[given, *_]) if isinstance(expr.func, ast.Attribute):
-            name = library_name(script.values(expr.func))
+            name = script.library_function(expr)
             if name in LAID_OUT or (name in SHARING and len(expr.args) == 1 and not expr.keywords):
                 return given
     match expr:

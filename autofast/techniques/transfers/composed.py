@@ -9,9 +9,10 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from autofast.model.calls import is_name, names_in, only_target
 from autofast.model.script import Script
 from autofast.model.source import block_of, nodes_in, parent_of
-from autofast.model.syntax import COMPREHENSIONS, is_read
+from autofast.model.syntax import COMPREHENSIONS, SEQUENCES, is_attribute, is_read
 from autofast.model.values import Arg, Const, Num, Ref, Values, certainly, library_names
 
 Factory = Callable[[Script, ast.expr], "ast.Call | None"]
@@ -86,7 +87,7 @@ def _call(script: Script, call: ast.Call, factory: Factory, name: str) -> Parts 
         return None
     if of_torch and names <= JOINS | {VARIABLE} and call.args:
         return parts(script, call.args[0], factory, name)
-    if isinstance(call.func, ast.Attribute) and call.func.attr in METHODS and not of_torch:
+    if is_attribute(call.func, *METHODS) and not of_torch:
         if all(_is_number(script, a) for a in call.args):
             return parts(script, call.func.value, factory, name)
     return None
@@ -101,12 +102,7 @@ def chain(
     """
     block, calls = block_of(stmt), Parts()
     for earlier in reversed(block[: block.index(stmt)]):
-        if (
-            isinstance(earlier, ast.Assign)
-            and len(earlier.targets) == 1
-            and isinstance(earlier.targets[0], ast.Name)
-            and earlier.targets[0].id == name
-        ):
+        if isinstance(earlier, ast.Assign) and is_name(only_target(earlier), name):
             found = parts(script, earlier.value, factory, name)
             if found is None:
                 return ()
@@ -125,9 +121,7 @@ def hides(call: ast.Call, needed: set[str]) -> bool:
     outer: ast.AST | None = call
     while outer is not None and not isinstance(outer, ast.stmt):
         if isinstance(outer, COMPREHENSIONS) and any(
-            isinstance(n, ast.Name) and n.id in needed
-            for g in outer.generators
-            for n in ast.walk(g.target)
+            names_in(g.target) & needed for g in outer.generators
         ):
             return True
         outer = parent_of(outer)
@@ -135,7 +129,7 @@ def hides(call: ast.Call, needed: set[str]) -> bool:
 
 
 def _is_number(script: Script, expr: ast.expr) -> bool:
-    if isinstance(expr, (ast.Tuple, ast.List)):
+    if isinstance(expr, SEQUENCES):
         return bool(expr.elts) and all(_is_number(script, e) for e in expr.elts)
     if isinstance(expr, ast.Starred):
         return False

@@ -16,7 +16,7 @@ from autofast.model.calls import is_method
 from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
 from autofast.model.source import at, function_of, source_of
-from autofast.model.syntax import LOOPS
+from autofast.model.syntax import LOOPS, VARIABLES
 from autofast.model.tensors import NOT_CUDA
 from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
 from autofast.read.requirements import rules_out
@@ -251,7 +251,7 @@ def asynchronous(script: Script, move: Move) -> Iterator[Edit]:
         yield Keyword(move.node, "non_blocking", "True")
         return
     expr = spelled(move.node, transfer.target) if transfer is not None else None
-    if isinstance(expr, (ast.Name, ast.Attribute)) and is_device_object(script.values(expr)):
+    if isinstance(expr, VARIABLES) and is_device_object(script.values(expr)):
         yield Keyword(move.node, "non_blocking", f'{source_of(expr).segment(expr)}.type == "cuda"')
         return
     torch, imports = torch_in(source_of(move.node))

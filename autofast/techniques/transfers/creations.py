@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
-from autofast.model.calls import names_in
+from autofast.model.calls import is_path, names_in
 from autofast.model.events import Site
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
 from autofast.model.source import parent_of, source_of, statement_of
+from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.tensors import is_dtype
-from autofast.model.values import Num, Ref, Tensor, Unknown, const, library_names
+from autofast.model.values import Num, Ref, Tensor, Unknown, const
 from autofast.rule import Effect
 from autofast.techniques.transfers.composed import chain, hides, parts
 from autofast.techniques.transfers.dealt_out import against
@@ -105,7 +106,7 @@ def _is_there(script: Script, transfer: Transfer, call: ast.Call) -> bool:
 
     What is not certainly on the host is taken to be there: else the copy stays as it was.
     """
-    names = library_names(script.values(call.func))
+    names = script.library_functions(call)
     if not call.args or not names or not all(name.endswith("_like") for name in names):
         return False
     devices = {t.device if isinstance(t, Tensor) else "?" for t in script.values(call.args[0])}
@@ -118,12 +119,7 @@ def _is_switch(script: Script, test: ast.expr) -> bool:
     """A condition that can be asked twice: ``use_cuda``, ``not args.cpu``, ``torch.cuda.is_available()``."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _is_switch(script, test.operand)
-    if isinstance(test, ast.Call):
-        found = script.values(test.func)
-        return found == {Ref("torch.cuda.is_available")}
-    while isinstance(test, ast.Attribute):
-        test = test.value
-    return isinstance(test, ast.Name)
+    return is_path(test) or script.is_call(test, "torch.cuda.is_available")
 
 
 def _made_there(
@@ -165,7 +161,7 @@ def _cast_behind(
     script: Script, node: ast.Call, call: ast.Call
 ) -> tuple[ast.Call, ast.expr] | None:
     """``.to(y.dtype)`` right behind the copy of zeros or ones, and the dtype: they are as good made in it."""
-    names = library_names(script.values(call.func))
+    names = script.library_functions(call)
     if not names or not names <= set(ALIKE) or call.keywords:
         return None
     attribute = parent_of(node)
@@ -183,7 +179,7 @@ def _cast_behind(
 
 def _device_asked(script: Script, test: ast.expr) -> str:
     """``x.device`` for the condition ``x.is_cuda`` of a tensor; empty for any other."""
-    if isinstance(test, ast.Attribute) and test.attr == "is_cuda":
+    if is_attribute(test, "is_cuda"):
         found = script.values(test.value)
         if found and all(isinstance(t, Tensor) for t in found):
             return f"{source_of(test).segment(test.value)}.device"
@@ -194,7 +190,7 @@ def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | No
     """``y.new_zeros(n)`` for ``torch.zeros(n).to(y)`` and ``torch.zeros(n).type_as(y)``; None where it is another copy."""
     func, names = (
         transfer.node.func,
-        library_names(script.values(call.func)),
+        script.library_functions(call),
     )
     if not isinstance(func, ast.Attribute) or func.value is not call or call.keywords:
         return None
@@ -202,7 +198,7 @@ def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | No
         return None
     like = transfer.node.args[0]
     found = script.values(like)
-    if not isinstance(like, (ast.Name, ast.Attribute)) or not found:
+    if not isinstance(like, VARIABLES) or not found:
         return None
     if not all(isinstance(t, Tensor) for t in found) or not names:
         return None
@@ -213,7 +209,7 @@ def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | No
 
 def _idle(script: Script, call: ast.Call) -> Iterator[Edit]:
     """``.float()`` and ``.contiguous()`` right behind a factory that gives just that."""
-    names = library_names(script.values(call.func))
+    names = script.library_functions(call)
     if not names or not names <= FLOATS or any(k.arg == "dtype" for k in call.keywords):
         return
     if script.calls("torch.set_default_dtype", "torch.set_default_tensor_type"):
@@ -297,7 +293,7 @@ def _device(script: Script, transfer: Transfer) -> str | None:
         return None
     text = source_of(node).segment(expr)
     if transfer.how == "type_as" or all(isinstance(t, Tensor) for t in target.values):
-        return f"{text}.device" if isinstance(expr, (ast.Name, ast.Attribute)) else None
+        return f"{text}.device" if isinstance(expr, VARIABLES) else None
     named = any(k.arg == "device" for k in node.keywords)
     if any(isinstance(t, (Tensor, Unknown)) and not named or is_dtype(t) for t in target.values):
         return None

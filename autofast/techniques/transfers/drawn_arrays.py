@@ -9,6 +9,7 @@ from autofast.edit.edits import Rewrite
 from autofast.model.calls import unstarred
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Script
+from autofast.model.syntax import SEQUENCES, is_attribute
 from autofast.model.values import Ref, Seq, const
 from autofast.rule import Effect
 from autofast.techniques.transfers.factories import Creation, again_and_again
@@ -84,14 +85,13 @@ def _in_place(
 
 def _dims(script: Script, shape: ast.expr, holes: dict[str, ast.expr]) -> str | None:
     """A shape as arguments of the legacy constructor, which takes sizes one by one (it takes a tuple for data)."""
-    if isinstance(shape, (ast.Tuple, ast.List)):
+    if isinstance(shape, SEQUENCES):
         return _each(shape.elts, holes)
     found = script.values(shape)
     if isinstance(const(found), int):
         return _each([shape], holes)
     if (
-        isinstance(shape, ast.Attribute)
-        and shape.attr == "shape"
+        is_attribute(shape, "shape")
         or found
         and all(isinstance(t, Seq) or isinstance(const(found), tuple) for t in found)
     ):

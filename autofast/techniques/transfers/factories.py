@@ -6,12 +6,12 @@ import ast
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit
-from autofast.model.calls import arguments_of, is_name, names_in, unstarred
+from autofast.model.calls import arguments_of, is_name, names_in, parts_of, unstarred
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
 from autofast.model.source import block_of, nodes_in, parent_of, statement_of
-from autofast.model.syntax import is_read
+from autofast.model.syntax import SEQUENCES, is_attribute, is_read
 from autofast.model.values import Arg, Const, Num, Seq, Tensor, Unknown, library_names
 from autofast.rule import Effect
 from autofast.techniques.transfers.filled import constructor, made_there
@@ -87,7 +87,7 @@ def factory(script: Script, expr: ast.expr) -> ast.Call | None:
             if name != "torch.autograd.Variable" or len(expr.args) != 1 or expr.keywords:
                 return None
             expr = expr.args[0]
-        elif isinstance(expr.func, ast.Attribute) and expr.func.attr in KEEPS:
+        elif is_attribute(expr.func, *KEEPS):
             made = expr.func.value
             if isinstance(made, ast.Call) and constructor(script, made):
                 return expr if made_there(script, expr, "") is not None else None
@@ -101,11 +101,7 @@ def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:
     """No tensor of the host has a part in it, but one whose shape is taken."""
     if name.endswith("_like"):
         return True
-    if (
-        name == "torch.tensor"
-        and len(call.args) == 1
-        and isinstance(call.args[0], (ast.List, ast.Tuple))
-    ):
+    if name == "torch.tensor" and len(call.args) == 1 and isinstance(call.args[0], SEQUENCES):
         return _is_display(script, call.args[0])
     values = [t for a in call.args for t in script.values(unstarred(a))]
     values += [t for k in call.keywords for t in script.values(k.value)]
@@ -118,7 +114,7 @@ def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:
 
 def _is_display(script: Script, data: ast.expr) -> bool:
     """``[a, b]`` with numbers, written out."""
-    if isinstance(data, (ast.List, ast.Tuple)):
+    if isinstance(data, SEQUENCES):
         return all(_is_display(script, part) for part in data.elts)
     found = script.values(data)
     return bool(found) and all(
@@ -151,15 +147,7 @@ def held_by(
 
 def is_bound_to(stmt: ast.stmt, value: ast.expr, name: str) -> bool:
     """``name = value``, alone or as one of ``a, name = other, value``."""
-    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
-        return False
-    target, given = stmt.targets[0], stmt.value
-    if isinstance(target, ast.Tuple) and isinstance(given, ast.Tuple):
-        pairs = list(zip(target.elts, given.elts, strict=False))
-        return len(target.elts) == len(given.elts) and any(
-            v is value and is_name(t, name) for t, v in pairs
-        )
-    return given is value and is_name(target, name)
+    return any(given is value and is_name(part, name) for part, given in parts_of(stmt))
 
 
 def _earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast.Call | None:

@@ -8,7 +8,7 @@ from autofast.edit.edits import Rewrite
 from autofast.model.calls import is_method, names_in
 from autofast.model.script import Script
 from autofast.model.source import source_of
-from autofast.model.values import Arg, Num, Tensor, Unknown, certainly, const, library_name
+from autofast.model.values import Arg, Num, Tensor, Unknown, certainly, const
 
 DTYPES = {  # of the constructors; Tensor has the default dtype
     "Tensor": "",
@@ -25,7 +25,7 @@ ZERO = ast.Constant(0)  # of ``zero_()``
 
 def constructor(script: Script, call: ast.Call) -> str:
     """The name of the old constructor that a call gives nothing but sizes; empty for anything else."""
-    name = library_name(script.values(call.func)).removeprefix("torch.")
+    name = script.library_function(call).removeprefix("torch.")
     if name not in DTYPES or call.keywords or not call.args:
         return ""
     several = len(call.args) > 1  # one by one: numbers, as data come as one list

@@ -12,6 +12,7 @@ from autofast.model.events import Stack
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Script
 from autofast.model.source import source_of
+from autofast.model.syntax import is_attribute
 from autofast.model.values import Arg, Cls, Const, Module, Ref, Setting, certainly
 from autofast.techniques.transfers.factories import KEEPS, again_and_again
 
@@ -98,7 +99,7 @@ def is_fixed(script: Script, expr: ast.expr) -> bool:
             name = _library(script, expr.func)
             known = name in PLAIN or (name.startswith("numpy.") and not name.startswith(DRAWN))
             parts = arguments_of(expr)
-            if not known and isinstance(expr.func, ast.Attribute) and expr.func.attr in KEPT | {"reshape"}:  # fmt: skip
+            if not known and is_attribute(expr.func, *KEPT, "reshape"):  # fmt: skip
                 known, parts = True, [*parts, expr.func.value]
             return known and all(is_fixed(script, part) for part in parts)
     return False

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
+from autofast.model.calls import call_of, put_into
 from autofast.model.script import Script
 from autofast.model.source import ancestors, block_of, parent_of, statement_of
 from autofast.model.values import Tensor
@@ -42,24 +43,23 @@ def _indexed(script: Script, call: ast.Call) -> ast.Name | None:
         whole = outer
     if (tensor := _subscripted(script, whole)) is not None:
         return tensor
-    assign = parent_of(whole)
-    target = assign.targets[0] if isinstance(assign, ast.Assign) else None
-    if not isinstance(target, ast.Name) or len(assign.targets) > 1:  # type: ignore[union-attr]
+    target = put_into(whole)
+    if not isinstance(target, ast.Name):
         return None
     uses = script.analysis(Flow).definitions(target).uses(Definition(target.id, target))
     tensors = [_subscripted(script, use) for use in uses]
     if not uses or None in tensors:
         return None
-    return next((t for t in tensors if t is not None and _is_there(script, t, assign)), None)
+    return next(
+        (t for t in tensors if t is not None and _is_there(script, t, statement_of(whole))), None
+    )
 
 
 def _keeps(script: Script, made: ast.expr, call: ast.Call) -> ast.expr | None:
     """``torch.arange(n).long()`` around ``torch.arange(n)``: what is the same on every device."""
     method = parent_of(made)
-    outer = parent_of(method) if isinstance(method, ast.Attribute) else None
-    if isinstance(outer, ast.Call) and outer.func is method and factory(script, outer) is call:
-        return outer
-    return None
+    outer = call_of(method) if isinstance(method, ast.Attribute) else None
+    return outer if outer is not None and factory(script, outer) is call else None
 
 
 def _subscripted(script: Script, index: ast.expr) -> ast.Name | None:

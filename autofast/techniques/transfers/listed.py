@@ -9,14 +9,14 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import parent_of, source_of
-from autofast.model.values import Ref, Tensor, certainly, library_name
+from autofast.model.values import Ref, Tensor, certainly
 
 WHOLE = frozenset({"torch.LongTensor", "torch.tensor"})  # what makes int64 of whole numbers
 
 
 def listed(script: Script, call: ast.Call, where: str) -> Rewrite | None:
     """``torch.arange(n, device=...)`` or ``torch.full((n,), 2, device=...)`` in the place of the call; None where it is neither."""
-    name = library_name(script.values(call.func))
+    name = script.library_function(call)
     if name not in WHOLE or call.keywords or len(call.args) != 1 or "{" in where:
         return None
     if not isinstance(call.func, ast.Attribute):
@@ -39,7 +39,7 @@ def _counts(script: Script, expr: ast.expr) -> bool:
         case ast.Constant(value=value):
             return type(value) is int and value >= 0
         case ast.Call(func=ast.Name(id="len"), args=[_]):
-            return script.values(expr.func) == {Ref("builtins.len")}
+            return script.is_call(expr, "builtins.len")
         case (
             ast.Call(func=ast.Attribute(value=of, attr="size"), args=[_])
             | ast.Subscript(value=ast.Attribute(value=of, attr="shape"), slice=ast.Constant())
@@ -71,4 +71,4 @@ def _is_counter(script: Script, made: Definition) -> bool:
     if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
         return False
     counts = "builtins.enumerate" if first else "builtins.range"
-    return script.values(loop.iter.func) == {Ref(counts)}
+    return script.library_function(loop.iter) == counts

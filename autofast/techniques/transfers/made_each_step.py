@@ -84,7 +84,7 @@ def _made(script: Script, expr: ast.expr, loop: ast.AST) -> Iterator[tuple[ast.e
     for tensor in every:  # one of several things that come here: the items of a dict
         match tensor.made:
             case ast.Call() as made if made is not root and _is_new(script, tensor):
-                names = library_names(script.values(made.func))
+                names = script.library_functions(made)
                 sites = [s for name in names if (s := script.log.at(name, made)) is not None]
                 if names <= MADE and any(inside(o.stack, loop) for s in sites for o in s):
                     yield made, THERE

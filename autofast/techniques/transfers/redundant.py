@@ -9,11 +9,11 @@ from autofast.edit.edits import Edit, Remove, Rewrite
 from autofast.flow.positions import follows
 from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions
-from autofast.model.calls import is_method, items_of, pairs_of
+from autofast.model.calls import is_method, is_name, items_of, pairs_of, put_into
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, TryFrame
 from autofast.model.script import Script, Transfer
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of, within
-from autofast.model.syntax import is_read
+from autofast.model.syntax import is_attribute, is_read
 from autofast.model.values import Const, Dict, Ext, Thing
 
 
@@ -34,7 +34,7 @@ def is_placed(script: Script, transfer: Transfer) -> bool:
 
 def _owner_of_device(script: Script, target: ast.expr) -> Ext | None:
     """The Accelerator of ``accelerator.device``, one that places what it prepares."""
-    if not isinstance(target, ast.Attribute) or target.attr != "device":
+    if not is_attribute(target, "device"):
         return None
     found = [t for t in script.values(target.value) if t != Const(None)]
     if (
@@ -57,23 +57,17 @@ def _owner_of_device(script: Script, target: ast.expr) -> Ext | None:
 def _prepared(script: Script, accelerator: Ext) -> Iterator[tuple[ast.Name, ast.Assign]]:
     """Each variable that gets its own value back from ``prepare``, so that nothing else is called by that name afterwards."""
     for site in script.methods("prepare", "prepare_data_loader"):
-        call = site.node
-        statement = parent_of(call)
-        plain = (
-            isinstance(call, ast.Call)
-            and not call.keywords
-            and isinstance(statement, ast.Assign)
-            and len(statement.targets) == 1
-        )
-        if not plain or any(
+        call, target = site.node, put_into(site.node)
+        if not isinstance(call, ast.Call) or call.keywords or target is None:
+            continue
+        if any(
             o.this is not accelerator
             or any(isinstance(f, (BranchFrame, TryFrame)) for f in o.stack)
             for o in site
         ):
             continue
-        assert isinstance(call, ast.Call) and isinstance(statement, ast.Assign)
-        target = statement.targets[0]
-        targets = items_of(target)
+        targets, statement = items_of(target), parent_of(call)
+        assert isinstance(statement, ast.Assign)
         if [ast.unparse(t) for t in targets] != [ast.unparse(a) for a in call.args]:
             continue
         for name in targets:
@@ -133,7 +127,7 @@ def _only_renames(script: Script, statement: ast.Assign, moves: set[int]) -> boo
         if not isinstance(name, ast.Name) or id(call) not in moves:
             return False
         receiver = call.func.value if is_method(call) else None
-        if not isinstance(receiver, ast.Name) or receiver.id != name.id:
+        if not is_name(receiver, name.id):
             return False
     return True
 

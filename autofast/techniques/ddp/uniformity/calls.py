@@ -7,6 +7,7 @@ import ast
 from autofast.facts.host_io import ASKS, READS, name_of
 from autofast.model.calls import arguments_of, keyword_of
 from autofast.model.kinds import is_module
+from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Dict, Ext, Inst, Method, Seq, Tensor, Thing, Unknown, const
 from autofast.techniques.ddp.uniformity.kinds import (
     BATCH,
@@ -126,13 +127,11 @@ class LibraryCalls(Tensors):
             return NEAR if name.startswith(RANDOM) else EQUAL
         sizes = [a for a in node.args if not isinstance(a, ast.Starred)]
         if name in ("torch.randint", "torch.normal"):
-            sizes = [
-                a for a in sizes if isinstance(a, (ast.Tuple, ast.List)) or self.kinds[id(a)].shape
-            ]
+            sizes = [a for a in sizes if isinstance(a, SEQUENCES) or self.kinds[id(a)].shape]
         elif name in ("torch.randperm", "torch.arange", "torch.bernoulli", "torch.multinomial"):
             return other(f"what {name}() makes of a number of samples")
         first = sizes[0] if sizes else keyword_of(node, "size")
-        if isinstance(first, (ast.Tuple, ast.List)) and first.elts:
+        if isinstance(first, SEQUENCES) and first.elts:
             first = first.elts[0]
         kind = self.kinds.get(id(first), EQUAL)
         rest = [k for k in wholes if not k.same and k.items is None and k is not kind]

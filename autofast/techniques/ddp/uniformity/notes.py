@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autofast.facts.host_io import MADE, effect_of
-from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
-from autofast.model.syntax import DEFINITIONS
+from autofast.model.source import ancestors, at, function_of, nodes_in, parent_of, statement_of
+from autofast.model.syntax import DEFINITIONS, is_operation
 from autofast.model.values import Bound, Cls, Const, Func, Inst, Method, Tensor
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import caught
@@ -168,7 +168,7 @@ class Notes(Stores):
         around = {
             id(call),
             *(id(a) for a in ancestors(call)),
-            *(id(n) for n in ast.walk(call) if isinstance(n, ast.expr)),
+            *(id(n) for n in nodes_in(call, ast.expr)),
         }
         for node in ast.walk(statement):
             if (
@@ -231,7 +231,7 @@ class Notes(Stores):
             self.note(expr, "none")
             return
         if kind.items is None and kind.name in ("mean", "sum", "per"):
-            if kind.sized and isinstance(expr, ast.BinOp) and isinstance(expr.op, ast.Mult):
+            if kind.sized and is_operation(expr, ast.Mult):
                 sizes, others = self._sizes(expr.left, expr.right)
                 if len(sizes) == 1 and any(
                     id(n) in self.notes and self.notes[id(n)].how != "none"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from autofast.model.syntax import IDENTITY
 from autofast.model.values import const
 from autofast.techniques.ddp.uniformity.calls import LibraryCalls
 from autofast.techniques.ddp.uniformity.kinds import (
@@ -63,7 +64,7 @@ class Operators(LibraryCalls):
     def _compare(self, node: ast.Compare) -> Kind:
         operands = [node.left, *node.comparators]
         kinds = [self.ev(o).whole for o in operands]
-        if all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
+        if all(isinstance(op, IDENTITY) for op in node.ops):
             return EQUAL
         if any(k.name == "batch" for k in kinds):
             return (

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from autofast.flow.callgraph import Callee
+from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Ext, Func, Inst, Reason, Thing, Unknown, const
 from autofast.techniques.ddp.uniformity.calls import CLASSES
 from autofast.techniques.ddp.uniformity.kinds import (
@@ -183,7 +184,7 @@ class Parts(Operators):
 
     def _read_whole(self, expr: ast.expr, kind: Kind) -> Kind:
         """A value becomes a number or text of the host."""
-        if kind.items is not None and isinstance(expr, (ast.Tuple, ast.List)):
+        if kind.items is not None and isinstance(expr, SEQUENCES):
             return joined(
                 EQUAL, *(self._read_whole(e, k) for e, k in zip(expr.elts, kind.items, strict=True))
             )

@@ -9,6 +9,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import owner
 from autofast.model.script import Script
 from autofast.model.source import at, source_of, statement_of
+from autofast.model.syntax import VARIABLES
 from autofast.model.values import Bound, Dict, Ext, Inst, Method, Module, Seq, Thing
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host
@@ -170,7 +171,7 @@ class Stores(Values):
         found = self.things(target.value)
         if (
             any(isinstance(t, CLASSES) for t in found)
-            or isinstance(target.value, (ast.Name, ast.Attribute))
+            or isinstance(target.value, VARIABLES)
             and not found
         ):
             self.changes(target)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from autofast.flow.callgraph import Callee, CallGraph
 from autofast.model.calls import receiver_of
 from autofast.model.script import Script
+from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Tensor, Thing, const
 from autofast.techniques.ddp.names import Training
 from autofast.techniques.ddp.uniformity.kinds import (
@@ -309,7 +310,7 @@ class Tensors(Followed):
             expr = node.args[position]
         if expr is None:
             return None
-        if isinstance(expr, (ast.Tuple, ast.List)):
+        if isinstance(expr, SEQUENCES):
             return tuple(const(self.script.values(e)) for e in expr.elts)
         return const(self.script.values(expr))
 
@@ -317,7 +318,7 @@ class Tensors(Followed):
         self, name: str, node: ast.Call, kind: Kind, args: list[Kind], shift: int
     ) -> Kind:
         given = node.args[shift:]
-        if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
+        if len(given) == 1 and isinstance(given[0], SEQUENCES):
             given = list(given[0].elts)
         dims = [const(self.script.values(g)) for g in given]
         if name == "flatten":

@@ -11,6 +11,7 @@ from autofast.flow.callgraph import Callee, code_of
 from autofast.model.calls import arguments_of
 from autofast.model.kinds import is_module
 from autofast.model.source import at
+from autofast.model.syntax import has_star
 from autofast.model.values import (
     Bound,
     Cls,
@@ -125,7 +126,7 @@ class Values(Parts):
     def _display(self, node: ast.Tuple | ast.List) -> Kind:
         self._made_anew(node)
         kinds = [self.ev(e) for e in node.elts]
-        if any(isinstance(e, ast.Starred) for e in node.elts):
+        if has_star(node.elts):
             return (
                 joined(EQUAL, *(k.whole for k in kinds))
                 if all(k.same for k in kinds)

@@ -16,6 +16,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
 from autofast.model.source import at
+from autofast.model.syntax import has_star
 from autofast.model.values import Thing, const
 from autofast.rule import Refusal
 from autofast.techniques.ddp.uniformity.kinds import (
@@ -112,7 +113,7 @@ class Walk(Notes):
         if node is None or not rest:
             return {}
         spec = callee.function.args
-        spread = any(isinstance(a, ast.Starred) for a in node.args)
+        spread = has_star(node.args)
         extra = [rest[id(a)] for a in node.args if id(a) in rest]
         named = [
             rest[id(k.value)].whole
