@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 
@@ -10,12 +11,9 @@ def one_tree() -> Path:
 
     The current folder comes before what is installed, but only for ``autofast``: its rules are those of the tree that is installed.
     """
-    import autofast
-    import autofast.rules
-
     root = Path(__file__).resolve().parents[1]
-    of = {"autofast": autofast.__file__, "autofast.rules": autofast.rules.__file__}
     expected = {"autofast": root / "autofast", "autofast.rules": root / "rules"}
+    of = {name: import_module(name).__file__ for name in expected}
     for name, file in of.items():
         if Path(file or "").resolve().parent != expected[name]:
             raise SystemExit(f"{name} is {file}, not of {root}: pip install -e {root}")
