@@ -1,4 +1,6 @@
-"""What the user asked for: ``[tool.autofast]`` in the project's pyproject.toml, under the options of the command line."""
+"""What the user asked for: ``[tool.autofast]`` in the project's pyproject.toml, under the options
+of the command line.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,15 @@ TARGETS = ("cuda", "cpu")
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that decides what a rewrite may do. Empty ``select``: the rules that are on by default; ``extend_select`` are taken beside them.
+    """Everything that decides what a rewrite may do. Empty ``select``: the rules that are on by
+    default; ``extend_select`` are taken beside them.
 
     ``min_gain`` is in per cent of the training's time; ``exhaustive`` is 0 of them.
-    ``per_file_ignores`` are patterns as in .gitignore, each with the rules and groups that it keeps away.
-    ``facts`` is a file of ``autofast verify --facts``, which is used where it speaks of the text that is rewritten.
-    ``torch`` is the version that the script will run with; where it is empty, the project and the code say what they can.
-    ``line_length`` is what touched lines are formatted to; None where the project has no limit of its own.
+    ``per_file_ignores`` are patterns as in .gitignore, each with the rules and groups that it keeps
+    away. ``facts`` is a file of ``autofast verify --facts``, which is used where it speaks of the
+    text that is rewritten. ``torch`` is the version that the script will run with; where it is
+    empty, the project and the code say what they can. ``line_length`` is what touched lines are
+    formatted to; None where the project has no limit of its own.
     """
 
     select: tuple[str, ...] = ()
@@ -64,7 +68,9 @@ class Config:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The options that ask for rules which are off by default (:attr:`autofast.rule.Rule.option`)."""
+        """The options that ask for rules which are off by default
+        (:attr:`autofast.rule.Rule.option`).
+        """
         asked = {"--compile": self.compile, "--accumulate": self.accumulate > 0, "--ddp": self.ddp}
         return tuple(option for option, wanted in asked.items() if wanted)
 
@@ -73,8 +79,9 @@ PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
 def find_root(path: Path) -> Path:
-    """The git work tree around ``path`` (no git is run: a ``.git`` of any kind marks the root), else the nearest folder that packaging takes
-    for a project, as in a downloaded archive; else its own folder."""
+    """The git work tree around ``path`` (no git is run: a ``.git`` of any kind marks the root),
+    else the nearest folder that packaging takes for a project, as in a downloaded archive; else its
+    own folder."""
     real = Path(os.path.realpath(path))  # which a link that leads to itself does not end
     folder = real if os.path.isdir(path) else real.parent
     around = (folder, *folder.parents)
@@ -98,7 +105,8 @@ class Settings:
 
     Attributes:
         path: the file, whether it exists or not. values: of :class:`Config`, by name of field.
-        lines: key -> line. commands: options of single commands; their keys in ``lines`` are ``check.quiet``.
+        lines: key -> line. commands: options of single commands; their keys in ``lines`` are
+            ``check.quiet``.
     """
 
     path: Path
@@ -112,12 +120,16 @@ class Settings:
 
 
 def load(root: Path) -> Config:
-    """The configuration of the project at ``root``; raises :class:`BadInput` for what it cannot mean."""
+    """The configuration of the project at ``root``; raises :class:`BadInput` for what it cannot
+    mean.
+    """
     return Config(**settings(root).values)
 
 
 def settings(root: Path) -> Settings:
-    """What the project at ``root`` says, and where; raises :class:`BadInput` for what it cannot mean."""
+    """What the project at ``root`` says, and where; raises :class:`BadInput` for what it cannot
+    mean.
+    """
     path = root / "pyproject.toml"
     text = _text(path) if os.path.isfile(path) else ""
     tools = _parsed(path, text).get("tool", {})
@@ -169,7 +181,9 @@ _KEY = re.compile(r"""\s*["']?([\w-]+)["']?\s*=""")
 
 
 def _lines(text: str) -> Iterator[tuple[str, int]]:
-    """Where the keys of ``[tool.autofast]`` stand, as far as they are written one a line (``tomllib`` does not say)."""
+    """Where the keys of ``[tool.autofast]`` stand, as far as they are written one a line
+    (``tomllib`` does not say).
+    """
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
         if header := _HEADER.match(line):

@@ -1,4 +1,6 @@
-"""Room for code that is nested deeply: long chains of calls, of ``elif``, of ``+``, which trees are as deep for as they are long."""
+"""Room for code that is nested deeply: long chains of calls, of ``elif``, of ``+``, which trees are
+as deep for as they are long.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,11 @@ from typing import ParamSpec, TypeVar
 
 LEVELS = 4_000  # of Python's stack; a level of a tree takes several
 BYTES = 256 * 1024 * 1024  # of the thread's own stack: memory only as far as it is used
-# CPython takes memory for Python's own frames in chunks of 16 KB and gives a chunk back as soon as it is empty (_PyThreadState_PushFrame in
-# Python/pystate.c): calls that go to and fro over the end of one ask the system each time, a third of all CPU time in some scripts. A chunk has
-# a power of two of room for the frame that it begins with, so what is below a frame of this many words shares its chunk.
+# CPython takes memory for Python's own frames in chunks of 16 KB and gives a chunk back as soon as
+# it is empty (_PyThreadState_PushFrame in
+# Python/pystate.c): calls that go to and fro over the end of one ask the system each time, a third
+# of all CPU time in some scripts. A chunk has a power of two of room for the frame that it begins
+# with, so what is below a frame of this many words shares its chunk.
 WORDS = 280_000
 
 P = ParamSpec("P")

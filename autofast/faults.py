@@ -13,7 +13,8 @@ _DEBUGGING: ContextVar[bool] = ContextVar("debugging", default=False)
 
 
 class PostConditionError(Exception):
-    """The output is not fit to be written: a mistake in a rule or in autofast itself. ``str()`` is the one line that is shown.
+    """The output is not fit to be written: a mistake in a rule or in autofast itself. ``str()`` is
+    the one line that is shown.
 
     ``rule`` is the rule to leave out, where it is known.
     """
@@ -24,7 +25,9 @@ class PostConditionError(Exception):
 
 
 def debug(on: bool) -> None:
-    """Whether traces are shown from now on (``--debug``); ``AUTOFAST_DEBUG`` in the environment asks for them, too."""
+    """Whether traces are shown from now on (``--debug``); ``AUTOFAST_DEBUG`` in the environment
+    asks for them, too.
+    """
     _DEBUGGING.set(on)
 
 
@@ -34,7 +37,9 @@ def internal(error: Exception, during: str = "") -> str:
 
 
 def described(error: BaseException) -> str:
-    """The type, the text and the line of code of an exception: of the one it comes from, where one was made of another."""
+    """The type, the text and the line of code of an exception: of the one it comes from, where one
+    was made of another.
+    """
     error = origin(error)
     what = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")[:200]
     frames = traceback.extract_tb(error.__traceback__)
@@ -42,7 +47,9 @@ def described(error: BaseException) -> str:
 
 
 def origin(error: BaseException) -> BaseException:
-    """The exception that ``error`` was made of: for ``generator raised StopIteration`` the StopIteration."""
+    """The exception that ``error`` was made of: for ``generator raised StopIteration`` the
+    StopIteration.
+    """
     while error.__cause__ is not None:
         error = error.__cause__
     return error

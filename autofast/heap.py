@@ -1,5 +1,6 @@
-"""Python's collector of garbage, held back while one script is read: nearly all that reading makes lives as long as the script,
-and the collector would look at all of it again and again (a third of the time)."""
+"""Python's collector of garbage, held back while one script is read: nearly all that reading makes
+lives as long as the script, and the collector would look at all of it again and again (a third of
+the time)."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ _made = 0  # since then; the collector could count them, but goes through all of
 
 @contextmanager
 def growing() -> Iterator[None]:
-    """Nothing is collected meanwhile, and afterwards the collector passes over all that was made: a process that ends has nothing
-    to collect, and in one that goes on to many more scripts, what is garbage by then goes with the next of them."""
+    """Nothing is collected meanwhile, and afterwards the collector passes over all that was made: a
+    process that ends has nothing to collect, and in one that goes on to many more scripts, what is
+    garbage by then goes with the next of them."""
     global _left, _made
     if not gc.isenabled():
         yield

@@ -25,7 +25,9 @@ ALL = "all"  # as a group: also the rules that are off unless asked for
 
 @cache
 def all_rules() -> dict[str, Rule]:
-    """Every rule by name, in alphabetical order; raises :class:`BadInput` for a package whose rules cannot be taken."""
+    """Every rule by name, in alphabetical order; raises :class:`BadInput` for a package whose rules
+    cannot be taken.
+    """
     for module in _modules():
         importlib.import_module(f"autofast.rules.{module}")
     for point in sorted(_entry_points(), key=lambda p: (p.name, p.value)):
@@ -125,10 +127,11 @@ def select(
     given: Iterable[str] = (),
     extend: Iterable[str] = (),
 ) -> list[Rule]:
-    """The rules of ``names`` (none given: those that are on by default, and what is told where nobody asks) and ``extend``, and what the options
-    ``given`` ask for, without ``ignore``.
+    """The rules of ``names`` (none given: those that are on by default, and what is told where
+    nobody asks) and ``extend``, and what the options ``given`` ask for, without ``ignore``.
 
-    ``names``, ``extend`` and ``ignore`` take rule names and groups; :class:`BadInput` suggests what was probably meant.
+    ``names``, ``extend`` and ``ignore`` take rule names and groups; :class:`BadInput` suggests what
+    was probably meant.
     """
     rules = all_rules()
     wanted = _expand(names) or {name for name, rule in rules.items() if rule.default}
@@ -193,7 +196,9 @@ def _expand(names: Iterable[str]) -> set[str]:
 
 
 def check_names(names: Iterable[str], where: str = "") -> None:
-    """Raises :class:`BadInput`, which begins with ``where``, unless all of ``names`` are rules or groups."""
+    """Raises :class:`BadInput`, which begins with ``where``, unless all of ``names`` are rules or
+    groups.
+    """
     known = [*all_rules(), *groups(), ALL]
     for name in names:
         if name not in known:

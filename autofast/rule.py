@@ -25,20 +25,27 @@ class Effect(IntEnum):
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked for, and which other rules take part in the plan, as far as a rule may know.
+    """What the user asked for, and which other rules take part in the plan, as far as a rule may
+    know.
 
     Attributes:
         precision: of autocast: auto, bf16 or fp16. target: cuda or cpu.
         selected: the names of the rules that take part in this plan.
-        asked: those that are off by default and were asked for by name; they may do what they do, whatever the level of effect.
-        decisions: what is decided by the rule that is given these options, and by those that it uses; ``requested``: the user named it.
+        asked: those that are off by default and were asked for by name; they may do what they do,
+            whatever the level of effect.
+        decisions: what is decided by the rule that is given these options, and by those that it
+            uses; ``requested``: the user named it.
         accumulate: micro-batches for each optimizer step; 0 where the user named no number.
         workers: of each loader that gets workers; 0: what the machine has cores for.
-        any_workers: a number of workers was asked for, be it ``auto``: numbers that the script writes out give way.
-        keep_batch: accumulation divides the loader's batch size instead of enlarging the effective batch.
+        any_workers: a number of workers was asked for, be it ``auto``: numbers that the script
+            writes out give way.
+        keep_batch: accumulation divides the loader's batch size instead of enlarging the effective
+            batch.
         sync_batchnorm: DDP turns BatchNorm into SyncBatchNorm.
-        named: the rules that the user named: what they find is written, whatever it is expected to gain.
-        min_gain: the least share of a training that a fix must be expected to save to be written; 0: everything is.
+        named: the rules that the user named: what they find is written, whatever it is expected to
+            gain.
+        min_gain: the least share of a training that a fix must be expected to save to be written;
+            0: everything is.
     """
 
     precision: str = "auto"
@@ -56,7 +63,9 @@ class Options:
     requested: bool = False
 
     def decides(self, decision: type) -> bool:
-        """Whether a rule of the plan takes this decision: this rule itself, or one that it declares with ``uses=``."""
+        """Whether a rule of the plan takes this decision: this rule itself, or one that it declares
+        with ``uses=``.
+        """
         return decision in self.decisions
 
 
@@ -66,7 +75,8 @@ class Gain:
 
     Attributes:
         share: of the time of the training (0.02: two hundredths). reason: in words, from what.
-        known: it follows from figures of this script; else it is what is usual, and decides nothing.
+        known: it follows from figures of this script; else it is what is usual, and decides
+            nothing.
         measured: these figures were measured in a run of the script.
     """
 
@@ -82,11 +92,13 @@ Need = type | str | tuple[type | str | None, object]
 
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """One place. With edits it is a fix; with ``refusal`` a place left alone, and why; with ``advice`` work for a human.
+    """One place. With edits it is a fix; with ``refusal`` a place left alone, and why; with
+    ``advice`` work for a human.
 
-    ``node`` is the call or statement to be changed. ``needs`` are decisions (see :class:`Rule`) without whose fix at the same ``key``
-    this one would be wrong (``persistent_workers`` without workers): the plan drops it when they are not applied. A decision with another
-    key stands together with it; None is the rule's own.
+    ``node`` is the call or statement to be changed. ``needs`` are decisions (see :class:`Rule`)
+    without whose fix at the same ``key`` this one would be wrong (``persistent_workers`` without
+    workers): the plan drops it when they are not applied. A decision with another key stands
+    together with it; None is the rule's own.
     """
 
     node: ast.AST
@@ -111,7 +123,9 @@ class Finding:
 
     @property
     def status(self) -> str:
-        """``ignored``, ``small`` (a fix that is not worth its lines), ``fix``, ``refused`` or ``advice``."""
+        """``ignored``, ``small`` (a fix that is not worth its lines), ``fix``, ``refused`` or
+        ``advice``.
+        """
         return (
             "ignored"
             if self.ignored
@@ -130,24 +144,31 @@ class Refusal(Exception):
 
 
 Find = Callable[["Script", Options], Iterator[Finding]]
-# What a finding is expected to gain, given all that the rules have found; None where that is not asked.
+# What a finding is expected to gain, given all that the rules have found; None where that is not
+# asked.
 Question = Callable[["Script", Options, Finding, Sequence[Finding]], Gain | None]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: ``find`` is called with the script and the options and yields findings; the card is ``rules/<name>.md``.
+    """A rule: ``find`` is called with the script and the options and yields findings; the card is
+    ``rules/<name>.md``.
 
     Attributes:
-        option: asks for a rule that is off by default, where it has one of its own; ``--select NAME`` always does.
-        decides: the class of what the rule plans (:class:`~autofast.techniques.precision.scaling.Scaling`), by which others ask for it.
+        option: asks for a rule that is off by default, where it has one of its own; ``--select
+            NAME`` always does.
+        decides: the class of what the rule plans
+            (:class:`~autofast.techniques.precision.scaling.Scaling`), by which others ask for it.
         uses: the names of the rules whose decisions it asks for.
-        relieves: what bounds a training (see :mod:`autofast.verify.diagnosis`) -> how promising the rule is then; 1 comes first.
-        asks: the question of the cost model (:mod:`autofast.facts.cost.gains`) that decides whether its fixes are worth their lines.
+        relieves: what bounds a training (see :mod:`autofast.verify.diagnosis`) -> how promising the
+            rule is then; 1 comes first.
+        asks: the question of the cost model (:mod:`autofast.facts.cost.gains`) that decides whether
+            its fixes are worth their lines.
         lowers_precision: what it writes computes with fewer bits than float32 has.
         several_processes: what it writes can be started in several processes.
         torch: the oldest torch that runs what it writes (:attr:`Finding.torch`: of one place).
-        told: of a rule that is off by default: where it is not asked for, its places are told in advice, with how to ask.
+        told: of a rule that is off by default: where it is not asked for, its places are told in
+            advice, with how to ask.
     """
 
     name: str
@@ -172,7 +193,9 @@ class Rule:
         return "" if self.default else self.option or f"--select {self.name}"
 
     def in_advice(self) -> Rule:
-        """The rule as it is where it is not asked for: it changes nothing, and says at its first place what asks for it."""
+        """The rule as it is where it is not asked for: it changes nothing, and says at its first
+        place what asks for it.
+        """
 
         def find(script: Script, options: Options) -> Iterator[Finding]:
             mine = frozenset() if self.decides is None else frozenset({self.decides})
@@ -195,13 +218,14 @@ REGISTRY: dict[str, Rule] = {}
 
 
 def rule(name: str, effect: Effect, **properties: Any) -> Callable[[Find], Find]:
-    """Register ``find`` (a generator of findings) under ``name``; its docstring's first line is the summary.
+    """Register ``find`` (a generator of findings) under ``name``; its docstring's first
+    paragraph is its summary.
 
     ``properties`` are those of :class:`Rule` from ``groups`` on.
     """
 
     def register(find: Find) -> Find:
-        summary = (find.__doc__ or "").strip().splitlines()[0]
+        summary = " ".join((find.__doc__ or "").split("\n\n")[0].split())
         REGISTRY[name] = Rule(name, effect, summary, find, **properties)
         return find
 

@@ -9,7 +9,8 @@ from pathlib import Path
 def one_tree() -> Path:
     """The tree of this file; ends where autofast or its rules would be taken from another one.
 
-    The current folder comes before what is installed, but only for ``autofast``: its rules are those of the tree that is installed.
+    The current folder comes before what is installed, but only for ``autofast``: its rules are
+    those of the tree that is installed.
     """
     root = Path(__file__).resolve().parents[1]
     expected = {"autofast": root / "autofast", "autofast.rules": root / "rules"}

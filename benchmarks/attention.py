@@ -1,6 +1,8 @@
-"""What `sdpa` saves: written-out causal attention against the one call, forward and backward in turns.
+"""What `sdpa` saves: written-out causal attention against the one call, forward and backward in
+turns.
 
-One thread, and its CPU time, which other people's load changes little. The range is that of the pairs.
+One thread, and its CPU time, which other people's load changes little. The range is that of the
+pairs.
 
 python benchmarks/attention.py [PAIRS]
 """

@@ -1,14 +1,19 @@
-"""What a training asks of a GPU in each step, counted exactly and without one: ``counting.py STEPS SCRIPT [ARG...]``.
+"""What a training asks of a GPU in each step, counted exactly and without one: ``counting.py STEPS
+SCRIPT [ARG...]``.
 
-The script runs on the CPU and believes in a GPU: ``torch.cuda.is_available()`` holds, and every tensor that it makes on or copies to
-``cuda`` lies in memory that is noted as the device's. What is computed from such tensors is the device's, too. Counted are
+The script runs on the CPU and believes in a GPU: ``torch.cuda.is_available()`` holds, and every
+tensor that it makes on or copies to ``cuda`` lies in memory that is noted as the device's. What is
+computed from such tensors is the device's, too. Counted are
 
-- operators: those that reach torch's dispatcher with a tensor of the device, forward, backward and update; views and allocations are none.
-  They are the CPU's (dropout is three there, one on a GPU), without torch.compile, autocast's casts included
+- operators: those that reach torch's dispatcher with a tensor of the device, forward, backward and
+  update; views and allocations are none. They are the CPU's (dropout is three there, one on a GPU),
+  without torch.compile, autocast's casts included
 - bytes: copied from the host to the device
-- waits: reads of a value by the host (``item``, ``tolist``, ``cpu``, ``nonzero``, a mask as an index) and copies to the device without ``non_blocking``
+- waits: reads of a value by the host (``item``, ``tolist``, ``cpu``, ``nonzero``, a mask as an
+  index) and copies to the device without ``non_blocking``
 
-The figures are the median of the steps (from an update of the first optimizer to its next), and the bytes before the first update. One JSON line.
+The figures are the median of the steps (from an update of the first optimizer to its next), and the
+bytes before the first update. One JSON line.
 """
 
 from __future__ import annotations

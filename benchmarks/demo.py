@@ -1,4 +1,5 @@
-"""``make demo``: rewrite the script that every tutorial starts from, show the diff, run both versions for a few steps.
+"""``make demo``: rewrite the script that every tutorial starts from, show the diff, run both
+versions for a few steps.
 
 python benchmarks/demo.py [--steps N] [--rounds N]
 """

@@ -1,13 +1,16 @@
-"""What a refactoring must not change: the findings and texts of every plan that tests, fixtures and scripts of others reach.
+"""What a refactoring must not change: the findings and texts of every plan that tests, fixtures and
+scripts of others reach.
 
-    python -m pytest -p benchmarks.golden --golden CASES   record the plans that the test suite makes
-    python -m benchmarks.golden add CASES FOLDER...        the scripts named in FOLDER/*/entry.txt (one path in each), as plans
-    python -m benchmarks.golden run CASES OUT.json         what all rules find and write now
-    python -m benchmarks.golden diff OLD.json NEW.json     what differs, grouped by rule; exit 1 where something does
-    python -m benchmarks.golden show CASES KEY             one plan: its findings and its diff
+    python -m pytest -p benchmarks.golden --golden CASES   record the plans that the test suite
+    makes python -m benchmarks.golden add CASES FOLDER...        the scripts named in
+    FOLDER/*/entry.txt (one path in each), as plans python -m benchmarks.golden run CASES OUT.json
+    what all rules find and write now python -m benchmarks.golden diff OLD.json NEW.json     what
+    differs, grouped by rule; exit 1 where something does python -m benchmarks.golden show CASES KEY
+    one plan: its findings and its diff
 
-A case is a folder of files with an entry, the names of rules and the options: what ``Plan.make`` was given, without the test around it.
-Compare ``run`` of the tree before a change with ``run`` of the tree after it; both need the same cases.
+A case is a folder of files with an entry, the names of rules and the options: what ``Plan.make``
+was given, without the test around it. Compare ``run`` of the tree before a change with ``run`` of
+the tree after it; both need the same cases.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ SETS = ("selected", "asked", "named")
 Case = dict[str, Any]
 
 
-# ------------------------------------------------------------------------------------------------ recording
+# ---------------------------------------------------------------------------------------- recording
 def pytest_addoption(parser: Any) -> None:
     """The option that names the folder of cases."""
     parser.addoption(
@@ -124,7 +127,9 @@ def _write(folder: Path, case: Case) -> str:
 
 
 def add(folder: Path, projects: list[Path]) -> int:
-    """Cases for scripts on disk: each project has a file ``entry.txt`` with the path of its entry, relative to the project."""
+    """Cases for scripts on disk: each project has a file ``entry.txt`` with the path of its entry,
+    relative to the project.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     made = 0
     for project in (
@@ -154,9 +159,11 @@ def add(folder: Path, projects: list[Path]) -> int:
     return made
 
 
-# ------------------------------------------------------------------------------------------------ running
+# ------------------------------------------------------------------------------------------ running
 def run(folder: Path, jobs: int = 2, only: str = "") -> dict[str, Any]:
-    """What all cases give now: key -> findings and digests of the new texts; cases of the same project are read once."""
+    """What all cases give now: key -> findings and digests of the new texts; cases of the same
+    project are read once.
+    """
     groups: dict[str, list[Path]] = defaultdict(list)
     for path in sorted(folder.glob("*.json")):
         case = json.loads(path.read_text(encoding="utf-8"))
@@ -234,7 +241,7 @@ def _words(f: Any) -> list[Any]:
     ]
 
 
-# ------------------------------------------------------------------------------------------------ comparing
+# ---------------------------------------------------------------------------------------- comparing
 def differences(old: dict[str, Any], new: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     """(rule, key, what) of every difference between two runs over the same cases."""
     for key in sorted(old.keys() & new.keys()):

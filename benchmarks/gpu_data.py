@@ -1,6 +1,8 @@
-"""What `gpu-data` and `gpu-augmentation` save: passes over the data alone, before and after, with the CPU as the device, in turns.
+"""What `gpu-data` and `gpu-augmentation` save: passes over the data alone, before and after, with
+the CPU as the device, in turns.
 
-Needs torchvision. The images are noise in the shape of the real sets; nothing is downloaded. CPU seconds of this process.
+Needs torchvision. The images are noise in the shape of the real sets; nothing is downloaded. CPU
+seconds of this process.
 
 python benchmarks/gpu_data.py [PAIRS]
 """

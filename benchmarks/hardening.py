@@ -1,15 +1,19 @@
-"""Programs that nobody would write, read by autofast: never a crash, and never a change outside of the lines that an edit touches.
+"""Programs that nobody would write, read by autofast: never a crash, and never a change outside of
+the lines that an edit touches.
 
     python -m benchmarks.hardening [PROGRAMS] [SEED]
     python -m benchmarks.hardening [PROGRAMS] [SEED] --grown PIECES
 
-Needs hypothesmith (pip install hypothesmith), which makes programs from Python's grammar. Each is read by itself, as the body of a training
-loop and as a neighbour of one, and all rules look at it; what is found in the loop is also written, in one program of ten. A failure is
-printed with its program; exit code 1 where there is one.
+Needs hypothesmith (pip install hypothesmith), which makes programs from Python's grammar. Each is
+read by itself, as the body of a training loop and as a neighbour of one, and all rules look at it;
+what is found in the loop is also written, in one program of ten. A failure is printed with its
+program; exit code 1 where there is one.
 
-hypothesmith needs a tenth of a second for a program, most of them a few words long. With --grown, it makes so many pieces, and programs
-are put together from these: one to three in the bodies of functions, classes, loops, `match`, `try`, `async with` and so on, two levels deep.
-A hundred of them stand in one script, each behind a condition of its own, so that none hides another.
+hypothesmith needs a tenth of a second for a program, most of them a few words long. With --grown,
+it makes so many pieces, and programs
+are put together from these: one to three in the bodies of functions, classes, loops, `match`,
+`try`, `async with` and so on, two levels deep. A hundred of them stand in one script, each behind a
+condition of its own, so that none hides another.
 """
 
 from __future__ import annotations
@@ -189,7 +193,9 @@ def scripts(count: int, seed: int, pieces: int) -> Iterator[tuple[int, str, str]
 
 
 def fitting(some: list[str]) -> Iterator[tuple[int, str, str]]:
-    """Programs in as few scripts as they fit in: a name that is global in one and set before in another fits in none."""
+    """Programs in as few scripts as they fit in: a name that is global in one and set before in
+    another fits in none.
+    """
     if compiles(text := together(some)):
         yield len(some), f"{len(some)} together", text
     elif len(some) > 1:
@@ -210,7 +216,7 @@ def compiles(text: str) -> bool:
 
 def main() -> int:
     """Run; see the module."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("count", type=int, nargs="?", default=1_000)
     parser.add_argument("seed", type=int, nargs="?", default=0)
     parser.add_argument("--grown", type=int, default=0, metavar="PIECES")

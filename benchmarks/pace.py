@@ -1,7 +1,9 @@
-"""How long a training script takes for a step, unchanged: ``pace.py WARM_UP STEPS SCRIPT [ARG...]``.
+"""How long a training script takes for a step, unchanged: ``pace.py WARM_UP STEPS SCRIPT
+[ARG...]``.
 
-Prints one JSON line: seconds for each update of the first optimizer after the warm-up (evaluations and new epochs that lie between them
-included), seconds from the start of the process to the end of the warm-up, peak memory in MB (of the GPU where there is one).
+Prints one JSON line: seconds for each update of the first optimizer after the warm-up (evaluations
+and new epochs that lie between them included), seconds from the start of the process to the end of
+the warm-up, peak memory in MB (of the GPU where there is one).
 """
 
 from __future__ import annotations

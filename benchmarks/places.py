@@ -1,13 +1,17 @@
-"""What autofast answers at the places of places.toml (or places-2.toml), at which an expert would change a public training script.
+"""What autofast answers at the places of places.toml (or places-2.toml), at which an expert would
+change a public training script.
 
-    python -m benchmarks.places --mirror DIR [--set places-2] [--only NAME ...] [--json OUT.json] [--against OLD.json] [--list]
+    python -m benchmarks.places --mirror DIR [--set places-2] [--only NAME ...] [--json OUT.json]
+    [--against OLD.json] [--list]
 
-DIR holds the repositories as DIR/OWNER+NAME/repo. For each entry: ``autofast check -v --root REPO ENTRY --output-format json --effect recipe --exit-zero``.
-A place is fixed, refused or advised where a finding of its technique says so on its line, else in the same file within three lines (in the same file for
-what is decided once for a model, anywhere for what is set once for a script or is answered where the dataset is made), otherwise silent. Whether a reason is
-true is judged from the source, by hand, and kept in places-judged.toml (places-2-judged.toml); a judgement counts only as long as the reason is that
-one. What stands under `forbid` in an entry must not be changed by the technique named: a fix there is violated.
-The CPU seconds of each entry are told on stderr.
+DIR holds the repositories as DIR/OWNER+NAME/repo. For each entry: ``autofast check -v --root REPO
+ENTRY --output-format json --effect recipe --exit-zero``. A place is fixed, refused or advised where
+a finding of its technique says so on its line, else in the same file within three lines (in the
+same file for what is decided once for a model, anywhere for what is set once for a script or is
+answered where the dataset is made), otherwise silent. Whether a reason is true is judged from the
+source, by hand, and kept in places-judged.toml (places-2-judged.toml); a judgement counts only as
+long as the reason is that one. What stands under `forbid` in an entry must not be changed by the
+technique named: a fix there is violated. The CPU seconds of each entry are told on stderr.
 """
 
 from __future__ import annotations

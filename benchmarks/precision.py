@@ -1,12 +1,17 @@
-"""How many of the changes that `autofast rewrite` makes an expert would make, too: fixes beside the labels of scripts.
+"""How many of the changes that `autofast rewrite` makes an expert would make, too: fixes beside the
+labels of scripts.
 
-    python -m benchmarks.precision --labels FILE.toml ... --mirror DIR [--only ID ...] [--json OUT.json] [--against OLD.json] [--list]
+    python -m benchmarks.precision --labels FILE.toml ... --mirror DIR [--only ID ...] [--json
+    OUT.json] [--against OLD.json] [--list]
 
-FILE.toml holds labelled scripts (labels-a.toml, labels-b.toml, the manifest of docs/corpus.md), DIR their repositories as DIR/OWNER+NAME/repo. For each
-script: ``autofast check --root REPO ENTRY --output-format json --exit-zero``, at the default effect. A fix that is worth its lines is covered where an
-`expect` label of its rule stands in the same file, within three lines of it (anywhere in the file for what is set once). "with": it belongs to what a label
-of the script asks for, a scaler to autocast, the images to a network in channels_last. One that is neither is not wrong for that: `--list` shows them, to be
-read. "labels" are those that some fix meets, worth its lines or not, "written" those that a fix meets which is.
+FILE.toml holds labelled scripts (labels-a.toml, labels-b.toml, the manifest of docs/corpus.md), DIR
+their repositories as DIR/OWNER+NAME/repo. For each
+script: ``autofast check --root REPO ENTRY --output-format json --exit-zero``, at the default
+effect. A fix that is worth its lines is covered where an `expect` label of its rule stands in the
+same file, within three lines of it (anywhere in the file for what is set once). "with": it belongs
+to what a label of the script asks for, a scaler to autocast, the images to a network in
+channels_last. One that is neither is not wrong for that: `--list` shows them, to be read. "labels"
+are those that some fix meets, worth its lines or not, "written" those that a fix meets which is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""What the probe costs per optimizer step when it only times (autofast/verify/probe): the same script with and without it.
+"""What the probe costs per optimizer step when it only times (autofast/verify/probe): the same
+script with and without it.
 
-The script takes the CPU time of its own loop (with one thread that is its time on an idle machine): a DataLoader without workers, a small
-model, Adam. Rounds alternate, in fresh processes; the least of each is shown beside the median, as the rest is other people's load.
+The script takes the CPU time of its own loop (with one thread that is its time on an idle machine):
+a DataLoader without workers, a small model, Adam. Rounds alternate, in fresh processes; the least
+of each is shown beside the median, as the rest is other people's load.
 
 python benchmarks/probe_overhead.py [ROUNDS]
 """

@@ -1,8 +1,10 @@
-"""`autofast check`, as it comes, over folders of public code: what it finds, what it refuses and why, what it cannot read, and what that takes.
+"""`autofast check`, as it comes, over folders of public code: what it finds, what it refuses and
+why, what it cannot read, and what that takes.
 
-    python -m benchmarks.public_files FOLDER... --json RESULTS.json      # runs; folders that are in RESULTS.json already are left out
-    python -m benchmarks.public_files --json RESULTS.json                # the tables of docs/census.md
-    python -m benchmarks.public_files --json RESULTS.json --draw 20 --seed 14
+    python -m benchmarks.public_files FOLDER... --json RESULTS.json      # runs; folders that are in
+    RESULTS.json already are left out python -m benchmarks.public_files --json RESULTS.json
+    # the tables of docs/census.md python -m benchmarks.public_files --json RESULTS.json --draw 20
+    --seed 14
 
 Each folder is a project of its own (a clone, an unpacked wheel). Nothing of it is run.
 """
@@ -102,7 +104,7 @@ def tables(results: dict[str, Result], most: int) -> None:
 
 def main() -> None:
     """Run, or show."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--most", type=int, default=25)

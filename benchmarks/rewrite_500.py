@@ -1,8 +1,10 @@
-"""CPU time of ``autofast rewrite`` on a script of 500 lines, start-up included. Best of N, as the rest is other people's load.
+"""CPU time of ``autofast rewrite`` on a script of 500 lines, start-up included. Best of N, as the
+rest is other people's load.
 
     python benchmarks/rewrite_500.py [N] [SCRIPT]
 
-Without SCRIPT: the script of ``make demo``, filled up with the functions and classes that real scripts consist of.
+Without SCRIPT: the script of ``make demo``, filled up with the functions and classes that real
+scripts consist of.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
     python -m benchmarks.rule_pairs [--only gan,tabular] [--compose] [--write]
 
-Takes about ten minutes. The rules that are off by default take part (accumulation with 2 micro-batches). For each pair the rewritten files must
-compile, use no undefined name, change nothing but what a rule owns, be left alone by a second rewrite, and run to the end; where no rule of
-the pair changes the training itself, the run must also train what the original trains, as far as the stronger effect of the two allows.
-``--write`` puts the table into docs/rule-pairs.md.
+Takes about ten minutes. The rules that are off by default take part (accumulation with 2
+micro-batches). For each pair the rewritten files must compile, use no undefined name, change
+nothing but what a rule owns, be left alone by a second rewrite, and run to the end; where no rule
+of the pair changes the training itself, the run must also train what the original trains, as far as
+the stronger effect of the two allows. ``--write`` puts the table into docs/rule-pairs.md.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ Pair = tuple[str, str]
 
 @dataclass
 class Table:
-    """What was found of each pair: the number of fixtures where both changed something, and where one gave way to the other."""
+    """What was found of each pair: the number of fixtures where both changed something, and where
+    one gave way to the other.
+    """
 
     both: Counter[Pair] = field(default_factory=Counter)
     gave_way: dict[Pair, str] = field(default_factory=dict)

@@ -1,10 +1,13 @@
-"""Ten workloads as users write them, rewritten by autofast, and the same tuned by hand: what a step asks of a GPU, and how long it takes.
+"""Ten workloads as users write them, rewritten by autofast, and the same tuned by hand: what a step
+asks of a GPU, and how long it takes.
 
-    python -m benchmarks.speed [NAME...]                      counts, exactly and without a GPU (benchmarks/counting.py); always with --tiny
-    python -m benchmarks.speed --measure [--tiny] [NAME...]   measures instead, in interleaved fresh processes (benchmarks/pace.py)
+    python -m benchmarks.speed [NAME...]                      counts, exactly and without a GPU
+    (benchmarks/counting.py); always with --tiny python -m benchmarks.speed --measure [--tiny]
+    [NAME...]   measures instead, in interleaved fresh processes (benchmarks/pace.py)
 
-``--target`` is what is measured: the GPU where there is one, else the CPU, which implies ``--tiny``. ``--json FILE`` writes the figures, ``--write``
-puts the tables into docs/benchmarks.md. Progress stands on standard error.
+``--target`` is what is measured: the GPU where there is one, else the CPU, which implies
+``--tiny``. ``--json FILE`` writes the figures, ``--write`` puts the tables into docs/benchmarks.md.
+Progress stands on standard error.
 """
 
 from __future__ import annotations
@@ -75,7 +78,7 @@ def main() -> int:
     return 0
 
 
-# ------------------------------------------------------------------------------------------------ the scripts
+# -------------------------------------------------------------------------------------- the scripts
 def rewritten(name: str, **options: Any) -> str:
     """The text that autofast makes of a workload."""
     path = WORKLOADS / name / "train.py"
@@ -85,7 +88,9 @@ def rewritten(name: str, **options: Any) -> str:
 
 
 def laid_out(name: str, folder: Path, target: str, with_compile: bool = False) -> dict[str, Path]:
-    """The scripts that are compared, each in a file, in one folder where they also find the data that they made."""
+    """The scripts that are compared, each in a file, in one folder where they also find the data
+    that they made.
+    """
     place = folder / name
     place.mkdir(exist_ok=True)
     texts = {
@@ -114,7 +119,7 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-# ------------------------------------------------------------------------------------------------ counts
+# ------------------------------------------------------------------------------------------- counts
 def count(name: str, folder: Path, steps: int = 6) -> dict[str, Figures]:
     """What a step of each script asks of a GPU, with ``--tiny``."""
     found = {}
@@ -139,9 +144,11 @@ def counts_table(counts: dict[str, dict[str, Figures]]) -> list[str]:
     return lines
 
 
-# ------------------------------------------------------------------------------------------------ times
+# -------------------------------------------------------------------------------------------- times
 def measure(name: str, folder: Path, args: argparse.Namespace) -> dict[str, Figures]:
-    """The fastest run of each script, which other load disturbed least; the order turns from round to round."""
+    """The fastest run of each script, which other load disturbed least; the order turns from round
+    to round.
+    """
     scripts = list(laid_out(name, folder, args.target, args.compile).items())
     warm_up, steps = (4, args.steps or 12) if args.tiny else (20, args.steps or 100)
     runs: dict[str, list[Figures]] = {arm: [] for arm, _ in scripts}
@@ -155,7 +162,9 @@ def measure(name: str, folder: Path, args: argparse.Namespace) -> dict[str, Figu
 
 
 def times_table(times: dict[str, dict[str, Figures]], machine: Figures, args: Any) -> list[str]:
-    """Milliseconds per step, how many times as fast as the script as written, and the share of the expert's speed."""
+    """Milliseconds per step, how many times as fast as the script as written, and the share of the
+    expert's speed.
+    """
     arms = list(next(iter(times.values())))
     ours = [arm for arm in arms if arm.startswith("autofast")]
     heads = [f"{arm}, ms" for arm in arms]

@@ -1,9 +1,12 @@
-"""Workloads as users write them: what does ``autofast tune`` keep on this CPU, and does a separate ``autofast verify`` confirm it?
+"""Workloads as users write them: what does ``autofast tune`` keep on this CPU, and does a separate
+``autofast verify`` confirm it?
 
-    python -m benchmarks.tune [--budget 590] [--checking 100] [--only tabular,pictures] [--results DIR] [--write]
+    python -m benchmarks.tune [--budget 590] [--checking 100] [--only tabular,pictures] [--results
+    DIR] [--write]
 
-Takes ten minutes for each of four; leave the machine alone meanwhile. ``--results`` keeps what comes out (the tuned scripts, both JSON
-documents, the pages), and takes up what is there already. ``--write`` puts the table into docs/tune.md. Needed besides torch: Pillow, NumPy.
+Takes ten minutes for each of four; leave the machine alone meanwhile. ``--results`` keeps what
+comes out (the tuned scripts, both JSON documents, the pages), and takes up what is there already.
+``--write`` puts the table into docs/tune.md. Needed besides torch: Pillow, NumPy.
 """
 
 from __future__ import annotations
@@ -49,7 +52,9 @@ def main() -> int:
 def one(
     name: str, results: Path, budget: float, checking: float
 ) -> tuple[str, dict[str, Any], dict[str, Any] | None]:
-    """What tune says of a workload, and what verify says of the tuned script; None where that is the original."""
+    """What tune says of a workload, and what verify says of the tuned script; None where that is
+    the original.
+    """
     folder = results / name
     folder.mkdir(parents=True, exist_ok=True)
     script, tuned = folder / "train.py", folder / "tuned.py"

@@ -1,9 +1,11 @@
 """Public training scripts, unmodified, verified against what autofast makes of them for a CPU.
 
-    python -m benchmarks.verify_corpus --mirror DIR [--only mnist,vae] [--budget 240] [--write] [--pages DIR]
+    python -m benchmarks.verify_corpus --mirror DIR [--only mnist,vae] [--budget 240] [--write]
+    [--pages DIR]
 
-DIR holds the repositories as for ``tests.corpus_run``, which also lays out the generated data. Leave the machine alone meanwhile. Needed besides torch:
-torchvision (tests/torchvision_shim.py says which builds will do), Pillow, six.
+DIR holds the repositories as for ``tests.corpus_run``, which also lays out the generated data.
+Leave the machine alone meanwhile. Needed besides torch: torchvision (tests/torchvision_shim.py says
+which builds will do), Pillow, six.
 """
 
 from __future__ import annotations

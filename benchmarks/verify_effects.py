@@ -2,7 +2,8 @@
 
     python -m benchmarks.verify_effects [--budget 240] [--write]
 
-Takes about two minutes for each of five; leave the machine alone meanwhile. ``--write`` puts the table into docs/verify-evidence.md.
+Takes about two minutes for each of five; leave the machine alone meanwhile. ``--write`` puts the
+table into docs/verify-evidence.md.
 """
 
 from __future__ import annotations

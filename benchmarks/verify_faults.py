@@ -1,16 +1,22 @@
-"""Judges every script of tests/faults with the verifier and writes the table of docs/verify-evidence.md.
+"""Judges every script of tests/faults with the verifier and writes the table of
+docs/verify-evidence.md.
 
-    python -m benchmarks.verify_faults [--second | --last | --third | ... | --thirteenth] [--write] [--before FILE] [--printed FILE]
+    python -m benchmarks.verify_faults [--second | --last | --third | ... | --thirteenth] [--write]
+    [--before FILE] [--printed FILE]
 
-``--second``: the set of benchmarks/verify_faults_2, of which nothing is said but the two scripts; ``--last``: its last half, which was
-made when verify was done and run once. ``--third``: the set of benchmarks/verify_faults_3, written blind; ``--fourth``: its last half, run once.
-``--fifth``, ``--sixth``: the sets of benchmarks/verify_faults_4 and _5, written blind, run once. ``--seventh``: that of
-benchmarks/verify_faults_6, not blind, run once; ``--eighth``: that of benchmarks/verify_faults_7, written blind. ``--ninth``: the set of
-benchmarks/verify_faults_8, written blind; ``--tenth``: its last half, run once.
-``--eleventh``: the small set of benchmarks/verify_faults_9, not blind, run once.
-``--twelfth``: the set of benchmarks/verify_faults_10, written blind; ``--thirteenth``: its last half, run once.
+``--second``: the set of benchmarks/verify_faults_2, of which nothing is said but the two scripts;
+``--last``: its last half, which was
+made when verify was done and run once. ``--third``: the set of benchmarks/verify_faults_3, written
+blind; ``--fourth``: its last half, run once. ``--fifth``, ``--sixth``: the sets of
+benchmarks/verify_faults_4 and _5, written blind, run once. ``--seventh``: that of
+benchmarks/verify_faults_6, not blind, run once; ``--eighth``: that of benchmarks/verify_faults_7,
+written blind. ``--ninth``: the set of benchmarks/verify_faults_8, written blind; ``--tenth``: its
+last half, run once. ``--eleventh``: the small set of benchmarks/verify_faults_9, not blind, run
+once. ``--twelfth``: the set of benchmarks/verify_faults_10, written blind; ``--thirteenth``: its
+last half, run once.
 
-Takes some minutes on two cores, the larger sets hours. ``--write`` puts the table into docs/verify-evidence.md, with today's date and the version of
+Takes some minutes on two cores, the larger sets hours. ``--write`` puts the table into
+docs/verify-evidence.md, with today's date and the version of
 torch: of the tenth set every case, of the others how many of each script.
 """
 

@@ -2,8 +2,10 @@
 
     python -m benchmarks.verify_noise [--times 20] [--jobs 1] [--write]
 
-Five fixtures, each judged ``--times`` times with the real order of runs and the real rules for stopping. Runs start in a fork of a process that has
-imported torch, which saves two seconds each; everything else is as in ``autofast verify``. ``--write`` puts the table into docs/verify-evidence.md.
+Five fixtures, each judged ``--times`` times with the real order of runs and the real rules for
+stopping. Runs start in a fork of a process that has imported torch, which saves two seconds each;
+everything else is as in ``autofast verify``. ``--write`` puts the table into
+docs/verify-evidence.md.
 """
 
 from __future__ import annotations

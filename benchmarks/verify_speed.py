@@ -1,12 +1,15 @@
-"""Speed cases of known truth: what `autofast verify` measures of scripts whose every step costs a known amount of work.
+"""Speed cases of known truth: what `autofast verify` measures of scripts whose every step costs a
+known amount of work.
 
     python -m benchmarks.verify_speed [--only WORDS] [--budget 60] [--write]
 
-Two scripts for each case do so many units of work (a loop of integers, no sleep: under load both take longer alike) before the first step, in
-each step, after each pass and in each evaluation. The truth is the ratio of the CPU seconds that the two take from the first step to the end of
-the script by the process's own clock, in runs of their own that verify does not see; that of whole runs has the start-up with it,
-whose part outside of the script is taken from verify's runs. Units alone do not tell: a long stretch of work takes less than many short ones.
-``--write`` puts the table into docs/verify-evidence.md.
+Two scripts for each case do so many units of work (a loop of integers, no sleep: under load both
+take longer alike) before the first step, in each step, after each pass and in each evaluation. The
+truth is the ratio of the CPU seconds that the two take from the first step to the end of the script
+by the process's own clock, in runs of their own that verify does not see; that of whole runs has
+the start-up with it, whose part outside of the script is taken from verify's runs. Units alone do
+not tell: a long stretch of work takes less than many short ones. ``--write`` puts the table into
+docs/verify-evidence.md.
 """
 
 from __future__ import annotations
@@ -202,7 +205,9 @@ def clocked(before: Plan, after: Plan) -> tuple[list[float], list[float]]:
 
 
 def whole_truth(series: Series, whole: Sequence[float]) -> float:
-    """``whole``: CPU seconds of both scripts. What lies outside of them took as much longer than its CPU time as the original's own part did."""
+    """``whole``: CPU seconds of both scripts. What lies outside of them took as much longer than
+    its CPU time as the original's own part did.
+    """
     runs = [run for run in series.runs if run.ok]
     inside = [
         r.moments.ended - r.moments.script_started

@@ -1,6 +1,8 @@
-"""Run a training script unchanged for some optimizer steps and tell time and loss of each: ``watch.py STEPS SCRIPT [ARG...]``.
+"""Run a training script unchanged for some optimizer steps and tell time and loss of each:
+``watch.py STEPS SCRIPT [ARG...]``.
 
-Prints one JSON line at the end. The loss is what ``backward()`` is called on; a step lasts from one optimizer step to the next.
+Prints one JSON line at the end. The loss is what ``backward()`` is called on; a step lasts from one
+optimizer step to the next.
 """
 
 from __future__ import annotations

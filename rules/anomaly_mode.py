@@ -86,7 +86,9 @@ def _mode(script: Script, site: Site) -> Iterator[Finding]:
 
 
 def _is_on(site: Site) -> bool:
-    """Switched on for good: ``set_detect_anomaly(True)``, not ``set_detect_anomaly(args.debug)``."""
+    """Switched on for good: ``set_detect_anomaly(True)``, not
+    ``set_detect_anomaly(args.debug)``.
+    """
     if site.kind.endswith(".detect_anomaly"):
         return True
     return all(o.args is not None and const(o.args.get(0, "mode")) is True for o in site)
@@ -124,7 +126,7 @@ def _trainer(site: Site) -> Iterator[Finding]:
             return
 
 
-# ------------------------------------------------------------------------------------------------ CUDA_LAUNCH_BLOCKING
+# ----------------------------------------------------------------------------- CUDA_LAUNCH_BLOCKING
 def _launches(script: Script) -> Iterator[Finding]:
     message = "makes the host wait for every kernel"
     for stmt in _settings(script):

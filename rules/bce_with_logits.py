@@ -18,7 +18,8 @@ MESSAGE = "binary cross entropy of a sigmoid, an error under autocast: the loss 
 @rule(
     "bce-with-logits",
     Effect.ROUNDING,
-    default=False,  # the results of the models get another meaning: logits in place of probabilities
+    # the results of the models get another meaning: logits in place of probabilities
+    default=False,
     groups=("precision",),
     decides=WithLogits,
     uses=("autocast", "grad-scaler"),

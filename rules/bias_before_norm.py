@@ -61,7 +61,9 @@ def _against(script: Script, layers: list[Ext]) -> str:
 
 
 def _of_this_run(script: Script, load: ast.AST) -> bool:
-    """``target.load_state_dict(model.state_dict())``, also of a copy that was kept: both have the same layers."""
+    """``target.load_state_dict(model.state_dict())``, also of a copy that was kept: both have the
+    same layers.
+    """
     given = load.args[0] if isinstance(load, ast.Call) and load.args else None
     while given is not None:
         match given:

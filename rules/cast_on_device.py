@@ -50,7 +50,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 
 
 def _uncast(script: Script, cast: ast.expr) -> tuple[ast.expr, str, tuple[Edit, ...]]:
-    """What is cast, the cast as a template (empty: it is none to floats), and the edit that takes it away."""
+    """What is cast, the cast as a template (empty: it is none to floats), and the edit that takes
+    it away.
+    """
     if not is_method(cast):
         return cast, "", ()
     batch = cast.func.value
@@ -62,7 +64,9 @@ def _uncast(script: Script, cast: ast.expr) -> tuple[ast.expr, str, tuple[Edit, 
 
 
 def _below_views(expr: ast.expr) -> ast.expr:
-    """What is moved, without views on the way: ``x.float().unsqueeze(0)`` is ``x.float()`` in another shape."""
+    """What is moved, without views on the way: ``x.float().unsqueeze(0)`` is ``x.float()`` in
+    another shape.
+    """
     while is_method(expr) and expr.func.attr in REGROUPING:
         expr = expr.func.value
     return expr

@@ -1,4 +1,6 @@
-"""channels-last: keep images and the weights of convolutions in the order of memory that fast convolutions want."""
+"""channels-last: keep images and the weights of convolutions in the order of memory that fast
+convolutions want.
+"""
 
 from __future__ import annotations
 

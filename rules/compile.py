@@ -1,4 +1,6 @@
-"""compile: run the model as a few fused kernels that torch.compile makes, instead of one kernel for each operation."""
+"""compile: run the model as a few fused kernels that torch.compile makes, instead of one kernel for
+each operation.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,9 @@ def _node(model: Model) -> ast.AST:
 
 
 def trained(script: Script) -> Iterator[Model]:
-    """The models that take part in training and have weights that an optimizer gets, as far as that is known."""
+    """The models that take part in training and have weights that an optimizer gets, as far as that
+    is known.
+    """
     used = {id(inner) for step in script.steps for t in step.models for inner in unwrapped(t)}
     owned = {
         id(inner): inner for o in script.optimizers for t in o.params for inner in unwrapped(t)

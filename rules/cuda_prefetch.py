@@ -1,4 +1,6 @@
-"""cuda-prefetch: the next batch is copied to the device on a stream of its own while the step computes."""
+"""cuda-prefetch: the next batch is copied to the device on a stream of its own while the step
+computes.
+"""
 
 from __future__ import annotations
 

@@ -78,7 +78,9 @@ def _convolves(script: Script) -> bool:
 
 
 def _written(script: Script, message: str) -> Iterator[Finding]:
-    """What is said of a flag that is written out: switched off, or on beside ``deterministic``, which leaves little to choose."""
+    """What is said of a flag that is written out: switched off, or on beside ``deterministic``,
+    which leaves little to choose.
+    """
     for site in script.flags(FLAG)[:1]:
         beside = [n for n in script.deterministic if _branch(n) is _branch(site.node)]
         if not any(map(_may_be_on, script.flags(FLAG))):
@@ -89,9 +91,11 @@ def _written(script: Script, message: str) -> Iterator[Finding]:
             yield Finding(site.node, message, advice=why)
 
 
-# ------------------------------------------------------------------------------------------------ determinism
+# -------------------------------------------------------------------------------------- determinism
 def _decided(script: Script) -> bool:
-    """The flag is set somewhere; switching it off together with ``deterministic = True`` is part of asking for determinism."""
+    """The flag is set somewhere; switching it off together with ``deterministic = True`` is part of
+    asking for determinism.
+    """
     asked = [_branch(node) for node in script.deterministic]
     return any(
         _branch(site.node) is None or _branch(site.node) not in asked or _may_be_on(site)
@@ -110,7 +114,9 @@ def _may_be_on(site: Site) -> bool:
 
 
 def _value(script: Script, place: ast.stmt, torch: str) -> str | None:
-    """True, or what says at run time that nobody has asked for determinism; None where it is asked for in any case."""
+    """True, or what says at run time that nobody has asked for determinism; None where it is asked
+    for in any case.
+    """
     if not script.deterministic:
         return "True"
     asked: dict[str, None] = {}
@@ -152,7 +158,7 @@ def _before(script: Script, site: Site, place: ast.stmt) -> bool:
     return bool(orders) and all(o.order < min(orders) for o in site)
 
 
-# ------------------------------------------------------------------------------------------------ shapes
+# ------------------------------------------------------------------------------------------- shapes
 def above_tf32(place: ast.stmt) -> ast.stmt:
     """The flag stands above the one for TF32, whichever of them is written first."""
     here = block_of(place)

@@ -1,4 +1,6 @@
-"""dataparallel-to-ddp: DistributedDataParallel, started by torchrun, in the place of DataParallel."""
+"""dataparallel-to-ddp: DistributedDataParallel, started by torchrun, in the place of
+DataParallel.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def _check(script: Script, call: ast.Call) -> None:
 
 
 def _held_to_one(ranks: Ranks, call: ast.Call) -> Iterator[Edit]:
-    """Among several processes DataParallel only hands on: to the GPU of its process. The keys of checkpoints stay what they were."""
+    """Among several processes DataParallel only hands on: to the GPU of its process. The keys of
+    checkpoints stay what they were.
+    """
     local, several = ranks.local(call), f"{ranks.world(call)} > 1"
     for name, position, mine in (("device_ids", 1, f"[{local}]"), ("output_device", 2, local)):
         given = next(

@@ -87,7 +87,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 def _remove(
     script: Script, site: Site, message: str, why: str, asks: Question | None = None
 ) -> Iterator[Finding]:
-    """A finding where the call is reached in every step: behind an option or in an error handler it is there on purpose."""
+    """A finding where the call is reached in every step: behind an option or in an error handler it
+    is there on purpose.
+    """
     if in_every_iteration(script, site) is None:
         return
     stmt = whole_statement(site.node)
@@ -100,7 +102,7 @@ def _remove(
     )
 
 
-# ------------------------------------------------------------------------------------------------ waiting for the GPU
+# ------------------------------------------------------------------------------ waiting for the GPU
 def _needed(script: Script, site: Site) -> str:
     """Why the program waits on purpose; empty where nothing shows that."""
     found = in_every_iteration(script, site)
@@ -150,7 +152,7 @@ def _asynchronous(args: Arguments) -> bool:
     return any(const(given.values) is True for given in args.positional[1:])
 
 
-# ------------------------------------------------------------------------------------------------ waiting for each other
+# --------------------------------------------------------------------------- waiting for each other
 def _is_barrier(site: Site) -> bool:
     if site.kind == ".wait_for_everyone":
         return all(getattr(o.this, "name", "") == "accelerate.Accelerator" for o in site)
@@ -161,7 +163,9 @@ def _is_barrier(site: Site) -> bool:
 
 
 def _after_gradients(script: Script, site: Site) -> bool:
-    """Between the backward of the step, whose exchange of gradients all processes wait for, and here the same happens in all of them."""
+    """Between the backward of the step, whose exchange of gradients all processes wait for, and
+    here the same happens in all of them.
+    """
     if not (
         "accelerate" in script.frameworks
         or any(w.name.endswith("DistributedDataParallel") for m in script.models for w in m.wraps)

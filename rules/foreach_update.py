@@ -82,7 +82,9 @@ def _is_gradient(loop: ParameterLoop, op: Op) -> bool:
 
 
 def _clipping(script: Script, loop: ParameterLoop, clamp: Op) -> tuple[str, dict[str, ast.expr]]:
-    """``clip_grad_value_``, which leaves parameters without a gradient alone, but not if all are."""
+    """``clip_grad_value_``, which leaves parameters without a gradient alone, but not if all
+    are.
+    """
     (call,) = loop.lists.values()
     mine = {id(t) for t in modules(script, call)}
     here = [o.order for s in script.log.of("iterate") if s.node is loop.node for o in s]
@@ -137,7 +139,9 @@ def _cast(script: Script, loop: ParameterLoop) -> str:
 
 
 def _kept(script: Script) -> str:
-    """The line after which something else may hold the memory of parameters: a ``state_dict()`` that is not used up at once, ``p.data = q.data``."""
+    """The line after which something else may hold the memory of parameters: a ``state_dict()``
+    that is not used up at once, ``p.data = q.data``.
+    """
     for site in script.methods("state_dict"):
         outer = parent_of(site.node)
         while isinstance(outer, (ast.Dict, ast.keyword)):

@@ -1,4 +1,6 @@
-"""frozen-critic: compute no gradients for a model that drops them, while another one learns from it."""
+"""frozen-critic: compute no gradients for a model that drops them, while another one learns from
+it.
+"""
 
 from __future__ import annotations
 

@@ -84,12 +84,16 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 
 
 def _may_be_scaled(script: Script, options: Options) -> bool:
-    """Whether mixed precision, by this rewrite or a later one, brings a GradScaler that is enabled on some GPUs."""
+    """Whether mixed precision, by this rewrite or a later one, brings a GradScaler that is enabled
+    on some GPUs.
+    """
     both = replace(options, decisions=options.decisions | {Scaling})
     return options.target == "cuda" and amp(script, both).scaling is not None
 
 
 def _without_apex(script: Script, home: Home) -> str:
-    """An expression that is true where an option keeps apex away, which is off by default; empty where none can be asked."""
+    """An expression that is true where an option keeps apex away, which is off by default; empty
+    where none can be asked.
+    """
     off = apex_option(script)
     return off.is_off_at(script, statement_of(home.node)) if off is not None else ""

@@ -1,4 +1,6 @@
-"""gpu-augmentation: images in memory that are cropped and flipped at random lie on the device, and whole batches are cropped and flipped there."""
+"""gpu-augmentation: images in memory that are cropped and flipped at random lie on the device, and
+whole batches are cropped and flipped there.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ MESSAGE = "images in memory are cropped and flipped one by one on the host, in e
     torch=(1, 11),  # torch.cuda.mem_get_info
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
-    """Keep images that are cropped and flipped on the device, and crop and flip whole batches there."""
+    """Keep images that are cropped and flipped on the device, and crop and flip whole batches
+    there.
+    """
     for loader, plan in plans(script, options):
         if not random_images(loader):
             continue

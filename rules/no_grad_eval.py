@@ -26,8 +26,8 @@ from autofast.techniques.evaluation.neighbours import joined
 from autofast.write.spelling import torch_in
 
 SINCE = (1, 9)  # inference_mode
-# They evaluate without gradients themselves.
-# One evaluation at the end gains nothing that shows by inference_mode; without any mode it may not even fit in memory.
+# They evaluate without gradients themselves. One evaluation at the end gains nothing that shows by
+# inference_mode; without any mode it may not even fit in memory.
 ASKS = gains.counting
 ONE_PASS = gains.nothing("one pass, outside of all loops")
 

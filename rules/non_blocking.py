@@ -77,7 +77,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 def _waits_without(
     script: Script, options: Options, together: list[Move]
 ) -> tuple[tuple[Need, ...], Question | None]:
-    """What the copies of a statement need to be worth their lines: page-locked memory, else the driver copies once more and the host waits."""
+    """What the copies of a statement need to be worth their lines: page-locked memory, else the
+    driver copies once more and the host waits.
+    """
     if not any(is_batch_memory(script, move.source) for move in together):
         return (), COMPUTED
     where = place(script, options, [x for move in together for x in move.loaders])

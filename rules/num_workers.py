@@ -1,4 +1,6 @@
-"""num-workers: fetch and collate batches in worker processes, as many as the machine that runs the script has cores for."""
+"""num-workers: fetch and collate batches in worker processes, as many as the machine that runs the
+script has cores for.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""padded-vocabulary: layers with so many outputs that they should be a multiple of what tensor cores take."""
+"""padded-vocabulary: layers with so many outputs that they should be a multiple of what tensor
+cores take.
+"""
 
 from __future__ import annotations
 

@@ -34,7 +34,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 
 
 def _reads_files(loader: Loader) -> bool:
-    """Workers read files: the only work whose time varies so much that more than two batches in store can matter."""
+    """Workers read files: the only work whose time varies so much that more than two batches in
+    store can matter.
+    """
     workers = given(loader, "num_workers")
     if workers is None or const(workers.values) == 0:
         return False

@@ -107,7 +107,9 @@ def _windows(script: Script, options: Options, cadence: Cadence) -> Window | Non
 def _horizons(
     script: Script, cadence: Cadence, parts: list[Scheduler], windows: Window | None
 ) -> tuple[list[Edit], bool]:
-    """The edits where the schedulers are made, and whether any of them then changes within epochs."""
+    """The edits where the schedulers are made, and whether any of them then changes within
+    epochs.
+    """
     loader = Reach(
         script,
         "loader",
@@ -175,7 +177,9 @@ def _first_of(changes: list[Conversion]) -> ast.stmt:
 
 
 def _followed(cadence: Cadence, scheduler: str, guarded: bool) -> Edit:
-    """The scheduler's step in its new place; ``scheduler`` is its name there, which may be None where it is ``guarded``."""
+    """The scheduler's step in its new place; ``scheduler`` is its name there, which may be None
+    where it is ``guarded``.
+    """
     code = f"{scheduler}.step()"
     if guarded:
         code = f"if {scheduler} is not None:\n    {code}"

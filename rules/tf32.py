@@ -45,7 +45,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 
 
 def _runs_in_half(script: Script, options: Options) -> bool:
-    """Whether every training step runs under autocast, by this rewrite or already: there are no fp32 products left."""
+    """Whether every training step runs under autocast, by this rewrite or already: there are no
+    fp32 products left.
+    """
     steps = [step for step in script.steps if step.forwards or step.updates]
     if steps and all(step.autocast for step in steps):
         return True

@@ -13,7 +13,9 @@ from autofast.techniques.trainers.options import find as find_options
 
 @rule("trainer-args", Effect.ROUNDING, groups=("precision", "loader"), uses=("compile",))
 def find(script: Script, options: Options) -> Iterator[Finding]:
-    """Give Lightning, the Hugging Face Trainer and Accelerate the arguments that make training faster."""
+    """Give Lightning, the Hugging Face Trainer and Accelerate the arguments that make training
+    faster.
+    """
     for trainer in script.trainers:
         if trainer.framework in ("lightning", "lightning-cli", "fabric"):
             yield from lightning.find(script, trainer, options)

@@ -1,4 +1,6 @@
-"""uint8-transfer: images cross to the device as the bytes that they are read as, and become floats there."""
+"""uint8-transfer: images cross to the device as the bytes that they are read as, and become floats
+there.
+"""
 
 from __future__ import annotations
 

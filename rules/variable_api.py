@@ -1,4 +1,6 @@
-"""variable-api: write what old versions of torch needed - Variable, ``loss.data[0]``, size_average, what is gone - as it is written today."""
+"""variable-api: write what old versions of torch needed - Variable, ``loss.data[0]``, size_average,
+what is gone - as it is written today.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from autofast.techniques.legacy.variable import NAME, old_reductions, renewed, v
 
 @rule(NAME, Effect.EXACT, groups=("modernize",))
 def find(script: Script, options: Options) -> Iterator[Finding]:
-    """Write what old versions of torch needed (Variable, volatile, size_average) as it is written today."""
+    """Write what old versions of torch needed (Variable, volatile, size_average) as it is written
+    today.
+    """
     plain = Plainness(script)
     for source in script.sources:
         yield from variables(script, source, plain)

@@ -1,4 +1,6 @@
-"""The part of the documentation's site that is not written by hand: a page for each rule from its card, and the table of all rules (a hook of mkdocs)."""
+"""The part of the documentation's site that is not written by hand: a page for each rule from its
+card, and the table of all rules (a hook of mkdocs).
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """In the repository, cards lie beside docs/; in the site, below it. What else lies outside is shown by its path alone."""
+    """In the repository, cards lie beside docs/; in the site, below it. What else lies outside is
+    shown by its path alone.
+    """
     text = re.sub(r"\]\(\.\./rules/?\)", "](rules/index.md)", markdown)
     text = text.replace("](../rules/", "](rules/")
     if page.file.src_uri.startswith("rules/"):

@@ -1,6 +1,8 @@
-"""Writes into each fixture.toml what comes out today: python -m scripts.fixture_lines [NAME ...]; then read ``git diff fixtures``.
+"""Writes into each fixture.toml what comes out today: python -m scripts.fixture_lines [NAME ...];
+then read ``git diff fixtures``.
 
-What ``becomes`` says is a promise to the reader of a diff: nothing that this writes is right before somebody has read it.
+What ``becomes`` says is a promise to the reader of a diff: nothing that this writes is right before
+somebody has read it.
 """
 
 from __future__ import annotations

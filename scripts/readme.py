@@ -1,4 +1,6 @@
-"""Brings the generated parts of README.md up to date: the table of rules and the diff. ``--check`` only tells whether they are."""
+"""Brings the generated parts of README.md up to date: the table of rules and the diff. ``--check``
+only tells whether they are.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Draws docs/stepwise-scheduler.svg: the learning rate of schedules as they are and as the rule ``stepwise-scheduler`` writes them. Needs torch.
+"""Draws docs/stepwise-scheduler.svg: the learning rate of schedules as they are and as the rule
+``stepwise-scheduler`` writes them. Needs torch.
 
-The schedules are rewritten by the rule itself, and both versions are run. ``--check`` only tells whether the file is up to date.
+The schedules are rewritten by the rule itself, and both versions are run. ``--check`` only tells
+whether the file is up to date.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
-"""Write ``autofast/ops/torch_ops.toml``: what torch's operations do, as the installed torch says it itself.
+"""Write ``autofast/ops/torch_ops.toml``: what torch's operations do, as the installed torch says it
+itself.
 
-Sources: the schemas of the dispatcher (``Tensor(a)`` shares memory, ``Tensor(a!)`` is written to, ``dtype/layout/device`` make a
-new tensor), the tags of each overload (pointwise, reduction, nondeterministic_seeded, ...), the kernels for autograd's view tracking
-(an operation that has one is always a view), the autocast lists of ``ATen/autocast_mode.h``, which is installed with torch, the
-signatures of ``torch.nn.functional`` (``inplace=``), and trials on small tensors: does a gradient come out, of which dtype is the
-result, and is an operation that has no tag put together of pointwise ones alone?
+Sources: the schemas of the dispatcher (``Tensor(a)`` shares memory, ``Tensor(a!)`` is written to,
+``dtype/layout/device`` make a new tensor), the tags of each overload (pointwise, reduction,
+nondeterministic_seeded, ...), the kernels for autograd's view tracking (an operation that has one
+is always a view), the autocast lists of ``ATen/autocast_mode.h``, which is installed with torch,
+the signatures of ``torch.nn.functional`` (``inplace=``), and trials on small tensors: does a
+gradient come out, of which dtype is the result, and is an operation that has no tag put together of
+pointwise ones alone?
 """
 
 from __future__ import annotations
@@ -106,7 +109,9 @@ def generate() -> Table:
 
 
 def _names() -> tuple[set[str], set[str], set[str]]:
-    """What the schemas describe and a script can call: functions by their name in ATen, methods, ``torch.nn.functional``."""
+    """What the schemas describe and a script can call: functions by their name in ATen, methods,
+    ``torch.nn.functional``.
+    """
     every = {
         s.name.removeprefix("aten::")
         for s in torch._C._jit_get_all_schemas()
@@ -161,7 +166,9 @@ def _is_tracked(full: str) -> bool:
 
 
 def autocast_lists() -> dict[str, set[str]]:
-    """For ``lower``, ``fp32`` and ``promote`` the names in the lists that autocast on CUDA has; empty where the header has none."""
+    """For ``lower``, ``fp32`` and ``promote`` the names in the lists that autocast on CUDA has;
+    empty where the header has none.
+    """
     header = Path(torch.__file__).parent / "include" / "ATen" / "autocast_mode.h"
     text = header.read_text() if header.exists() else ""
     found: dict[str, set[str]] = {"lower": set(), "fp32": set(), "promote": set()}
@@ -191,7 +198,9 @@ class _Calls(TorchDispatchMode):
 
 
 def _is_made_of(name: str, pointwise: set[str]) -> bool:
-    """Whether an operation calls pointwise ones and no others, and gives a tensor, as far as a trial on small tensors tells."""
+    """Whether an operation calls pointwise ones and no others, and gives a tensor, as far as a
+    trial on small tensors tells.
+    """
     if any(
         a.name == "reduction"
         for s in torch._C._jit_get_schemas_for_operator(f"aten::{name}")
@@ -204,13 +213,17 @@ def _is_made_of(name: str, pointwise: set[str]) -> bool:
 
 
 def _without_gradient(name: str) -> bool:
-    """Whether a result of floating-point operands that require a gradient never requires one, as far as a trial on small tensors tells."""
+    """Whether a result of floating-point operands that require a gradient never requires one, as
+    far as a trial on small tensors tells.
+    """
     results = [r for r in _tried(name) if isinstance(r, torch.Tensor)]
     return bool(results) and not any(r.requires_grad for r in results)
 
 
 def _dtypes(name: str) -> Iterator[str]:
-    """What is to be said of the dtypes of an operation's results, where they are not those of its operands."""
+    """What is to be said of the dtypes of an operation's results, where they are not those of its
+    operands.
+    """
     kinds = {dtype: kind for kind, dtypes in DTYPES.items() for dtype in dtypes}
     named = kinds | dict.fromkeys((torch.complex32, torch.complex64, torch.complex128), "complex")
     first: set[tuple[str, str]] = set()
@@ -274,7 +287,9 @@ def _function(name: str) -> Any:
 
 
 def _tried(name: str, calls: set[str] | None = None) -> Iterator[Any]:
-    """What the operation gives for the operands that it takes; ``calls`` then has what ran for these alone."""
+    """What the operation gives for the operands that it takes; ``calls`` then has what ran for
+    these alone.
+    """
     function = _function(name)
     if function is None:
         return

@@ -1,7 +1,9 @@
-"""Small training scripts for the tests of mixed precision, and how their rewritten forms are run on a CPU.
+"""Small training scripts for the tests of mixed precision, and how their rewritten forms are run on
+a CPU.
 
-``--target cpu --precision fp16`` writes the same scaler path as the form for CUDA, and the CPU can execute it. The scaler starts
-at 256 here instead of 65536, so that no step is skipped and both runs can be compared step by step.
+``--target cpu --precision fp16`` writes the same scaler path as the form for CUDA, and the CPU can
+execute it. The scaler starts at 256 here instead of 65536, so that no step is skipped and both runs
+can be compared step by step.
 """
 
 from __future__ import annotations
@@ -73,7 +75,9 @@ def amp(
 
 
 def trained(text: str) -> dict[str, Any]:
-    """The variables of a script after it has run, with warnings as errors and a scaler that starts low."""
+    """The variables of a script after it has run, with warnings as errors and a scaler that starts
+    low.
+    """
     made = torch.amp.GradScaler.__init__
 
     def low(this: Any, device: str = "cuda", init_scale: float = 256.0, **kwargs: Any) -> None:
@@ -99,7 +103,9 @@ def weights(scope: dict[str, Any], name: str = "model") -> torch.Tensor:
 
 
 def faked(done: Applied, tolerance: Tolerance = HALF) -> list[str]:
-    """What differs where both texts run, the rewritten one as on a GPU without bf16: fp16, with a scaler that scales."""
+    """What differs where both texts run, the rewritten one as on a GPU without bf16: fp16, with a
+    scaler that scales.
+    """
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "train.py").write_text(done.before, "utf-8")
         files = {name: text.encode() for name, text in done.texts.items()}

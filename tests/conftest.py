@@ -12,7 +12,8 @@ import pytest
 from autofast.edit import running
 from tests.fixture import Fixture
 
-# Tensors are small: threads would only wait for those of other tests. MKL goes by it, too, where nothing else is said.
+# Tensors are small: threads would only wait for those of other tests. MKL goes by it, too, where
+# nothing else is said.
 os.environ["OMP_NUM_THREADS"] = "1"
 # What one test finds is nothing to another; tests of the cache have a folder of their own.
 os.environ["AUTOFAST_NO_CACHE"] = "1"
@@ -20,7 +21,9 @@ os.environ["AUTOFAST_NO_CACHE"] = "1"
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests of a fixture run in one process, which reads and plans it once (``--dist loadgroup``)."""
+    """All tests of a fixture run in one process, which reads and plans it once (``--dist
+    loadgroup``).
+    """
     for item in items:
         fixture = getattr(item, "callspec", None) and item.callspec.params.get("fixture")  # type: ignore[attr-defined]
         if isinstance(fixture, Fixture):
@@ -29,7 +32,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _rules_do_not_raise(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rule that raises fails the test; users only lose that rule. A test of just that asks for ``resilient``."""
+    """A rule that raises fails the test; users only lose that rule. A test of just that asks for
+    ``resilient``.
+    """
 
     def as_it_is(_rule: object, _script: object, error: Exception) -> NoReturn:
         raise error

@@ -1,13 +1,17 @@
-"""Runs well-known training scripts on generated data, before and after rewriting, and compares what they trained.
+"""Runs well-known training scripts on generated data, before and after rewriting, and compares what
+they trained.
 
     python -m tests.corpus_run --mirror DIR [--only mnist,vae] [--keep DIR]
 
-DIR holds a git repository for each project, bare or not, as ``OWNER+NAME/repo``. Each script is laid out at a fixed commit with a few
-kilobytes of data of the right form, rewritten as ``autofast rewrite --in-place`` would do (for a GPU and for the CPU, up to each effect),
-and both are run for a few steps on the CPU. The rules of sameness are those of ``tests.harness.compare``: bit for bit up to ``exact``, a
-tolerance up to ``rounding``, a band up to ``sampling``. Exit code 1 where one is not the same.
+DIR holds a git repository for each project, bare or not, as ``OWNER+NAME/repo``. Each script is
+laid out at a fixed commit with a few kilobytes of data of the right form, rewritten as ``autofast
+rewrite --in-place`` would do (for a GPU and for the CPU, up to each effect), and both are run for a
+few steps on the CPU. The rules of sameness are those of ``tests.harness.compare``: bit for bit up
+to ``exact``, a tolerance up to ``rounding``, a band up to ``sampling``. Exit code 1 where one is
+not the same.
 
-Needed besides torch: torchvision (``tests/torchvision_shim.py`` says which builds will do), Pillow, six.
+Needed besides torch: torchvision (``tests/torchvision_shim.py`` says which builds will do), Pillow,
+six.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ from tests.harness import HALF, HARNESS, ROUNDING, SAMPLING, Job, Run, Tolerance
 SHIM = Path(__file__).with_name("torchvision_shim.py")
 
 
-# ------------------------------------------------------------------------------------------------ the scripts
+# -------------------------------------------------------------------------------------- the scripts
 @dataclass(frozen=True)
 class Subject:
     """A public training script and how it is run here.
@@ -41,7 +45,8 @@ class Subject:
     Attributes:
         entry: the script in its repository; it is run in its own folder.
         data: writes what the script reads, below the repository's folder.
-        path: folders of the repository on ``PYTHONPATH``. clocks: what is printed about time or drawn at random, as a regular expression.
+        path: folders of the repository on ``PYTHONPATH``. clocks: what is printed about time or
+            drawn at random, as a regular expression.
         half, rounding: how far apart the two may be.
     """
 
@@ -114,7 +119,9 @@ def tokens(folder: Path) -> None:
 
 
 def faces(folder: Path) -> None:
-    """Pictures and their attributes; the first 2000 lines are the test split, of which no picture is opened."""
+    """Pictures and their attributes; the first 2000 lines are the test split, of which no picture
+    is opened.
+    """
     names = ["Black_Hair", "Blond_Hair", "Brown_Hair", "Male", "Young"]
     random = np.random.RandomState(0)
     pictures(folder / "images", 16, 96, 112, first=1)
@@ -180,14 +187,16 @@ SUBJECTS = [
         "--d_conv_dim 8 --g_repeat_num 1 --d_repeat_num 3 --batch_size 4 --num_iters 6 --n_critic 2 --use_tensorboard False "
         "--num_workers 0 --log_step 2 --sample_step 1000 --model_save_step 6",
         data=lambda folder: faces(folder / "faces"), random_items=True, clocks=r"Elapsed \[[\d:.]+\]",
-        # Adam makes steps of full size from gradients that are zero but for rounding (label channels are constant, InstanceNorm removes
-        # them): a relative change of 1e-6 of the parameters alone changes the generator's third gradient by 9 %.
+        # Adam makes steps of full size from gradients that are zero but for rounding (label
+        # channels are constant, InstanceNorm removes
+        # them): a relative change of 1e-6 of the parameters alone changes the generator's third
+        # gradient by 9 %.
         rounding=replace(ROUNDING, loss=2e-3, update=1.5), half=replace(HALF, update=1.5),
     ),
 ]  # fmt: skip
 
 
-# ------------------------------------------------------------------------------------------------ laying out
+# --------------------------------------------------------------------------------------- laying out
 def repository(mirror: Path, subject: Subject) -> Path | None:
     """The git directory of the subject's repository, where the mirror has it."""
     place = mirror / subject.repo.replace("/", "+") / "repo"
@@ -195,7 +204,9 @@ def repository(mirror: Path, subject: Subject) -> Path | None:
 
 
 def lay_out(git: Path, commit: str, into: Path) -> None:
-    """The Python files of a commit, one by one: a copy that lacks large blobs cannot be checked out as a whole."""
+    """The Python files of a commit, one by one: a copy that lacks large blobs cannot be checked out
+    as a whole.
+    """
 
     def output(*command: str | bytes) -> bytes:
         return subprocess.run(
@@ -211,7 +222,7 @@ def lay_out(git: Path, commit: str, into: Path) -> None:
             path.write_bytes(output("cat-file", "blob", meta.split()[2]))
 
 
-# ------------------------------------------------------------------------------------------------ running
+# ------------------------------------------------------------------------------------------ running
 @dataclass(frozen=True)
 class Outcome:
     """One rewrite of one script, compared with the original."""

@@ -1,12 +1,16 @@
-"""The distributed form of well-known scripts, really started by torchrun in two processes on the CPU, with generated data.
+"""The distributed form of well-known scripts, really started by torchrun in two processes on the
+CPU, with generated data.
 
     python -m tests.ddp_examples --mirror DIR [--only mnist,vae] [--ranks 2] [--keep DIR]
 
-Each script of pytorch/examples is laid out as ``tests.corpus_run`` does it and rewritten as ``autofast rewrite --ddp`` would. The rewritten
-script runs once in one process, where it must give what the original gives bit for bit, and under torchrun; what the first process prints is
-shown, all processes must end well, and each line must come once. A script that is refused is shown with the reason. Exit code 1 where one fails.
+Each script of pytorch/examples is laid out as ``tests.corpus_run`` does it and rewritten as
+``autofast rewrite --ddp`` would. The rewritten script runs once in one process, where it must give
+what the original gives bit for bit, and under torchrun; what the first process prints is shown, all
+processes must end well, and each line must come once. A script that is refused is shown with the
+reason. Exit code 1 where one fails.
 
-torchvision, where it is a CUDA build beside a CPU build of torch, must be importable by itself (``tests/torchvision_shim.py``).
+torchvision, where it is a CUDA build beside a CPU build of torch, must be importable by itself
+(``tests/torchvision_shim.py``).
 """
 
 from __future__ import annotations

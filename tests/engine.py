@@ -1,4 +1,6 @@
-"""What the tests of the engine share: sources from text, nodes found by their spelling, and rules made of them."""
+"""What the tests of the engine share: sources from text, nodes found by their spelling, and rules
+made of them.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def rule(
     own: Effect | None = None,
     **more: Any,
 ) -> Rule:
-    """A rule of this ``effect`` with one finding (of its ``own`` effect) for each node and edits that ``edits`` yields for a file."""
+    """A rule of this ``effect`` with one finding (of its ``own`` effect) for each node and edits
+    that ``edits`` yields for a file.
+    """
 
     def find(of: Any, options: object) -> Any:
         for file in of.sources:

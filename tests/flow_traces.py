@@ -1,7 +1,8 @@
 """Runs small functions and records what really happens in them, for tests of :mod:`autofast.flow`.
 
-Every definition of a variable is rewritten to wrap the value with the place of the definition, every read to unwrap it and to note
-which definition it came from, and every statement to note that it begins.
+Every definition of a variable is rewritten to wrap the value with the place of the definition,
+every read to unwrap it and to note which definition it came from, and every statement to note that
+it begins.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Tagged:
 
 @dataclass
 class Trace:
-    """``seen``: read -> definitions that gave it its value. ``events``: what happened in order, as (what, spot, name).
+    """``seen``: read -> definitions that gave it its value. ``events``: what happened in order, as
+    (what, spot, name).
 
     ``ended`` is how the call ended: ``return``, or the class of the exception.
     """

@@ -1,6 +1,8 @@
-"""Runs of ``autofast verify`` that start in a fork (``tests.zygote``): a third of the time, for tests only.
+"""Runs of ``autofast verify`` that start in a fork (``tests.zygote``): a third of the time, for
+tests only.
 
-Everything else is the real thing: the same probe, in the same copies of the folder. Tests of what a fork cannot show use ``Runner``.
+Everything else is the real thing: the same probe, in the same copies of the folder. Tests of what a
+fork cannot show use ``Runner``.
 """
 
 from __future__ import annotations

@@ -1,29 +1,39 @@
 """Runs a training script, original or rewritten, and records what it did.
 
-A run happens in a fork (``tests.zygote``) and a scratch copy of the script's folder, with one thread, fixed seeds, a fixed hash seed
-and a time limit, and is remembered: the same text with the same arguments runs once per test session.
+A run happens in a fork (``tests.zygote``) and a scratch copy of the script's folder, with one
+thread, fixed seeds, a fixed hash seed
+and a time limit, and is remembered: the same text with the same arguments runs once per test
+session.
 
     run = HARNESS.run(Job(Path("fixtures/gan"), args=("--epochs", "1")))
     run.losses, run.steps, run.stdout, run.error
     assert not compare(before, after, Effect.ROUNDING)
 
-What is recorded (``tests.recording``): every value on which ``backward`` was called (before loss scaling), the number of optimizer
-steps, the parameters of each optimizer before its first and after its last step, the batches and samples taken from each loader,
-stdout, warnings, the files written (checkpoints with their contents) and the exception, if there was one.
+What is recorded (``tests.recording``): every value on which ``backward`` was called (before loss
+scaling), the number of optimizer steps, the parameters of each optimizer before its first and after
+its last step, the batches and samples taken from each loader, stdout, warnings, the files written
+(checkpoints with their contents) and the exception, if there was one.
 
-``Job(fake_cuda_amp=True)`` executes on the CPU the mixed-precision path that a rewritten script takes on a GPU without bf16: every
-``autocast`` is enabled with fp16 and every ``GradScaler`` is a real, enabled one for the CPU, whatever ``enabled=`` they were given
-(an ``autocast`` that spells out ``enabled=False`` stays off: it is an island of full precision, and one that spells out
-``dtype=torch.bfloat16`` gets that). So casting, scaling, unscaling, skipping and scaler state really run. What this cannot show: operators that autocast treats differently on CUDA (``binary_cross_entropy`` is an error
-there and a cast on the CPU), code that asks ``torch.is_autocast_enabled`` or a tensor's ``is_cuda``, and speed. The scaler starts at 256,
-not 65536, so that the first steps are not skipped for overflow and both runs can be compared step by step. oneDNN is off, as it has no
-recurrent layers in fp16: gradients in full precision, too, differ in the last bit from those of a run that is not faked.
+``Job(fake_cuda_amp=True)`` executes on the CPU the mixed-precision path that a rewritten script
+takes on a GPU without bf16: every ``autocast`` is enabled with fp16 and every ``GradScaler`` is a
+real, enabled one for the CPU, whatever ``enabled=`` they were given (an ``autocast`` that spells
+out ``enabled=False`` stays off: it is an island of full precision, and one that spells out
+``dtype=torch.bfloat16`` gets that). So casting, scaling, unscaling, skipping and scaler state
+really run. What this cannot show: operators that autocast treats differently on CUDA
+(``binary_cross_entropy`` is an error there and a cast on the CPU), code that asks
+``torch.is_autocast_enabled`` or a tensor's ``is_cuda``, and speed. The scaler starts at 256, not
+65536, so that the first steps are not skipped for overflow and both runs can be compared step by
+step. oneDNN is off, as it has no recurrent layers in fp16: gradients in full precision, too, differ
+in the last bit from those of a run that is not faked.
 
-A script that compiles its model does so with the backend ``aot_eager``: Dynamo and AOTAutograd really take the model apart, so whatever they
-cannot do shows, but no kernels are made, which would take minutes. With ``mode="reduce-overhead"``, what a compiled graph gave is overwritten by its
-next run, outputs and gradients alike, as CUDA graphs do: a script that still needs them trains differently.
+A script that compiles its model does so with the backend ``aot_eager``: Dynamo and AOTAutograd
+really take the model apart, so whatever they cannot do shows, but no kernels are made, which would
+take minutes. With ``mode="reduce-overhead"``, what a compiled graph gave is overwritten by its next
+run, outputs and gradients alike, as CUDA graphs do: a script that still needs them trains
+differently.
 
-``Job(cpus=4)`` is the number of CPUs the script believes it may use, so that worker processes are started on small machines too.
+``Job(cpus=4)`` is the number of CPUs the script believes it may use, so that worker processes are
+started on small machines too.
 """
 
 from __future__ import annotations
@@ -51,7 +61,8 @@ STANDINS = (
 HAVE_TORCH = (
     importlib.util.find_spec("torch") is not None
 )  # without importing it: that is the zygote's business
-# What Python or torch say about the version of Python wherever workers are forked (3.12 and later) or anything is compiled (3.13.0), whoever asks for it.
+# What Python or torch say about the version of Python wherever workers are forked (3.12 and later)
+# or anything is compiled (3.13.0), whoever asks for it.
 OF_PYTHON = re.compile(
     r"^DeprecationWarning: This process \(pid=\d+\) is multi-threaded, use of fork|^RuntimeWarning: Guards may run slower on Python 3"
 )
@@ -64,14 +75,17 @@ COMPILERS = (
 SKIP = shutil.ignore_patterns("__pycache__", "*.pyc", "fixture.toml")
 
 
-# ------------------------------------------------------------------------------------------------------------ what to run
+# -------------------------------------------------------------------------------------- what to run
 @dataclass(frozen=True)
 class Job:
-    """One run of ``entry`` in a copy of ``folder``, with ``files`` (relative path -> content) written over the copy.
+    """One run of ``entry`` in a copy of ``folder``, with ``files`` (relative path -> content)
+    written over the copy.
 
     Attributes:
-        then: the arguments of a second run in the same folder (resuming from what the first one saved).
-        cwd: the working directory, in the copy. path: folders of the copy that are put on ``PYTHONPATH``.
+        then: the arguments of a second run in the same folder (resuming from what the first one
+            saved).
+        cwd: the working directory, in the copy. path: folders of the copy that are put on
+            ``PYTHONPATH``.
         stop_after: end the script after that many optimizer steps, as if it had ended by itself.
         before: a Python file that is run first.
         start_method: how processes are started, where that is not the platform's way.
@@ -151,7 +165,7 @@ def _contents(folder: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
     return {**found, **files}
 
 
-# ------------------------------------------------------------------------------------------------------------ the runs
+# ----------------------------------------------------------------------------------------- the runs
 class Harness:
     """Keeps every outcome."""
 
@@ -224,15 +238,18 @@ def read_run(place: Path, end: str) -> Run:
 HARNESS = Harness()
 
 
-# ------------------------------------------------------------------------------------------------------------ comparing
+# ---------------------------------------------------------------------------------------- comparing
 @dataclass(frozen=True)
 class Tolerance:
     """How far two runs may be apart.
 
     Attributes:
-        loss: relative difference of every loss (and of numbers that the script prints or writes), to a floor of 1.
-        update: what the optimizers changed in the parameters: norm of the difference over the norm of the change.
-        count: relative difference of printed numbers that are no losses: shares and counts of correct predictions (plus one).
+        loss: relative difference of every loss (and of numbers that the script prints or writes),
+            to a floor of 1.
+        update: what the optimizers changed in the parameters: norm of the difference over the norm
+            of the change.
+        count: relative difference of printed numbers that are no losses: shares and counts of
+            correct predictions (plus one).
     """
 
     loss: float = 1e-4
@@ -256,11 +273,12 @@ def compare(
     same_samples: bool = True,
     ignore: str = "",
 ) -> list[str]:
-    """What differs more than ``effect`` allows, one line each; empty means the two runs trained the same.
+    """What differs more than ``effect`` allows, one line each; empty means the two runs trained the
+    same.
 
-    ``effect`` is an ``autofast.rule.Effect`` (0 exact, 1 rounding, 2 sampling). ``same_samples`` says that items are not random, so
-    that each pass over a loader has to bring the same values in whatever order. ``ignore`` is a regular expression for what may differ in
-    stdout (times).
+    ``effect`` is an ``autofast.rule.Effect`` (0 exact, 1 rounding, 2 sampling). ``same_samples``
+    says that items are not random, so that each pass over a loader has to bring the same values in
+    whatever order. ``ignore`` is a regular expression for what may differ in stdout (times).
     """
     exact, rounding = effect <= 0, effect == 1
     tolerance = tolerance or (ROUNDING if rounding else SAMPLING)

@@ -1,4 +1,6 @@
-"""Small scripts with a loader, and a program that trains with it: what the tests of the loader rules are written in."""
+"""Small scripts with a loader, and a program that trains with it: what the tests of the loader
+rules are written in.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def script(
     guard: bool = True,
     device: str = DEVICE,
 ) -> str:
-    """A script whose main() makes ``loader = <loader>`` and trains with it; ``more`` stands before that, ``epoch`` in the loop of epochs."""
+    """A script whose main() makes ``loader = <loader>`` and trains with it; ``more`` stands before
+    that, ``epoch`` in the loop of epochs.
+    """
     lines = "\n".join(
         part for part in (device, more, f"loader = {loader}" if loader else "") if part
     )

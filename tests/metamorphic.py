@@ -15,7 +15,9 @@ Change = Callable[[Texts], Texts]
 
 
 def apply(change: Change, texts: Texts) -> tuple[Texts, Texts]:
-    """The texts before and after ``change``: renaming starts from texts without layout, so that lines can be compared."""
+    """The texts before and after ``change``: renaming starts from texts without layout, so that
+    lines can be compared.
+    """
     before = (
         {path: _unparsed(text, ast.parse(text)) for path, text in texts.items()}
         if change is renamed
@@ -31,7 +33,9 @@ def _unparsed(text: str, tree: ast.Module) -> str:
 
 
 def place(node: ast.AST) -> str:
-    """Where a finding is, in words that do not depend on layout: the code of an expression, the header of a statement."""
+    """Where a finding is, in words that do not depend on layout: the code of an expression, the
+    header of a statement.
+    """
     if isinstance(node, ast.expr):
         return _plain(node)
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -51,7 +55,7 @@ def _plain(node: ast.AST) -> str:
     return re.sub(NEW + r"(\w+)", r"\1", ast.unparse(node))
 
 
-# ------------------------------------------------------------------------------------------------ the changes
+# -------------------------------------------------------------------------------------- the changes
 def black_before(texts: Texts) -> Texts:
     return {
         path: black.format_str(text, mode=black.Mode(line_length=100))
@@ -75,7 +79,9 @@ def dead_branches(texts: Texts) -> Texts:
 
 
 def renamed(texts: Texts) -> Texts:
-    """All variables, parameters, functions and attributes of self that nothing refers to by a string or a keyword get new names."""
+    """All variables, parameters, functions and attributes of self that nothing refers to by a
+    string or a keyword get new names.
+    """
     trees = {path: ast.parse(text) for path, text in texts.items()}
     names = _renameable(list(trees.values()))
     return {
@@ -92,7 +98,7 @@ CHANGES: list[Change] = [
 ]
 
 
-# ------------------------------------------------------------------------------------------------ inserting lines
+# ---------------------------------------------------------------------------------- inserting lines
 def _logging(indent: str, number: int) -> list[str]:
     return [f'{indent}print("reached", {number})']
 
@@ -103,7 +109,9 @@ def _dead(indent: str, number: int) -> list[str]:
 
 
 def _before_statements(text: str, lines: Callable[[str, int], list[str]], every: int) -> str:
-    """Insert lines before every so many of the statements that begin a line (never before docstrings and __future__)."""
+    """Insert lines before every so many of the statements that begin a line (never before
+    docstrings and __future__).
+    """
     rows = text.split("\n")
     starts = []
     for node in ast.walk(ast.parse(text)):
@@ -125,12 +133,14 @@ def _before_statements(text: str, lines: Callable[[str, int], list[str]], every:
     return "\n".join(rows)
 
 
-# ------------------------------------------------------------------------------------------------ renaming
+# ----------------------------------------------------------------------------------------- renaming
 NEW = "zz_"
 
 
 def _renameable(trees: list[ast.Module]) -> set[str]:
-    """Names that are bound as variables or parameters, and that nothing else may refer to by the same word."""
+    """Names that are bound as variables or parameters, and that nothing else may refer to by the
+    same word.
+    """
     bound: set[str] = set()
     taken: set[str] = set(dir(builtins)) | {"self", "cls"}
     for tree in trees:

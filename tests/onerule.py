@@ -1,6 +1,7 @@
 """One rule on one small script: what it finds, the rewritten text, and what both texts compute.
 
-``apply`` also holds the rule to what holds for all of them: the output passes the post-conditions and gives no further fix.
+``apply`` also holds the rule to what holds for all of them: the output passes the post-conditions
+and gives no further fix.
 """
 
 from __future__ import annotations
@@ -61,9 +62,11 @@ def apply(
     workers: int = 0,
     min_gain: float = 0.0,
 ) -> Applied:
-    """What ``rule`` (or several, with spaces between) does to ``text`` (the entry ``train.py``) beside ``files``; ``asked`` for by name.
+    """What ``rule`` (or several, with spaces between) does to ``text`` (the entry ``train.py``)
+    beside ``files``; ``asked`` for by name.
 
-    ``min_gain``: the least gain that a fix must be expected to bring; by default, everything is written.
+    ``min_gain``: the least gain that a fix must be expected to bring; by default, everything is
+    written.
     """
     names = rule.split()
     rules = [all_rules()[name] for name in names]
@@ -99,14 +102,18 @@ def apply(
 
 
 def run(text: str, **given: Any) -> dict[str, Any]:
-    """The variables of a script after it has run in this process, with ``given`` ones set before."""
+    """The variables of a script after it has run in this process, with ``given`` ones set
+    before.
+    """
     scope: dict[str, Any] = {"__name__": "__main__", **given}
     exec(compile(textwrap.dedent(text), "train.py", "exec"), scope)
     return scope
 
 
 def same(one: Any, other: Any) -> None:
-    """Asserts that two things made of tensors are of the same make and equal to the last bit, in memory as well."""
+    """Asserts that two things made of tensors are of the same make and equal to the last bit, in
+    memory as well.
+    """
     assert type(one) is type(other)
     if hasattr(one, "stride"):
         import torch

@@ -1,4 +1,6 @@
-"""What a rank is watched for beyond its record (``tests.recording``), and the server of the store: in forked processes."""
+"""What a rank is watched for beyond its record (``tests.recording``), and the server of the store:
+in forked processes.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def store() -> int:
 
 
 def record(job: Mapping[str, Any], place: str) -> int:
-    """Run the script and leave ``record`` and ``extra`` in ``place``; 1 if it ended with an error."""
+    """Run the script and leave ``record`` and ``extra`` in ``place``; 1 if it ended with an
+    error.
+    """
     faulthandler.register(signal.SIGTERM, chain=True)  # where a rank hangs
     written: list[str] = []
     samples: list[list[float]] = []
@@ -140,7 +144,9 @@ def _listen(collectives: list[str]) -> None:
     kept: list[Any] = []
 
     def destroy_process_group(*args: Any, **kwargs: Any) -> None:
-        """The group's threads may wait for Python while Python waits for them, where a function that held it ends: in forked ranks only."""
+        """The group's threads may wait for Python while Python waits for them, where a function
+        that held it ends: in forked ranks only.
+        """
         kept.append(module.distributed_c10d._get_default_group())
         leave(*args, **kwargs)
         listening.append(kept)

@@ -1,4 +1,6 @@
-"""A small script before and after a rule that shares its training out among processes: what one does, and what several do together."""
+"""A small script before and after a rule that shares its training out among processes: what one
+does, and what several do together.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tests.torchrun import World, same_order, torchrun
 
 @dataclass
 class Shared:
-    """The rewritten script, the original in the order in which several processes take the samples, and these processes."""
+    """The rewritten script, the original in the order in which several processes take the samples,
+    and these processes.
+    """
 
     made: Applied
     before: Run
@@ -41,8 +45,9 @@ def shared(
     same: bool = True,
     rule: str = "ddp",
 ) -> Shared:
-    """Rewrite and run. One process must do bit for bit what the original does; several must train, print and write what it does with the
-    same batches, all of it in the first (``same``), and end with the same weights. ``first`` is the number of the first epoch."""
+    """Rewrite and run. One process must do bit for bit what the original does; several must train,
+    print and write what it does with the same batches, all of it in the first (``same``), and end
+    with the same weights. ``first`` is the number of the first epoch."""
     made = apply(rule, text, files=files)
     assert made.fixes, made.refusals
     plain = {

@@ -1,7 +1,9 @@
 """Helpers for tests of the reader: small programs as text, and the same programs run for real.
 
-``probe`` is a library that the reader knows nothing of. ``probe.show(x)`` looks at a value, ``probe.spread(*x)`` and ``probe.spread(**x)``
-at what a call gets of it at that time, ``probe.maybe()`` and ``probe.number()`` cannot be foreseen. A reading is sound where everything that a run shows is among what the reader holds possible.
+``probe`` is a library that the reader knows nothing of. ``probe.show(x)`` looks at a value,
+``probe.spread(*x)`` and ``probe.spread(**x)`` at what a call gets of it at that time,
+``probe.maybe()`` and ``probe.number()`` cannot be foreseen. A reading is sound where everything
+that a run shows is among what the reader holds possible.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ def lines_of(nodes: list[Any]) -> list[int]:
     return [getattr(n, "node", n).lineno for n in nodes]
 
 
-# ------------------------------------------------------------------------------------------------ running for real
+# --------------------------------------------------------------------------------- running for real
 @dataclass
 class Shot:
     """A value as it was when it was shown."""
@@ -161,7 +163,7 @@ def run(code: str, seed: int = 0) -> dict[int, list[Shot]]:
     return seen
 
 
-# ------------------------------------------------------------------------------------------------ is it among the possible?
+# ------------------------------------------------------------------------ is it among the possible?
 def possible(shot: Shot, values: Values, depth: int = 5) -> bool:
     """Whether a value that was really there is one that the reader holds possible."""
     return depth == 0 or any(_fits(shot, t, depth) for t in values)

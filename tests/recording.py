@@ -1,6 +1,8 @@
-"""What a run of a training script records, seen from outside: in the forked process, no trace function and no change of the script's source.
+"""What a run of a training script records, seen from outside: in the forked process, no trace
+function and no change of the script's source.
 
-``record`` is called with a ``tests.harness.Job`` and leaves the fields of a ``tests.harness.Run`` beside the scratch copy of the script's folder.
+``record`` is called with a ``tests.harness.Job`` and leaves the fields of a ``tests.harness.Run``
+beside the scratch copy of the script's folder.
 """
 
 from __future__ import annotations
@@ -29,11 +31,14 @@ from tests.harness import STANDINS
 
 
 class Stop(BaseException):
-    """Ends the script from inside ``optimizer.step()``; not an Exception, so that ``except Exception`` lets it through."""
+    """Ends the script from inside ``optimizer.step()``; not an Exception, so that ``except
+    Exception`` lets it through.
+    """
 
 
 def record(job: Mapping[str, Any], place: str, *, files: bool = True) -> int:
-    """Run the script of ``job``, whose scratch copy is ``work`` beside ``place``, and leave ``record`` in ``place``; 1 if it ended with an error.
+    """Run the script of ``job``, whose scratch copy is ``work`` beside ``place``, and leave
+    ``record`` in ``place``; 1 if it ended with an error.
 
     ``files`` says whether the files that it has written are recorded.
     """
@@ -158,7 +163,9 @@ class Probe:
             return batch
 
         def __init_subclass__(cls: Any, **given: Any) -> None:
-            """A class that gives batches of its own accord (gpu-data) is counted as if DataLoader gave them."""
+            """A class that gives batches of its own accord (gpu-data) is counted as if DataLoader
+            gave them.
+            """
             own = cls.__dict__.get("batches")
             if own is not None:
                 cls.batches = lambda this: self._counted(own(this))
@@ -289,7 +296,9 @@ def _compile_without_kernels() -> None:
 
 
 def _as_recorded() -> Any:
-    """A backend that does to memory what CUDA graphs do: each run of a graph overwrites what its run before gave, be it outputs or gradients."""
+    """A backend that does to memory what CUDA graphs do: each run of a graph overwrites what its
+    run before gave, be it outputs or gradients.
+    """
     from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
 

@@ -1,6 +1,8 @@
-"""The learning rates of a script, for each of its optimizers: those of every update, and those that it ends with.
+"""The learning rates of a script, for each of its optimizers: those of every update, and those that
+it ends with.
 
-As a program: ``python schedules.py OUT SCRIPT [ARGUMENT ...]`` runs a script and writes its learning rates to OUT.
+As a program: ``python schedules.py OUT SCRIPT [ARGUMENT ...]`` runs a script and writes its
+learning rates to OUT.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ Rates = list[list[list[float]]]  # optimizer, update, parameter group
 
 
 class Recorder:
-    """Notes the learning rates of all parameter groups at each ``optimizer.step()`` while it is entered."""
+    """Notes the learning rates of all parameter groups at each ``optimizer.step()`` while it is
+    entered.
+    """
 
     def __init__(self) -> None:
         self._rates: dict[int, list[list[float]]] = {}
@@ -62,7 +66,9 @@ def rates_of(text: str, **given: Any) -> Rates:
 def rates_in(
     folder: Path, files: Mapping[str, bytes], args: Iterable[str] = (), entry: str = "train.py"
 ) -> Rates:
-    """The rates of a script of several files, with ``files`` written over a copy of ``folder``; it runs in a process of its own."""
+    """The rates of a script of several files, with ``files`` written over a copy of ``folder``; it
+    runs in a process of its own.
+    """
     with tempfile.TemporaryDirectory() as temporary:
         copy = Path(temporary) / "copy"
         shutil.copytree(folder, copy)

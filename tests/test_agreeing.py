@@ -1,4 +1,6 @@
-"""Scripts that share a file: what is changed there for one of them stands for all, or is refused with both names."""
+"""Scripts that share a file: what is changed there for one of them stands for all, or is refused
+with both names.
+"""
 
 from __future__ import annotations
 
@@ -199,7 +201,9 @@ for epoch in range(90):
 
 @pytest.mark.parametrize("rule", ["uint8-transfer", "channels-last"])
 def test_what_another_script_would_have_to_do_with_it(shared: Path, rule: str) -> None:
-    """Images that one script hands over as bytes would be divided by 255 twice where another one, which is not written, makes floats of them."""
+    """Images that one script hands over as bytes would be divided by 255 twice where another one,
+    which is not written, makes floats of them.
+    """
     (shared / "engine.py").write_text(IMAGES)
     (shared / "a.py").write_text(OF_IMAGES)
     alone = autofast("rewrite", "a.py", "--exhaustive", "--diff", "--select", rule).text
@@ -213,7 +217,9 @@ def test_what_another_script_would_have_to_do_with_it(shared: Path, rule: str) -
 
 def test_a_fix_of_a_script_that_reaches_into_a_shared_file(shared: Path) -> None:
     """It is about a line of one script alone, and changes a line that others run."""
-    (shared / "engine.py").write_text(ENGINE.replace("total += loss.item()", "total += loss.detach()"))
+    (shared / "engine.py").write_text(
+        ENGINE.replace("total += loss.item()", "total += loss.detach()")
+    )
     body = BODY.replace("{train(model, loader, optimizer, device):.4f}", "{total:.4f}").replace(
         "    print(", "    total = train(model, loader, optimizer, device).item()\n    print("
     )

@@ -26,7 +26,9 @@ print(rows.labels, np.ones(3)[1:])
 
 
 def test_each_expression_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An attribute that is made of itself at several places: each way through them would be another."""
+    """An attribute that is made of itself at several places: each way through them would be
+    another.
+    """
     entry = tmp_path / "train.py"
     entry.write_text(TEXT)
     script = read_script(entry, tmp_path)

@@ -15,7 +15,9 @@ KNOWN_LATER = "losses = []\nimport sys\nwith_h, n = len(sys.argv) > 0, min(len(s
 def rewritten(
     returns: str, loss: str, layer: str = "nn.Linear(32, 4)", before: str = ""
 ) -> Applied:
-    """The script with this model and loss, in the form for CUDA; this and the form for a CPU train as the script does."""
+    """The script with this model and loss, in the form for CUDA; this and the form for a CPU train
+    as the script does.
+    """
     head = HEAD.replace(RETURN, f"h = torch.relu(self.a(x))\n        {returns}")
     head = head.replace("nn.Linear(32, 4)", layer).replace("losses = []\n", KNOWN_LATER)
     text = head + before + LOOP.replace(LOSS, loss)
@@ -100,7 +102,8 @@ def test_what_a_wrapper_of_the_projects_own_gathers_is_not_known():
     assert not done.fixes and "no plain tensor" in done.refusals
 
 
-# what training never asks for (`"sum"`) says nothing of what it gets; a variable that is set anew holds something else
+# what training never asks for (`"sum"`) says nothing of what it gets; a variable that is set anew
+# holds something else
 HELPERS = """
 def reduced(x, reduction):
     found = F.log_softmax(x, dim=1)
@@ -197,7 +200,7 @@ def test_the_mode_may_be_another_in_the_next_turn():
     assert not done.fixes or "isinstance(found, list)" in done.text
 
 
-# ------------------------------------------------------------------------------------------------ off by default
+# ----------------------------------------------------------------------------------- off by default
 OPTIONS = """
 import argparse
 parser = argparse.ArgumentParser()
@@ -367,7 +370,9 @@ def apart(e):
     ],
 )
 def test_distances_that_are_left_of_a_product_stay_in_fp32(product: str, away: str) -> None:
-    """Of near points, a product of 16 bits leaves only its rounding: the model alone runs under autocast."""
+    """Of near points, a product of 16 bits leaves only its rounding: the model alone runs under
+    autocast.
+    """
     before = APART.format(product=product or "pass", away=away)
     done = rewritten("return self.b(h)", "loss = apart(model(x))", before=before)
     assert "loss = apart(model(x).float())" in done.text or ".float()" in done.text

@@ -1,4 +1,6 @@
-"""The lattice of means, sums and rows: what arithmetic makes of them, and what a value is that is one of several."""
+"""The lattice of means, sums and rows: what arithmetic makes of them, and what a value is that is
+one of several.
+"""
 
 from __future__ import annotations
 

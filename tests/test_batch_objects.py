@@ -1,4 +1,6 @@
-"""Batches that are named tuples, dataclasses and other objects, which a collate_fn makes: their tensors are followed."""
+"""Batches that are named tuples, dataclasses and other objects, which a collate_fn makes: their
+tensors are followed.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""The example of every card is what its rule writes today: before and after, in a script of ``tests/card_examples`` that runs.
+"""The example of every card is what its rule writes today: before and after, in a script of
+``tests/card_examples`` that runs.
 
-The example is a diff of parts of the script, in the order of the script. A line of ``...`` skips lines: between two parts where it is
-unchanged, else in a block that is shown up to there. Blank lines do not count, nor how far the card is indented.
+The example is a diff of parts of the script, in the order of the script. A line of ``...`` skips
+lines: between two parts where it is unchanged, else in a block that is shown up to there. Blank
+lines do not count, nor how far the card is indented.
 """
 
 from __future__ import annotations
@@ -110,7 +112,8 @@ def end_of(shown: Sequence[str], lines: Sequence[str], start: int) -> int | None
 def rest(text: str, shown: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> list[str]:
     """The lines of ``text`` without those that are ``shown``.
 
-    Where there is something among ``others``, too, a mark says where the lines stood and how far they were indented.
+    Where there is something among ``others``, too, a mark says where the lines stood and how far
+    they were indented.
     """
     lines, left, done = [line for line in text.splitlines() if line.strip()], [], 0
     for number, (part, other) in enumerate(zip(shown, others, strict=True)):
@@ -168,7 +171,9 @@ def effect(name: str, made: Applied) -> Effect:
 
 
 def differences(before: Run, after: Run, effect: Effect, other: bool = False) -> Iterator[str]:
-    """What must not be different, one line each; ``other``: loaders give the same images in other numbers."""
+    """What must not be different, one line each; ``other``: loaders give the same images in other
+    numbers.
+    """
     if effect < Effect.RECIPE:
         yield from compare(before, after, effect, same_samples=not other)
     elif (
@@ -186,7 +191,9 @@ def test_every_card_has_a_script() -> None:
 
 @pytest.mark.parametrize("name", SCRIPT)
 def test_example(name: str, tmp_path: Path) -> None:
-    """The rule changes in the script what the card shows and nothing else, and the script goes on giving the same numbers."""
+    """The rule changes in the script what the card shows and nothing else, and the script goes on
+    giving the same numbers.
+    """
     example, made = sections(registry.card(name))["Example"], rewritten(name)
     if name in ADVICE:
         assert made.text == made.before and made.advice and not made.fixes

@@ -87,7 +87,9 @@ def said() -> Iterator[tuple[Script, Finding]]:
 
 
 def in_style(text: str, script: Script) -> bool:
-    """One line, no full stop, lower case at the start unless it starts with a name from the code or one that is written so."""
+    """One line, no full stop, lower case at the start unless it starts with a name from the code or
+    one that is written so.
+    """
     first = re.split(r"[\s.,:'(]", text.lstrip("`'"))[0]
     lower = (
         first[:1].islower()

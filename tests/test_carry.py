@@ -38,7 +38,9 @@ def marks(script: Script, name: str) -> list[ast.Call]:
 
 
 def carried(script: Script) -> dict[str, str] | str:
-    """Bring ``value``, made at ``make()``, to every ``use()``: the new texts, or the reason why not."""
+    """Bring ``value``, made at ``make()``, to every ``use()``: the new texts, or the reason why
+    not.
+    """
     (made,) = marks(script, "make")
     way = Way(script, Variable("value", function_of(made)))
     edits = [After(statement_of(made), "value = 7")]

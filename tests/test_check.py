@@ -20,7 +20,7 @@ from tests.test_cli import IDLE, SCRIPT, autofast, fault, files, findings, proje
 __all__ = ["project", "split"]  # fixtures
 
 
-# ------------------------------------------------------------------------------------------------ what is looked at
+# -------------------------------------------------------------------------------- what is looked at
 def test_without_a_path_it_is_this_folder(project: Path) -> None:
     here, named = autofast("check"), autofast("check", ".")
     assert here == named and here.code == 1 and "train.py:" in here.text
@@ -90,7 +90,7 @@ def test_exclude_of_named_files(project: Path) -> None:
     assert autofast("check", "train.py").code == 0
 
 
-# ------------------------------------------------------------------------------------------------ what is shown
+# ------------------------------------------------------------------------------------ what is shown
 OPTIMIZER = "torch.optim.Adam(model.parameters(), lr=1e-3)"
 
 
@@ -171,7 +171,7 @@ def test_statistics(project: Path) -> None:
     assert [int(row[0]) for row in rows] == sorted((int(row[0]) for row in rows), reverse=True)
 
 
-# ------------------------------------------------------------------------------------------------ --diff and --fix
+# --------------------------------------------------------------------------------- --diff and --fix
 def test_diff(project: Path) -> None:
     before = files(project)
     done = autofast("check", "--diff")
@@ -238,7 +238,7 @@ def test_nothing_is_written_where_one_file_cannot_be(split: Path) -> None:
     assert files(split) == before
 
 
-# ------------------------------------------------------------------------------------------------ formats
+# ------------------------------------------------------------------------------------------ formats
 def sarif(*arguments: object) -> dict[str, Any]:
     done = autofast("check", *arguments, "--output-format", "sarif")
     assert done.code in (1, 2), done.err
@@ -346,7 +346,7 @@ def test_a_name_that_is_no_unicode(project: Path, form: str) -> None:
     assert autofast("check", ".", "--output-format", form).code == 1
 
 
-# ------------------------------------------------------------------------------------------------ comments and configuration
+# ----------------------------------------------------------------------- comments and configuration
 def changed(*arguments: str) -> set[tuple[str, int]]:
     return {
         (f["rule"], f["line"]) for f in findings("train.py", *arguments) if f["status"] == "fix"
@@ -474,7 +474,7 @@ def test_config_shows_what_is_in_force(project: Path) -> None:
     assert "\x1b" not in done.text
 
 
-# ------------------------------------------------------------------------------------------------ notebooks, other folders, rules
+# ------------------------------------------------------------------ notebooks, other folders, rules
 def notebook(*cells: str) -> str:
     made = [
         {"cell_type": "markdown", "metadata": {}, "source": ["# Training"]},

@@ -1,4 +1,6 @@
-"""``check`` keeps what it found out: as long as nothing that it asked of the disk has another answer, no script is read again."""
+"""``check`` keeps what it found out: as long as nothing that it asked of the disk has another
+answer, no script is read again.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,9 @@ def test_a_change_is_seen(
 
 
 def test_who_imports_the_script_is_asked_for(project: Path) -> None:
-    """Another script that uses a function is why it keeps its parameters; it is read only where that is asked."""
+    """Another script that uses a function is why it keeps its parameters; it is read only where
+    that is asked.
+    """
     with disk.noting() as asked:
         script = planning.read(project / "train.py", project)
         planning.plan(script, Config())

@@ -1,4 +1,6 @@
-"""The command line, as a user meets it: options, exit codes, what is said where, and that nothing is ever lost."""
+"""The command line, as a user meets it: options, exit codes, what is said where, and that nothing
+is ever lost.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,9 @@ def autofast(*arguments: object, stdin: bytes = b"") -> Done:
 
 
 def fault(done: Done) -> str:
-    """The one line about what the user must mend; nothing else was said, and nothing written to standard output."""
+    """The one line about what the user must mend; nothing else was said, and nothing written to
+    standard output.
+    """
     assert done.code == 2 and done.out == b"", (done.code, done.out, done.err)
     assert (
         done.err.startswith("autofast: ") and done.err.endswith("\n") and done.err.count("\n") == 1
@@ -110,7 +114,7 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-# ------------------------------------------------------------------------------------------------ bad input
+# ---------------------------------------------------------------------------------------- bad input
 BAD: dict[str, tuple[bytes, str]] = {
     "text": (b"Dear reader, this is a letter.\n", r"bad\.py:1: syntax error: .*mend it first"),
     "python 2": (
@@ -447,7 +451,7 @@ def test_a_fault_of_ours_is_one_line_and_writes_nothing(
     assert (project / "train.py").read_text() == SCRIPT
 
 
-# ------------------------------------------------------------------------------------------------ rewrite
+# ------------------------------------------------------------------------------------------ rewrite
 def rewritten(*arguments: str) -> bytes:
     done = autofast("rewrite", "train.py", "-o", "-", *arguments)
     assert done.code == 0, done.err
@@ -699,7 +703,7 @@ def test_options_that_need_another(project: Path, option: str, other: str) -> No
     )
 
 
-# ------------------------------------------------------------------------------------------------ several files
+# ------------------------------------------------------------------------------------ several files
 @pytest.fixture
 def split(project: Path) -> Path:
     """The script in two files: the loader is made in data.py."""
@@ -762,7 +766,7 @@ def test_patch_of_several_files_in_a_sub_folder(
     assert files(split / "my code") == files(split / "fast" / "my code")
 
 
-# ------------------------------------------------------------------------------------------------ check
+# -------------------------------------------------------------------------------------------- check
 def findings(*arguments: object) -> list[dict[str, Any]]:
     done = autofast("check", *arguments, "--output-format", "json")
     report = json.loads(done.out)
@@ -880,7 +884,7 @@ def test_comment_that_ignores_nothing(project: Path) -> None:
     assert autofast("check", "train.py").err == f"autofast: warning: {unused}"
 
 
-# ------------------------------------------------------------------------------------------------ rules, version, start-up
+# ------------------------------------------------------------------------- rules, version, start-up
 def test_rules_and_cards(project: Path) -> None:
     done = autofast("rules")
     assert done.code == 0 and re.search(r"^autocast +rounding +", done.text, re.MULTILINE)
@@ -930,7 +934,9 @@ def test_torch_is_never_imported_nor_the_script_run(project: Path, arguments: li
     ],
 )
 def test_start_imports_little(what: str, extra: str) -> None:
-    """Nothing that only some runs need: a check makes no text, so the rules alone do not load LibCST."""
+    """Nothing that only some runs need: a check makes no text, so the rules alone do not load
+    LibCST.
+    """
     code = f"import sys, {what}; print([m for m in ({extra}'libcst', 'black', 'torch', 'pygls', 'lsprotocol', 'jinja2') if m in sys.modules])"
     assert (
         subprocess.run(
@@ -1010,7 +1016,7 @@ def test_closed_pipe(project: Path) -> None:
     assert done.stdout == "--- a/train.py\n" and "Traceback" not in (project / "err").read_text()
 
 
-# ------------------------------------------------------------------------------------------------ odd input and options
+# ---------------------------------------------------------------------------- odd input and options
 @pytest.mark.parametrize(
     "text",
     [

@@ -1,6 +1,8 @@
-"""compile: with CUDA graphs, for shapes that vary, block by block; and that each form trains as the script did.
+"""compile: with CUDA graphs, for shapes that vary, block by block; and that each form trains as the
+script did.
 
-The harness overwrites what a graph gave with what its next run gives, as CUDA graphs do; no GPU was there to record one.
+The harness overwrites what a graph gave with what its next run gives, as CUDA graphs do; no GPU was
+there to record one.
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ def trains_alike(folder: Path, before: str, after: str) -> None:
     assert compare(one, other, Effect.ROUNDING, ROUNDING) == [], other.traceback
 
 
-# ------------------------------------------------------------------------------------------------ CUDA graphs
+# -------------------------------------------------------------------------------------- CUDA graphs
 def test_launches_bound_a_step() -> None:
     result = done(SMALL)
     assert result.lines == [STANCE, GRAPHS]
@@ -191,7 +193,7 @@ def test_gradients_of_graphs_are_not_added_up() -> None:
     assert apply("accumulation", SMALL, asked=True, accumulate=2).fixes
 
 
-# ------------------------------------------------------------------------------------------------ shapes that vary
+# --------------------------------------------------------------------------------- shapes that vary
 PADDED = """
 import torch
 import torch.nn as nn
@@ -243,7 +245,7 @@ def test_padded_batches_are_compiled_once(tmp_path: Path) -> None:
     assert int(ran.stdout) == 1
 
 
-# ------------------------------------------------------------------------------------------------ blocks
+# ------------------------------------------------------------------------------------------- blocks
 DEEP = """
 import torch
 import torch.nn as nn

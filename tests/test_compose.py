@@ -1,4 +1,6 @@
-"""Composing edits: each kind of edit in each layout, and what edits at one place make of each other."""
+"""Composing edits: each kind of edit in each layout, and what edits at one place make of each
+other.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def check(before: str, edits: Edits, after: str, limit: int | None = None) -> No
     assert edited(before, edits, limit) == dedent(after)
 
 
-# ------------------------------------------------------------------------------------------------ arguments
+# ---------------------------------------------------------------------------------------- arguments
 WORKERS: Edits = lambda s: [  # noqa: E731
     Keyword(call(s, "f"), "n", "4", rule="a"),
     Keyword(call(s, "f"), "pin", "True", rule="b"),
@@ -132,7 +134,7 @@ def test_the_comment_of_a_dropped_keyword_survives() -> None:
     )
 
 
-# ------------------------------------------------------------------------------------------------ parentheses
+# -------------------------------------------------------------------------------------- parentheses
 @pytest.mark.parametrize(
     ("before", "template", "after"),
     [
@@ -197,7 +199,7 @@ def test_a_new_expression_gets_the_parentheses_its_place_needs(
     check(f"{before}\n", lambda s: [Wrap(find(s), template)], f"{after}\n")
 
 
-# ------------------------------------------------------------------------------------------------ finding the place
+# -------------------------------------------------------------------------------- finding the place
 def test_columns_are_characters_not_bytes() -> None:
     check(
         's = "é😀"; y = f(a, "ü"); z = g(b)\n',
@@ -253,7 +255,7 @@ def test_an_elif_that_gets_company_becomes_else_and_if() -> None:
     )
 
 
-# ------------------------------------------------------------------------------------------------ statements
+# --------------------------------------------------------------------------------------- statements
 def test_parts_of_a_line_are_parted_only_where_something_comes_between() -> None:
     before = "x\n# lead\na; b; c;  # end\nd\n"
     check(
@@ -493,7 +495,7 @@ def test_parameters_go_where_every_call_stays_right(before: str, after: str) -> 
     check(f"def f({before}): pass\n", edits, f"def f({after}): pass\n")
 
 
-# ------------------------------------------------------------------------------------------------ who goes inside whom
+# ----------------------------------------------------------------------------- who goes inside whom
 def test_ranks_decide_what_is_inside() -> None:
     check(
         """
@@ -603,7 +605,7 @@ def test_around_statements_of_which_some_or_all_are_removed() -> None:
     check(before, every, "# one\n# end\n# two\nc\n")
 
 
-# ------------------------------------------------------------------------------------------------ one thing asked for twice, or two things
+# --------------------------------------------------------- one thing asked for twice, or two things
 def test_identical_edits_become_one_with_several_owners() -> None:
     file = source("f(a)\nb\n")
     pool = Pool()
@@ -718,7 +720,7 @@ def test_mistakes_in_a_rule_are_named() -> None:
         edited("f(a)\n", lambda s: [Wrap(expr(s, "a"), "{x}", holes={"x": call(s, "f")})])
 
 
-# ------------------------------------------------------------------------------------------------ module level
+# ------------------------------------------------------------------------------------- module level
 IMPORTS = '''
 #!/usr/bin/env python
 """Doc."""
@@ -802,7 +804,7 @@ def test_a_helper_that_is_there_already_is_not_added() -> None:
     check(text, lambda s: [Helper(s, "h", "def h(a):\n    return a")], text)
 
 
-# ------------------------------------------------------------------------------------------------ the user's style
+# --------------------------------------------------------------------------------- the user's style
 NEW = "if {a}:\n    f(\n        1,\n    )\nelse:\n    g()"
 
 
@@ -933,7 +935,7 @@ def test_copies_of_one_line_become_two_statements_where_no_value_is_read_too_lat
     assert apart or any(m.lstrip().startswith("y") or m == "    )" for m in made)
 
 
-# ------------------------------------------------------------------------------------------------ form feeds
+# --------------------------------------------------------------------------------------- form feeds
 def test_form_feeds_stay_in_lines_that_no_edit_touches() -> None:
     before = "import os\n\x0cclass A:\n    pass\n\x0c\nf(1)\n\x0cg(2)\nif os:\n    h(3)\n\x0celse:\n    pass\n"
     check(

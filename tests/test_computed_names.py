@@ -1,4 +1,6 @@
-"""Classes and functions that a script finds by a name: ``eval("models." + name)``, ``globals()[name]``, ``getattr(models, args.arch)``."""
+"""Classes and functions that a script finds by a name: ``eval("models." + name)``,
+``globals()[name]``, ``getattr(models, args.arch)``.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,9 @@ def test_other_names_are_not_known(make: str) -> None:
     "make", ['eval("nets." + args.net)()', "globals()[args.net]()", "getattr(nets, args.net)()"]
 )
 def test_others_of_the_kind_may_be_named(make: str) -> None:
-    """A network whose ``.view`` may raise in the new layout is among those that the option may name."""
+    """A network whose ``.view`` may raise in the new layout is among those that the option may
+    name.
+    """
     third = "class Third(First):\n    def forward(self, x):\n        return UNKNOWN(self.a(x))\n"
     extended = NETS + third
     text = TRAIN.replace("import First, Second", "import First, Second, Third").replace(

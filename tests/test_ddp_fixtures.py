@@ -1,4 +1,6 @@
-"""Every fixture that `--ddp` rewrites: one process does to the bit what it did, two train one model and print and write once."""
+"""Every fixture that `--ddp` rewrites: one process does to the bit what it did, two train one model
+and print and write once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What scripts do outside their process is done once by several processes, wherever in the script it is done."""
+"""What scripts do outside their process is done once by several processes, wherever in the script
+it is done.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ def script(
     )
 
 
-# ------------------------------------------------------------------------------------------------ what is written
+# ---------------------------------------------------------------------------------- what is written
 @pytest.mark.parametrize(
     "parts",
     [
@@ -167,7 +169,9 @@ def test_tensorboard():
 
 
 def shared_text(text: str) -> str:
-    """The rewritten script: names of event files hold the time, so its runs write different ones."""
+    """The rewritten script: names of event files hold the time, so its runs write different
+    ones.
+    """
     from tests.onerule import apply
 
     made = apply("ddp", text)
@@ -200,7 +204,7 @@ def test_downloads_happen_in_one_process_first():
     assert made.index("init_process_group") < made.index("the first process downloads")
 
 
-# ------------------------------------------------------------------------------------------------ other structures
+# --------------------------------------------------------------------------------- other structures
 def test_in_functions_and_files():
     files = {
         "helpers.py": """
@@ -255,7 +259,7 @@ def evaluate(model):
     assert "result = evaluate(model)\n    if RANK == 0:\n" in done.text
 
 
-# ------------------------------------------------------------------------------------------------ what is refused
+# ---------------------------------------------------------------------------------- what is refused
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [

@@ -1,4 +1,6 @@
-"""The numbers that a script prints, keeps and decides on mean what they meant, with several processes."""
+"""The numbers that a script prints, keeps and decides on mean what they meant, with several
+processes.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,7 @@ class Meter:
 """
 
 
-# ------------------------------------------------------------------------------------------------ in training
+# -------------------------------------------------------------------------------------- in training
 @pytest.mark.parametrize(
     ("parts", "wanted"),
     [
@@ -142,7 +144,7 @@ def test_the_same_number_is_shown_by_two_conditions():
     assert "print(mean_loss.item())" in done.text and "print(mean_loss_2.item())" in done.text
 
 
-# ------------------------------------------------------------------------------------------------ evaluations, decisions
+# --------------------------------------------------------------------------- evaluations, decisions
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize(
     ("parts", "wanted"),
@@ -196,7 +198,7 @@ def accuracy(output, target, topk=(1,)):
     assert "mean_over_ranks(one).item()" in done.text
 
 
-# ------------------------------------------------------------------------------------------------ what is refused
+# ---------------------------------------------------------------------------------- what is refused
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [
@@ -221,7 +223,9 @@ def test_refusals(parts: dict[str, str], reason: str):
 
 @pytest.mark.parametrize("before", ["", "model(data[:2][0])", "print(model(data[:2][0]).shape)"])
 def test_lazy_layers_get_their_parameters_too_late(before: str):
-    """Without the batch before, torch does not wrap them; one that only the first process shows would leave the others without."""
+    """Without the batch before, torch does not wrap them; one that only the first process shows
+    would leave the others without.
+    """
     text = script(
         before=before,
         batch="if i == 0:\n    print(loss.item())\nif epoch == 0:\n    print(loss.item())",

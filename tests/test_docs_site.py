@@ -1,4 +1,6 @@
-"""The documentation builds as a site: every page is reached, every link and anchor leads somewhere (mkdocs is strict about both)."""
+"""The documentation builds as a site: every page is reached, every link and anchor leads somewhere
+(mkdocs is strict about both).
+"""
 
 from __future__ import annotations
 

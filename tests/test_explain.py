@@ -1,4 +1,6 @@
-"""``autofast explain FILE:LINE``: what is said of a place is what the analyses know, and nothing else."""
+"""``autofast explain FILE:LINE``: what is said of a place is what the analyses know, and nothing
+else.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``verify --facts`` records what a script was seen to do, ``rewrite --facts`` decides by it: measured figures in the place of estimates."""
+"""``verify --facts`` records what a script was seen to do, ``rewrite --facts`` decides by it:
+measured figures in the place of estimates.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return top
 
 
-# ------------------------------------------------------------------------------------------------ measured and used
+# -------------------------------------------------------------------------------- measured and used
 def test_a_slow_item_is_measured_and_gets_workers(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,7 +154,7 @@ def test_facts_of_the_project(folder: Path) -> None:
     assert done.exit_code == 2 and "'facts' in [tool.autofast] is 3; write the path" in done.stderr
 
 
-# ------------------------------------------------------------------------------------------------ files that say nothing
+# --------------------------------------------------------------------------- files that say nothing
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -213,7 +215,7 @@ def test_a_file_is_not_written_over_unasked(folder: Path) -> None:
     assert done.exit_code == 2 and "same: is named by --json and by --facts" in done.stderr
 
 
-# ------------------------------------------------------------------------------------------------ what decides
+# ------------------------------------------------------------------------------------- what decides
 def facts(folder: Path, **more: Any) -> Facts:
     """Of 40 steps of 10 ms on a CPU."""
     raw = (folder / "train.py").read_bytes()
@@ -291,7 +293,8 @@ def test_arithmetic_is_worth_what_the_gpu_works(folder: Path) -> None:
         assert status == "small" and why.startswith(
             "bound by launches: about 900 kernels in 9.0 ms"
         )
-    # A GPU that idles since a read waits for it, or since data do not come, says nothing of launches.
+    # A GPU that idles since a read waits for it, or since data do not come, says nothing of
+    # launches.
     waits = Reads(place("total += loss.item()", GPU), 38, 38 * 0.002)
     assert (
         told(rewritten(folder, GPU, on_gpu(folder, idle=0.7, reads=(waits,))), "autocast")[0]

@@ -1,4 +1,6 @@
-"""loss-item-sync: a tensor that a loop fills with numbers is made on the device; what is computed of it stays the same to the last bit."""
+"""loss-item-sync: a tensor that a loop fills with numbers is made on the device; what is computed
+of it stays the same to the last bit.
+"""
 
 from __future__ import annotations
 

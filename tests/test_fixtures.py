@@ -1,4 +1,6 @@
-"""Every fixture, before and after: what is found, that it trains the same, and what must hold for any set of rules."""
+"""Every fixture, before and after: what is found, that it trains the same, and what must hold for
+any set of rules.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ HELPERS = (
 
 each_fixture = pytest.mark.parametrize("fixture", ALL, ids=lambda fixture: fixture.name)
 each_target = pytest.mark.parametrize("target", TARGETS)
-# Plans for the CPU have fewer rules: every third fixture shows their composition, all of them with AUTOFAST_TESTS=all.
+# Plans for the CPU have fewer rules: every third fixture shows their composition, all of them with
+# AUTOFAST_TESTS=all.
 FOR_CPU = ALL[:: 1 if EVERYTHING else 3]
 each_composition = pytest.mark.parametrize(
     ("target", "fixture"),
@@ -45,7 +48,7 @@ each_composition = pytest.mark.parametrize(
 )
 
 
-# ------------------------------------------------------------------------------------------------ reading and planning
+# ----------------------------------------------------------------------------- reading and planning
 @cache
 def script_of(fixture: Fixture) -> Script:
     return read_script(fixture.entry, fixture.folder)
@@ -89,7 +92,9 @@ def reread(fixture: Fixture, texts: Mapping[Source, str]) -> Script:
 
 
 def read(fixture: Fixture, files: Mapping[Path, bytes]) -> Script:
-    """The script of a fixture with other contents in some of its files; one that was read before where these are the same."""
+    """The script of a fixture with other contents in some of its files; one that was read before
+    where these are the same.
+    """
     new = {path: raw for path, raw in files.items() if raw != path.read_bytes()}
     return _read(fixture, frozenset(new.items())) if new else script_of(fixture)
 
@@ -107,7 +112,7 @@ def shown(findings: Iterable[Finding]) -> str:
     return "\n".join(lines) or "  nothing"
 
 
-# ------------------------------------------------------------------------------------------------ what is found
+# ------------------------------------------------------------------------------------ what is found
 def test_labels_are_well_formed():
     known = {rule.name for rule in select([EVERY_RULE])} | {"*"}
     for fixture in ALL:
@@ -133,7 +138,9 @@ def test_labels_are_well_formed():
 
 
 def plan_for(fixture: Fixture, label: Label) -> Plan:
-    """The plan that an expectation is about: of all rules, or of its own alone where that is off unless asked for."""
+    """The plan that an expectation is about: of all rules, or of its own alone where that is off
+    unless asked for.
+    """
     return (
         plan_of(fixture)
         if all_rules()[label.rule].default
@@ -142,7 +149,9 @@ def plan_for(fixture: Fixture, label: Label) -> Plan:
 
 
 def written_for(fixture: Fixture) -> list[list[str]]:
-    """For each expected fix, what the hunks write that carry it out, less what is said at an earlier one."""
+    """For each expected fix, what the hunks write that carry it out, less what is said at an
+    earlier one.
+    """
     said: set[Hunk] = set()
     lines = []
     for label in fixture.expect:
@@ -203,7 +212,7 @@ def test_forbidden_fixes_are_not_made(fixture: Fixture):
     assert not wrong, "\n".join(wrong)
 
 
-# ------------------------------------------------------------------------------------------------ that it trains the same
+# -------------------------------------------------------------------------- that it trains the same
 @pytest.mark.skipif(not HAVE_TORCH, reason="running training scripts needs torch")
 class TestExecution:
     """Originals and rewritten scripts run on the CPU, for each rule alone and for all together."""
@@ -239,7 +248,9 @@ class TestExecution:
 
     @each_fixture
     def test_mixed_precision_with_a_real_scaler(self, fixture: Fixture):
-        """The form written for CUDA, really executed: fp16, and a scaler that scales (see ``fake_cuda_amp``)."""
+        """The form written for CUDA, really executed: fp16, and a scaler that scales (see
+        ``fake_cuda_amp``).
+        """
         whole = plan_of(fixture, "cuda", Effect.ROUNDING)
         amp = whole.subset(["autocast", "grad-scaler", "unscale-before-clip", "legacy-amp-api"])
         trains_the_same(fixture, {"mixed precision": amp, "all up to rounding": whole}, fake=True)
@@ -247,7 +258,9 @@ class TestExecution:
     @pytest.mark.slow
     @pytest.mark.parametrize("name", ["module_level", "multi_file"])
     def test_where_workers_are_spawned(self, name: str):
-        """As on Windows, on macOS, and on Linux from Python 3.14 on: a script without a main guard must not run again in each worker."""
+        """As on Windows, on macOS, and on Linux from Python 3.14 on: a script without a main guard
+        must not run again in each worker.
+        """
         fixture = next(fixture for fixture in ALL if fixture.name == name)
         plan = plan_of(fixture).subset(["num-workers"])
         assert plan.applied
@@ -273,7 +286,9 @@ def job(
 
 
 def trains_the_same(fixture: Fixture, plans: Mapping[str, Plan], *, fake: bool = False) -> None:
-    """Run the original and what each plan makes of it; every difference that its effect does not allow is an error."""
+    """Run the original and what each plan makes of it; every difference that its effect does not
+    allow is an error.
+    """
     precise = fixture.spec.get("precise_args")
     original = job(fixture, fake=fake)
     if fake and precise is not None:
@@ -315,7 +330,7 @@ def tolerance(fixture: Fixture, plan: Plan, effect: Effect, fake: bool) -> Toler
     )
 
 
-# ------------------------------------------------------------------------------------------------ any set of rules
+# --------------------------------------------------------------------------------- any set of rules
 @each_composition
 def test_a_second_rewrite_changes_nothing(fixture: Fixture, target: str):
     for effect in (Effect.EXACT, Effect.ROUNDING, Effect.SAMPLING):
@@ -354,9 +369,11 @@ def test_some_rules_compose_and_are_idempotent(fixture: Fixture, target: str):
 
 @each_composition
 def test_staged_equals_at_once(fixture: Fixture, target: str):
-    """Some rules first, the others on the result: the reader must see through what the first ones wrote.
+    """Some rules first, the others on the result: the reader must see through what the first ones
+    wrote.
 
-    Rules whose fixes need each other (autocast in a form that needs the scaler, and the scaler) are applied at once, and so are those of
+    Rules whose fixes need each other (autocast in a form that needs the scaler, and the scaler) are
+    applied at once, and so are those of
     ``BEFORE``: on the output of the first, the second one writes less, for the reason given there.
     """
     whole = plan_of(fixture, target)
@@ -376,7 +393,8 @@ def test_staged_equals_at_once(fixture: Fixture, target: str):
         )
 
 
-# Where the first one has switched gradients off, what the second one keeps needs no detach() any more.
+# Where the first one has switched gradients off, what the second one keeps needs no detach() any
+# more.
 BEFORE = {"no-grad-eval": "loss-item-sync"}
 
 
@@ -392,7 +410,9 @@ def _with_needs(plan: Plan, names: frozenset[str]) -> frozenset[str]:
 
 
 def difference(at_once: Mapping[str, bytes], staged: Mapping[str, bytes]) -> str:
-    """How the code differs; line breaks and the order of keyword arguments, new parameters and helpers depend on what is touched together."""
+    """How the code differs; line breaks and the order of keyword arguments, new parameters and
+    helpers depend on what is touched together.
+    """
     lines: list[str] = []
     for name in sorted({*at_once, *staged}):
         texts = [_without_layout(files.get(name, b"")) for files in (at_once, staged)]
@@ -401,7 +421,9 @@ def difference(at_once: Mapping[str, bytes], staged: Mapping[str, bytes]) -> str
 
 
 def _sort_parameters(args: ast.arguments) -> None:
-    """Those that rules add are given by name. (What has no default comes first here: no rule changes whether one has.)"""
+    """Those that rules add are given by name. (What has no default comes first here: no rule
+    changes whether one has.)
+    """
     first = len(args.args) - len(args.defaults)
     plain = sorted(args.args[:first], key=lambda param: param.arg)
     optional = sorted(zip(args.args[first:], args.defaults, strict=True), key=lambda p: p[0].arg)
@@ -410,7 +432,9 @@ def _sort_parameters(args: ast.arguments) -> None:
 
 
 class _Apart(ast.NodeTransformer):
-    """``x, y = x.cuda(), y.cuda()`` is written as two lines where it would be too long for the file."""
+    """``x, y = x.cuda(), y.cuda()`` is written as two lines where it would be too long for the
+    file.
+    """
 
     def visit_Assign(self, stmt: ast.Assign) -> ast.Assign | list[ast.Assign]:
         match stmt:
@@ -441,8 +465,10 @@ def _without_layout(raw: bytes) -> list[str]:
     return ast.unparse(tree).splitlines()
 
 
-# ------------------------------------------------------------------------------------------------ spelling does not matter
-SHOWN = {  # a fix that may become this where an item, a meter or a model says something: once for a batch, or at another time
+# ------------------------------------------------------------------------- spelling does not matter
+# a fix that may become this where an item, a meter or a model says something: once for a batch, or
+# at another time
+SHOWN = {
     ("logging_calls", "batched-dataset"): "advice",
     ("logging_calls", "loss-item-sync"): "refused",
     ("logging_calls", "compile"): "refused",

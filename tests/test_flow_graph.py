@@ -1,4 +1,6 @@
-"""The control-flow graph: dominance, ways out of an iteration, how often a place runs; whose variable a name is."""
+"""The control-flow graph: dominance, ways out of an iteration, how often a place runs; whose
+variable a name is.
+"""
 
 from __future__ import annotations
 

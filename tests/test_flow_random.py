@@ -1,4 +1,6 @@
-"""Programs at random: whatever a run of one does, the graph, reaching definitions and liveness hold possible."""
+"""Programs at random: whatever a run of one does, the graph, reaching definitions and liveness hold
+possible.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from tests.test_flow_reaching import Context, reaching
 
 
 class Writer:
-    """Writes a function of assignments, branches, loops, exceptions and closures; what a condition gives is drawn in the run."""
+    """Writes a function of assignments, branches, loops, exceptions and closures; what a condition
+    gives is drawn in the run.
+    """
 
     NAMES = ("a", "b", "c")
 
@@ -224,7 +228,8 @@ def test_order(seeds: range):
         }
         pairs = [(a, b) for a in statements.values() for b in statements.values() if a is not b]
         before = [(a, b) for a, b in pairs if graph.dominates(a, b)]
-        # the head of a ``while`` runs again and again: runs are recorded only when the whole statement begins
+        # the head of a ``while`` runs again and again: runs are recorded only when the whole
+        # statement begins
         behind = [
             (a, b) for a, b in pairs if graph.postdominates(a, b) and not isinstance(a, ast.While)
         ]
@@ -254,7 +259,9 @@ def test_order(seeds: range):
 
 @pytest.mark.parametrize("seeds", SEEDS, ids=str)
 def test_liveness(seeds: range):
-    """A value that is read after a simple statement, and has not been replaced by then, was live after the statement."""
+    """A value that is read after a simple statement, and has not been replaced by then, was live
+    after the statement.
+    """
     checked = 0
     for seed in seeds:
         source, function = program(seed)
@@ -279,7 +286,8 @@ def test_liveness(seeds: range):
                 place = trace.events[begin][1]
                 if place not in simple:
                     continue
-                # a handler, a case and the next round of a loop bind their names before the next statement begins
+                # a handler, a case and the next round of a loop bind their names before the next
+                # statement begins
                 replaced = {
                     n
                     for what, where, n in trace.events[begin:end]

@@ -1,4 +1,6 @@
-"""Reaching definitions: a table of programs against marks, and every answer against runs of the program."""
+"""Reaching definitions: a table of programs against marks, and every answer against runs of the
+program.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ def test_the_table_is_large_enough():
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_marks(name: str):
-    """The reads on a marked line, of the variables that are bound on the lines of the mark, are reached from these lines."""
+    """The reads on a marked line, of the variables that are bound on the lines of the mark, are
+    reached from these lines.
+    """
     source = parse(PROGRAMS[name])
     marks = marked(source.text)
     assert marks

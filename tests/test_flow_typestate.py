@@ -34,7 +34,9 @@ class Door(Protocol[str, Event]):
 
 
 def followed(folder: Path, text: str) -> tuple[set[str], list[tuple[str, int]]]:
-    """The states at the end, and what is wrong in which lines; `shut` and `opened` happen after their statements."""
+    """The states at the end, and what is wrong in which lines; `shut` and `opened` happen after
+    their statements.
+    """
     script = read(folder, text)
     calls = {"open_": "open", "close": "closed", "opened": "open", "shut": "closed"}
     found = [

@@ -1,4 +1,6 @@
-"""May a value come to a bad use? A toy question (what `secret()` gives must not come to `leak(...)`) over small programs."""
+"""May a value come to a bad use? A toy question (what `secret()` gives must not come to
+`leak(...)`) over small programs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Loaders of torch_geometric, whose batches are objects that hold tensors; the library stands in for itself here."""
+"""Loaders of torch_geometric, whose batches are objects that hold tensors; the library stands in
+for itself here.
+"""
 
 from __future__ import annotations
 

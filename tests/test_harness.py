@@ -1,4 +1,6 @@
-"""The harness must be able to fail: faults that rewriters really make are seeded, and have to be seen."""
+"""The harness must be able to fail: faults that rewriters really make are seeded, and have to be
+seen.
+"""
 
 from __future__ import annotations
 
@@ -159,7 +161,9 @@ UNSCALED = [
 
 
 def test_the_scaler_really_runs_when_faked():
-    """Gradients that are clipped while scaled: no error, hardly any training. Only an enabled scaler shows it."""
+    """Gradients that are clipped while scaled: no error, hardly any training. Only an enabled
+    scaler shows it.
+    """
     plain = HARNESS.run(edited("existing_amp", args=("--no-amp",)))
     wrong, right = both(
         edited("existing_amp", fake=True), edited("existing_amp", *UNSCALED, fake=True)

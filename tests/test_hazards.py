@@ -1,7 +1,8 @@
-"""The forbidden fixes of the fixtures are rightly forbidden: made naively, each is seen when the script runs.
+"""The forbidden fixes of the fixtures are rightly forbidden: made naively, each is seen when the
+script runs.
 
-Only what a CPU can show: a GPU would be needed for pinned CUDA tensors, ``binary_cross_entropy`` under autocast, determinism of cuDNN,
-and a platform that spawns for scripts without a main guard.
+Only what a CPU can show: a GPU would be needed for pinned CUDA tensors, ``binary_cross_entropy``
+under autocast, determinism of cuDNN, and a platform that spawns for scripts without a main guard.
 """
 
 from __future__ import annotations

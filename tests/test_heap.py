@@ -8,7 +8,9 @@ import textwrap
 
 
 def alone(program: str) -> None:
-    """Runs `program` in a process of its own: what else lives in the tests' process decides when the collector looks."""
+    """Runs `program` in a process of its own: what else lives in the tests' process decides when
+    the collector looks.
+    """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
 
 

@@ -1,4 +1,6 @@
-"""What a call does outside its process is known by the function that is called, not by the words of a refusal."""
+"""What a call does outside its process is known by the function that is called, not by the words of
+a refusal.
+"""
 
 from __future__ import annotations
 

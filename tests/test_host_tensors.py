@@ -1,4 +1,6 @@
-"""device-creation: tensors that the host makes in every step, where no fix is certain, get advice; data do not."""
+"""device-creation: tensors that the host makes in every step, where no fix is certain, get advice;
+data do not.
+"""
 
 from __future__ import annotations
 

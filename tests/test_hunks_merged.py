@@ -1,4 +1,6 @@
-"""Lines that a reviewer merges: each kind that was rejected, as a pair of source and expected text, in several styles."""
+"""Lines that a reviewer merges: each kind that was rejected, as a pair of source and expected text,
+in several styles.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tests.engine import call, edited
 from tests.onerule import apply, run
 from tests.test_worth import ROWS, rewritten
 
-# ------------------------------------------------------------------------------------------------ arguments
+# ---------------------------------------------------------------------------------------- arguments
 CALLS = {
     "one a line, two in the first": (
         "loader = make(data, sampler=s,\n    batch=8,\n    drop=True,\n)\n",
@@ -61,7 +63,7 @@ def test_what_black_does(text: str, expected: bool) -> None:
     assert hangs(text) is expected
 
 
-# ------------------------------------------------------------------------------------------------ imports
+# ------------------------------------------------------------------------------------------ imports
 IMPORTS = {
     "no import of the standard library": (
         "import numpy\n",
@@ -111,7 +113,7 @@ def test_a_package_is_imported_above_the_files_of_the_project(
     ]
 
 
-# ------------------------------------------------------------------------------------------------ sums
+# --------------------------------------------------------------------------------------------- sums
 SUM = """
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -152,7 +154,7 @@ def test_the_same_tensor_in_two_sums_is_not_kept_twice() -> None:
     assert not apply("loss-item-sync", text, min_gain=0.01).fixes
 
 
-# ------------------------------------------------------------------------------------------------ what stays in the step
+# --------------------------------------------------------------------------- what stays in the step
 def test_a_read_beside_one_that_stays_gains_nothing() -> None:
     other = "total += loss.item()\n        print(unknown(x).item())"
     text = SUM.replace('"mps" if torch.backends.mps.is_available() else ', "")
@@ -163,7 +165,7 @@ def test_a_read_beside_one_that_stays_gains_nothing() -> None:
     ).fixes
 
 
-# ------------------------------------------------------------------------------------------------ other names for the same
+# ------------------------------------------------------------------------- other names for the same
 LATER = """
 
 def kept(batch):
@@ -228,7 +230,7 @@ def test_names_alone_gain_nothing(rule: str, old: str, new: str) -> None:
     assert not apply(rule, ROWS.replace(old, new), min_gain=0.01).fixes
 
 
-# ------------------------------------------------------------------------------------------------ layout
+# ------------------------------------------------------------------------------------------- layout
 def test_what_only_attacks_does_not_train(tmp_path: Path) -> None:
     """A step without an update, of an evaluation, is none of the training."""
     attack = """

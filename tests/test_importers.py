@@ -1,4 +1,6 @@
-"""Who else imports a function: found by every way to write an import, and files that only have the same words are not parsed."""
+"""Who else imports a function: found by every way to write an import, and files that only have the
+same words are not parsed.
+"""
 
 from __future__ import annotations
 

@@ -40,7 +40,9 @@ for epoch in range(3):
 
 
 def lines(text: str, n: int, indent: int = 0) -> str:
-    """``text`` for each number below ``n``, which stands where it has ``<n>``, and the next where it has ``<m>``."""
+    """``text`` for each number below ``n``, which stands where it has ``<n>``, and the next where
+    it has ``<m>``.
+    """
     return "".join(
         " " * indent + text.replace("<n>", str(i)).replace("<m>", str(i + 1)) + "\n"
         for i in range(n)
@@ -104,7 +106,8 @@ def layers_that_are_chosen(n: int) -> str:
     )
 
 
-# How much of each, and how much at most for twice as much: nothing may grow faster than with the square.
+# How much of each, and how much at most for twice as much: nothing may grow faster than with the
+# square.
 PROGRAMS: dict[str, tuple[Callable[[int], str], int]] = {
     "an attribute made of itself": (attribute_of_itself, 20),
     "calls of calls": (calls_of_calls, 10),

@@ -1,4 +1,6 @@
-"""One function that moves whatever it gets, a network or the dict of a batch: `isinstance` tells what comes to which arm."""
+"""One function that moves whatever it gets, a network or the dict of a batch: `isinstance` tells
+what comes to which arm.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def test_a_network_does_not_come_to_the_arm_for_dicts():
 
 
 def test_what_the_script_puts_into_a_batch_is_not_what_the_loader_gave():
-    """The batch was said to be on the device where it is made, since its dict holds moved tensors afterwards."""
+    """The batch was said to be on the device where it is made, since its dict holds moved tensors
+    afterwards.
+    """
     result = apply("num-workers", SCRIPT.replace("num_workers=0, ", ""))
     assert result.refusals and "on the device" not in result.refusals
 

@@ -1,4 +1,6 @@
-"""What is written works where it stands, and for all who use it: names have values, functions keep their callers, cells and comments what they say."""
+"""What is written works where it stands, and for all who use it: names have values, functions keep
+their callers, cells and comments what they say.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,7 @@ def reasons(of: Rewritten) -> str:
     return "; ".join(r.reason for r in of.records if r.status == "refused")
 
 
-# ------------------------------------------------------------------------------------------------ names with a value
+# ------------------------------------------------------------------------------- names with a value
 UNBOUND = "`torch` may have no value yet on line"
 
 
@@ -121,9 +123,11 @@ def test_an_import_is_added_where_the_package_is_loaded_already(
     assert scope["loss"].item() > 0
 
 
-# ------------------------------------------------------------------------------------------------ other callers
+# ------------------------------------------------------------------------------------ other callers
 def ran(source: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The losses of an epoch of ``train_one_epoch``, called as it was before it got another parameter."""
+    """The losses of an epoch of ``train_one_epoch``, called as it was before it got another
+    parameter.
+    """
     import torch
 
     scope: dict[str, Any] = {"__name__": "engine"}
@@ -213,7 +217,7 @@ def test_a_function_that_others_use_returns_what_it_did(
     assert why in reasons(done) and bool(reasons(done)) is bool(why)
 
 
-# ------------------------------------------------------------------------------------------------ cells and comments
+# ------------------------------------------------------------------------------- cells and comments
 def notebook(*cells: str) -> str:
     made = [
         {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": c.splitlines(True)}
@@ -284,7 +288,7 @@ def test_a_comment_keeps_a_rule_away_and_what_it_alone_needs(
     assert not any(word in written(rule).replace(f"ignore[{rule}]", "") for word in gone.split())
 
 
-# ------------------------------------------------------------------------------------------------ to a fixed point
+# --------------------------------------------------------------------------------- to a fixed point
 @pytest.mark.parametrize(
     "config",
     [
@@ -312,7 +316,7 @@ def test_a_second_rewrite_finds_nothing_more(
     assert not rewrite(tmp_path / "train.py", tmp_path, Config(**config)).texts
 
 
-# ------------------------------------------------------------------------------------------------ odd files
+# ---------------------------------------------------------------------------------------- odd files
 @pytest.mark.parametrize(
     ("odd", "why"),
     [

@@ -67,7 +67,7 @@ def test_the_autocast_lists_are_those_of_the_header(made) -> None:
     assert op("torch.Tensor.sum").autocast == "fp32" and op("torch.relu").autocast == ""
 
 
-# ------------------------------------------------------------------------------------------------ how they behave
+# ---------------------------------------------------------------------------------- how they behave
 def square(contiguous: bool = True) -> Any:
     x = torch.linspace(0.1, 0.9, 9).view(3, 3)
     return x if contiguous else x.t()

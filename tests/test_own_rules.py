@@ -1,4 +1,6 @@
-"""Rules of other packages, by the entry points `autofast.rules`: the template of docs/own-rules.md is installed and run."""
+"""Rules of other packages, by the entry points `autofast.rules`: the template of docs/own-rules.md
+is installed and run.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ Install = Callable[..., Path]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Installs a package as pip lays it out, in a folder of its own that this process then looks in."""
+    """Installs a package as pip lays it out, in a folder of its own that this process then looks
+    in.
+    """
     registry.all_rules()
     known = dict(REGISTRY)
     registry.all_rules.cache_clear()

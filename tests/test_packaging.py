@@ -85,7 +85,9 @@ def run(*command: object, cwd: Path) -> str:
 
 @pytest.mark.slow
 def test_built_and_installed(tmp_path: Path, tree: Path) -> None:
-    """What docs/releasing.md says: an sdist, a wheel made of it, installed into a new environment, and used there."""
+    """What docs/releasing.md says: an sdist, a wheel made of it, installed into a new environment,
+    and used there.
+    """
     pytest.importorskip("build", reason="needs the package build")
     dist = tmp_path / "dist"
     run(sys.executable, "-m", "build", "--outdir", dist, tree, cwd=tmp_path)

@@ -1,4 +1,6 @@
-"""Where an argument is written: at the call, in a dict display, a ``dict()`` call, an ``update()`` or an item assignment."""
+"""Where an argument is written: at the call, in a dict display, a ``dict()`` call, an ``update()``
+or an item assignment.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ debug = os.environ.get("DEBUG")
 
 
 def placed(tmp_path: Path, body: str, name: str = "timeout", value: str = "9") -> str:
-    """The lines that change when every loader of the script gets the argument; or the reason why they do not."""
+    """The lines that change when every loader of the script gets the argument; or the reason why
+    they do not.
+    """
     path = tmp_path / "train.py"
     path.write_text(HEAD + textwrap.dedent(body))
     script = read_script(path, tmp_path)

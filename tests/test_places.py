@@ -1,4 +1,6 @@
-"""Places in what is said of a script: a line of the same file, of another one, of a notebook's cell."""
+"""Places in what is said of a script: a line of the same file, of another one, of a notebook's
+cell.
+"""
 
 from __future__ import annotations
 

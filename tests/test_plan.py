@@ -40,7 +40,7 @@ def only_text(of: Plan) -> str:
     return text
 
 
-# ------------------------------------------------------------------------------------------------ findings
+# ----------------------------------------------------------------------------------------- findings
 def keyword(name: str, value: str, **more: Any) -> Rule:
     """A rule that sets a keyword of every call of ``load`` that lacks it."""
 
@@ -163,7 +163,7 @@ def call_value(finding: Finding) -> Any:
     return finding.node.args[0].value  # type: ignore[attr-defined]
 
 
-# ------------------------------------------------------------------------------------------------ hunks
+# -------------------------------------------------------------------------------------------- hunks
 def test_a_hunk_names_all_rules_it_comes_from() -> None:
     rules = [
         keyword("workers", "4"),
@@ -211,7 +211,7 @@ def test_equal_lines_around_do_not_confuse_the_owners() -> None:
     ]
 
 
-# ------------------------------------------------------------------------------------------------ post-conditions
+# ---------------------------------------------------------------------------------- post-conditions
 def test_no_new_name_may_be_undefined() -> None:
     text = "def f():\n    a = unknown\n    load(a)\n"
     plan(text, keyword("n", "a")).check()
@@ -259,9 +259,10 @@ def test_plans_of_several_files() -> None:
     made.check()
 
 
-# ------------------------------------------------------------------------------------------------ properties of all plans
-# Scripts are drawn from small parts. The rules below look for names in them: `load*` gets keywords, `step*` is wrapped, and so on;
-# what they add has names of its own, so that `undone` can take it out again and must get the original program.
+# -------------------------------------------------------------------------- properties of all plans
+# Scripts are drawn from small parts. The rules below look for names in them: `load*` gets keywords,
+# `step*` is wrapped, and so on; what they add has names of its own, so that `undone` can take it
+# out again and must get the original program.
 SIMPLE = [
     "x = load1(a)",
     "y = load2(\n{i}{u}a,  # é\n{i}{u}b=1,\n{i})",
@@ -460,7 +461,8 @@ def test_any_subset_composes(raw: bytes, names: set[str], shuffled: random.Rando
     file = source(raw)
     assert file.encode(file.text) == raw
     whole = Plan.make(script(file), Options(), RULES.values(), Effect.EXACT)
-    whole.hunks()  # the subset comes of a document that has been composed before, the shuffled plan of a fresh one
+    # the subset comes of a document that has been composed before, the shuffled plan of a fresh one
+    whole.hunks()
     made = whole.subset(names)
     order = [RULES[name] for name in sorted(names)]
     shuffled.shuffle(order)

@@ -55,7 +55,9 @@ def hook(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    """A project of its own in a repository: a script, a file that it imports, one that is left out, and one that trains nothing."""
+    """A project of its own in a repository: a script, a file that it imports, one that is left out,
+    and one that trains nothing.
+    """
     work = tmp_path / "work"
     work.mkdir()
     made = "    loader = DataLoader(data, batch_size=32, shuffle=True)\n"

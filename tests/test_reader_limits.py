@@ -1,4 +1,6 @@
-"""The reader is never wrong, also about more functions, objects, keys and items than it tells apart."""
+"""The reader is never wrong, also about more functions, objects, keys and items than it tells
+apart.
+"""
 
 from __future__ import annotations
 

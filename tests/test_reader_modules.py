@@ -1,4 +1,6 @@
-"""Modules below modules, in the ways in which projects write them: what rules about layers see of them."""
+"""Modules below modules, in the ways in which projects write them: what rules about layers see of
+them.
+"""
 
 from __future__ import annotations
 

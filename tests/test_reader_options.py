@@ -164,7 +164,7 @@ def test_functions_of_several_subcommands(tmp_path: Path) -> None:
     assert found == {"train", "test"}
 
 
-# ------------------------------------------------------------------------------------------------ options that name a class
+# ------------------------------------------------------------------------ options that name a class
 CHOSEN = """
 import argparse
 import sys

@@ -1,4 +1,6 @@
-"""The reader is never wrong about Python itself: small programs, each run, and compared with what was read."""
+"""The reader is never wrong about Python itself: small programs, each run, and compared with what
+was read.
+"""
 
 from __future__ import annotations
 

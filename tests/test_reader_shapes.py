@@ -1,4 +1,6 @@
-"""What the reader recovers from training scripts of every shape: loaders, steps, evaluations, transfers, reads of values."""
+"""What the reader recovers from training scripts of every shape: loaders, steps, evaluations,
+transfers, reads of values.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def workers(script: Script) -> object:
     return const(script.loaders[0].args.get(5, "num_workers"))
 
 
-# ------------------------------------------------------------------------------------------------ ways to a loop
+# ----------------------------------------------------------------------------------- ways to a loop
 LOOPS = {
     "plain": "for x, y in loader:\n",
     "enumerate": "for i, (x, y) in enumerate(loader):\n",
@@ -80,7 +82,7 @@ def test_next_of_an_iterator(tmp_path: Path):
     assert len(script.steps) == 1 and len(script.steps[0].forwards) == 1
 
 
-# ------------------------------------------------------------------------------------------------ spellings of imports
+# ----------------------------------------------------------------------------- spellings of imports
 IMPORTS = {
     "alias": ("import torch as th\n", "th.utils.data.DataLoader", "th.optim.SGD", "th.nn.functional.cross_entropy", "th.nn.Linear"),
     "from_data": (
@@ -117,7 +119,7 @@ for x, y in loader:
     trains_once(read(tmp_path, code, files))
 
 
-# ------------------------------------------------------------------------------------------------ across files
+# ------------------------------------------------------------------------------------- across files
 FILES: dict[str, Mapping[str, str]] = {
     "absolute": {
         "train.py": "from lib import make\n",
@@ -143,7 +145,8 @@ FILES: dict[str, Mapping[str, str]] = {
         + DATA
         + "def make(n):\n    return DataLoader(data, 2, num_workers=n)\n",
     },
-    # A folder without __init__.py that is called like a library: that one is not installed where this runs.
+    # A folder without __init__.py that is called like a library: that one is not installed where
+    # this runs.
     "namespace like a library": {
         "train.py": "from datasets.loaders import make\n",
         "datasets/loaders.py": HEAD
@@ -168,7 +171,7 @@ def test_factories_in_other_files(name: str, tmp_path: Path):
     assert workers(script) == 3
 
 
-# ------------------------------------------------------------------------------------------------ arguments
+# ---------------------------------------------------------------------------------------- arguments
 ARGUMENTS: dict[str, tuple[str, object]] = {
     "literal": ("loader = DataLoader(data, 2, num_workers=3)\n", 3),
     "positional": ("loader = DataLoader(data, 2, False, None, None, 3)\n", 3),
@@ -265,7 +268,7 @@ def test_defaults_of_options_that_are_set_later(tmp_path: Path):
     assert option.default == frozenset({Const(0)})  # type: ignore[union-attr]
 
 
-# ------------------------------------------------------------------------------------------------ shapes of programs
+# ------------------------------------------------------------------------------- shapes of programs
 STRUCTURES = {
     "function": "def train(m, l, o):\n    for x, y in l:\n        o.zero_grad()\n        loss = F.cross_entropy(m(x), y)\n        loss.backward()\n        o.step()\n"
     "for epoch in range(2):\n    train(model, loader, optimizer)\n",
@@ -446,7 +449,7 @@ for epoch in range(3):
     ]
 
 
-# ------------------------------------------------------------------------------------------------ what is there already
+# ---------------------------------------------------------------------------- what is there already
 DONE = {
     "legacy": "scaler = torch.cuda.amp.GradScaler()\nfor x, y in loader:\n    optimizer.zero_grad()\n    with torch.cuda.amp.autocast():\n        loss = F.cross_entropy(model(x), y)\n"
     "    scaler.scale(loss / 2).backward()\n    scaler.step(optimizer)\n    scaler.update()\n",
@@ -485,7 +488,7 @@ def test_frameworks(name: str, tmp_path: Path):
     assert name in read(tmp_path, SETUP + FRAMEWORKS[name]).frameworks
 
 
-# ------------------------------------------------------------------------------------------------ transfers, reads of values
+# ----------------------------------------------------------------------- transfers, reads of values
 def test_transfers_and_reads_of_values(tmp_path: Path):
     code = (
         SETUP
@@ -513,7 +516,7 @@ for i, (x, y) in enumerate(loader):
     ]
 
 
-# ------------------------------------------------------------------------------------------------ more than can be read
+# ---------------------------------------------------------------------------- more than can be read
 def test_a_file_of_ten_thousand_lines(tmp_path: Path):
     code = (
         SETUP
@@ -525,7 +528,9 @@ def test_a_file_of_ten_thousand_lines(tmp_path: Path):
 
 
 LONG = "b = 0\n" + "".join(f"a = [b, {i}]\nb = [a, {i}]\n" for i in range(400))  # 2,401 expressions
-CUT = {  # what stands before a long function, its parameters and last lines, the call, and what it may have changed
+# what stands before a long function, its parameters and last lines, the call, and what it may have
+# changed
+CUT = {
     "argument": ("c = C()\n", "c", "c.n = 0", "long(c)", "c.n"),
     "within_an_argument": (
         "c = C()\nc.inner = C()\n",
@@ -638,9 +643,11 @@ def test_a_call_from_the_top_level_may_use_the_whole_budget(
     assert script.notes == ["train.py is too large to follow to the end"] and script.loaders == []
 
 
-# ------------------------------------------------------------------------------------------------ one of several functions
+# ------------------------------------------------------------------------- one of several functions
 def test_what_cannot_be_called_like_this_is_not_called(tmp_path: Path):
-    """A table of everything in a file: layers that want arguments, modules and constants are not what makes the model."""
+    """A table of everything in a file: layers that want arguments, modules and constants are not
+    what makes the model.
+    """
     nets = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\nWIDTH = 8\n\nclass Block(nn.Module):\n"
     nets += "    def __init__(self, width):\n        super().__init__()\n        self.a = nn.Linear(4, width)\n\n"
     nets += "    def forward(self, x):\n        return self.a(x)\n\ndef init(m, *, gain):\n    return m\n\ndef narrow(width=2):\n    return Block(width)\n"
@@ -659,7 +666,7 @@ def test_what_cannot_be_called_like_this_is_not_called(tmp_path: Path):
     assert len(wanted.models) == 2  # the class itself, and what the function makes
 
 
-# ------------------------------------------------------------------------------------------------ from ... import *
+# -------------------------------------------------------------------------------- from ... import *
 @pytest.mark.parametrize(
     "module", ["math", "random", "torch.nn", "torch.optim", "torchvision.transforms", "tqdm"]
 )
@@ -690,9 +697,11 @@ def test_a_name_of_the_standard_library_that_is_also_a_builtin(tmp_path: Path):
     assert names == {"math.pow", "math.sqrt", "random.randint", "builtins.int"}
 
 
-# ------------------------------------------------------------------------------------------------ one of a thousand functions
+# ---------------------------------------------------------------------- one of a thousand functions
 def test_one_of_a_thousand_networks_is_unknown_and_the_training_known(tmp_path: Path):
-    """As in timm: following some of them costs more than the script, and tells nothing of the others."""
+    """As in timm: following some of them costs more than the script, and tells nothing of the
+    others.
+    """
     nets = "".join(
         f"@register\ndef net_{n}(width=8):\n    return nn.Sequential(*[nn.Linear(width, width) for _ in range(20)])\n"
         for n in range(60)
@@ -721,7 +730,9 @@ def test_the_training_in_a_function_that_nothing_calls_has_most_of_the_budget(
 
 
 def test_a_batch_that_is_told_by_its_length(tmp_path: Path) -> None:
-    """The rest of a tuple is spread over the parameters, and what is for batches of another length is left out."""
+    """The rest of a tuple is spread over the parameters, and what is for batches of another length
+    is left out.
+    """
     code = """
     def moved(batch):
         if len(batch) == 3:

@@ -1,4 +1,6 @@
-"""The reader is never wrong: what a real run of a program shows is among what the reader holds possible."""
+"""The reader is never wrong: what a real run of a program shows is among what the reader holds
+possible.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,11 @@ def test_programs(name: str, tmp_path: Path):
     assert unsound(tmp_path, "import probe\n" + code) == []
 
 
-# ------------------------------------------------------------------------------------------------ programs at random
+# ------------------------------------------------------------------------------- programs at random
 class Writer:
-    """Writes programs of assignments, branches, loops, functions, dicts, lists and objects, and shows what they hold."""
+    """Writes programs of assignments, branches, loops, functions, dicts, lists and objects, and
+    shows what they hold.
+    """
 
     NAMES = ("a", "b", "c")
     KEYS = ("'x'", "'y'")

@@ -1,4 +1,6 @@
-"""Calls that are summarised: followed once for what they are given, and again where something that they rest on has changed."""
+"""Calls that are summarised: followed once for what they are given, and again where something that
+they rest on has changed.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ def numbers(folder: Path, code: str) -> set[object]:
     return {t.value for t in shown(read(folder, HEAD + code)) if isinstance(t, Const)}
 
 
-# What a call reads changes between two passes of a loop, in each of the places where a value can be kept.
+# What a call reads changes between two passes of a loop, in each of the places where a value can be
+# kept.
 CHANGED = {
     "attribute": (
         "class C: pass\nc = C()\nc.n = 1\ndef look(): return c.n\n",
@@ -151,7 +154,9 @@ probe.show(first())
 
 
 def test_events_of_a_call_that_is_looked_up_again(tmp_path: Path) -> None:
-    """Both loops go through one helper: each is a training loop, though the helper is followed for one of them only."""
+    """Both loops go through one helper: each is a training loop, though the helper is followed for
+    one of them only.
+    """
     code = """
 def step(x, y):
     optimizer.zero_grad()
@@ -210,7 +215,9 @@ def test_calls_that_leave_all_as_it_was(name: str, tmp_path: Path) -> None:
 
 
 def test_functions_that_call_each_other(tmp_path: Path) -> None:
-    """A logger that sets itself up through functions that log: each way round is followed once, not each order of them."""
+    """A logger that sets itself up through functions that log: each way round is followed once, not
+    each order of them.
+    """
     names = [f"f{n}" for n in range(4)]
     text = "".join(
         f"def {name}(a):\n" + "".join(f"    {other}(a)\n" for other in names) + "    return a\n"
@@ -273,7 +280,7 @@ for x, y in Batches():
     )
 
 
-# ------------------------------------------------------------------------------------------------ what the library's names mean
+# -------------------------------------------------------------------- what the library's names mean
 DTYPES = {
     "torch.randint(0, 9, (4,))": "int",
     "torch.randperm(4)": "int",
@@ -353,7 +360,7 @@ def test_a_model_on_a_base_that_is_not_there(tmp_path: Path) -> None:
     assert len(script.optimizers[0].params) == 1 and len(script.steps[0].forwards) == 1
 
 
-# ------------------------------------------------------------------------------------------------ passes through models
+# ---------------------------------------------------------------------------- passes through models
 NETWORKS = """import torch
 import torch.nn as nn
 
@@ -472,7 +479,9 @@ main()
 def test_a_pass_through_a_module_is_followed_once(
     cached: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Several deep networks share blocks that the reader does not tell apart: each would be followed again on each way to it."""
+    """Several deep networks share blocks that the reader does not tell apart: each would be
+    followed again on each way to it.
+    """
     monkeypatch.setattr("autofast.model.limits.READING", 11_000)
     if not cached:
         monkeypatch.setattr("autofast.read.library.modules._pass_key", lambda *_: object())

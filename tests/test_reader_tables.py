@@ -1,4 +1,6 @@
-"""Dicts that give their items as attributes, dicts made item by item, objects that are asked for what comes next: what the reader and rules see of them."""
+"""Dicts that give their items as attributes, dicts made item by item, objects that are asked for
+what comes next: what the reader and rules see of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A program that puts code of its own in the place of a part of torch: what rules know of torch does not hold there."""
+"""A program that puts code of its own in the place of a part of torch: what rules know of torch
+does not hold there.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""One rule takes no other down: neither one that raises nor one whose changes do not stand up to being read again."""
+"""One rule takes no other down: neither one that raises nor one whose changes do not stand up to
+being read again.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,7 @@ def text_of(made: Plan) -> str:
     return "".join(made.texts().values())
 
 
-# ------------------------------------------------------------------------------------------------ changes that do not stand up
+# --------------------------------------------------------------------- changes that do not stand up
 def test_a_conflict_that_the_second_reading_no_longer_sees() -> None:
     made = plan(FIRST, keyword("n"))
     assert {(f.rule, f.node.lineno): f.status for f in made.findings} == {  # type: ignore[attr-defined]
@@ -165,7 +167,7 @@ def test_a_fault_of_two_rules_takes_both_out_and_no_third() -> None:
     assert text_of(made) == "load = print\nload(1)\nload(2, n=1)\n"
 
 
-# ------------------------------------------------------------------------------------------------ rules that raise
+# --------------------------------------------------------------------------------- rules that raise
 def raising(error: BaseException, name: str = "bad") -> Rule:
     """A rule that yields a fix and then raises while it looks at the second call."""
 
@@ -264,7 +266,7 @@ def test_a_rule_that_cannot_read_its_own_output_is_left_out() -> None:
     )
 
 
-# ------------------------------------------------------------------------------------------------ on the command line
+# ------------------------------------------------------------------------------ on the command line
 @pytest.fixture
 def broken(project: Path, monkeypatch: pytest.MonkeyPatch, resilient: None) -> Path:  # noqa: F811
     """A project, and the rule ``tf32`` that raises after its first finding."""
@@ -372,7 +374,7 @@ def test_rewrite_says_which_rule_it_left_out(
     assert autofast("rewrite", "train.py", "--select", "pin-memory", "-o", "-").text == text
 
 
-# ------------------------------------------------------------------------------------------------ estimates
+# ---------------------------------------------------------------------------------------- estimates
 @pytest.mark.usefixtures("resilient")
 def test_a_question_about_the_gain_that_raises_leaves_its_rule_out() -> None:
     def ask(*_: Any) -> None:

@@ -1,4 +1,6 @@
-"""``rewrite --report``: the page says of every line what the files say, and everything that the rules say."""
+"""``rewrite --report``: the page says of every line what the files say, and everything that the
+rules say.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ VOID = {"meta", "br"}
 
 
 class Page(HTMLParser):
-    """What a browser would show: rows by side, notes with the number of the row before them, and whether tags are closed."""
+    """What a browser would show: rows by side, notes with the number of the row before them, and
+    whether tags are closed.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__()

@@ -1,7 +1,8 @@
-"""accumulation: the gradients of every update are those of one batch with all samples of the window, and all that goes with an update goes with it.
+"""accumulation: the gradients of every update are those of one batch with all samples of the
+window, and all that goes with an update goes with it.
 
-Gradients and learning rates of every single update are compared, in double precision, with those of the original: with batches N times as large,
-or, with ``--keep-batch``, with the very same ones.
+Gradients and learning rates of every single update are compared, in double precision, with those of
+the original: with batches N times as large, or, with ``--keep-batch``, with the very same ones.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ def apply(
     rules: str = RULE,
     files: Mapping[str, str] | None = None,
 ) -> Applied:
-    """What ``rules`` do to ``text`` beside ``files``, held to the post-conditions: the output gives no further fix."""
+    """What ``rules`` do to ``text`` beside ``files``, held to the post-conditions: the output gives
+    no further fix.
+    """
     names = rules.split()
     chosen = [all_rules()[name] for name in names]
     options = Options(accumulate=steps, keep_batch=keep, asked=frozenset(names))
@@ -99,7 +102,9 @@ def done(
     grow: bool = True,
     keep: bool = True,
 ) -> str:
-    """Every update is that of the large batch, without and with ``--keep-batch``; the text for two batches."""
+    """Every update is that of the large batch, without and with ``--keep-batch``; the text for two
+    batches.
+    """
     text = head + loop
     shown = ""
     for number in steps if grow else ():
@@ -125,7 +130,7 @@ def refused(loop: str, *, head: str = HEAD, keep: bool = False, steps: int = 2) 
     return made.refusals
 
 
-# ------------------------------------------------------------------------------------------------ the plain loop
+# ----------------------------------------------------------------------------------- the plain loop
 def test_a_loop():
     text = done(LOOP, steps=(2, 3, 5, 9))
     assert "ACCUMULATION_STEPS = 2\n" in text
@@ -142,7 +147,9 @@ def test_a_loop():
 
 
 def test_a_window_is_no_mean_of_means():
-    """The comparison above can fail: without the share of the last batch, or with the full divisor in a short window, it does."""
+    """The comparison above can fail: without the share of the last batch, or with the full divisor
+    in a short window, it does.
+    """
     text = HEAD + LOOP
     made = apply(text, 3).text
     for wrong in ("(loss / ACCUMULATION_STEPS)", "(loss / min(3, len(loader) - step + step % 3))"):
@@ -240,7 +247,7 @@ def test_what_is_logged_stays_what_it_was():
     assert "print(loss.item(), len(x))" in text
 
 
-# ------------------------------------------------------------------------------------------------ what goes with the update
+# ------------------------------------------------------------------------ what goes with the update
 def test_cleared_after_the_update():
     loop = (
         LOOP.replace("        optimizer.zero_grad()\n", "")
@@ -496,7 +503,7 @@ for epoch in range(EPOCHS):
         done(loop.replace("ARGS", given))
 
 
-# ------------------------------------------------------------------------------------------------ functions, classes, files
+# ------------------------------------------------------------------------ functions, classes, files
 STEP = """
 def train_step(x, y):
     optimizer.zero_grad()
@@ -638,7 +645,9 @@ for epoch in range(EPOCHS):
 
 
 def test_an_option_that_ends_the_loop_early():
-    """``--dry-run``: every batch is a window then, so that the one that is trained on makes an update."""
+    """``--dry-run``: every batch is a window then, so that the one that is trained on makes an
+    update.
+    """
     loop = """
 import argparse
 parser = argparse.ArgumentParser()
@@ -653,7 +662,7 @@ args = parser.parse_args(ARGS)
     assert difference(updates_of(dry)[0], updates_of(apply(dry, 4).text)[0]) == ""
 
 
-# ------------------------------------------------------------------------------------------------ losses
+# ------------------------------------------------------------------------------------------- losses
 @pytest.mark.parametrize(
     "loss",
     [
@@ -795,7 +804,9 @@ def test_another_enumerate():
 
 
 def test_what_a_condition_binds_reaches_its_arms():
-    """The sum that the test makes of the mean is what is returned: it needs no share of the window."""
+    """The sum that the test makes of the mean is what is returned: it needs no share of the
+    window.
+    """
     head = HEAD.replace(
         "torch.set_default",
         """def cost(out, y):
@@ -861,7 +872,7 @@ def test_a_collate_fn():
     assert "collate_fn" in refused(LOOP, head=head)
 
 
-# ------------------------------------------------------------------------------------------------ what has no windows
+# ------------------------------------------------------------------------------ what has no windows
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
@@ -939,7 +950,9 @@ def test_hooks():
 
 
 def test_a_gan():
-    """The generator's backward leaves gradients in the discriminator, which a window would add to its own."""
+    """The generator's backward leaves gradients in the discriminator, which a window would add to
+    its own.
+    """
     loop = """
 G, D = nn.Linear(2, 3), nn.Linear(3, 1)
 og, od = torch.optim.Adam(G.parameters()), torch.optim.Adam(D.parameters())
@@ -969,7 +982,7 @@ def test_iterable_datasets_and_samplers_of_the_project():
     assert "IterableDataset" in refused(stream + LOOP)
 
 
-# ------------------------------------------------------------------------------------------------ keep-batch
+# --------------------------------------------------------------------------------------- keep-batch
 def test_the_size_of_a_batch_stays():
     text = done(LOOP, grow=False)
     assert "batch_size=BATCH // ACCUMULATION_STEPS" in text
@@ -1057,7 +1070,7 @@ def test_squeeze():
     done(loop.replace("squeeze()", "squeeze(1)"))
 
 
-# ------------------------------------------------------------------------------------------------ windows that are there
+# --------------------------------------------------------------------------- windows that are there
 WINDOWS = """
 ACCUM = 2
 for epoch in range(EPOCHS):
@@ -1121,7 +1134,7 @@ def test_its_own_windows(loop: str):
     assert not again.fixes and "of 2 batches already" in again.refusals
 
 
-# ------------------------------------------------------------------------------------------------ with other rules
+# --------------------------------------------------------------------------------- with other rules
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize(
     "loop",
@@ -1167,7 +1180,9 @@ def test_no_number():
 
 
 def test_a_loader_that_becomes_one_of_batches():
-    """With batched-dataset the loader has no batch_size of its own; the share of a batch is that of its sampler."""
+    """With batched-dataset the loader has no batch_size of its own; the share of a batch is that of
+    its sampler.
+    """
     text = HEAD + LOOP
     for keep in (False, True):
         both = apply(text, 2, keep=keep, rules=f"{RULE} batched-dataset")
@@ -1186,7 +1201,7 @@ def test_a_loader_that_becomes_one_of_batches():
         assert difference(wanted, updates_of(positional.text)[0]) == "", positional.text
 
 
-# ------------------------------------------------------------------------------------------------ several processes
+# -------------------------------------------------------------------------------- several processes
 DISTRIBUTED = """
 import os
 import torch
@@ -1262,7 +1277,9 @@ def test_ranks_exchange_gradients_once_for_each_window(always: bool, tmp_path: P
 
 @pytest.mark.parametrize("count", [50, 53])
 def test_ranks_that_the_same_plan_makes(count: int, tmp_path: Path):
-    """``--ddp --accumulate 2`` trains as ``--ddp`` does with batches twice as large, also where the samples cannot be divided."""
+    """``--ddp --accumulate 2`` trains as ``--ddp`` does with batches twice as large, also where the
+    samples cannot be divided.
+    """
     text = (
         (Path(__file__).parent.parent / "fixtures" / "accumulate_module" / "train.py")
         .read_text("utf-8")
@@ -1288,7 +1305,7 @@ def test_ranks_that_the_same_plan_makes(count: int, tmp_path: Path):
         )
 
 
-# ------------------------------------------------------------------------------------------------ the fixtures
+# ------------------------------------------------------------------------------------- the fixtures
 FIXTURES = [fixture for fixture in ALL if fixture.name.startswith("accumulate_")]
 
 
@@ -1336,7 +1353,7 @@ def test_spelling_does_not_matter(fixture: Fixture, change: metamorphic.Change):
         assert [f.status for f in plan.findings] == ["fix"], plan.findings[0].refusal
 
 
-# ------------------------------------------------------------------------------------------------ old spellings
+# ------------------------------------------------------------------------------------ old spellings
 @pytest.mark.parametrize(
     ("made", "used"),
     [
@@ -1362,9 +1379,11 @@ def test_an_old_reduction_that_is_not_known():
     assert "whether the loss on line" in refused(LOOP, head=head)
 
 
-# ------------------------------------------------------------------------------------------------ effort
+# ------------------------------------------------------------------------------------------- effort
 def test_what_is_mentioned_twice_is_asked_for_once(monkeypatch: pytest.MonkeyPatch):
-    """Each line of such a network mentions the one before twice: 2 ** 16 ways from the loss to the batch."""
+    """Each line of such a network mentions the one before twice: 2 ** 16 ways from the loss to the
+    batch.
+    """
     lines = "".join("        x = (x + self.layers[0](torch.relu(x))) / 2\n" for _ in range(16))
     head = HEAD.replace("torch.set_default", f"""class Net(nn.Module):
     def __init__(self):
@@ -1415,7 +1434,9 @@ torch.set_default""").replace("nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Line
 
 
 def test_a_loop_that_a_test_calls_with_batches_of_its_own() -> None:
-    """A list of batches has no sampler to ask for the size of a window, and a test may count on a step for each batch."""
+    """A list of batches has no sampler to ask for the size of a window, and a test may count on a
+    step for each batch.
+    """
     loop = """
 def train(batches):
     for x, y in batches:

@@ -53,7 +53,7 @@ def test_on_the_cpu_there_is_no_apex() -> None:
     assert not apply("apex-amp", SCRIPT, target="cpu").findings
 
 
-# ------------------------------------------------------------------------------------------------ behind an option
+# --------------------------------------------------------------------------------- behind an option
 OPTIONAL = """\
 import argparse
 
@@ -114,7 +114,9 @@ MIXED = "autocast grad-scaler unscale-before-clip"
 
 
 def test_the_way_without_apex_is_rewritten(tmp_path: Path) -> None:
-    """What runs by default gets autocast and a scaler; with the option, both are off, and apex does what it did."""
+    """What runs by default gets autocast and a scaler; with the option, both are off, and apex does
+    what it did.
+    """
     done = apply(MIXED, OPTIONAL)
     text = " ".join(done.text.split())
     assert 'dtype=amp_dtype, enabled=device.type == "cuda" and not args.half' in text

@@ -28,7 +28,9 @@ def alone(text: str, **kwargs: str) -> Applied:
 
 
 def same(text: str, tolerance: float = 0.02) -> Applied:
-    """Rewrite for the CPU, run both, compare the losses; without a GPU the form for CUDA gives the very same ones."""
+    """Rewrite for the CPU, run both, compare the losses; without a GPU the form for CUDA gives the
+    very same ones.
+    """
     done = alone(text, target="cpu")
     before, after = trained(done.before)["losses"], trained(done.text)["losses"]
     assert before != after or not done.fixes
@@ -37,7 +39,7 @@ def same(text: str, tolerance: float = 0.02) -> Applied:
     return done
 
 
-# ------------------------------------------------------------------------------------------------ forms
+# -------------------------------------------------------------------------------------------- forms
 @pytest.mark.parametrize(
     ("rules", "target", "precision", "header"),
     [
@@ -114,7 +116,7 @@ def test_torch_under_another_name():
     assert 'with th.autocast("cpu", dtype=th.bfloat16):' in alone(text, target="cpu").text
 
 
-# ------------------------------------------------------------------------------------------------ regions
+# ------------------------------------------------------------------------------------------ regions
 def test_forward_and_loss_go_in_and_the_rest_stays_out():
     loop = """
 for i in range(6):
@@ -345,7 +347,7 @@ for i in range(6):
     assert ".float()" not in done.text
 
 
-# ------------------------------------------------------------------------------------------------ 16-bit outputs
+# ----------------------------------------------------------------------------------- 16-bit outputs
 @pytest.mark.parametrize(
     "use",
     [
@@ -492,7 +494,7 @@ def spread(out):
     assert "model(x).float()\n" in same(text + loop + "    spread(out)\n").text
 
 
-# ------------------------------------------------------------------------------------------------ the forward pass alone
+# --------------------------------------------------------------------------- the forward pass alone
 def changed(old: str, new: str) -> str:
     text = script()
     assert old in text
@@ -545,7 +547,9 @@ def test_the_forward_pass_alone_where_the_backward_is_in_the_same_statement():
 
 
 def test_it_does_not_run_earlier_than_it_would():
-    """What stands before a call in its statement, and may draw or change something, stays before it."""
+    """What stands before a call in its statement, and may draw or change something, stays before
+    it.
+    """
     for loss in (
         "loss = torch.fft.rfft(torch.rand(16, 4) + model(x)).abs().mean()",
         "loss = torch.fft.rfft(model(x) if i else x[:, :4]).abs().mean()",
@@ -582,7 +586,7 @@ def test_what_a_model_returns_as_a_tuple_becomes_fp32():
     assert "both = tuple(part.float() for part in model(x))" in same(kept).lines
 
 
-# ------------------------------------------------------------------------------------------------ refusals
+# ----------------------------------------------------------------------------------------- refusals
 
 
 SWISH = """class Swish(torch.autograd.Function):
@@ -1128,7 +1132,7 @@ def test_a_measurement_that_is_made_now_and_then_stays():
     assert [f.rule for f in done.fixes] == ["autocast"]
 
 
-# ------------------------------------------------------------------------------------------------ one precision for both
+# --------------------------------------------------------------------------- one precision for both
 ROLLOUT = """
 from torch.distributions import Categorical
 
@@ -1267,7 +1271,7 @@ def test_factorisations_in_a_model_stay_in_fp32(forward: str):
     assert not done.fixes and "linear algebra" in done.refusals
 
 
-# ------------------------------------------------------------------------------------------------ where it would be slower
+# ------------------------------------------------------------------------- where it would be slower
 WIDE = "nn.Linear(256, 256)"
 
 
@@ -1317,7 +1321,7 @@ def test_who_names_the_rule_gets_it():
     assert {"autocast", "grad-scaler"} <= named("precision") & named(precision="bf16")
 
 
-# ------------------------------------------------------------------------------------------------ where the constant stands, what enables
+# ---------------------------------------------------------- where the constant stands, what enables
 CONSTANT = "amp_dtype = torch.bfloat16 if has_bf16 else torch.float16"
 ASKED = "has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)"
 IN_FUNCTIONS = """
@@ -1607,7 +1611,7 @@ def test_a_function_that_another_script_calls_and_its_device(other: str, asked: 
     assert ("scaler" in done.texts["engine.py"]) == (not other)
 
 
-# ------------------------------------------------------------------------------------------------ there, and off
+# ----------------------------------------------------------------------------------- there, and off
 SWITCH = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--mixed', action='store_true')\nargs = parser.parse_args([])\n"
 
 
@@ -1649,7 +1653,9 @@ SWITCH = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argume
     ],
 )
 def test_there_and_off_by_default(before: str, form: str, advice: str):
-    """What the script can do already is only to be turned on; what is spelled out as off is wanted so."""
+    """What the script can do already is only to be turned on; what is spelled out as off is wanted
+    so.
+    """
     done = amp("import torch\n" + before + changed(LOSS, form), rules="autocast")
     assert not done.fixes
     assert advice in done.advice if advice else not done.advice
@@ -1739,7 +1745,9 @@ def test_the_part_of_an_output_that_must_be_fp32():
 
 
 def test_a_variable_that_gets_another_output_elsewhere():
-    """Now and then the model is run in fp32 under the same name: what is done with that is not asked of the block."""
+    """Now and then the model is run in fp32 under the same name: what is done with that is not
+    asked of the block.
+    """
     later = LABELLER.replace(
         "    packed = pack_padded_sequence(scores, lengths, batch_first=True).data\n", ""
     ).replace("    wanted = pack_padded_sequence(y[order], lengths, batch_first=True).data\n", "")
@@ -1762,7 +1770,9 @@ def test_a_network_that_is_not_in_the_project_is_not_known_for_its_wrapper():
 
 
 def test_one_function_trains_and_evaluates_in_one_statement() -> None:
-    """The second call comes after the backward of the first: the statement is no training step of its own."""
+    """The second call comes after the backward of the first: the statement is no training step of
+    its own.
+    """
     text = """
     import torch
     from torch import nn

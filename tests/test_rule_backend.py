@@ -43,7 +43,9 @@ def test_tf32_stands_between_the_device_and_the_model() -> None:
 
 
 def test_tf32_stands_above_what_one_comment_leads() -> None:
-    """Not between a path and the network that is loaded from it; other lines above the network stay above the flag."""
+    """Not between a path and the network that is loaded from it; other lines above the network stay
+    above the flag.
+    """
     led = "\n# the network\nsizes = (72, 2)\nmodel = "
     body = BODY.replace("\nmodel = ", led).replace("Linear(72, 2)", "Linear(*sizes)")
     done = apply("tf32", HEAD + body)
@@ -103,7 +105,9 @@ for x, y in DataLoader(data, batch_size=4):
 
 
 def test_flags_stand_above_the_training_where_another_model_is_made_below_it() -> None:
-    """What ``wrap()`` gives is not known, so that the only model with a known pass and gradients is the last one."""
+    """What ``wrap()`` gives is not known, so that the only model with a known pass and gradients is
+    the last one.
+    """
     wrapped = BODY.replace(
         "data = Tensor", "model, optimizer = wrap(model, optimizer)\ndata = Tensor"
     )
@@ -427,7 +431,7 @@ def test_benchmark_leaves_other_shapes_alone() -> None:
     assert not apply("cudnn-benchmark", HEAD + linear).findings
 
 
-# ------------------------------------------------------------------------------------------------ determinism under a condition
+# -------------------------------------------------------------------- determinism under a condition
 SEEDED = "import sys\nif len(sys.argv) > 99:\n    torch.manual_seed(0)\n    {asks}\n"
 
 
@@ -464,7 +468,7 @@ def test_determinism_that_is_asked_for_later() -> None:
     assert not apply("cudnn-benchmark", HEAD + late).fixes
 
 
-# ------------------------------------------------------------------------------------------------ items that are stacked
+# --------------------------------------------------------------------------- items that are stacked
 ITEMS = """
 class Items(torch.utils.data.Dataset):
     def __len__(self):
@@ -578,7 +582,7 @@ def test_items_that_change_their_size() -> None:
     assert not apply("cudnn-benchmark", HEAD + body + "data.size = 16\n").fixes
 
 
-# ------------------------------------------------------------------------------------------------ tf32
+# --------------------------------------------------------------------------------------------- tf32
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -633,7 +637,9 @@ def test_tf32_asks_nothing_of_cuda() -> None:
 
 
 def test_another_memory_format_is_no_move_to_a_gpu() -> None:
-    """What channels-last writes tells nothing about where the program starts: without it there is no place here, and so with it."""
+    """What channels-last writes tells nothing about where the program starts: without it there is
+    no place here, and so with it.
+    """
     text = """
     import torch
     from torch import nn
@@ -661,7 +667,9 @@ def test_another_memory_format_is_no_move_to_a_gpu() -> None:
 
 
 def test_a_batch_sampler_says_nothing_about_sizes() -> None:
-    """Rows of one tensor are alike whichever of them a batch holds; images of files may be grouped by their size."""
+    """Rows of one tensor are alike whichever of them a batch holds; images of files may be grouped
+    by their size.
+    """
     batches = "DataLoader(data, batch_sampler=[[0, 1], [5, 3]])"
     rows = HEAD + BODY.replace("DataLoader(data, batch_size=4)", batches)
     assert "torch.backends.cudnn.benchmark = True" in apply("cudnn-benchmark", rows).lines

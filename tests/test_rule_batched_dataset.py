@@ -1,4 +1,6 @@
-"""batched-dataset: the same batches to the last bit, in the same order, with the same random numbers; and what is left alone."""
+"""batched-dataset: the same batches to the last bit, in the same order, with the same random
+numbers; and what is left alone.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ if __name__ == "__main__":
 
 
 def checked(setup: str, dataset: str = "") -> Applied:
-    """What becomes of a script with this loader; asserts that it is the same training, batch by batch and bit by bit."""
+    """What becomes of a script with this loader; asserts that it is the same training, batch by
+    batch and bit by bit.
+    """
     head = "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader, Dataset, RandomSampler, TensorDataset, WeightedRandomSampler, random_split\n"
     text = head + dataset + CHECK.format(setup=setup.replace("\n", "\n    "))
     found = apply(RULE, text)
@@ -46,7 +50,7 @@ def checked(setup: str, dataset: str = "") -> Applied:
     return found
 
 
-# ------------------------------------------------------------------------------------------------ tensors
+# ------------------------------------------------------------------------------------------ tensors
 @pytest.mark.parametrize(
     ("loader", "expected"),
     [
@@ -283,7 +287,7 @@ def test_lists_of_tensors_get_advice() -> None:
     assert "could be taken at once" in found.advice and not found.fixes
 
 
-# ------------------------------------------------------------------------------------------------ images
+# ------------------------------------------------------------------------------------------- images
 @pytest.fixture
 def digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder ``data`` with files like those of MNIST."""
@@ -418,7 +422,7 @@ def test_the_order_of_rules_does_not_matter(other: str) -> None:
     )  # helpers may stand in another order
 
 
-# ------------------------------------------------------------------------------------------------ tensors that would have to be copied
+# ------------------------------------------------------------- tensors that would have to be copied
 LOADED = "\nloader = DataLoader(data, batch_size=8, shuffle=True)"
 
 
@@ -665,7 +669,9 @@ def test_contiguous_tensors_get_no_copy_though_they_are_changed() -> None:
 
 
 def test_sums_that_are_counted_from_zero_write_to_nothing_else() -> None:
-    """Arrays of NumPy share their memory here: `count += ...` might be one of them, if it were not for the zero."""
+    """Arrays of NumPy share their memory here: `count += ...` might be one of them, if it were not
+    for the zero.
+    """
     helper = "def count(loader):\n    found = 0\n    for a, b in loader:\n        found += {}\n    return found / 2\n\n"
     tensors = "a = np.asfortranarray(np.arange(120.0).reshape(30, 4))\ndata = TensorDataset(torch.from_numpy(a), torch.arange(30))\n"
     use = "loader = DataLoader(data, batch_size=8)\ncount(loader)"

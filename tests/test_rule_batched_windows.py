@@ -1,4 +1,6 @@
-"""batched-dataset on windows that are cut out of a long row one by one: the same numbers, types and strides, and what is left alone."""
+"""batched-dataset on windows that are cut out of a long row one by one: the same numbers, types and
+strides, and what is left alone.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,9 @@ def run(text: str) -> list[Any]:
 
 
 def check(found: Applied) -> None:
-    """Both texts see the same batches, bit by bit and in the same layout, and draw the same random numbers."""
+    """Both texts see the same batches, bit by bit and in the same layout, and draw the same random
+    numbers.
+    """
     before, after = run(found.before), run(found.text)
     assert len(before) == len(after) > 0
     for a, b in zip(before, after, strict=True):
@@ -150,7 +154,9 @@ def test_a_row_that_is_passed_to_the_function() -> None:
 
 
 def inside(setup: str, batch: str, parameter: str = "") -> str:
-    """The script with its training in a function, so that the row is a variable of the function around ``get_batch``."""
+    """The script with its training in a function, so that the row is a variable of the function
+    around ``get_batch``.
+    """
     head, body = TEXT.replace("{batch}", batch.strip("\n")).split("{setup}")
     body = "".join(f"    {line}\n" for line in (setup + body).splitlines())
     return f"{head}\ndef main({parameter}):\n{body}    return seen\n\nseen = main({parameter and 'None'})\n"

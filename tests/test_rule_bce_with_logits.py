@@ -1,4 +1,6 @@
-"""bce-with-logits: the same loss of what goes into the sigmoid, and the probability where it is read."""
+"""bce-with-logits: the same loss of what goes into the sigmoid, and the probability where it is
+read.
+"""
 
 from __future__ import annotations
 
@@ -373,7 +375,9 @@ GPU = (
 
 
 def test_autocast_follows() -> None:
-    """The loss alone keeps 16 bits away; where it takes logits, autocast is written with it, and not without."""
+    """The loss alone keeps 16 bits away; where it takes logits, autocast is written with it, and
+    not without.
+    """
     assert "BCEWithLogitsLoss" in apply("autocast", GPU).refusals
     both = apply(f"autocast {RULE}", GPU).text
     assert "torch.autocast(" in both and "BCEWithLogitsLoss" in both

@@ -61,7 +61,9 @@ def made(layers: str, forward: str, before: str = "", more: str = "") -> Applied
 
 
 def trains_the_same(found: Applied) -> None:
-    """From the same weights, both scripts have the same losses, and the same outputs in evaluation (see the card for running means)."""
+    """From the same weights, both scripts have the same losses, and the same outputs in evaluation
+    (see the card for running means).
+    """
     import torch
 
     before, after = run(found.before), run(found.text)

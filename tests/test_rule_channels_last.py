@@ -1,4 +1,6 @@
-"""channels-last: which networks and images it converts, where, and what of their code has to change."""
+"""channels-last: which networks and images it converts, where, and what of their code has to
+change.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ def trained(text: str) -> dict[str, Any]:
 
 
 def same(text: str, **kwargs: str) -> Applied:
-    """Both versions train the same but for the last digits, and the weights really are in the other layout."""
+    """Both versions train the same but for the last digits, and the weights really are in the other
+    layout.
+    """
     done = apply(RULE, text, **kwargs)
     before, after = trained(done.before), trained(done.text)
     assert after["losses"] == pytest.approx(before["losses"], rel=1e-4)
@@ -259,7 +263,9 @@ def test_views_of_outputs_outside_the_network():
 
 
 def test_views_of_gradients():
-    """A convolution gives the gradient of its input in the layout of its weights: the penalty raised."""
+    """A convolution gives the gradient of its input in the layout of its weights: the penalty
+    raised.
+    """
     penalty = """
 def penalty(out, x):
     grad = torch.autograd.grad(outputs=out.sum(), inputs=x, create_graph=True)[0]
@@ -423,7 +429,7 @@ def test_left_alone(text: str):
     assert not apply(RULE, text).findings
 
 
-# ------------------------------------------------------------------------------------------------ views that are written through
+# ------------------------------------------------------------------- views that are written through
 PLAIN = "        return self.c(torch.flatten(x, 1))\n"
 WRITES = "writes through a view"
 
@@ -526,7 +532,7 @@ def test_weights_and_gradients_that_are_flattened_are_in_the_other_layout_too(re
     assert ".reshape(" in found.text and ".view(" not in found.text
 
 
-# ------------------------------------------------------------------------------------------------ ways to the network
+# ------------------------------------------------------------------------------ ways to the network
 def test_a_network_that_a_function_makes_is_converted_where_its_wrapper_is_moved():
     text = changed(
         "model = Net().to(device)", "model = nn.DataParallel(make())\nmodel.to(device)"
@@ -661,7 +667,9 @@ def made"""
 
 
 def test_a_target_that_every_step_calls_is_converted_too():
-    """Made at another place, and never trained: else it would convert each image, and its update read two layouts at once."""
+    """Made at another place, and never trained: else it would convert each image, and its update
+    read two layouts at once.
+    """
     text = changed(
         "model = Net().to(device)\n",
         "model = Net().to(device)\nslow = Net().to(device)\nslow.load_state_dict(model.state_dict())\n",
@@ -678,9 +686,11 @@ def test_a_target_that_every_step_calls_is_converted_too():
     assert same(seldom).lines == [MODEL, IMAGES]
 
 
-# ------------------------------------------------------------------------------------------------ several files
+# ------------------------------------------------------------------------------------ several files
 def test_images_stay_where_the_network_may_not_be_converted(tmp_path: Path) -> None:
-    """With ``-o FILE`` only the script may change: not half of it, where the network is written to in another file."""
+    """With ``-o FILE`` only the script may change: not half of it, where the network is written to
+    in another file.
+    """
     (tmp_path / "net.py").write_text(
         "from torch import nn\n"
         "class Net(nn.Module):\n"
@@ -756,7 +766,9 @@ def test_what_a_network_gives_that_ends_in_a_linear_is_viewed():
 
 
 def test_a_network_behind_one_that_stays_is_not_converted_alone() -> None:
-    """The layout of what it is given begins in the other; a network that is given images as well is converted."""
+    """The layout of what it is given begins in the other; a network that is given images as well is
+    converted.
+    """
     behind = """
 class Encoder(nn.Module):
     def __init__(self):

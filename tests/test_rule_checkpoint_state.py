@@ -1,4 +1,6 @@
-"""checkpoint-state: a training that goes on from a checkpoint goes on with the scale that it had."""
+"""checkpoint-state: a training that goes on from a checkpoint goes on with the scale that it
+had.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ def test_the_key_is_named_like_those_beside_it(tmp_path):
 
 
 def test_what_is_saved_and_never_loaded_stays():
-    """Here weights are loaded, the optimizer's state is not: the training does not go on from it, and a scaler's state would be no use."""
+    """Here weights are loaded, the optimizer's state is not: the training does not go on from it,
+    and a scaler's state would be no use.
+    """
     load = '    optimizer.load_state_dict(checkpoint["optimizer"])\n'
     assert not apply(RULE, changed(load, "")).findings
     alone = changed(load, "").replace('    model.load_state_dict(checkpoint["model"])\n', "")

@@ -1,4 +1,6 @@
-"""compile: where the statement goes, in which form, what is left alone and why, and that compiled scripts train the same."""
+"""compile: where the statement goes, in which form, what is left alone and why, and that compiled
+scripts train the same.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,7 @@ def follows(result: Applied, statement: str, before: str) -> bool:
     return lines[lines.index(statement) - 1] == before
 
 
-# ------------------------------------------------------------------------------------------------ off unless asked for
+# ----------------------------------------------------------------------------- off unless asked for
 def test_off_unless_asked_for() -> None:
     assert "compile" not in {rule.name for rule in select()}
     assert "compile" in {rule.name for rule in select(["all"])} & {
@@ -134,7 +136,7 @@ def test_the_option(tmp_path: Path, command: str) -> None:
     assert mark not in said("--ignore", "compile")
 
 
-# ------------------------------------------------------------------------------------------------ the form
+# ----------------------------------------------------------------------------------------- the form
 def test_in_place() -> None:
     result = done(SCRIPT)
     assert result.lines == ["model.compile()"]
@@ -225,7 +227,9 @@ for name in ("whole", "old", "part"):
 
 @needs_torch
 def test_a_compiled_model_is_pickled_as_it_was(tmp_path: Path) -> None:
-    """Written whole, in a dict and in the older format, and read where nothing was compiled: the object that the original writes."""
+    """Written whole, in a dict and in the older format, and read where nothing was compiled: the
+    object that the original writes.
+    """
     saves = "torch.save(model, 'whole.pt')\ntorch.save({'model': model}, 'part.pt')\n"
     saves += "torch.save(model, 'old.pt', _use_new_zipfile_serialization=False)\n"
     text = (
@@ -276,7 +280,7 @@ def test_dropout_draws_other_numbers() -> None:
     assert done(SCRIPT).fixes[0].effect is None
 
 
-# ------------------------------------------------------------------------------------------------ the place
+# ---------------------------------------------------------------------------------------- the place
 @pytest.mark.parametrize(
     "set_up",
     [
@@ -478,7 +482,7 @@ def test_no_name() -> None:
     refused(HEAD + NET + train, "not kept in a variable")
 
 
-# ------------------------------------------------------------------------------------------------ nothing to do
+# ------------------------------------------------------------------------------------ nothing to do
 @pytest.mark.parametrize(
     "line",
     [
@@ -545,7 +549,7 @@ def test_frozen_models_and_losses() -> None:
     assert done(text).lines == ["model.compile()"]
 
 
-# ------------------------------------------------------------------------------------------------ refusals
+# ----------------------------------------------------------------------------------------- refusals
 BODY = {
     "reads a value": "x = self.a(x) * x.mean().item()",
     "decides by the values": "x = self.a(x)\n        if x.mean() > 0:\n            x = x * 2",
@@ -694,7 +698,7 @@ def test_frameworks() -> None:
     refused(text, "dynamo_backend")
 
 
-# ------------------------------------------------------------------------------------------------ together with others
+# ----------------------------------------------------------------------------- together with others
 ALL = "compile autocast grad-scaler channels-last fused-optimizer tf32 cudnn-benchmark no-grad-eval loss-item-sync non-blocking set-to-none"
 IMAGES = (
     ("randn(32, 4)", "randn(32, 1, 2, 2)"),
@@ -738,7 +742,9 @@ def test_evaluation_in_either_order(net: str) -> None:
 
 @needs_torch
 class TestExecution:
-    """What the rewritten script does: with ``aot_eager`` in the harness, and once with the real compiler."""
+    """What the rewritten script does: with ``aot_eager`` in the harness, and once with the real
+    compiler.
+    """
 
     def test_state_type_and_pickle_stay(self, tmp_path: Path) -> None:
         checks = """
@@ -768,7 +774,9 @@ torch.save(model.state_dict(), "state.pth")
         )
 
     def same(self, tmp_path: Path, text: str, asks: str, says: str) -> None:
-        """Both train the same, and what is asked of the rewritten script alone gives the right answer."""
+        """Both train the same, and what is asked of the rewritten script alone gives the right
+        answer.
+        """
         (tmp_path / "train.py").write_text(text)
         rewritten = done(text).text
         before, after = HARNESS.run_many(
@@ -784,7 +792,9 @@ torch.save(model.state_dict(), "state.pth")
         not any(map(shutil.which, ("g++", "clang++", "c++"))), reason="needs a C++ compiler"
     )
     def test_with_the_real_compiler(self, tmp_path: Path) -> None:
-        """Gradients and weights of some steps, evaluation under inference_mode between them: inductor against eager."""
+        """Gradients and weights of some steps, evaluation under inference_mode between them:
+        inductor against eager.
+        """
         evaluate = "    with torch.inference_mode():\n        print(f'{model(torch.ones(3, 4, device=device)).sum().item():.4f}')\n"
         text = (
             "import torch\ntorch.manual_seed(0)\n"

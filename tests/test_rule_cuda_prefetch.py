@@ -1,4 +1,6 @@
-"""cuda-prefetch: the same batches in the same order, each waited for before the step that reads it."""
+"""cuda-prefetch: the same batches in the same order, each waited for before the step that reads
+it.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,9 @@ def test_it_is_asked_for_or_not_there() -> None:
 
 
 class Cuda:
-    """Stands in for torch with one GPU: notes what is put into which stream, in the order in which the host does it."""
+    """Stands in for torch with one GPU: notes what is put into which stream, in the order in which
+    the host does it.
+    """
 
     def __init__(self) -> None:
         self.log: list[tuple[Any, ...]] = []

@@ -1,4 +1,6 @@
-"""dataparallel-to-ddp: the same training in several processes, the keys of checkpoints stay, plain python changes nothing."""
+"""dataparallel-to-ddp: the same training in several processes, the keys of checkpoints stay, plain
+python changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +46,13 @@ def found(made: str, loop: str = LOOP, head: str = HEAD) -> Applied:
     return apply(RULE, head + made + loop)
 
 
-# ------------------------------------------------------------------------------------------------ what it does
+# ------------------------------------------------------------------------------------- what it does
 @pytest.mark.parametrize("fixture", MINE, ids=lambda fixture: fixture.name)
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_several_processes_train_as_one(fixture: Fixture, ranks: int):
-    """The whole batch is the same, so losses, weights and what is printed and saved agree with those of one process."""
+    """The whole batch is the same, so losses, weights and what is printed and saved agree with
+    those of one process.
+    """
     plan = planned(script_of(fixture), "cuda", Effect.RECIPE, [RULE])
     assert plan.fixes
     after = torchrun(replace(job(fixture, plan), then=None), ranks)
@@ -119,7 +123,7 @@ def test_dataparallel_is_held_to_one_gpu(made: str, wanted: str):
     assert "criterion(ddp_net(x), y)" in done.text
 
 
-# ------------------------------------------------------------------------------------------------ what it refuses
+# ---------------------------------------------------------------------------------- what it refuses
 @pytest.mark.parametrize(
     ("made", "loop", "reason"),
     [

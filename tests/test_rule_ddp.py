@@ -1,4 +1,6 @@
-"""ddp: one process gives what it gave, several processes train as one process with the same batches does, and what cannot be is refused."""
+"""ddp: one process gives what it gave, several processes train as one process with the same batches
+does, and what cannot be is refused.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def job_of(folder: Path, texts: Mapping[str, str], before: str = "") -> Job:
 def done(
     text: str, ranks: int = 2, *, same: bool = True, first: int = 0, **files: str
 ) -> tuple[Applied, World]:
-    """The rewritten script: in one process bit for bit the original, in ``ranks`` the same training to rounding, if ``same``."""
+    """The rewritten script: in one process bit for bit the original, in ``ranks`` the same training
+    to rounding, if ``same``.
+    """
     others = {f"{name}.py": content for name, content in files.items()}
     made = apply("ddp", text, files=others)
     assert made.fixes, made.refusals
@@ -114,7 +118,7 @@ def multiplied(text: str) -> str:
     )
 
 
-# ------------------------------------------------------------------------------------------------ the plain form
+# ----------------------------------------------------------------------------------- the plain form
 def test_module_level():
     made, world = done(HEAD + LOOP + 'torch.save(model.state_dict(), "model.pt")\n')
     assert (
@@ -154,7 +158,7 @@ def test_what_is_made_stays_where_it_is_made(first: str, reason: str):
     assert (reason or "is made after other things in one statement") in refused(second)
 
 
-# ------------------------------------------------------------------------------------------------ where things stand
+# ------------------------------------------------------------------------------- where things stand
 FUNCTIONS = """
 import torch
 import torch.nn as nn
@@ -276,7 +280,7 @@ def test_several_files():
     )
 
 
-# ------------------------------------------------------------------------------------------------ the loss
+# ----------------------------------------------------------------------------------------- the loss
 def with_loss(loss: str, head: str = "") -> str:
     return (
         HEAD
@@ -420,7 +424,7 @@ def test_losses_of_which_neither_is_known(loss: str, words: str):
     assert words in found(with_loss(loss)).refusal
 
 
-# ------------------------------------------------------------------------------------------------ really run by several processes
+# ------------------------------------------------------------------ really run by several processes
 VAE = """
 import torch
 import torch.nn as nn
@@ -605,7 +609,9 @@ def test_one_backward_through_two_calls():
 
 
 def test_two_calls_of_a_model_with_batch_norm():
-    """The statistics of the first call are not overwritten by those of another process before its backward."""
+    """The statistics of the first call are not overwritten by those of another process before its
+    backward.
+    """
     text = GAN.replace("nn.LeakyReLU(0.2)", "nn.BatchNorm1d(8), nn.LeakyReLU(0.2)").replace(
         "        errD_real.backward()\n", ""
     )
@@ -645,7 +651,7 @@ def test_parameters_that_a_step_leaves_out():
     assert "find_unused_parameters=True" in done(text, first=1)[0].text
 
 
-# ------------------------------------------------------------------------------------------------ ends
+# --------------------------------------------------------------------------------------------- ends
 def test_torchrun_itself_and_a_crash():
     """One process that fails ends all, and its error is shown."""
     made = apply("ddp", HEAD + LOOP + 'torch.save(model.state_dict(), "model.pt")\n')
@@ -663,7 +669,7 @@ def test_torchrun_itself_and_a_crash():
     assert failed.returncode != 0 and "RuntimeError: no more" in failed.stderr
 
 
-# ------------------------------------------------------------------------------------------------ beside the other rules
+# --------------------------------------------------------------------------- beside the other rules
 OURS = [fixture for fixture in ALL if "ddp" in fixture.also]
 WORDED = frozenset(
     {"batched-dataset", "loss-item-sync"}
@@ -688,7 +694,9 @@ def default_rules(fixture: Fixture, target: str = "cuda") -> frozenset[str]:
 @pytest.mark.parametrize("target", ["cuda", "cpu"])
 @pytest.mark.parametrize("fixture", OURS, ids=lambda fixture: fixture.name)
 def test_with_all_other_rules(fixture: Fixture, target: str):
-    """Two processes train well with all that is on by default, with compile, accumulation and the rest of what is on request."""
+    """Two processes train well with all that is on by default, with compile, accumulation and the
+    rest of what is on request.
+    """
     for more in ((), ("accumulation", "compile", "stepwise-scheduler")):
         names = [*default_rules(fixture, target), "ddp", *more]
         plan = planned(script_of(fixture), names, target)
@@ -722,7 +730,7 @@ def test_one_before_the_other(fixture: Fixture):
         assert world.ok and world.equal, world.errors
 
 
-# ------------------------------------------------------------------------------------------------ what is refused
+# ---------------------------------------------------------------------------------- what is refused
 def changed(old: str, new: str, text: str = HEAD + LOOP) -> str:
     assert old in text
     return text.replace(old, new)
@@ -836,7 +844,7 @@ def test_no_refusals(text: str):
     assert finding.edits, finding.refusal
 
 
-# ------------------------------------------------------------------------------------------------ ways of training
+# --------------------------------------------------------------------------------- ways of training
 @pytest.mark.parametrize(
     "text",
     [

@@ -55,7 +55,7 @@ def waiting(**parts: str) -> Applied:
     return made("empty-cache", **parts)
 
 
-# ------------------------------------------------------------------------------------------------ anomaly-mode
+# ------------------------------------------------------------------------------------- anomaly-mode
 @pytest.fixture(autouse=True)
 def off():
     yield
@@ -146,7 +146,7 @@ def test_lightning() -> None:
     assert apply("anomaly-mode", text.format(value="False")).findings == ()
 
 
-# ------------------------------------------------------------------------------------------------ empty-cache
+# -------------------------------------------------------------------------------------- empty-cache
 @pytest.mark.parametrize(
     "call",
     ["torch.cuda.empty_cache()", "torch.accelerator.synchronize()", "torch.cuda.synchronize()"],
@@ -194,7 +194,9 @@ def test_calls_that_stay(parts: dict[str, str]) -> None:
 
 
 def test_waiting_that_nothing_needs() -> None:
-    """What is copied to the device, and what is copied to the host by waiting, needs no further wait."""
+    """What is copied to the device, and what is copied to the host by waiting, needs no further
+    wait.
+    """
     setup = "def move(t, to):\n    return t.to(to, non_blocking=True)\nhost = torch.empty(())"
     step = "x = move(x, device)\nhost.copy_(loss.detach())\ntorch.cuda.synchronize()"
     assert waiting(setup=setup, step=step).fixes

@@ -260,7 +260,7 @@ def test_devices_that_come_from_elsewhere() -> None:
     assert not made("z = torch.zeros(3, 4).to(**where)", before=before).fixes
 
 
-# ------------------------------------------------------------------------------------------------ what is dealt out later
+# -------------------------------------------------------------------------- what is dealt out later
 @pytest.mark.parametrize(
     ("make", "after", "kept"),
     [
@@ -481,7 +481,7 @@ def test_one_number_where_new_tensors_are_on_the_gpu(
     assert run(done.text)["losses"] == run(done.before)["losses"]
 
 
-# ------------------------------------------------------------------------------------------------ indices
+# ------------------------------------------------------------------------------------------ indices
 @pytest.mark.parametrize(
     ("make", "expected", "effect"),
     [
@@ -583,7 +583,9 @@ def test_what_is_put_together_of_more_stays(make: str) -> None:
 
 
 def test_two_rules_at_lines_beside_each_other() -> None:
-    """What variable-api leaves behind is new for device-creation, though the line above was changed, too."""
+    """What variable-api leaves behind is new for device-creation, though the line above was
+    changed, too.
+    """
     text = SCRIPT.format(
         make="z = torch.ones(3, 4, requires_grad=False).to(device)\n"
         "    z = z + torch.autograd.Variable(torch.zeros(3, 4), volatile=False).to(device)",

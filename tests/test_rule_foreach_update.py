@@ -1,4 +1,6 @@
-"""foreach-update: loops over parameters as operations on lists, with the same numbers, and where a loop stays."""
+"""foreach-update: loops over parameters as operations on lists, with the same numbers, and where a
+loop stays.
+"""
 
 from __future__ import annotations
 
@@ -164,7 +166,9 @@ def test_models_that_are_made_alike(target: str) -> None:
 
 
 def test_a_shared_layer_keeps_its_values() -> None:
-    """What is in both models stands at the same place of both lists: its average with itself is itself."""
+    """What is in both models stands at the same place of both lists: its average with itself is
+    itself.
+    """
     shared = COPIED + "\ntarget.body = net.body"
     same(made(ZIP + "t.data.copy_(tau * p.data + (1 - tau) * t.data)", target=shared), exact=False)
 
@@ -233,7 +237,7 @@ def test_not_on_the_cpu() -> None:
     assert not apply(RULE, text, target="cpu").findings
 
 
-# ------------------------------------------------------------------------------------------------ advice
+# ------------------------------------------------------------------------------------------- advice
 ADVISED = {
     "for k, v in target.state_dict().items():\n    v.copy_(v * 0.9 + net.state_dict()[k] * 0.1)": "_foreach_lerp_",
     "for a, b in zip(target.state_dict().values(), net.state_dict().values()):\n    a.copy_(a * 0.9 + b * 0.1)": "_foreach_lerp_",

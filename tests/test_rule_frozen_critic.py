@@ -1,4 +1,6 @@
-"""frozen-critic: where a model is frozen, that the training stays the same bit for bit, and what would not."""
+"""frozen-critic: where a model is frozen, that the training stays the same bit for bit, and what
+would not.
+"""
 
 from __future__ import annotations
 

@@ -62,7 +62,8 @@ def test_plainly() -> None:
             'fused=True if device.type == "cuda" else None',
         ),
         (
-            'device = "mps" if torch.backends.mps.is_available() else "cpu"',  # a string has no .type
+            # a string has no .type
+            'device = "mps" if torch.backends.mps.is_available() else "cpu"',
             "fused=torch.cuda.is_available() or None",
         ),
     ],
@@ -223,7 +224,9 @@ def test_pins(files: dict[str, str], refused: bool) -> None:
     ],
 )
 def test_what_an_import_says_of_torchs_age(line: str, refused: bool) -> None:
-    """Only a torch before 2.0 has the module: what autofast would write is newer than any torch that runs the script."""
+    """Only a torch before 2.0 has the module: what autofast would write is newer than any torch
+    that runs the script.
+    """
     done = apply(RULE, line + script())
     assert bool(done.fixes) is not refused
     assert ("uses torch._six, which is gone in torch 2.0" in done.refusals) is refused
@@ -310,7 +313,9 @@ def test_fabric_that_clips(precision: str, clip: bool, refused: bool) -> None:
 
 
 def test_fused_sgd_does_what_the_card_says() -> None:
-    """The two faults that the conditions on momentum are there for; where one is mended, its condition can go."""
+    """The two faults that the conditions on momentum are there for; where one is mended, its
+    condition can go.
+    """
     late = [torch.nn.Parameter(torch.ones(2)) for _ in range(2)]
     optimizer = torch.optim.SGD(late, lr=0.1, momentum=0.9, fused=True)
     late[0].sum().backward()
@@ -411,7 +416,9 @@ def test_momentum_and_scalers(parts: dict[str, str], why: str) -> None:
 
 
 def test_no_scaler_beside_fused_momentum() -> None:
-    """Mixed precision comes to a script whose SGD is fused already without a scaler: in bf16 only."""
+    """Mixed precision comes to a script whose SGD is fused already without a scaler: in bf16
+    only.
+    """
     text = script(
         MOMENTUM.replace(")", ", fused=True)", 2).replace(
             "parameters(, fused=True)", "parameters()"
@@ -541,7 +548,7 @@ def test_steps_that_leave_layers_out(step: str, late: bool) -> None:
     assert bool(done.fixes) is not late and ("is an error then" in done.refusals) is late
 
 
-# ------------------------------------------------------------------------------------------------ what no fused kernel takes
+# ----------------------------------------------------------------------- what no fused kernel takes
 COMPLEX = """
 import torch
 from torch import nn, optim

@@ -1,4 +1,6 @@
-"""gpu-augmentation: every image of a batch is cropped and flipped by draws of its own, with the distribution that it had; and what is left alone."""
+"""gpu-augmentation: every image of a batch is cropped and flipped by draws of its own, with the
+distribution that it had; and what is left alone.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def crops(image: Any, size: int, flips: tuple[int, ...]) -> list[tuple[float, ..
     return [middle(v) for one in each for v in (one, one.flip(flips))[: 1 + bool(flips)]]
 
 
-# ------------------------------------------------------------------------------------------------ what is drawn
+# ------------------------------------------------------------------------------------ what is drawn
 @pytest.mark.parametrize(
     ("drawn", "size", "padding", "flips"),
     [
@@ -65,7 +67,9 @@ def crops(image: Any, size: int, flips: tuple[int, ...]) -> list[tuple[float, ..
 def test_every_image_has_draws_of_its_own(
     drawn: tuple[str, ...], size: int, padding: int, flips: tuple[int, ...]
 ) -> None:
-    """Each image of a batch is one of the crops that it may become, and all of them are equally frequent."""
+    """Each image of a batch is one of the crops that it may become, and all of them are equally
+    frequent.
+    """
     scope = run(written(text_of(*drawn)).text.replace("range(3)", "range(60)"))
     data = CIFAR10("d")
     whole = torch.from_numpy(data.data).permute(0, 3, 1, 2).float() / 255
@@ -113,7 +117,7 @@ def test_other_data_and_transforms() -> None:
     assert batch.min() >= 0 and batch.max() <= 1
 
 
-# ------------------------------------------------------------------------------------------------ what stays
+# --------------------------------------------------------------------------------------- what stays
 @pytest.mark.usefixtures("torchvision")
 def test_images_for_evaluation_are_the_same_to_the_last_bit() -> None:
     more = f"{TESTED}\nglobal shown\nshown = []\nfor u, v in tests:\n    u = u.to(device)\n    shown.append(u)"

@@ -1,4 +1,6 @@
-"""gpu-data: the same batches to the last bit, in the same order, with the same random numbers; and what is left alone."""
+"""gpu-data: the same batches to the last bit, in the same order, with the same random numbers; and
+what is left alone.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def text_of(setup: str, before: str = "", loop: str = LOOP, body: str = BODY) ->
 def checked(
     setup: str, before: str = "", loop: str = LOOP, body: str = BODY, extra: str = ""
 ) -> Applied:
-    """What becomes of a script with this loader; asserts that it is the same training, batch by batch and bit by bit."""
+    """What becomes of a script with this loader; asserts that it is the same training, batch by
+    batch and bit by bit.
+    """
     text = text_of(setup, before, loop, body)
     found = apply(f"{RULE} {extra}", text)
     assert any(f.rule == RULE for f in found.fixes), (found.refusals, found.advice)
@@ -71,7 +75,7 @@ def checked(
     return found
 
 
-# ------------------------------------------------------------------------------------------------ tensors
+# ------------------------------------------------------------------------------------------ tensors
 @pytest.mark.parametrize(
     "loader",
     [
@@ -257,7 +261,7 @@ def test_on_a_cpu_it_has_nothing_to_do() -> None:
     assert not apply(RULE, text_of(f"{TENSORS}\n{PLAIN}"), target="cpu").findings
 
 
-# ------------------------------------------------------------------------------------------------ images
+# ------------------------------------------------------------------------------------------- images
 @pytest.fixture
 def torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for as much of torchvision as the scripts need."""
@@ -347,7 +351,7 @@ def test_images_that_stay(setup: str, reason: str) -> None:
     assert not found.fixes and reason in found.refusals, found.refusals
 
 
-# ------------------------------------------------------------------------------------------------ left alone
+# --------------------------------------------------------------------------------------- left alone
 @pytest.mark.parametrize(
     ("setup", "reason"),
     [

@@ -1,5 +1,5 @@
-"""gpu-data for items that the project's own code makes: each item by draws of its own, with the values that ``__getitem__`` makes of the same
-draws; and what has no form for batches."""
+"""gpu-data for items that the project's own code makes: each item by draws of its own, with the
+values that ``__getitem__`` makes of the same draws; and what has no form for batches."""
 
 from __future__ import annotations
 
@@ -98,9 +98,11 @@ def written(text: str) -> Applied:
     return found
 
 
-# ------------------------------------------------------------------------------------------------ the same draws
+# ----------------------------------------------------------------------------------- the same draws
 class Replayed:
-    """Draws of batches, noted, and given to ``__getitem__`` once more, each at its place in the code."""
+    """Draws of batches, noted, and given to ``__getitem__`` once more, each at its place in the
+    code.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.patch = monkeypatch
@@ -165,7 +167,9 @@ def _plain(drawn: Any) -> Any:
 
 
 def batches_alike(text: str, monkeypatch: pytest.MonkeyPatch, near: float = 0.0) -> str:
-    """Asserts that whole batches are what ``__getitem__`` makes of each item with the same draws; gives the rewritten text."""
+    """Asserts that whole batches are what ``__getitem__`` makes of each item with the same draws;
+    gives the rewritten text.
+    """
     new = written(text).text
     scope = run(new.replace('__name__ == "__main__"', "False"))
     data = scope["Pictures"](30)
@@ -218,7 +222,9 @@ def batches_alike(text: str, monkeypatch: pytest.MonkeyPatch, near: float = 0.0)
     ],
 )  # fmt: skip
 def test_moves(init: str, getitem: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flips, turns and crops of the same draws: the same batches to the last bit, in the same memory order."""
+    """Flips, turns and crops of the same draws: the same batches to the last bit, in the same
+    memory order.
+    """
     batches_alike(script(init, getitem), monkeypatch)
 
 
@@ -338,9 +344,11 @@ def test_what_is_written() -> None:
     assert "yield self.data.batch(*[t[rows] for t in self.tensors], *self.fixed)" in lines
 
 
-# ------------------------------------------------------------------------------------------------ draws
+# -------------------------------------------------------------------------------------------- draws
 def test_draws_within_a_batch_are_independent() -> None:
-    """All flips and places are equally frequent, and an image's say nothing of those of the one beside it."""
+    """All flips and places are equally frequent, and an image's say nothing of those of the one
+    beside it.
+    """
     text = script(IMAGES, CIFAR).replace("range(3)", "range(120)")
     scope = run(written(text).text)
     data = scope["Pictures"](30)
@@ -394,7 +402,7 @@ def test_items_without_draws_are_the_same_training() -> None:
     same_runs(text, written(text).text)
 
 
-# ------------------------------------------------------------------------------------------------ loaders
+# ------------------------------------------------------------------------------------------ loaders
 @pytest.mark.parametrize(
     ("setup", "sizes"),
     [
@@ -406,7 +414,9 @@ def test_items_without_draws_are_the_same_training() -> None:
     ],
 )  # fmt: skip
 def test_loaders(setup: str, sizes: list[int]) -> None:
-    """The same items in the same batches, whatever the loader takes of the data: here by their labels and red corners."""
+    """The same items in the same batches, whatever the loader takes of the data: here by their
+    labels and red corners.
+    """
     getitem = CIFAR.replace("if self.train:", "if self.train and False:")
     text = script(IMAGES, CIFAR, setup)
     new = written(text).text
@@ -441,7 +451,7 @@ def test_where_memory_is_short_the_loader_goes_on(monkeypatch: pytest.MonkeyPatc
     same(*batches)
 
 
-# ------------------------------------------------------------------------------------------------ what stays
+# --------------------------------------------------------------------------------------- what stays
 KEEPS = f"image = self.images[index]\n{{}}\n{TO_TENSOR}"
 
 

@@ -1,4 +1,6 @@
-"""gpu-data: parts of a tensor that a training copies step by step, without a loader; what it advises runs and trains the same."""
+"""gpu-data: parts of a tensor that a training copies step by step, without a loader; what it
+advises runs and trains the same.
+"""
 
 from __future__ import annotations
 
@@ -82,8 +84,10 @@ def test_what_is_advised(body: str, moves: list[str]) -> None:
     [
         "z = torch.randn(24, 4)\n            a = z[i : i + 8].to(device)\n            b = a.sum(1) > 0",  # made in the loop
         "a = torch.randn(8, 4).to(device)\n            b = a.sum(1) > 0",
-        "a = torch.randn(8, 4, device=device)\n            b = model(a)[:, 0].to(device) > 0",  # of the model
-        "a, b = moved(numbers(8), device)\n            b = b.sum(1) > 0",  # a function is given another one each time
+        # of the model
+        "a = torch.randn(8, 4, device=device)\n            b = model(a)[:, 0].to(device) > 0",
+        # a function is given another one each time
+        "a, b = moved(numbers(8), device)\n            b = b.sum(1) > 0",
         "rows.x = torch.randn(24, 4)\n            a = rows.x[i : i + 8].to(device)\n            b = a.sum(1) > 0",
         "a = (x[i : i + 8] * 2).to(device)\n            b = a.sum(1) > 0",  # arithmetic on the host
     ],

@@ -1,4 +1,6 @@
-"""grad-scaler: where the scaler is made, how it gets everywhere, when it is updated, and when there is none."""
+"""grad-scaler: where the scaler is made, how it gets everywhere, when it is updated, and when there
+is none.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ MADE = 'scaler = torch.amp.GradScaler("cuda", enabled=device.type == "cuda" and 
 
 
 def same(text: str, tolerance: float = 0.02, files: dict[str, str] | None = None) -> Applied:
-    """Rewrite for the CPU in fp16 and compare with the original; the form for a CUDA machine must change nothing without a GPU."""
+    """Rewrite for the CPU in fp16 and compare with the original; the form for a CUDA machine must
+    change nothing without a GPU.
+    """
     done = amp(text, target="cpu", precision="fp16", files=files)
     assert any(f.rule == "grad-scaler" for f in done.fixes), done.refusals
     before, after = trained(done.before), trained(done.text)
@@ -30,7 +34,7 @@ def refused(text: str, precision: str = "auto") -> str:
     return "; ".join(f.refusal for f in done.findings if f.rule == "grad-scaler")
 
 
-# ------------------------------------------------------------------------------------------------ the way of the scaler
+# ---------------------------------------------------------------------------- the way of the scaler
 def test_beside_the_optimizer():
     done = same(script())
     assert (
@@ -199,7 +203,7 @@ def test_in_another_file():
     assert "scaler=scaler" in done.text and ".GradScaler(" in done.text
 
 
-# ------------------------------------------------------------------------------------------------ when it is updated
+# ------------------------------------------------------------------------------- when it is updated
 def test_accumulation_updates_with_the_step():
     loop = """
 optimizer.zero_grad()
@@ -285,7 +289,7 @@ def test_a_skipped_step_does_no_harm():
     assert torch.isfinite(weights(scope)).all() and scope["scaler"].get_scale() < 256
 
 
-# ------------------------------------------------------------------------------------------------ checkpoints
+# -------------------------------------------------------------------------------------- checkpoints
 SAVE = """
 import io
 file = io.BytesIO()
@@ -407,7 +411,7 @@ def test_a_clip_that_raises_on_overflow(clip: str):
     assert "raises where gradients overflow" in refused(script(loop))
 
 
-# ------------------------------------------------------------------------------------------------ refusals
+# ----------------------------------------------------------------------------------------- refusals
 def changed(old: str, new: str, text: str | None = None) -> str:
     text = text or script()
     assert old in text
@@ -531,7 +535,7 @@ def test_already_there():
     )
 
 
-# ------------------------------------------------------------------------------------------------ gradients that somebody else touches
+# ------------------------------------------------------------- gradients that somebody else touches
 STEP = "    loss.backward()\n    optimizer.step()"
 CLIP = "    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
 
@@ -801,7 +805,7 @@ def test_no_scaler_where_somebody_touches_gradients(text: str, why: str):
     assert not faked(done), faked(done)
 
 
-# ------------------------------------------------------------------------------------------------ where a scaler is right
+# -------------------------------------------------------------------------- where a scaler is right
 STAGE = """
 other = Net().to(device)
 first = torch.optim.SGD(other.parameters(), lr=0.1)

@@ -1,4 +1,6 @@
-"""graph-kept: sums and lists of losses that no backward goes through are made of detached tensors, with the same numbers."""
+"""graph-kept: sums and lists of losses that no backward goes through are made of detached tensors,
+with the same numbers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""loss-item-sync: what is put off, read late or read once computes and prints the very same; and what must stay."""
+"""loss-item-sync: what is put off, read late or read once computes and prints the very same; and
+what must stay.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class Meter:
 
 
 def training(step: str, start: str = "", end: str = "", before_backward: str = "") -> str:
-    """A script with ``start`` before each epoch's loop, ``step`` after the update of each turn and ``end`` after the loop."""
+    """A script with ``start`` before each epoch's loop, ``step`` after the update of each turn and
+    ``end`` after the loop.
+    """
     return (
         "for epoch in range(2):\n"
         + indented(start, 4)
@@ -74,7 +78,9 @@ def output(text: str) -> str:
 
 
 def same(text: str, *expected: str) -> Applied:
-    """The rule writes lines with ``expected``, and both scripts print the same, to the last digit."""
+    """The rule writes lines with ``expected``, and both scripts print the same, to the last
+    digit.
+    """
     done = apply("loss-item-sync", text)
     for part in expected:
         assert any(part in line for line in done.lines), (part, done.lines, done.refusals)
@@ -94,7 +100,7 @@ def untouched(text: str) -> None:
     assert not done.fixes, done.lines
 
 
-# ------------------------------------------------------------------------------------------------ sums, lists, meters
+# ------------------------------------------------------------------------------ sums, lists, meters
 SUMS = [
     ("total += loss.item() / 3", "total = 0", "print(repr(total))"),
     ("total += loss.item() / x.size(0)", "total = 0.0", "print(repr(total / len(data)))"),
@@ -139,7 +145,8 @@ def test_what_is_put_away_is_read_after_the_loop(step: str, start: str, end: str
 
 
 IF_ANY = ["print(repr(float(total)))"]
-ON_DEVICE = [  # what is added, what the sum begins as, where it is used, what becomes of the last two
+# what is added, what the sum begins as, where it is used, what becomes of the last two
+ON_DEVICE = [
     ("total += loss.item()", "total = 0", "print(repr(total))", IF_ANY),
     ("total += loss.item()", "total = 0.0", "print(repr(total))", ["print(repr(float(total)))"]),
     ("total += loss.item()", "total = 0.0", "print(total, -total)", ["total = float(total)"]),
@@ -207,7 +214,9 @@ ON_DEVICE = [  # what is added, what the sum begins as, where it is used, what b
 
 @pytest.mark.parametrize(("step", "start", "end", "written"), ON_DEVICE)
 def test_sums_that_stay_on_the_device(step: str, start: str, end: str, written: list[str]) -> None:
-    """The same to the last digit, without a list; what has no batch is the number that it began as, though 0 may be 0.0."""
+    """The same to the last digit, without a list; what has no batch is the number that it began as,
+    though 0 may be 0.0.
+    """
     text = training(step, start, end)
     done = same(HEAD + text, *written)
     assert ".append(" not in done.text and "[]" not in done.text
@@ -388,7 +397,8 @@ def test_loops_without_iterations_stay_without_effect() -> None:
     same(empty + training(THIRD, "total = 0", caught), "total += value.item() / 3")
 
 
-MEANS = [  # what follows the list of losses before the loop, the end; whether the list cannot be empty there
+# what follows the list of losses before the loop, the end; whether the list cannot be empty there
+MEANS = [
     ("", "print(sum(kept) / len(kept))", True),
     ("", "mean = sum(kept) / len(kept)\nprint(mean, kept[-1], min(kept))", True),
     ("", "print(sum(kept) / max(len(kept), 1))", False),
@@ -445,7 +455,8 @@ criterion = Criterion()
 
 
 def test_numbers_that_a_module_returns() -> None:
-    step = "first, second = criterion(out, y)\ntotal += first.data[0] + second.data[0]"  # as it was written before torch 0.4
+    # as it was written before torch 0.4
+    step = "first, second = criterion(out, y)\ntotal += first.data[0] + second.data[0]"
     done = apply("loss-item-sync", HEAD + CRITERION + training(step, "total = 0", "print(total)"))
     assert "total += first.detach().double() + second.detach().double()" in done.lines
     gathered = CRITERION.replace(
@@ -661,7 +672,8 @@ USES = {  # what looks at which of them in every step; * at all
     "print({k: str(v) for k, v in vars(self).items()})": "*",
     "if i == 2: print(self.losses, self.meter, self.best, self.total)": "",
     "if i % 2 == 1: self.losses = []": "",
-    "if i % 2: self.meter.reset()": "meter",  # true in most iterations, for most numbers in place of 2
+    # true in most iterations, for most numbers in place of 2
+    "if i % 2: self.meter.reset()": "meter",
     "if i % 2 == 1: self.meter.reset()": "",
     "if i % 2:\n                pass\n            else:\n                print(self.last(), self.meter)": "losses meter",
 }
@@ -754,7 +766,7 @@ for x, y in loader:
     same(HEAD + text, "total += loss.detach().double()", "print(float(total))")
 
 
-# ------------------------------------------------------------------------------------------------ what stays
+# --------------------------------------------------------------------------------------- what stays
 REFUSED = [
     ("total += loss.item()\nprint(total)", "total = 0", "used in every step"),
     ("total += loss.item()\nif total > 5:\n    break", "total = 0", "used in every step"),
@@ -929,7 +941,7 @@ def test_scripts_that_wait_for_nothing() -> None:
     ).fixes
 
 
-# ------------------------------------------------------------------------------------------------ what is kept
+# ------------------------------------------------------------------------------------- what is kept
 CLONED = [
     ("loss /= 2\nloss.backward()", "loss.detach().clone()"),  # changed in place after it was read
     ("loss = loss / 2\nloss.backward()", "loss.detach())"),
@@ -968,7 +980,7 @@ def test_cuda_graphs_overwrite_their_outputs() -> None:
         assert any(kept in line for line in done.lines)
 
 
-# ------------------------------------------------------------------------------------------------ read late
+# ---------------------------------------------------------------------------------------- read late
 def test_a_value_that_is_shown_seldom() -> None:
     shown = "if i % 4 == 0:\n    print(f'{i} {value:.6f}', value)"
     done = same(HEAD + training("value = loss.item()\n" + shown))
@@ -1159,7 +1171,7 @@ if i % 4 == 0:
     untouched(HEAD + training(step.replace("log = {}\n", ""), "log = {}"))
 
 
-# ------------------------------------------------------------------------------------------------ read by callers
+# ---------------------------------------------------------------------------------- read by callers
 STEP = """\
 def step(x, y):
     optimizer.zero_grad()
@@ -1213,7 +1225,7 @@ def test_results_once_per_epoch_are_no_waste() -> None:
     assert not apply("loss-item-sync", HEAD + text + training("", end="print(test())")).fixes
 
 
-# ------------------------------------------------------------------------------------------------ read once
+# ---------------------------------------------------------------------------------------- read once
 def test_the_same_tensor_is_read_once() -> None:
     step = "total += loss.item()\nprint(i, loss.item())\nbar = {'loss': loss.item()}\nprint(bar)"
     done = same(
@@ -1343,7 +1355,7 @@ def test_losses_that_may_be_one_of_each_sample_are_not_kept(error: str, fixes: b
     assert output(head + text) == output(done.text)
 
 
-# ------------------------------------------------------------------------------------------------ what is prepared for a condition
+# ----------------------------------------------------------------- what is prepared for a condition
 INFO = "info = {'mean': total / (i + 1), 'loss': loss.item()}\n"
 
 
@@ -1384,11 +1396,14 @@ def test_what_is_prepared_for_a_condition_moves_there(step: str, moved: str) -> 
 @pytest.mark.parametrize(
     "step",
     [
-        f"{INFO}total += loss.item()\nif i % 2 == 0:\n    print(info)",  # the sum goes on in between
-        f"total += loss.item()\n{INFO}if i % 2 == 0:\n    print(info)\nprint(info)",  # used in every step as well
+        # the sum goes on in between
+        f"{INFO}total += loss.item()\nif i % 2 == 0:\n    print(info)",
+        # used in every step as well
+        f"total += loss.item()\n{INFO}if i % 2 == 0:\n    print(info)\nprint(info)",
         f"total += loss.item()\n{INFO}if i % 2 == 0:\n    print(info)\nelse:\n    print(1, info)",
         f"total += loss.item()\n{INFO}if i % 2 == 0 and info:\n    print(info)",
-        "total += loss.item()\ninfo = total, next(others)\nif i % 2 == 0:\n    print(info)",  # does something each time
+        # does something each time
+        "total += loss.item()\ninfo = total, next(others)\nif i % 2 == 0:\n    print(info)",
         "info = [loss.item(), total]\nloss = loss * 2\nif i % 2 == 0:\n    print(info)",
         "info = [out.mean().item(), total]\nout.add_(1)\nif i % 2 == 0:\n    print(info)",
         "info = [out[0].sum().item(), total]\nout[0] = 1\nif i % 2 == 0:\n    print(info)",
@@ -1412,7 +1427,7 @@ def test_a_sum_that_is_changed_before_it_is_prepared_for_the_next_step() -> None
     refused(HEAD + training(step, "total = info = 0"), "is used in every step")
 
 
-# ------------------------------------------------------------------------------------------------ spelling, comments
+# ------------------------------------------------------------------------------- spelling, comments
 def test_names_and_files() -> None:
     text = training("total += loss.item() / 3", "total, losses = 0, 1", "print(total)")
     done = same(HEAD + text.replace("epoch", "value"), "loss_tensors.append(loss.detach())")
@@ -1432,7 +1447,7 @@ def test_statements_over_several_lines() -> None:
     assert "# of the batch" in done.text
 
 
-# ------------------------------------------------------------------------------------------------ what a function reads anyway
+# --------------------------------------------------------------------- what a function reads anyway
 ANYWAY = """\
 class Trainer:
     def __init__(self):
@@ -1472,7 +1487,7 @@ def test_a_result_that_is_not_read_otherwise_is_handed_on_as_a_tensor() -> None:
     same(HEAD + ANYWAY.format(other=rare, back="return loss.item()"), "return loss.detach()")
 
 
-# ------------------------------------------------------------------------------------------------ sums that are shown in every step
+# ---------------------------------------------------------------- sums that are shown in every step
 SHOWN = "print(i, total, correct, n, 100.0 * correct / n)"
 START = "total, correct, n = 0, 0, 0"
 HITS = "hits = out.argmax(1) == y"
@@ -1566,15 +1581,19 @@ def test_sums_of_an_evaluation_below_no_grad() -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        f"total += loss.item()\nprint(total)\n{HITS}\ncorrect += hits.sum().item()",  # looked at in between
-        f"{HITS}\ncorrect += hits.sum().item()\nhits.logical_not_()\ntotal += loss.item()",  # changed in between
+        # looked at in between
+        f"total += loss.item()\nprint(total)\n{HITS}\ncorrect += hits.sum().item()",
+        # changed in between
+        f"{HITS}\ncorrect += hits.sum().item()\nhits.logical_not_()\ntotal += loss.item()",
         f"{HITS}\ncorrect += hits.sum().item()\nhits[0] = True\ntotal += loss.item()",
         f"{HITS}\ncorrect += hits.sum().item()\nhits = y\ntotal += loss.item()",
         f"total += loss.item()\nif i > 4:\n    break\n{HITS}\ncorrect += hits.sum().item()",
         f"total += loss.item()\nif i % 2:\n    continue\n{HITS}\ncorrect += hits.sum().item()",
-        f"{HITS}\ntotal += loss.item() if i > 1 else 0\ncorrect += hits.sum().item()",  # not always read
+        # not always read
+        f"{HITS}\ntotal += loss.item() if i > 1 else 0\ncorrect += hits.sum().item()",
         f"total += loss.item()\nwith torch.no_grad():\n    out = model(x)\n{HITS}\ncorrect += hits.sum().item()",  # work is started in between
-        f"{HITS}\ntotal += loss.item()\nif i > 1:\n    correct += hits.sum().item()",  # another block
+        # another block
+        f"{HITS}\ntotal += loss.item()\nif i > 1:\n    correct += hits.sum().item()",
         "total += loss.item()\ncorrect += out.argmax().item() + loss.item()",  # one that reads two
     ],
 )
@@ -1615,7 +1634,7 @@ def test_a_meter_that_a_call_in_between_may_hold() -> None:
     assert "hstack" not in done.text
 
 
-# ------------------------------------------------------------------------------------------------ conditions
+# --------------------------------------------------------------------------------------- conditions
 @pytest.mark.parametrize(
     ("step", "line"),
     [
@@ -1645,7 +1664,8 @@ def test_an_assertion_fails_as_before() -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        "assert y.min() >= 0 and x.max() < 99",  # two tensors: the second may be one that cannot be reduced
+        # two tensors: the second may be one that cannot be reduced
+        "assert y.min() >= 0 and x.max() < 99",
         "assert y.min() >= 0 and len(x)",
         "assert y.min() >= 0 and y.max() < check()",
         "assert 0 <= y.min() <= 2 and y.max() < 3",
@@ -1663,10 +1683,11 @@ def test_conditions_that_stay(step: str) -> None:
     )
 
 
-# ------------------------------------------------------------------------------------------------ what sees or changes a value in other ways
+# ------------------------------------------------------- what sees or changes a value in other ways
 INFO_2 = "if i % 2 == 0:\n    print(info)"
 UPDATES = "class Keeper:\n    def __init__(self, state=None, lr=None):\n        self.log, self.state, self.lr = {}, state, lr\n"
-OTHERWISE = {  # (in front of the training, before each epoch, before the backward, in each step, after the loop)
+# (in front of the training, before each epoch, before the backward, in each step, after the loop)
+OTHERWISE = {
     "reset": (
         "total = 0\ndef reset():\n    global total\n    total = 0\n",
         "",
@@ -1942,7 +1963,7 @@ def test_functions_that_may_return_something_else(use: str, epochs: int) -> None
         assert output(apply("loss-item-sync", text).text) == output(text)
 
 
-# ------------------------------------------------------------------------------------------------ which value is read
+# ------------------------------------------------------------------------------ which value is read
 def test_a_value_of_the_other_arm_is_not_what_is_read() -> None:
     arms = "err = (out - 1).abs().detach()\nif i % 2 == 0:\n    err = err.mean()\nelse:\n    rows.append(err.cpu().numpy())"
     untouched(HEAD + training(arms, "rows = []", "print(rows)"))
@@ -2108,7 +2129,9 @@ def test_what_is_a_tensor_or_a_tuple_of_tensors(pack: str, pick: str) -> None:
 
 
 def test_a_count_through_a_variable_is_summed_on_the_device() -> None:
-    """``correct = (...).sum().item()``, ``total += correct``: no list of counts, though the variable comes between."""
+    """``correct = (...).sum().item()``, ``total += correct``: no list of counts, though the
+    variable comes between.
+    """
     text = """
     import torch
     from torch import nn
@@ -2219,7 +2242,7 @@ def test_what_may_differ_is_kept_by_each_statement_for_itself() -> None:
     assert all(before[name] == after[name] for name in ("squares", "inverses", "calls"))
 
 
-# ------------------------------------------------------------------------------------------------ one name, several values
+# ------------------------------------------------------------------------- one name, several values
 SEVERAL = (
     HEAD
     + """\

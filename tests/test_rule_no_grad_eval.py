@@ -47,7 +47,9 @@ CALL = "    losses.append(evaluate(model, test_loader))\n"
 
 
 def check(text: str, expected: str) -> Applied:
-    """The rule writes a line with ``expected``, and both scripts compute the same, to the last bit."""
+    """The rule writes a line with ``expected``, and both scripts compute the same, to the last
+    bit.
+    """
     done = apply("no-grad-eval", text)
     assert any(expected in line for line in done.lines), (done.lines, done.refusals)
     assert run(text)["losses"] == run(done.text)["losses"]
@@ -65,7 +67,7 @@ def untouched(text: str) -> None:
     assert not done.fixes, done.lines
 
 
-# ------------------------------------------------------------------------------------------------ no_grad that is there
+# ---------------------------------------------------------------------------- no_grad that is there
 def test_no_grad_becomes_inference_mode() -> None:
     done = check(HEAD + EVALUATE + TRAIN + CALL, "with torch.inference_mode():")
     assert len(done.lines) == 1 and ".eval()" in done.text
@@ -126,7 +128,7 @@ def test_lightning_evaluates_without_gradients_itself() -> None:
     )
 
 
-# ------------------------------------------------------------------------------------------------ what leaves
+# -------------------------------------------------------------------------------------- what leaves
 KEEP = [
     (
         "out = model(x.to(device))",
@@ -225,7 +227,9 @@ losses += kept
 
 
 def test_meters_that_keep_tensors_of_an_evaluation() -> None:
-    """They are read by the callers, compared, and saved: what a training meter of the same class does is something else."""
+    """They are read by the callers, compared, and saved: what a training meter of the same class
+    does is something else.
+    """
     trained = (
         TRAIN.replace("losses = []\n", "losses = []\nmine = Meter()\n")
         + "        mine.update(loss.item(), len(y))\n"
@@ -483,7 +487,7 @@ def test_inside_an_autocast_block() -> None:
     refused(HEAD + text, "autocast block")
 
 
-# ------------------------------------------------------------------------------------------------ no_grad that is missing
+# -------------------------------------------------------------------------- no_grad that is missing
 def test_a_loop_over_batches() -> None:
     text = (
         EVALUATE.replace("    with torch.no_grad():\n", "    # all of them\n")
@@ -595,7 +599,7 @@ def test_generators_get_no_decorator() -> None:
     )
 
 
-# ------------------------------------------------------------------------------------------------ gradients that are needed
+# ------------------------------------------------------------------------ gradients that are needed
 @pytest.mark.parametrize(
     "text",
     [
@@ -639,7 +643,7 @@ def _indent(text: str) -> str:
     return "".join(f"    {line}\n" for line in text.splitlines())
 
 
-# ------------------------------------------------------------------------------------------------ autocast
+# ----------------------------------------------------------------------------------------- autocast
 SHARED = """\
 def forward(x, y):
     return F.cross_entropy(model(x.to(device)), y.to(device))
@@ -679,7 +683,7 @@ def test_an_evaluation_within_the_autocast_block_of_training_keeps_no_grad() -> 
     )
 
 
-# ------------------------------------------------------------------------------------------------ results that are asked for their graph
+# ----------------------------------------------------------- results that are asked for their graph
 @pytest.mark.parametrize(
     "after",
     [
@@ -733,7 +737,7 @@ def test_parameters_may_be_asked() -> None:
     )
 
 
-# ------------------------------------------------------------------------------------------------ ways to autograd that are easily missed
+# ---------------------------------------------------------- ways to autograd that are easily missed
 OUTS = """\
 @torch.no_grad()
 def outs():
@@ -804,7 +808,7 @@ def test_hooks_may_keep_what_a_model_makes() -> None:
     refused(HEAD + hook + EVALUATE + "evaluate(model, test_loader)\n" + used, "the hook of line")
 
 
-# ------------------------------------------------------------------------------------------------ modules that change in the place
+# ----------------------------------------------------------------- modules that change in the place
 def module(forward: str, init: str = "") -> str:
     """The header with a model whose forward begins with ``forward`` and ends with a layer."""
     body = textwrap.indent(forward, "        ")
@@ -1015,7 +1019,9 @@ losses = train()
 
 
 def test_a_helper_that_makes_the_distribution_of_loss_and_actions() -> None:
-    """The helper is called for actions as well as for the loss: only the function that gives numbers is one of an evaluation."""
+    """The helper is called for actions as well as for the loss: only the function that gives
+    numbers is one of an evaluation.
+    """
     seeded = POLICY.replace("def train", "torch.manual_seed(0)\n\n\ndef train")
     done = check(seeded, "@torch.inference_mode()")
     assert "    @torch.inference_mode()\n    def get_action(obs):" in done.text
@@ -1069,7 +1075,9 @@ for epoch in range(2):
 @pytest.mark.parametrize("no_grad", ["with torch.no_grad():", "if True:"])
 @pytest.mark.parametrize("mode", ["model.eval()", "pass"])
 def test_replicas_in_training_mode_get_no_inference_mode(mode: str, no_grad: str):
-    """Threads of DataParallel are outside of it, and BatchNorm would change a buffer that was copied inside."""
+    """Threads of DataParallel are outside of it, and BatchNorm would change a buffer that was
+    copied inside.
+    """
     done = apply("no-grad-eval", REPLICAS.format(mode=mode, no_grad=no_grad))
     assert ("inference_mode" in done.text) == (mode == "model.eval()")
     assert "torch.no_grad()" in done.text or mode == "model.eval()"
@@ -1089,7 +1097,7 @@ def test_replicas_by_a_helper_that_training_calls_too(mode: str):
     assert ("inference_mode" in done.text) == (mode == "model.eval()")
 
 
-# ------------------------------------------------------------------------------------------------ code that training shares
+# ------------------------------------------------------------------------ code that training shares
 SHARED_EPOCH = """\
 def run_epoch(loader, train=True):
     total = 0
@@ -1573,7 +1581,9 @@ PAIRS = """\
 
 
 def test_what_keeps_numbers_only_may_keep_it() -> None:
-    """An object that is called, an attribute of a module that nothing reads, and one of two sequences that go side by side."""
+    """An object that is called, an attribute of a module that nothing reads, and one of two
+    sequences that go side by side.
+    """
     check(HEAD + KEPT + TRAIN + PAIRS, "with torch.inference_mode():")
 
 
@@ -1590,7 +1600,7 @@ def test_what_is_used_again_must_not_be_kept(old: str, new: str, reason: str) ->
     refused((HEAD + KEPT + TRAIN + PAIRS).replace(old, new), reason)
 
 
-# ------------------------------------------------------------------------------------------------ a decorator in place of a block
+# ------------------------------------------------------------------ a decorator in place of a block
 PREPARED = """
 def normalize(rows, mean=0.5):
     return (np.asarray(rows, dtype=np.float32) - mean) {more}
@@ -1624,7 +1634,7 @@ def test_what_comes_to_torch_gets_no_decorator() -> None:
     assert "@torch" not in done.text
 
 
-# ------------------------------------------------------------------------------------------------ tables
+# ------------------------------------------------------------------------------------------- tables
 TABLE = """
 import pandas as pd
 
@@ -1655,7 +1665,9 @@ def test_tables_hold_no_tensors_unless_they_are_given_some(given: str, kept: boo
 
 
 def test_a_model_that_one_option_has_no_class_for() -> None:
-    """`self.net = self.net.eval()` keeps a model; a class that was deleted, and is still named, gives no tensor."""
+    """`self.net = self.net.eval()` keeps a model; a class that was deleted, and is still named,
+    gives no tensor.
+    """
     text = """
 import sys
 import torch

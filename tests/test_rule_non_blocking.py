@@ -63,7 +63,9 @@ def test_a_line_that_becomes_too_long_becomes_two_statements() -> None:
 
 
 def test_only_for_cuda_where_the_device_may_be_mps() -> None:
-    """A copy to MPS that does not wait may read memory that is released already (pytorch#189690)."""
+    """A copy to MPS that does not wait may read memory that is released already
+    (pytorch#189690).
+    """
     done = made(device=ACCEL, move="x = x.to(device)\ny = y.to(device)")
     assert done.lines == [f'{v} = {v}.to(device, non_blocking=device.type == "cuda")' for v in "xy"]
     assert run(done.text)["losses"] == run(done.before)["losses"]
@@ -118,7 +120,9 @@ def of_files(**parts: str) -> str:
 
 
 def test_what_nobody_pins_is_copied_as_it_was() -> None:
-    """Pageable memory is copied by the driver before the call returns: ``non_blocking`` gains nothing."""
+    """Pageable memory is copied by the driver before the call returns: ``non_blocking`` gains
+    nothing.
+    """
     several = of_files(loader=", num_workers=2")
     both = apply("non-blocking pin-memory", several, min_gain=0.01)
     assert "pin_memory=" in both.text and "non_blocking=True" in both.text
@@ -309,7 +313,7 @@ def test_batches_that_a_framework_moves() -> None:
     assert not done.fixes and "framework" in done.refusals
 
 
-# ------------------------------------------------------------------------------------------------ what Accelerate has moved
+# ------------------------------------------------------------------------ what Accelerate has moved
 ACCELERATOR = """
 class Accelerator:
     def __init__(self, device_placement=True):
@@ -421,7 +425,7 @@ loader = DataLoader(dataset, batch_size=8)
     assert run(done.text)["losses"] == run(done.before)["losses"]
 
 
-# ------------------------------------------------------------------------------------------------ what a batch is made of
+# -------------------------------------------------------------------------- what a batch is made of
 DETECTION = """
 import random
 
@@ -492,7 +496,9 @@ def crop(image, target):
 def test_targets_of_a_batch_that_is_turned_around_by_zip(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A package of the project called as a library is (datasets), keys that are one of several, one element replaced."""
+    """A package of the project called as a library is (datasets), keys that are one of several, one
+    element replaced.
+    """
     text = DETECTION
     files = {"datasets/__init__.py": "", "datasets/boxes.py": BOXES, "datasets/crops.py": CROPS}
     done = apply(RULE, text, files=files)
@@ -575,7 +581,9 @@ meter = Meter()
 
 
 def test_a_sum_in_an_attribute_changes_no_batch() -> None:
-    """`self.correct += x.sum()` makes a tensor of its own, as all that is put there otherwise is a number."""
+    """`self.correct += x.sum()` makes a tensor of its own, as all that is put there otherwise is a
+    number.
+    """
     move = "moved = x.to(device)\nmeter(x)\nlosses.append(float(meter.correct))\nx, y = moved, y.to(device)"
     done = made(move=move, more=METER)
     assert "moved = x.to(device, non_blocking=True)" in done.lines, done.refusals

@@ -1,4 +1,6 @@
-"""num-workers: the helper, where the number is decided, and every reason to leave a loader alone."""
+"""num-workers: the helper, where the number is decided, and every reason to leave a loader
+alone.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ PLAIN = "DataLoader(Files(), batch_size=4, shuffle=True)"
 def workers_on(
     text: str, cores: int, *, start: str = "fork", system: str = "linux", **environment: str
 ) -> Any:
-    """The number of workers that a rewritten script computes on a machine with so many cores, which starts processes in one way."""
+    """The number of workers that a rewritten script computes on a machine with so many cores, which
+    starts processes in one way.
+    """
     tree = ast.parse(text)
     names = ("cores", "workers", "loader_workers")
     made = [
@@ -57,7 +61,7 @@ def workers_on(
     return eval(number, scope)
 
 
-# ------------------------------------------------------------------------------------------------ the helper
+# --------------------------------------------------------------------------------------- the helper
 @pytest.mark.parametrize(("cores", "workers"), [(1, 1), (2, 2), (8, 8), (64, 8)])
 def test_workers_suit_the_machine(cores: int, workers: int) -> None:
     assert workers_on(apply(RULE, script(PLAIN)).text, cores) == workers
@@ -166,7 +170,9 @@ def test_functions_that_draw_in_libraries_that_mostly_do_not(draw: str) -> None:
     ],
 )
 def test_what_an_item_only_writes_down_on_its_way(before: str, after: str, kept: bool) -> None:
-    """An attribute that nobody reads, or only the call that has just set it, is no state that workers would have copies of."""
+    """An attribute that nobody reads, or only the call that has just set it, is no state that
+    workers would have copies of.
+    """
     dataset = FILES.replace(
         "        return x, x.sum()", f"        {before}\n        {after}\n        return x, x.sum()"
     )
@@ -207,7 +213,7 @@ def test_modules_under_other_names() -> None:
     assert "num_workers=min(8, system.cpu_count())" in apply(RULE, text).text
 
 
-# ------------------------------------------------------------------------------------------------ where the number is decided
+# ---------------------------------------------------------------------- where the number is decided
 def test_one_helper_for_several_loaders() -> None:
     text = script(
         PLAIN,
@@ -221,7 +227,9 @@ def test_one_helper_for_several_loaders() -> None:
 
 @pytest.mark.parametrize("few", [1, 2])
 def test_a_small_number_is_raised_in_its_place_on_every_system(few: int) -> None:
-    """Its own number says that workers can be started: no constant, no question about the system."""
+    """Its own number says that workers can be started: no constant, no question about the
+    system.
+    """
     found = apply(RULE, script(f"DataLoader(Files(), batch_size=4, num_workers={few})"))
     assert "import os" in found.lines and "import sys" not in found.text
     value = found.text.split("num_workers=")[1].split("))")[0] + "))"
@@ -429,7 +437,7 @@ def test_a_constant_at_the_top() -> None:
     assert "WORKERS = min(8, os.cpu_count())" in apply(RULE, text).text
 
 
-# ------------------------------------------------------------------------------------------------ what is left alone
+# ------------------------------------------------------------------------------- what is left alone
 def files(item: str = "return x, x.sum()", init: str = "", more: str = "", before: str = "") -> str:
     """The dataset of files with other code in it."""
     text = before + FILES.replace(
@@ -527,7 +535,9 @@ def test_so_many_as_the_user_says(given: str) -> None:
 
 @pytest.mark.parametrize("given", ["", ", num_workers=0", ", num_workers=1", ", num_workers=2"])
 def test_as_many_as_there_are_cores(given: str) -> None:
-    """``--workers auto``: a number that is written out gives way, but not to workers that would break the script."""
+    """``--workers auto``: a number that is written out gives way, but not to workers that would
+    break the script.
+    """
     loader = f"DataLoader(Files(), batch_size=4{given})"
     found = apply(RULE, script(loader), workers=-1)
     assert len(found.fixes) == 1 and "min(8, os.cpu_count())" in found.text
@@ -637,7 +647,7 @@ def test_a_collate_function_that_draws() -> None:
     assert apply(RULE, text).fixes[0].effect is Effect.SAMPLING
 
 
-# ------------------------------------------------------------------------------------------------ state that workers would not share
+# --------------------------------------------------------------- state that workers would not share
 def labelled(
     item: str = "return x * self.labels[index], x.sum()", more: str = "", before: str = ""
 ) -> str:
@@ -1044,7 +1054,7 @@ def test_what_only_this_process_has_set_needs_a_fork(text: str) -> None:
     assert "start_method" not in apply(RULE, stepping("pass", more=LIST)).text
 
 
-# ------------------------------------------------------------------------------------------------ the same numbers
+# --------------------------------------------------------------------------------- the same numbers
 def test_workers_do_not_change_what_the_main_process_draws(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1236,7 +1246,9 @@ def test_a_number_that_is_known_later_is_not_that_of_the_loader_beside_it() -> N
 
 
 def test_workers_in_a_notebook(tmp_path: Path) -> None:
-    """No worker runs a notebook again: what it gets has to be importable, which what a cell defines is not."""
+    """No worker runs a notebook again: what it gets has to be importable, which what a cell defines
+    is not.
+    """
     text = script(
         "DataLoader(MNIST('data', transform=ToTensor()), batch_size=4, shuffle=True)",
         guard=False,
@@ -1264,7 +1276,7 @@ def test_tensors_that_a_context_puts_on_another_device(context: str, elsewhere: 
     assert found.refusals.count("puts new tensors on another device") == 2 * elsewhere
 
 
-# ------------------------------------------------------------------------------------------------ what items have from before
+# ---------------------------------------------------------------------- what items have from before
 H5 = """
 import h5py
 import random
@@ -1360,7 +1372,7 @@ def test_methods_of_objects_of_libraries(made: str, call: str, known: bool) -> N
     assert bool(found.fixes) is known, found.refusals
 
 
-# ------------------------------------------------------------------------------------------------ items in memory
+# ---------------------------------------------------------------------------------- items in memory
 SCENES = """
 import random
 import numpy
@@ -1397,7 +1409,7 @@ def test_what_items_in_memory_cost(more: str, size: int, worth: bool) -> None:
     assert worth or "has to be measured" in found.refusals
 
 
-# ------------------------------------------------------------------------------------------------ albumentations
+# ----------------------------------------------------------------------------------- albumentations
 PIPELINE = """import albumentations as A
 import cv2
 

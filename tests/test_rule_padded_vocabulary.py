@@ -1,4 +1,6 @@
-"""padded-vocabulary: advice where a large product has an odd number of outputs, and nothing else."""
+"""padded-vocabulary: advice where a large product has an odd number of outputs, and nothing
+else.
+"""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_nothing_where_it_is_there(given: str) -> None:
     ).findings
 
 
-# ------------------------------------------------------------------------------------------------ together with num-workers
+# ------------------------------------------------------------------------ together with num-workers
 ALONE = script("DataLoader(Files(), batch_size=4)")
 
 
@@ -161,7 +161,7 @@ def test_in_a_shared_dict_where_only_one_loader_is_used_again() -> None:
     assert "loader = DataLoader(Files(), persistent_workers=True, **options)" in made
 
 
-# ------------------------------------------------------------------------------------------------ how often
+# ---------------------------------------------------------------------------------------- how often
 def test_a_loader_that_is_used_once() -> None:
     text = script(PLAIN).replace("for epoch in range(3):", "if True:")
     assert not apply(RULE, text).findings
@@ -224,7 +224,7 @@ def test_an_endless_loop_in_a_generator() -> None:
     assert "persistent_workers=True" in apply(RULE, text).text
 
 
-# ------------------------------------------------------------------------------------------------ what is left alone
+# ------------------------------------------------------------------------------- what is left alone
 STAGED = FILES + "    def set_epoch(self, epoch):\n        self.epoch = epoch\n"
 
 
@@ -446,7 +446,9 @@ def test_a_class_of_loaders_that_hands_its_arguments_on() -> None:
 
 @pytest.mark.parametrize(("made", "kept"), [("Files(8)", True), ("data", False)])
 def test_a_dict_that_also_feeds_the_loader_of_another_function(made: str, kept: bool) -> None:
-    """Its workers end with that function; but where its items change between two calls, none may stay."""
+    """Its workers end with that function; but where its items change between two calls, none may
+    stay.
+    """
     test = f"def test(model, options, data):\n    for x, y in DataLoader({made}, **options):\n        model(x)\n    data.stage = 1\n"
     stage = FILES.replace("return x, x.sum()", "return x * self.stage, x.sum()").replace(
         "self.paths =", "self.stage = 2\n        self.paths ="
@@ -461,7 +463,7 @@ def test_a_dict_that_also_feeds_the_loader_of_another_function(made: str, kept: 
     assert kept or "which is not to keep its workers" in done.refusals
 
 
-# ------------------------------------------------------------------------------------------------ the same data
+# ------------------------------------------------------------------------------------ the same data
 def test_every_epoch_still_sees_every_item(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
@@ -516,7 +518,9 @@ def test_living_workers_see_what_was_changed_before(
 
 
 def test_an_object_that_items_read_something_else_of() -> None:
-    """Options that the dataset keeps: the line that sets one of them runs after a first pass over the loader."""
+    """Options that the dataset keeps: the line that sets one of them runs after a first pass over
+    the loader.
+    """
     dataset = FILES.replace(
         "def __init__(self, n=16):\n", "def __init__(self, args, n=16):\n        self.args = args\n"
     )
@@ -536,7 +540,7 @@ def test_an_object_that_items_read_something_else_of() -> None:
     assert "would not see it" in found.refusals
 
 
-# ------------------------------------------------------------------------------------------------ seeds
+# -------------------------------------------------------------------------------------------- seeds
 NOISE = {
     "torch": "torch.rand(4)",
     "numpy": "torch.tensor(np.random.rand(4)).float()",
@@ -730,7 +734,9 @@ def test_a_loader_that_each_epoch_makes_anew_of_the_same_data() -> None:
 
 
 def test_files_that_items_write_are_the_same_for_all_workers() -> None:
-    """A cache on the disk: workers that stay write what new ones would; several workers in the place of none may not."""
+    """A cache on the disk: workers that stay write what new ones would; several workers in the
+    place of none may not.
+    """
     text = script("DataLoader(Files(), batch_size=4, num_workers=2)").replace(
         "        return x, x.sum()",
         "        torch.save(x, self.paths[index] + '.cache')\n        return x, x.sum()",

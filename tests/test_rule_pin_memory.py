@@ -217,7 +217,9 @@ for i in range(8):
 
 
 def test_iterators_that_are_made_by_name() -> None:
-    """``loader.__iter__()`` is ``iter(loader)``, also in a generator that another function hands out."""
+    """``loader.__iter__()`` is ``iter(loader)``, also in a generator that another function hands
+    out.
+    """
     found = apply("pin-memory", SPELLED)
     assert len(found.fixes) == 1
     assert run(found.text)["losses"] == run(SPELLED)["losses"]
@@ -355,7 +357,9 @@ Trainer(torch.nn.Linear(4, 2).to("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def test_keywords_of_others_that_come_through_a_parameter() -> None:
-    """A sibling script may give `pin_memory=` to `fit(**kwargs)`, which hands it on: it must not be written beside."""
+    """A sibling script may give `pin_memory=` to `fit(**kwargs)`, which hands it on: it must not be
+    written beside.
+    """
     alone = apply("pin-memory persistent-workers", FIT.format(""), files={"trainer.py": TRAINER})
     assert len(alone.fixes) == 2
     both = {"trainer.py": TRAINER, "other.py": FIT.format(", pin_memory=True")}
@@ -364,7 +368,9 @@ def test_keywords_of_others_that_come_through_a_parameter() -> None:
 
 
 def test_batches_whose_crops_the_loop_moves_in_place() -> None:
-    """``images[0] = images[0].cuda()`` writes into the list that the loader made, as contrastive training does."""
+    """``images[0] = images[0].cuda()`` writes into the list that the loader made, as contrastive
+    training does.
+    """
     found = apply(
         RULE,
         """

@@ -1,4 +1,6 @@
-"""sdpa: every way to write attention out gives the same outputs and gradients in one call, and what is not the same stays."""
+"""sdpa: every way to write attention out gives the same outputs and gradients in one call, and what
+is not the same stays.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def made(code: str, *, drop: float = 0.0, empty: bool = False, imports: str = ""
 
 
 def same(found: Applied) -> None:
-    """Both texts give the same outputs, gradients and losses up to rounding, with rows that nothing masks as a whole."""
+    """Both texts give the same outputs, gradients and losses up to rounding, with rows that nothing
+    masks as a whole.
+    """
     import torch
 
     before, after = run(found.before), run(found.text)
@@ -279,7 +283,9 @@ def test_what_is_no_longer_needed_goes() -> None:
 
 
 def test_a_row_that_is_masked_as_a_whole_is_the_mean_of_all_with_other_gradients() -> None:
-    """-1e9 in a whole row: the outputs are the same, the gradients are not, so it is done on request only."""
+    """-1e9 in a whole row: the outputs are the same, the gradients are not, so it is done on
+    request only.
+    """
     import torch
 
     found = made(FORMS["perhaps a mask"][0], empty=True)

@@ -409,7 +409,7 @@ def test_what_is_not_known() -> None:
     assert apply(RULE, alone).findings == ()
 
 
-# ------------------------------------------------------------------------------------------------ several places that clear
+# ------------------------------------------------------------------------ several places that clear
 TWICE = "if step % 2:\n    optimizer.zero_grad(set_to_none=False)\nelse:\n    for p in model.parameters():\n        {clear}"
 
 

@@ -1,4 +1,6 @@
-"""stepwise-scheduler: the rates at the ends of epochs stay, the steps move to the updates, and what cannot be is refused."""
+"""stepwise-scheduler: the rates at the ends of epochs stay, the steps move to the updates, and what
+cannot be is refused.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def script(made: str = MADE, loop: str = LOOP, head: str = HEAD) -> str:
 
 
 def done(text: str, epochs: int = 6, identical: bool = False, **files: str) -> Applied:
-    """The rewritten script, whose rates at the ends of epochs are those of the original, and others between."""
+    """The rewritten script, whose rates at the ends of epochs are those of the original, and others
+    between.
+    """
     made = apply(RULE, text, files={f"{name}.py": content for name, content in files.items()})
     assert made.fixes, [(f.refusal, f.advice) for f in made.findings]
     if not files:
@@ -71,7 +75,7 @@ def refused(text: str, **files: str) -> str:
     return made.refusals
 
 
-# ------------------------------------------------------------------------------------------------ the schedulers
+# ----------------------------------------------------------------------------------- the schedulers
 @pytest.mark.parametrize(
     ("made", "wanted"),
     [
@@ -157,7 +161,7 @@ def test_pointless(made: str):
     assert "would give the same learning rates" in refused(script(f"scheduler = {made}\n"))
 
 
-# ------------------------------------------------------------------------------------------------ how many updates
+# --------------------------------------------------------------------------------- how many updates
 def test_arms_of_a_condition():
     loop = LOOP.replace(
         "        loss.backward()\n        optimizer.step()",
@@ -191,7 +195,7 @@ def test_batches_through_a_progress_bar():
     assert "T_max=EPOCHS * len(loader)" in done(script(loop=loop)).text
 
 
-# ------------------------------------------------------------------------------------------------ where it stands
+# ---------------------------------------------------------------------------------- where it stands
 FUNCTIONS = """
 def train(model, batches, optimizer):
     model.train()
@@ -425,7 +429,9 @@ main(KIND, WARM)
     ("kind", "warm"), [("steps", 2), ("cosine", 2), ("power", 3), ("cosine", 0), ("power", 0)]
 )
 def test_a_choice_of_schedulers_alone_or_after_a_warm_up(kind: str, warm: int):
-    """As in torchvision's reference scripts; the training function has something else under the name of the scheduler."""
+    """As in torchvision's reference scripts; the training function has something else under the
+    name of the scheduler.
+    """
     made = apply(
         RULE,
         script("", REFERENCE.replace("KIND", "sys.argv[1]").replace("WARM", "int(sys.argv[2])")),
@@ -556,7 +562,7 @@ def test_what_is_shown_before_the_step():
     assert "shows is then the next epoch's" in done(text).fixes[0].message
 
 
-# ------------------------------------------------------------------------------------------------ refusals
+# ----------------------------------------------------------------------------------------- refusals
 def changed(old: str, new: str, text: str = "") -> str:
     text = text or script()
     assert old in text
@@ -621,7 +627,7 @@ def test_by_hand():
     assert "set by hand here" in refused(script("", loop))
 
 
-# ------------------------------------------------------------------------------------------------ units
+# -------------------------------------------------------------------------------------------- units
 def advice(text: str) -> str:
     made = apply(RULE, text)
     assert not made.fixes
@@ -669,7 +675,7 @@ def test_the_plot_is_up_to_date():
     assert OUT.read_text(encoding="utf-8") == drawing(), "run scripts/schedule_plot.py"
 
 
-# ------------------------------------------------------------------------------------------------ fixtures, beside all other rules
+# ----------------------------------------------------------------- fixtures, beside all other rules
 EPOCHS = {"warmup_cosine": 5, "scheduled_trainer": 3, "scheduled_files": 4}
 MINE = [f for f in ALL if f.name in EPOCHS]
 each_fixture = pytest.mark.parametrize("fixture", MINE, ids=lambda fixture: fixture.name)
@@ -717,7 +723,9 @@ def test_no_schedule():
 @each_fixture
 @pytest.mark.parametrize("target", ["cuda", "cpu"])
 def test_beside_all_other_rules(fixture: Fixture, target: str):
-    """With all rules the rates are those of this rule alone, it comes to the same text in two steps, and a second time there is nothing to do."""
+    """With all rules the rates are those of this rule alone, it comes to the same text in two
+    steps, and a second time there is nothing to do.
+    """
     whole = plan_for(fixture, target)
     assert RULE in whole.applied and len(whole.applied) > 2
     whole.check(lambda texts: reread(fixture, texts))

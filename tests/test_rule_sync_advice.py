@@ -1,4 +1,6 @@
-"""loss-item-sync and per-step-io: waiting in every step that nothing spells out, moved where that is safe, else reported."""
+"""loss-item-sync and per-step-io: waiting in every step that nothing spells out, moved where that
+is safe, else reported.
+"""
 
 from __future__ import annotations
 
@@ -181,7 +183,9 @@ def test_where_the_order_of_a_condition_stays(asked: str) -> None:
 
 
 def test_every_statement_that_waits_is_named_once() -> None:
-    """Also where a loop has several of one kind, and of a number that is read to be shown what is shown."""
+    """Also where a loop has several of one kind, and of a number that is read to be shown what is
+    shown.
+    """
     found = made(
         ITEM,
         "writer.add_scalar('loss', loss, i)\nwriter.add_scalar('top', out.max().item(), i)\nfound.append(str(out.tolist()))",
@@ -221,7 +225,9 @@ for i in range(8):
 
 
 def test_numbers_read_in_helpers_of_a_loop_that_asks_for_batches() -> None:
-    """A loop that takes its batches by ``next``, with an evaluation inside, is a training loop like any other."""
+    """A loop that takes its batches by ``next``, with an evaluation inside, is a training loop like
+    any other.
+    """
     found = apply(ITEM, HELPER)
     line = (
         HELPER.lstrip("\n")
@@ -420,7 +426,9 @@ for epoch in range(2):
 def test_reads_that_a_setting_or_a_kind_decides_about(
     body: str, user: str, line: str, advice: str
 ) -> None:
-    """Below an option, behind `isinstance`, by a mask that comes in, for one user after another: each gets an answer."""
+    """Below an option, behind `isinstance`, by a mask that comes in, for one user after another:
+    each gets an answer.
+    """
     text = METERS.format(body=body, user=user).lstrip("\n")
     run(text)
     found = apply(ITEM, text).findings

@@ -1,4 +1,6 @@
-"""trainer-args: what is written for each framework, what decides against it, and that the arguments work where they are made."""
+"""trainer-args: what is written for each framework, what decides against it, and that the arguments
+work where they are made.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +137,7 @@ def one_line(done: Applied) -> str:
     return ast.unparse(ast.parse(done.text)).replace("'", '"')
 
 
-# ------------------------------------------------------------------------------------------------ Lightning
+# ---------------------------------------------------------------------------------------- Lightning
 @pytest.mark.parametrize(
     ("call", "wanted"),
     [
@@ -521,7 +523,7 @@ def test_fabric_is_told_what_to_do() -> None:
     assert not apply(RULE, text.format(", precision='16-mixed'")).findings
 
 
-# ------------------------------------------------------------------------------------------------ Hugging Face
+# ------------------------------------------------------------------------------------- Hugging Face
 def test_the_trainer_of_hugging_face() -> None:
     done = hugging_face("TrainingArguments(output_dir='out', optim='adamw_torch')")
     assert "bf16=has_bf16" in one_line(done) and "tf32=is_torch_tf32_available()" in one_line(done)
@@ -738,7 +740,7 @@ def test_only_the_command_line() -> None:
     assert not done.fixes and "run it with --bf16 True --tf32 True" in done.advice
 
 
-# ------------------------------------------------------------------------------------------------ Accelerate
+# --------------------------------------------------------------------------------------- Accelerate
 LAUNCHED = (
     'mixed_precision=os.environ.get("ACCELERATE_MIXED_PRECISION", "bf16" if has_bf16 else "no")'
 )
@@ -828,7 +830,7 @@ def test_a_loop_that_must_stay_in_fp32(pair: tuple[str, str], reason: str) -> No
     assert "has_bf16" not in done.text and reason in done.refusals, (done.refusals, done.text)
 
 
-# ------------------------------------------------------------------------------------------------ options of a script's own
+# ------------------------------------------------------------------------ options of a script's own
 OWN = """
 import argparse
 import torch
@@ -884,7 +886,7 @@ def test_techniques_that_are_options(pair: tuple[str, str], advice: list[str]) -
     assert not done.fixes and [f.advice for f in done.findings] == advice
 
 
-# ------------------------------------------------------------------------------------------------ what is written works
+# ---------------------------------------------------------------------------- what is written works
 @pytest.fixture
 def standins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """The stand-ins are importable, under names that nothing keeps afterwards."""
@@ -964,7 +966,7 @@ def test_precision_on_request() -> None:
     assert "ask for bf16" in apply(RULE, LIGHTNING, precision="fp16").refusals
 
 
-# ------------------------------------------------------------------------------------------------ the real packages
+# -------------------------------------------------------------------------------- the real packages
 MINE = [f for f in ALL if f.name.split("_")[0] in ("lightning", "hf", "accelerate")]
 PACKAGE = {"lightning": "lightning", "hf": "transformers", "accelerate": "accelerate"}
 

@@ -1,4 +1,6 @@
-"""uint8-transfer where transforms of torchvision make the floats: the bytes cross to the device, and become the same floats there."""
+"""uint8-transfer where transforms of torchvision make the floats: the bytes cross to the device,
+and become the same floats there.
+"""
 
 from __future__ import annotations
 
@@ -174,7 +176,9 @@ def test_datasets_of_the_project(body: str) -> None:
 
 
 def test_modes_of_pictures() -> None:
-    """Of what is opened, three numbers for three channels tell that it has eight bits in each; one number does not."""
+    """Of what is opened, three numbers for three channels tell that it has eight bits in each; one
+    number does not.
+    """
     text = photos(BODIES[0]).replace('.convert("RGB")', "")
     done = apply(RULE, text)
     assert "images = (images.float() / 255 - mean) / std" in done.lines, done.refusals
@@ -256,7 +260,9 @@ RULES = ("pin-memory", "non-blocking", "channels-last", "gpu-augmentation", "aut
 
 @pytest.mark.parametrize("others", [c for n in (1, 2, 6) for c in itertools.combinations(RULES, n)])
 def test_beside_other_rules(others: tuple[str, ...]) -> None:
-    """With every subset the images that the model is given are the same, but where these draw otherwise."""
+    """With every subset the images that the model is given are the same, but where these draw
+    otherwise.
+    """
     done = apply(" ".join((RULE, *others)).replace("augmentation", "augmentation gpu-data"), SCRIPT)
     mine = [f for f in done.fixes if f.rule == RULE]
     assert bool(mine) is ("gpu-augmentation" not in others)

@@ -126,7 +126,7 @@ def test_a_step_that_comes_more_rarely_is_refused():
     assert "depends on a condition" in apply(RULE, text).refusals
 
 
-# ------------------------------------------------------------------------------------------------ with a new scaler
+# -------------------------------------------------------------------------------- with a new scaler
 @pytest.mark.parametrize(
     ("read", "before"),
     [
@@ -226,7 +226,9 @@ BOTH = [
 @pytest.mark.parametrize("both", BOTH)
 @pytest.mark.parametrize("own", [True, False])
 def test_a_clip_of_two_optimizers_unscales_both(both: str, own: bool):
-    """Also where the second one's parameters come by a variable: half of them would be clipped while they are scaled."""
+    """Also where the second one's parameters come by a variable: half of them would be clipped
+    while they are scaled.
+    """
     text = "import itertools\n" + script(TWO.format(both=both))
     plain = text.replace("scaler.scale(loss)", "loss").replace("scaler.update()", "pass")
     for name in ("optimizer", "opt_b"):
@@ -254,7 +256,9 @@ def check(model):
 
 @pytest.mark.parametrize("below", [True, False])
 def test_the_first_place_that_runs_is_unscaled_wherever_it_stands(below: bool):
-    """``check`` reads gradients before they are clipped; its text stands above the loop or below."""
+    """``check`` reads gradients before they are clipped; its text stands above the loop or
+    below.
+    """
     train = """
 def train():
     for i in range(6):
@@ -274,7 +278,7 @@ def train():
     assert "scaler.unscale_(optimizer)\n        check(model)\n" in done.text
 
 
-# ------------------------------------------------------------------------------------------------ what is left alone
+# ------------------------------------------------------------------------------- what is left alone
 SECOND = """    second = criterion(model((x + 0.1 * x.grad.sign()).detach()), y)
     scaler.scale(second).backward()
 """

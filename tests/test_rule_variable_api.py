@@ -1,4 +1,6 @@
-"""variable-api: Variable, volatile, ``loss.data[0]`` and size_average, and what must not be told apart."""
+"""variable-api: Variable, volatile, ``loss.data[0]`` and size_average, and what must not be told
+apart.
+"""
 
 from __future__ import annotations
 
@@ -224,7 +226,7 @@ def test_isinstance_asks_for_a_tensor() -> None:
     assert "isinstance(inputs, torch.Tensor)" in done.text and "import Variable" not in done.text
 
 
-# ------------------------------------------------------------------------------------------------ imports
+# ------------------------------------------------------------------------------------------ imports
 def test_a_use_as_a_value_keeps_the_import() -> None:
     done = both(
         script("inputs, targets = map(Variable, (inputs, targets))\ninputs = Variable(inputs)")
@@ -320,7 +322,7 @@ def test_arguments_that_are_not_spelled_out(call: str) -> None:
     assert not done.fixes and "not spelled out" in done.refusals
 
 
-# ------------------------------------------------------------------------------------------------ loss.data[0]
+# ------------------------------------------------------------------------------------- loss.data[0]
 @pytest.mark.parametrize(
     "made",
     [
@@ -364,7 +366,7 @@ def test_a_loss_whose_reduction_is_set_later_stays() -> None:
     assert not both(script("pass", more)).fixes
 
 
-# ------------------------------------------------------------------------------------------------ size_average
+# ------------------------------------------------------------------------------------- size_average
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -398,7 +400,7 @@ def test_a_reduction_that_is_not_known_stays() -> None:
     assert not done.fixes and "not certain" in done.refusals
 
 
-# ------------------------------------------------------------------------------------------------ with loss-item-sync
+# ------------------------------------------------------------------------------ with loss-item-sync
 def test_a_sum_of_numbers_is_read_later() -> None:
     text = """
     import torch

@@ -1,4 +1,6 @@
-"""``autofast server``: with a real client over standard input and output, and what it rests on in this process."""
+"""``autofast server``: with a real client over standard input and output, and what it rests on in
+this process.
+"""
 
 from __future__ import annotations
 
@@ -141,7 +143,7 @@ def at(diagnostics: list[Any], rule: str) -> Any:
     return next(d for d in diagnostics if d.code == rule)
 
 
-# ------------------------------------------------------------------------------------------------ over stdio
+# --------------------------------------------------------------------------------------- over stdio
 def test_typing_hovering_and_mending(project: Path) -> None:
     train = project / "train.py"
     expected = {

@@ -1,4 +1,6 @@
-"""Objects that are made from files with settings: which file is meant, what is known of it, and what is advised."""
+"""Objects that are made from files with settings: which file is meant, what is known of it, and
+what is advised.
+"""
 
 from __future__ import annotations
 
@@ -160,7 +162,9 @@ def test_a_class_that_settings_name_gets_no_fused() -> None:
 
 
 def test_other_classes_of_the_module_may_be_named() -> None:
-    """A second network, whose ``.view`` would raise in the new layout, may be asked for by other settings."""
+    """A second network, whose ``.view`` would raise in the new layout, may be asked for by other
+    settings.
+    """
     name, load = LOADS["only"]
     net = NETS.replace("nn.Linear(6, width)", "nn.Conv2d(6, width, 1)").replace(
         "self.b(self", "(self"

@@ -1,4 +1,6 @@
-"""New code does not use functions of Python where the script has made something else of their names."""
+"""New code does not use functions of Python where the script has made something else of their
+names.
+"""
 
 from __future__ import annotations
 

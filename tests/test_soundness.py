@@ -1,4 +1,6 @@
-"""docs/soundness.md names a test for each silent corruption: they are there, and what no rule may write is written by none."""
+"""docs/soundness.md names a test for each silent corruption: they are there, and what no rule may
+write is written by none.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""loss-item-sync: tensors whose elements a loop of the host looks at one by one are copied there once, where nothing else is done with them."""
+"""loss-item-sync: tensors whose elements a loop of the host looks at one by one are copied there
+once, where nothing else is done with them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is read of an operation's result is what torch gives: dtypes, gradients, pairs of values and indices."""
+"""What is read of an operation's result is what torch gives: dtypes, gradients, pairs of values and
+indices.
+"""
 
 from __future__ import annotations
 

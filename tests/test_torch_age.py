@@ -201,7 +201,7 @@ def test_what_a_project_installs_of_any_version(tmp_path: Path, line: str) -> No
     assert age(tmp_path, "import torch", {"Dockerfile": line + "\n"}) == TorchAge()
 
 
-# ------------------------------------------------------------------------------------------------ the interval
+# ------------------------------------------------------------------------------------- the interval
 ACCURACY = """
 import torch
 
@@ -373,7 +373,7 @@ def test_an_extension_that_the_script_does_not_use_says_nothing(tmp_path: Path) 
     assert not age(tmp_path, "import ops.use", cpp).newest
 
 
-# ------------------------------------------------------------------------------------------------ and the plan
+# ------------------------------------------------------------------------------------- and the plan
 OLD = TRAINING.replace(
     "        optimizer.step()\n",
     "        optimizer.step()\n    print(loss.data[0])\n    print(accuracy(model(x.to(device)), y.to(device), topk=(1, 2)))\n",

@@ -1,4 +1,6 @@
-"""Loops written by hand around models, optimizers and schedules of transformers, which stand in for it here."""
+"""Loops written by hand around models, optimizers and schedules of transformers, which stand in for
+it here.
+"""
 
 from __future__ import annotations
 
@@ -211,7 +213,9 @@ class TinyModel(nn.Module):
 def test_a_model_of_the_project_that_extends_one_of_the_library(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is made with weights of a file, and gives a loss before others of which no more is known."""
+    """It is made with weights of a file, and gives a loss before others of which no more is
+    known.
+    """
     monkeypatch.setattr(
         sys.modules["transformers"], "TinyPreTrainedModel", TinyPreTrainedModel, False
     )

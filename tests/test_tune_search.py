@@ -1,4 +1,6 @@
-"""The search of ``autofast tune`` against a measurer that knows the truth: made-up rules with known effects, and noise."""
+"""The search of ``autofast tune`` against a measurer that knows the truth: made-up rules with known
+effects, and noise.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,11 @@ def unit(rule: str, *needed: str, **values: str) -> Unit:
 
 @dataclass
 class Known:
-    """Times of settings: the product of the factors of their rules, and of pairs of rules that meet, with noise for each run.
+    """Times of settings: the product of the factors of their rules, and of pairs of rules that
+    meet, with noise for each run.
 
-    ``runs``: how many may be made before the time for the search is used up. ``interrupt``: the run at which Ctrl-C is pressed.
+    ``runs``: how many may be made before the time for the search is used up. ``interrupt``: the run
+    at which Ctrl-C is pressed.
     """
 
     factors: Mapping[str, float]
@@ -232,7 +236,9 @@ def test_it_goes_back_to_the_last_set_that_is_confirmed(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("noise", [0.01, 0.04, 0.1])
 def test_a_slower_rule_is_never_kept(noise: float) -> None:
-    """Over made-up sets of rules; and nothing is claimed beyond the confirmation, nor kept that was not tested for sameness."""
+    """Over made-up sets of rules; and nothing is claimed beyond the confirmation, nor kept that was
+    not tested for sameness.
+    """
     slower = total = gains = 0
     for seed in range(120):
         draw = random.Random(f"{noise} {seed}")

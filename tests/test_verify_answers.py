@@ -1,4 +1,6 @@
-"""Behind other draws, what the models compute is compared with weights and inputs of the probe's own."""
+"""Behind other draws, what the models compute is compared with weights and inputs of the probe's
+own.
+"""
 
 from __future__ import annotations
 

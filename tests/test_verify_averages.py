@@ -1,4 +1,6 @@
-"""Averages of the weights: the law by which they follow, however a script keeps them, and what it means for the verdict."""
+"""Averages of the weights: the law by which they follow, however a script keeps them, and what it
+means for the verdict.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Processes that a script starts itself: what is not followed is said, and keeps the verdict open."""
+"""Processes that a script starts itself: what is not followed is said, and keeps the verdict
+open.
+"""
 
 from __future__ import annotations
 

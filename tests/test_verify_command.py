@@ -1,4 +1,6 @@
-"""``autofast verify`` from the command line: what it compares, what it says, its exit codes and files."""
+"""``autofast verify`` from the command line: what it compares, what it says, its exit codes and
+files.
+"""
 
 from __future__ import annotations
 

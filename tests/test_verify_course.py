@@ -1,4 +1,6 @@
-"""What the numbers of a training decide themselves, early stopping and plateaus, is told from steps that a rewrite loses; masks of dropout."""
+"""What the numbers of a training decide themselves, early stopping and plateaus, is told from steps
+that a rewrite loses; masks of dropout.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ LENGTHS = (8, 10, 6, 8, 12, 8, 10, 6, 8, 10, 12, 6)  # of the original, by seed
 
 
 def trained(arm: str, length: int, seed: int = 0, off: float = 0.0, **more: Any) -> Run:
-    """Passes of two steps, each with a line and a save; a line at the end. ``off``: what rounds otherwise, from the second step on."""
+    """Passes of two steps, each with a line and a save; a line at the end. ``off``: what rounds
+    otherwise, from the second step on.
+    """
     rates = more.pop("rates", (0.1,) * length)
     losses = [1 / (i + 1) + 0.01 * ((seed * 7 + i) % 5) + (off if i else 0) for i in range(length)]
     steps = [
@@ -44,7 +48,9 @@ def trained(arm: str, length: int, seed: int = 0, off: float = 0.0, **more: Any)
 
 
 def evidence(count: int, other: int = 0, off: float = 1e-7, lengths: tuple[int, ...] = LENGTHS) -> Evidence:  # fmt: skip
-    """Original and rewritten script under so many seeds, the latter so many steps longer; where these are 0, by turns two more and two fewer."""
+    """Original and rewritten script under so many seeds, the latter so many steps longer; where
+    these are 0, by turns two more and two fewer.
+    """
     runs = [trained("original", lengths[0])]
     for seed in range(count):
         more = other or (2, -2)[seed % 2]
@@ -134,7 +140,7 @@ def test_more_seeds_where_one_run_is_the_same_to_the_bit() -> None:
     assert judged.verdict is Sameness.BROKEN and "(seed 1)" in judged.summary
 
 
-# ------------------------------------------------------------------------------------------------ layers by themselves
+# ----------------------------------------------------------------------------- layers by themselves
 def test_a_layer_whose_gradient_is_halved_shows_by_itself() -> None:
     def made(arm: str, seed: int, factor: float) -> Run:
         one = trained(arm, 6, seed)
@@ -173,7 +179,7 @@ def test_clipping_does_not_hide_what_was_clipped() -> None:
     assert wrong["gradient norm before clipping over seeds"].passed is False
 
 
-# ------------------------------------------------------------------------------------------------ passes that are cut
+# ------------------------------------------------------------------------------ passes that are cut
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_passes_are_cut_to_a_number_of_samples(tmp_path: Path, workers: str) -> None:
     pytest.importorskip("torch")
@@ -230,7 +236,7 @@ def test_how_far_passes_are_cut(run_: Run, steps: int, samples: int) -> None:
     assert Series._shortened(series) == 0
 
 
-# ----------------------------------------------------------------------------------------------- masks of dropout
+# --------------------------------------------------------------------------------- masks of dropout
 def masked(arm: str, *sizes: int, **more: Any) -> Run:
     """One entry of a mask for each of 8 samples and 4 features, twice in a step."""
     made = trained(arm, 4, masks=sizes, modules={"0/body": "Linear(4)"}, **more)
@@ -293,7 +299,7 @@ def test_the_probe_sees_masks_of_functions_and_modules(tmp_path: Path) -> None:
     assert made.idle_masks == 1
 
 
-# ---------------------------------------------------------------------------------------------- counters, weights and losses over seeds
+# ---------------------------------------------------------- counters, weights and losses over seeds
 SEEN = (
     40,
     60,
@@ -346,7 +352,9 @@ def test_a_counter_that_no_choice_explains(
 
 
 def sized(begun: float, ended: float, late: float = 0.0) -> Evidence:
-    """Tensors of the rewritten script so many times the original's, at the first step and at the end; ``late``: added to its first losses."""
+    """Tensors of the rewritten script so many times the original's, at the first step and at the
+    end; ``late``: added to its first losses.
+    """
     runs = []
     for seed in range(4):
         for arm, one, two, off in (("original", 1.0, 1.0, 0.0), ("rewritten", begun, ended, late)):
@@ -376,9 +384,11 @@ def test_the_course_of_the_loss_over_seeds_and_not_its_end_alone() -> None:
     assert seeded.equivalence(late)[0].passed
 
 
-# ---------------------------------------------------------------------------------------------- batches of several loaders
+# ----------------------------------------------------------------------- batches of several loaders
 def fed(order_of: Any, values: Any = lambda order: order) -> Evidence:
-    """Two loaders by turns; ``order_of``: of the second one's batches in the rewritten script, by seed and pass."""
+    """Two loaders by turns; ``order_of``: of the second one's batches in the rewritten script, by
+    seed and pass.
+    """
 
     def sums(seed: int, number: int) -> tuple[float, ...]:
         return tuple(float((7 * i + 3 * number + 5 * seed) % 11) for i in range(6))

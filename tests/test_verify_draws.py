@@ -1,4 +1,6 @@
-"""Random numbers that are drawn within calls, evaluations, and printed numbers that seeds or the last digit decide. On made-up runs, and on torch's generators."""
+"""Random numbers that are drawn within calls, evaluations, and printed numbers that seeds or the
+last digit decide. On made-up runs, and on torch's generators.
+"""
 
 from __future__ import annotations
 
@@ -133,9 +135,11 @@ def test_seeds_are_not_asked_for_what_they_do_not_tell() -> None:
     )
 
 
-# ---------------------------------------------------------------------------------------------- what is printed
+# ---------------------------------------------------------------------------------- what is printed
 def chosen(far: tuple[bool, ...], times: int = 1) -> list[Run]:
-    """Under so many seeds; far ones print another threshold, though training differs by a rounding alone."""
+    """Under so many seeds; far ones print another threshold, though training differs by a rounding
+    alone.
+    """
     moved = tuple(loss + 1e-8 for loss in LOSSES)
     runs = [made(stdout="cut 0.40\n" * times, detail=MOVED)]
     for seed, jumps in enumerate(far):
@@ -186,7 +190,7 @@ def test_the_last_digit_of_a_sum_at_the_edge_of_two(
     assert (found.verdict is Sameness.EQUIVALENT) is equivalent, found.summary
 
 
-# ---------------------------------------------------------------------------------------------- calls and rounding
+# ------------------------------------------------------------------------------- calls and rounding
 def test_real_and_fake_in_one_call_are_the_same_data() -> None:
     def calls(parts: tuple[tuple[int, float], ...], step: int) -> tuple[Call, ...]:
         return tuple(Call(0, size, {"0": value + step}, step) for size, value in parts)

@@ -1,4 +1,6 @@
-"""Every seeded fault is flagged, no sound rewrite is (the table: docs/verify-evidence.md, made by benchmarks/verify_faults.py)."""
+"""Every seeded fault is flagged, no sound rewrite is (the table: docs/verify-evidence.md, made by
+benchmarks/verify_faults.py).
+"""
 
 from __future__ import annotations
 

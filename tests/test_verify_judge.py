@@ -1,4 +1,6 @@
-"""What a verdict rests on: precision, random draws and data of two runs, checkpoints and outputs, items, inputs, coverage. On made-up runs."""
+"""What a verdict rests on: precision, random draws and data of two runs, checkpoints and outputs,
+items, inputs, coverage. On made-up runs.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,7 @@ def against(effect: str, other: Run, *more: Run) -> Evidence:
     return gather(effect, [made(), made(), other, *more])
 
 
-# ---------------------------------------------------------------------------------------------- precision and draws
+# ------------------------------------------------------------------------------ precision and draws
 def test_a_large_difference_is_no_proof_of_16_bits() -> None:
     off = made("rewritten", (1.01, 0.9, 0.8, 0.7))
     assert single(against("unknown", off))
@@ -167,7 +169,9 @@ def test_models_are_known_by_what_they_are_and_not_by_the_order_of_first_calls()
 
 
 def test_items_in_other_places_of_their_batch() -> None:
-    """A collate function that sorts: the place no longer tells which item it is; another item does not belong to the batch."""
+    """A collate function that sorts: the place no longer tells which item it is; another item does
+    not belong to the batch.
+    """
 
     def of(*values: float) -> items.Items:
         found = items.Items()
@@ -226,7 +230,9 @@ def test_with_the_same_draws_rounding_decides_and_not_the_seeds() -> None:
 
 
 def test_updates_count_as_far_as_draws_agree() -> None:
-    """Two workers in place of one: the first batch is the same, what comes later is drawn otherwise."""
+    """Two workers in place of one: the first batch is the same, what comes later is drawn
+    otherwise.
+    """
     later = made("rewritten", updates=(0.1, 0.2, 0.2, 0.2), states=tuple("axyz"))
     assert first_step(against("unknown", later)).passed
     same = made("rewritten", updates=(0.1, 0.2, 0.2, 0.2))
@@ -244,7 +250,9 @@ def test_updates_count_as_far_as_draws_agree() -> None:
     ],
 )
 def test_what_acts_later_meets_equal_weights(other: dict[str, Any], words: str) -> None:
-    """Rounding has not grown where all steps before are the same bits, however wild the training is afterwards."""
+    """Rounding has not grown where all steps before are the same bits, however wild the training is
+    afterwards.
+    """
     wild = made(losses=(1.0, 0.9, 0.6, 0.4), detail=MOVED)
     ev = against("unknown", made("rewritten", **other), wild)
     check = parting_step(ev)
@@ -278,7 +286,9 @@ def test_16_bits_may_part_by_as_much_as_they_round() -> None:
 def test_16_bits_stay_near_what_16_bits_make(
     off: float, precision: str, passed: bool | None
 ) -> None:
-    """No single loss is far off, and all together are too far: the yardstick is a whole rounding of 16 bits."""
+    """No single loss is far off, and all together are too far: the yardstick is a whole rounding of
+    16 bits.
+    """
     low = (f"forward {precision}",)
     losses = tuple(1.0 - 0.01 * i for i in range(12))
     moved = [x + 0.0008 * (-1) ** i for i, x in enumerate(losses)]
@@ -292,7 +302,9 @@ def test_16_bits_stay_near_what_16_bits_make(
 
 
 def test_other_data_from_the_same_random_numbers_are_never_equivalent() -> None:
-    """Noise that is drawn, and not used: neither the first step nor, over few seeds, the loss has to show it."""
+    """Noise that is drawn, and not used: neither the first step nor, over few seeds, the loss has
+    to show it.
+    """
     losses = falling(1.0, 0.0, 0)
     state, moved = tuple(map(str, range(30))), {1: 5.0}
     runs = []
@@ -306,7 +318,7 @@ def test_other_data_from_the_same_random_numbers_are_never_equivalent() -> None:
     assert found.verdict is Sameness.UNCLEAR, found.summary
 
 
-# ---------------------------------------------------------------------------------------------- margins
+# ------------------------------------------------------------------------------------------ margins
 def falling(scale: float, noise: float, seed: int, shift: float = 0.0) -> tuple[float, ...]:
     draw = random.Random(seed)
     return tuple(shift + scale * (1 - i / 30) + noise * draw.gauss(0, 1) for i in range(30))
@@ -348,7 +360,7 @@ def test_margin_seeds_and_coverage_stand_in_the_summary() -> None:
     assert "±" in found.summary and "8 seeds" in found.summary and "30 steps" in found.summary
 
 
-# ---------------------------------------------------------------------------------------------- checkpoints and outputs
+# -------------------------------------------------------------------------- checkpoints and outputs
 def saved(*values: float, steps: tuple[int, ...] = (2, 4), **plain: str) -> dict[str, Any]:
     return {
         "saves": tuple(
@@ -388,7 +400,9 @@ def test_checkpoints_differ_by_rounding_as_far_as_it_carries() -> None:
 
 
 def test_an_average_of_equal_weights_differs_by_no_more_than_its_own_rounding() -> None:
-    """What follows a training that is the same to the bit: an average that takes in a little less."""
+    """What follows a training that is the same to the bit: an average that takes in a little
+    less.
+    """
     held = {"0/w": tensor(1.0), "1/w": tensor(1.0)}
     plain = made(**saved(1.0, 2.0), model=held)
     moved = made(detail=MOVED, **saved(1.0, 2.0000001), model=held)
@@ -400,7 +414,9 @@ def test_an_average_of_equal_weights_differs_by_no_more_than_its_own_rounding() 
 
 
 def test_a_group_whose_gradient_is_rounding_tells_nothing() -> None:
-    """A bias before a normalisation: its gradient is 0 but for rounding, which another memory layout doubles."""
+    """A bias before a normalisation: its gradient is 0 but for rounding, which another memory
+    layout doubles.
+    """
     for small, passed in ((1e-7, True), (1e-2, False)):
         runs = []
         for seed in range(4):
@@ -487,7 +503,9 @@ def test_a_table_that_is_none() -> None:
 def test_an_average_beside_a_training_that_is_the_same_to_the_bit(
     value: float, passed: bool | None
 ) -> None:
-    """However far rounding carries the training, nothing of it is in what follows the same weights."""
+    """However far rounding carries the training, nothing of it is in what follows the same
+    weights.
+    """
 
     def script(
         arm: str, average: float, losses: tuple[float, ...] = LOSSES, detail: Detail = FULL
@@ -513,7 +531,9 @@ def test_an_average_beside_a_training_that_is_the_same_to_the_bit(
 def test_an_evaluation_in_other_batches_is_summed_in_another_order(
     best: str, shown: str, verdict: Sameness
 ) -> None:
-    """The training is the same to the bit; what is saved and printed of the evaluation is so up to rounding, and no longer IDENTICAL."""
+    """The training is the same to the bit; what is saved and printed of the evaluation is so up to
+    rounding, and no longer IDENTICAL.
+    """
 
     def script(arm: str, best: str, shown: str) -> Run:
         return made(arm, stdout=f"valid {shown}\n", **saved(1.0, 2.0, best=best))
@@ -545,7 +565,7 @@ def test_a_file_that_is_not_written_any_more() -> None:
     assert outputs.said(plain).strip() == "log.csv: 1, 2"
 
 
-# ---------------------------------------------------------------------------------------------- items
+# -------------------------------------------------------------------------------------------- items
 def images(
     seed: int,
     flip: str = "item",
@@ -554,7 +574,9 @@ def images(
     items: int = 64,
     batch: int = 16,
 ) -> tuple[Pass, ...]:
-    """Items with two values, by a flip, and a gain: drawn for every item, for the batch, by its place, or not at all."""
+    """Items with two values, by a flip, and a gain: drawn for every item, for the batch, by its
+    place, or not at all.
+    """
     draw, fixed = random.Random(seed), random.Random(3)
     values = [(fixed.gauss(0, 1), fixed.gauss(0, 1)) for _ in range(items)]
     gains = [fixed.uniform(0.4, 1.6) for _ in range(items)]
@@ -629,7 +651,9 @@ def test_items_of_the_same_kind_pass_under_many_seeds() -> None:
 
 
 def waves(seed: int, shift: str, again: bool = False) -> tuple[Pass, ...]:
-    """Items that are turned round, by an amount that is drawn for every item or for the batch, with noise; ``again``: rows with replacement."""
+    """Items that are turned round, by an amount that is drawn for every item or for the batch, with
+    noise; ``again``: rows with replacement.
+    """
     draw, fixed = random.Random(seed), random.Random(3)
     signs = [[fixed.choice((-1, 1)) for _ in range(12)] for _ in range(12)]
     rows = [[fixed.gauss(0, 1) for _ in range(12)] for _ in range(64)]
@@ -668,9 +692,11 @@ def test_items_that_never_change_do_not_go_together() -> None:
     assert together.leaves([made(passes=tuple(still)), made()]) == 0
 
 
-# ---------------------------------------------------------------------------------------------- inputs of the models
+# ----------------------------------------------------------------------------- inputs of the models
 def uneven(seed: int, how: str) -> tuple[Call, ...]:
-    """Rows in memory, two models by turns, a last batch of half the size, and as many batches in a pass as the seed has it."""
+    """Rows in memory, two models by turns, a last batch of half the size, and as many batches in a
+    pass as the seed has it.
+    """
     draw = random.Random(seed)
     rows = [draw.gauss(5, 1) for _ in range(84 if seed % 2 else 76)]
     once, found = draw.sample(rows, len(rows)), []
@@ -694,7 +720,9 @@ def test_an_order_drawn_once_where_passes_are_uneven(how: str) -> None:
 
 @pytest.mark.parametrize("how", ["each", "batch scale", "batch mask", "once"])
 def test_what_is_drawn_for_a_batch_and_an_order_under_noise(how: str) -> None:
-    """Rows in memory, changed anew at every call: sums tell little of a scale or a mask that is one for all, or of an order that comes again."""
+    """Rows in memory, changed anew at every call: sums tell little of a scale or a mask that is one
+    for all, or of an order that comes again.
+    """
 
     def calls(seed: int, how: str) -> tuple[Call, ...]:
         draw = random.Random(seed)
@@ -832,7 +860,9 @@ def test_a_nan_in_a_checkpoint_or_in_the_final_model() -> None:
 
 
 def test_a_buffer_that_never_changes_may_be_kept_in_the_model() -> None:
-    """A table of places made once; one that training changes is another matter, and so is one that gets another value."""
+    """A table of places made once; one that training changes is another matter, and so is one that
+    gets another value.
+    """
     table, moved = (replace(tensor(value), buffer=True, shape=(9,)) for value in (3.0, 4.0))
     plain = made(model={"0/w": tensor(1.0)})
     for end, verdict in ((table, Sameness.IDENTICAL), (moved, Sameness.DIFFERENT)):
@@ -933,7 +963,7 @@ def test_settings_of_modules(change: dict[str, Any], words: str) -> None:
     assert check is not None and check.passed is (not words) and words in check.text
 
 
-# ---------------------------------------------------------------------------------------------- coverage
+# ----------------------------------------------------------------------------------------- coverage
 OLD, NEW = "a = 1\nb = 2\nif a:\n    c = 3\nd = 4\n", "a = 1\nb = 5\nif a:\n    c = 6\nd = 4\n"
 
 
@@ -1025,7 +1055,7 @@ def test_other_batches_of_the_same_evaluation_are_no_fault() -> None:
     assert found.verdict is Sameness.IDENTICAL
 
 
-# ---------------------------------------------------------------------------------------------- progress
+# ----------------------------------------------------------------------------------------- progress
 @pytest.mark.parametrize(
     ("spent", "words"),
     [(0.0, "about 60 s to go"), (59.5, "about 30 s to go"), (200.0, "about 0 s to go")],
@@ -1043,7 +1073,9 @@ def test_what_is_still_to_go_is_no_less_than_the_run_that_is_being_made(
 
 
 def test_items_of_another_data_set_are_not_drawn() -> None:
-    """A fold scales all items anew: they change all at once, or not at all. Where they are drawn, some change and some do not, or all in every pass."""
+    """A fold scales all items anew: they change all at once, or not at all. Where they are drawn,
+    some change and some do not, or all in every pass.
+    """
 
     def of(values: list[list[float]]) -> items.Items:
         made = items.Items()
@@ -1062,7 +1094,9 @@ def test_items_of_another_data_set_are_not_drawn() -> None:
 
 @pytest.mark.parametrize(("called", "passed"), [(1, None), (3, False)], ids=["a part", "gradients"])
 def test_a_model_that_is_no_longer_evaluated_as_a_whole(called: int, passed: bool | None) -> None:
-    """What it was asked for may come of a part of it; called with gradients in training mode instead, it is not the same."""
+    """What it was asked for may come of a part of it; called with gradients in training mode
+    instead, it is not the same.
+    """
 
     def run_of(arm: str, evaluating: float | None, calls: int) -> Run:
         one = made(arm, calls=tuple(Call(0, 8, {}, i) for i in range(12) for _ in range(calls)))

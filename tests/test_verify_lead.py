@@ -1,4 +1,6 @@
-"""Where to look when a rewrite trains differently: the step in which two runs part, changed places, the rule."""
+"""Where to look when a rewrite trains differently: the step in which two runs part, changed places,
+the rule.
+"""
 
 from __future__ import annotations
 

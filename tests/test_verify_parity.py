@@ -52,7 +52,9 @@ SOUND: list[tuple[str, Script, dict[str, Any], tuple[str, ...] | None]] = [
     ("unknown", BASE, {"precision": "half"}, None),
 ]
 TOO_SHORT = ("unknown", SHORT, {"draws": 5}, None)
-"""In a dozen steps the loss hardly falls, and no more than a share of that is allowed: seeds do not tell."""
+"""In a dozen steps the loss hardly falls, and no more than a share of that is allowed: seeds do not
+tell.
+"""
 
 FAULTS: list[tuple[str, Script]] = [
     ("division dropped", WINDOWS),
@@ -141,7 +143,9 @@ def test_too_few_steps_are_unclear_and_not_equivalent() -> None:
 def test_what_coincides_to_the_end_need_not_learn(
     effect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where rounding alone tells two runs apart it does not matter whether the loss falls, nor whether the models are called otherwise."""
+    """Where rounding alone tells two runs apart it does not matter whether the loss falls, nor
+    whether the models are called otherwise.
+    """
     monkeypatch.setattr(alike, "steps", lambda ev: 0)
     still = replace(SHORT, lr=1e-5)
     found, runs = verification(effect, still, replace(still, sums="reversed"), base=10)
@@ -325,7 +329,9 @@ def test_ranks_are_summed() -> None:
 
 
 def test_steps_that_a_scaler_leaves_out() -> None:
-    """The first step is skipped, so a scheduler that waits for it is one step behind: no fault. Many skipped steps are."""
+    """The first step is skipped, so a scheduler that waits for it is one step behind: no fault.
+    Many skipped steps are.
+    """
     rates = [0.1 * 0.9**i for i in range(8)]
     a = run(record([step(i, 0.01, backwards=1, losses=(1.0,), lr=(rates[i],)) for i in range(8)]))
     b = run(
@@ -561,7 +567,9 @@ def test_one_step_of_many_shows_nothing(count: int, ending: Any, verdict: str) -
 
 
 def test_what_is_printed_of_a_divided_loss() -> None:
-    """Two backwards a step, of half the loss each; and training that is equal to the bit does not excuse a wrong print."""
+    """Two backwards a step, of half the loss each; and training that is equal to the bit does not
+    excuse a wrong print.
+    """
     losses = [0.5, 0.45, 0.35, 0.3, 0.25, 0.15, 0.2, 0.1]
 
     def script(text: str) -> Run:

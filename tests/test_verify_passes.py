@@ -1,4 +1,6 @@
-"""Passes that verify cuts: all loaders say how long they are then, however they put batches together."""
+"""Passes that verify cuts: all loaders say how long they are then, however they put batches
+together.
+"""
 
 from __future__ import annotations
 

@@ -420,7 +420,9 @@ def test_double_and_perturbed(tmp_path: Path) -> None:
 
 
 def test_started_as_users_start_it(tmp_path: Path) -> None:
-    """A fresh interpreter, a relative path, and a script's own module with the name of one of the probe's."""
+    """A fresh interpreter, a relative path, and a script's own module with the name of one of the
+    probe's.
+    """
     (tmp_path / "state.py").write_text("MINE = 1\n")
     (tmp_path / "script.py").write_text(
         "import os, sys\nos.environ['OMP_NUM_THREADS'] = '2'\n"
@@ -473,7 +475,9 @@ def test_parameters_that_no_optimizer_holds(tmp_path: Path) -> None:
 
 
 def test_without_settings_or_script(tmp_path: Path) -> None:
-    """The probe is a program of its own: no record where none is asked for, and a word on how to call it."""
+    """The probe is a program of its own: no record where none is asked for, and a word on how to
+    call it.
+    """
     ran = fresh(tmp_path, [sys.executable, str(PROBE)])
     assert ran.code == 1 and "usage" in ran.stderr and not ran.records
     (tmp_path / "script.py").write_text("import sys\nsys.exit('no data')\n")

@@ -1,4 +1,6 @@
-"""What can be said of CUDA without a GPU: the logic of probe/device.py on a stand-in. No figure of a real device has been seen yet."""
+"""What can be said of CUDA without a GPU: the logic of probe/device.py on a stand-in. No figure of
+a real device has been seen yet.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ def test_device(tmp_path: Path) -> None:
     ran = run(tmp_path, "fake_device.py", str(PROBE), probe=False)
     assert ran.code == 0, ran.stderr
     said = json.loads(ran.stdout)
-    # The device is used from the second step on: one wait when the window begins, one at its end, no other.
+    # The device is used from the second step on: one wait when the window begins, one at its end,
+    # no other.
     assert said["asked"] == [
         "step 0",
         "step 1",

@@ -1,4 +1,6 @@
-"""Lightning, Hugging Face's Trainer and Accelerate under the probe, where they are installed (none of them is needed by autofast)."""
+"""Lightning, Hugging Face's Trainer and Accelerate under the probe, where they are installed (none
+of them is needed by autofast).
+"""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def ran(folder: Path, text: str, **given: Any) -> Ran:
     return found
 
 
-# ---------------------------------------------------------------------------------------------- one walk
+# ----------------------------------------------------------------------------------------- one walk
 @dataclass
 class Sample:
     image: Any
@@ -80,7 +80,7 @@ def test_classes_and_objects_in_checkpoints() -> None:
     assert dict(saves.keys(value))["cls"] == "type"
 
 
-# ---------------------------------------------------------------------------------------------- tensors without numbers
+# -------------------------------------------------------------------------- tensors without numbers
 class Notes:
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -117,7 +117,7 @@ def test_calls_under_vmap(tmp_path: Path) -> None:
     assert sum("cannot be read" in note for note in record.notes) == 1
 
 
-# ---------------------------------------------------------------------------------------------- both interfaces of TF32
+# -------------------------------------------------------------------------- both interfaces of TF32
 TF32 = """
 torch.backends.cuda.matmul.fp32_precision = "tf32"
 step(model(torch.ones(4, 2)).pow(2).mean())
@@ -159,7 +159,7 @@ def test_whether_tf32_is_allowed(older: Any, newer: str | None, found: bool) -> 
     assert surroundings.tf32(Backend(older, newer)) is found
 
 
-# ---------------------------------------------------------------------------------------------- whole runs
+# --------------------------------------------------------------------------------------- whole runs
 ODD = """
 class Pairs(Dataset):
     def __getitem__(self, index):
@@ -267,7 +267,7 @@ def test_lines_of_files_that_only_workers_import(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.lines")), "no file is left"
 
 
-# ---------------------------------------------------------------------------------------------- TensorBoard
+# -------------------------------------------------------------------------------------- TensorBoard
 BOARD = """
 class SummaryWriter:
     def __init__(self):

@@ -1,4 +1,6 @@
-"""The reports of a verification: right words for every outcome, JSON that reads back, pages and comments that nothing can break out of."""
+"""The reports of a verification: right words for every outcome, JSON that reads back, pages and
+comments that nothing can break out of.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def light(fast: SpeedVerdict | None, same: Sameness | None, **more: object) -> V
     )
 
 
-# ---------------------------------------------------------------------------------------------------- the sentence
+# ------------------------------------------------------------------------------------- the sentence
 def test_faster_and_equivalent() -> None:
     assert (
         sentence(made("faster"))
@@ -190,7 +192,7 @@ def test_numbers() -> None:
     assert said.floor(Ratio(math.nan, math.nan, math.nan, 0)) == "not measured"
 
 
-# ---------------------------------------------------------------------------------------------------- text
+# --------------------------------------------------------------------------------------------- text
 @pytest.mark.parametrize("name", SAMPLES)
 def test_text_fits_and_is_plain(name: str) -> None:
     told = text(made(name), Style())
@@ -269,7 +271,7 @@ def test_what_is_held_against_a_rule_is_what_is_held_against_the_whole() -> None
     )
 
 
-# ---------------------------------------------------------------------------------------------------- JSON
+# --------------------------------------------------------------------------------------------- JSON
 @pytest.mark.parametrize("name", SAMPLES)
 def test_json_reads_back(name: str) -> None:
     v = made(name)
@@ -342,7 +344,7 @@ def test_json_is_described_field_by_field() -> None:
     assert {"version", "sentence", "passed"} <= described
 
 
-# ---------------------------------------------------------------------------------------------------- the page
+# ----------------------------------------------------------------------------------------- the page
 class Tags(HTMLParser):
     """Every tag closed, in order; identifiers and links kept."""
 
@@ -469,7 +471,7 @@ def test_diff_is_taken_apart_by_its_numbers() -> None:
     assert (file.added, file.removed) == (2, 3)
 
 
-# ---------------------------------------------------------------------------------------------------- Markdown
+# ----------------------------------------------------------------------------------------- Markdown
 @pytest.mark.parametrize("name", SAMPLES)
 def test_markdown_holds_together(name: str) -> None:
     told = markdown(made(name))
@@ -493,7 +495,7 @@ def test_markdown_of_much_keeps_to_the_limit() -> None:
     )
 
 
-# ---------------------------------------------------------------------------------------------------- kinds of data
+# ------------------------------------------------------------------------------------ kinds of data
 def test_the_steps_of_a_round_are_told_in_order() -> None:
     v = made("cpu")
     assert verify_facts.order(v).split()[:2] == ["OOR", "ROO"]

@@ -1,4 +1,6 @@
-"""``verify --resume-from``: how a script resumes is read from it, seen in the runs, and told; what a late part alone shows is found."""
+"""``verify --resume-from``: how a script resumes is read from it, seen in the runs, and told; what
+a late part alone shows is found.
+"""
 
 from __future__ import annotations
 

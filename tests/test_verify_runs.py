@@ -51,7 +51,9 @@ def run(
     runner: type[Runner] = ForkRunner,
     **setup: object,
 ) -> Run:
-    """What became of the script; in a fork, where it is not the start or the end of the process that matters."""
+    """What became of the script; in a fork, where it is not the start or the end of the process
+    that matters.
+    """
     made = scratch.make([project], parent=project.parent.parent)
     starts = runner(Setup(arguments=arguments, cwd=project, threads=1, **setup), made)  # type: ignore[arg-type]
     script = project / "train.py"
@@ -99,7 +101,9 @@ def test_a_script_is_kept_from_the_users_files_outside_of_the_copy(project: Path
 
 
 def ended(pid: int) -> bool:
-    """A process that was killed is gone, or waits for its parent to ask, as soon as the system has come round to it."""
+    """A process that was killed is gone, or waits for its parent to ask, as soon as the system has
+    come round to it.
+    """
     limit = time.monotonic() + 30
     while time.monotonic() < limit:
         try:

@@ -1,4 +1,6 @@
-"""Copies for the runs: complete, restored between runs, and never a way back to the user's files."""
+"""Copies for the runs: complete, restored between runs, and never a way back to the user's
+files.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``check --watch``: a change of anything that a look depended on is another look. Nobody sleeps here: pauses are where files change."""
+"""``check --watch``: a change of anything that a look depended on is another look. Nobody sleeps
+here: pauses are where files change.
+"""
 
 from __future__ import annotations
 

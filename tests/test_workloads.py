@@ -1,4 +1,6 @@
-"""The ten workloads of benchmarks.speed: as written, rewritten and tuned by hand they run and train; the rewritten ones as the original does."""
+"""The ten workloads of benchmarks.speed: as written, rewritten and tuned by hand they run and
+train; the rewritten ones as the original does.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from benchmarks.speed import NAMES, WORKLOADS, rewritten
 from tests.zygote import PROGRAM, QUIET, ZYGOTE
 
 pytest.importorskip("torch")
-# Batch norms over a few samples blow up any rounding: without oneDNN, too, the second loss is another one in its second digit.
+# Batch norms over a few samples blow up any rounding: without oneDNN, too, the second loss is
+# another one in its second digit.
 CHAOTIC = ("cifar", "resnet50")
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 TIMES = re.compile(r"\d+\.\d+ ms")

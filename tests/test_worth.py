@@ -133,13 +133,14 @@ def wider(text: str, times: int) -> str:
     return text.replace("9216", str(9216 * times))
 
 
-# ------------------------------------------------------------------------------------------------ the cost of a step
+# ------------------------------------------------------------------------------- the cost of a step
 def test_a_convolutional_network_on_digits(tmp_path: Path) -> None:
     found = estimate(tmp_path, DIGITS)
     assert isinstance(found, Estimate)
     weights = 9 * 32 + 32 + 9 * 32 * 64 + 64 + 9216 * 128 + 128 + 1280 + 10
     assert found.parameters == weights and found.tensors == 8
-    # 26 and 24 are the sides of the images behind the convolutions; forwards, and twice that backwards
+    # 26 and 24 are the sides of the images behind the convolutions; forwards, and twice that
+    # backwards
     flop = 3 * 2 * 64 * (9 * 32 * 26**2 + 9 * 32 * 64 * 24**2)
     assert found.convolutions == pytest.approx(flop / 40e12)
     assert found.host > found.device and found.saved(0.4, 0.4, 0.5) == 0
@@ -267,7 +268,7 @@ def test_tf32_is_not_for_the_head_of_a_convolutional_network(
         assert "tf32" in rewritten(tmp_path, product, Config(ignore=("autocast",))).plan.applied
 
 
-# ------------------------------------------------------------------------------------------------ what is written
+# ---------------------------------------------------------------------------------- what is written
 def test_a_network_bound_by_launches_is_not_made_to_compute_faster(tmp_path: Path) -> None:
     result = rewritten(tmp_path, DIGITS)
     assert small(result) >= ARITHMETIC and not result.plan.applied & ARITHMETIC
@@ -370,7 +371,9 @@ def test_copies_of_next_to_nothing_are_left(tmp_path: Path) -> None:
     ],
 )
 def test_without_workers_nothing_is_pinned_ahead(option: str, worth: bool) -> None:
-    """The process that trains would copy each batch into pinned memory, and have waited for the pageable one no longer."""
+    """The process that trains would copy each batch into pinned memory, and have waited for the
+    pageable one no longer.
+    """
     text = ROWS.replace("256, 64)", "256, 6400)").replace("Linear(64,", "Linear(6400,")
     options = """
 import argparse
@@ -479,7 +482,7 @@ def test_tensors_made_once_an_epoch_are_left() -> None:
     assert apply("device-creation", inside, min_gain=0.01).fixes
 
 
-# ------------------------------------------------------------------------------------------------ how it is said
+# ----------------------------------------------------------------------------------- how it is said
 def test_check_lists_what_is_worth_it(tmp_path: Path) -> None:
     rewritten(tmp_path, DIGITS)
     done = check(Request([tmp_path / "train.py"], tmp_path, PLAIN))
@@ -709,7 +712,9 @@ for i in range(20):
 
 
 def test_what_turns_out_not_to_be_worth_it_decides_about_the_others(tmp_path: Path) -> None:
-    """In whichever order the rules come, and also where one hangs on another: else a second rewrite would find something."""
+    """In whichever order the rules come, and also where one hangs on another: else a second rewrite
+    would find something.
+    """
 
     def beside(name: str) -> Question:
         def ask(

@@ -1,4 +1,6 @@
-"""What is not worth its lines since it runs once or seldom, or since what it copies is small or not what was pinned."""
+"""What is not worth its lines since it runs once or seldom, or since what it copies is small or not
+what was pinned.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from tests.test_worth import ROWS, rewritten
 
 LITTLE = 0.005  # what inference_mode gains beside no_grad in an evaluation of each epoch
 
-# ------------------------------------------------------------------------------------------------ what runs alone, or now and then
+# ----------------------------------------------------------------- what runs alone, or now and then
 ENDLESS = """
 import torch
 from torch import nn
@@ -101,7 +103,9 @@ def test_samples_now_and_then_are_left(every: int, over: str, worth: bool) -> No
 
 
 def test_inference_mode_for_no_grad_is_noise_of_a_training() -> None:
-    """A tenth of what evaluations take, at most, by measurement: less than one in a hundred of an epoch."""
+    """A tenth of what evaluations take, at most, by measurement: less than one in a hundred of an
+    epoch.
+    """
     look = "        with torch.no_grad():\n            error = (model(x) - y).abs().mean().item()\n"
     text = ROWS.replace("        loss.backward()\n", look + "        loss.backward()\n")
     assert apply("no-grad-eval", text, min_gain=LITTLE).fixes
@@ -114,7 +118,7 @@ def test_inference_mode_for_no_grad_is_noise_of_a_training() -> None:
     assert "inference_mode" in apply("no-grad-eval", without, min_gain=0.01).text
 
 
-# ------------------------------------------------------------------------------------------------ what is copied of a batch
+# ------------------------------------------------------------------------ what is copied of a batch
 CLASSES = """
 import numpy as np
 import torch
@@ -311,7 +315,7 @@ def test_data_of_the_host_are_waited_for(made: str, worth: bool, tmp_path: Path)
     assert bool(applied) is worth
 
 
-# ------------------------------------------------------------------------------------------------ sizes that are computed
+# -------------------------------------------------------------------------- sizes that are computed
 FACTORS = """
 import argparse
 

@@ -1,4 +1,6 @@
-"""New lines as the file has them: broken where it breaks its own, imports in its order, remarks where they were."""
+"""New lines as the file has them: broken where it breaks its own, imports in its order, remarks
+where they were.
+"""
 
 from __future__ import annotations
 
@@ -269,7 +271,9 @@ def test_an_import_goes_where_the_file_would_have_it(before: str, code: str, aft
 
 
 def test_calls_of_one_function_stay_long_together() -> None:
-    """A line may outgrow one that was too long before by so much; one beside it that outgrows more is not broken alone."""
+    """A line may outgrow one that was too long before by so much; one beside it that outgrows more
+    is not broken alone.
+    """
     before = (
         "first = Loader(the_data_of_training, batch_size=128, shuffle=True, workers=4)\n"
         "other = Loader(the_data_of_evaluation, batch_size=256, workers=4)\n"

@@ -1,13 +1,14 @@
-"""Runs a script as ``torchrun --nproc-per-node=N`` runs it, on the CPU with gloo, and records what every rank did.
+"""Runs a script as ``torchrun --nproc-per-node=N`` runs it, on the CPU with gloo, and records what
+every rank did.
 
-The ranks are forks (``tests.zygote``); each finds the environment that torchrun sets (a server of the store outside the ranks
-included) and all share one scratch copy of the script's folder. As under torchrun, the first rank that fails ends the others. The
-collectives that the script asks for are noted: ranks that differ in them are not ``ok``, as their numbers would be wrong by chance
-only. ``real`` is torchrun itself.
+The ranks are forks (``tests.zygote``); each finds the environment that torchrun sets (a server of
+the store outside the ranks included) and all share one scratch copy of the script's folder. As
+under torchrun, the first rank that fails ends the others. The collectives that the script asks for
+are noted: ranks that differ in them are not ``ok``, as their numbers would be wrong by chance only.
+``real`` is torchrun itself.
 
-    world = torchrun(Job(folder), 2)
-    assert world.ok, world.errors
-    world.ranks[0].losses, world.ranks[1].stdout, world.written[1], world.files["model.pt"], world.samples[0]
+    world = torchrun(Job(folder), 2) assert world.ok, world.errors world.ranks[0].losses,
+    world.ranks[1].stdout, world.written[1], world.files["model.pt"], world.samples[0]
 """
 
 from __future__ import annotations
@@ -48,9 +49,11 @@ class World:
         hung: the run was over its limit of time.
         files: what lies in the folder at the end, as in :class:`Run`.
         written: the files and folders that a rank made or opened for writing, by name.
-        samples: for each pass over a loader, the sum of all values of each sample that the rank took.
+        samples: for each pass over a loader, the sum of all values of each sample that the rank
+            took.
         left_open: there is still a process group at the end.
-        collectives: those that the script asked for itself (not DDP), with the shapes they were given.
+        collectives: those that the script asked for itself (not DDP), with the shapes they were
+            given.
     """
 
     ranks: list[Run]
@@ -101,16 +104,20 @@ class World:
         )
 
     def taken(self, number: int) -> Counter[float]:
-        """How often each sample was taken in the pass ``number`` over a loader, by all ranks together."""
+        """How often each sample was taken in the pass ``number`` over a loader, by all ranks
+        together.
+        """
         return Counter(round(value, 5) for rank in self.samples for value in rank[number])
 
 
-# ------------------------------------------------------------------------------------------------ the runs
+# ----------------------------------------------------------------------------------------- the runs
 _WORLDS: dict[str, World] = {}
 
 
 def torchrun(job: Job, ranks: int = 2) -> World:
-    """The outcome of ``torchrun --nproc-per-node=RANKS`` on a script; ``job.then`` is not looked at."""
+    """The outcome of ``torchrun --nproc-per-node=RANKS`` on a script; ``job.then`` is not looked
+    at.
+    """
     job = replace(job, limit=min(job.limit, LIMIT), then=None)
     key = f"{job.key()} {ranks}"
     if key not in _WORLDS:
@@ -149,7 +156,9 @@ def _outcome(job: Job, ranks: int, scratch: Path) -> World:
 
 @contextmanager
 def store(scratch: Path) -> Iterator[str]:
-    """The port of a server of the store in a process of its own, as the agent of torchrun has one: no port is guessed."""
+    """The port of a server of the store in a process of its own, as the agent of torchrun has one:
+    no port is guessed.
+    """
     ours, theirs = os.pipe()
     server = ZYGOTE.start(
         "tests.rank:store",
@@ -188,7 +197,9 @@ def _start(job: Job, rank: int, place: Path, ranks: int, port: str) -> Child:
 
 
 def finish(ranks: list[Child], limit: float) -> bool:
-    """Wait for the end of all; the first that fails ends the others, and so does the limit of time, of which it is told here."""
+    """Wait for the end of all; the first that fails ends the others, and so does the limit of time,
+    of which it is told here.
+    """
     deadline = time.monotonic() + limit
     left, hung = ranks, False
     while left and not hung:
@@ -216,7 +227,8 @@ def _extra(path: Path, work: str) -> dict[str, Any]:
 def real(job: Job, ranks: int = 2, again: int = 3) -> subprocess.CompletedProcess[str]:
     """torchrun itself: many seconds. The script is not watched.
 
-    gloo's threads now and then abort a process that ends well (std::terminate at the very end, seen on a busy machine): that run is made again.
+    gloo's threads now and then abort a process that ends well (std::terminate at the very end, seen
+    on a busy machine): that run is made again.
     """
     env = {**QUIET, "GLOO_SOCKET_IFNAME": "lo"}
     command = [
@@ -248,9 +260,11 @@ def real(job: Job, ranks: int = 2, again: int = 3) -> subprocess.CompletedProces
 
 @cache
 def same_order(ranks: int, seed: int = 0, first: int = 0) -> str:
-    """A file for ``Job.before``: one process then takes shuffled samples in the order that ``ranks`` processes take them together.
+    """A file for ``Job.before``: one process then takes shuffled samples in the order that
+    ``ranks`` processes take them together.
 
-    That is the order of ``DistributedSampler(seed=seed)`` in the epochs ``first``, ``first + 1``, ..., padded as it pads.
+    That is the order of ``DistributedSampler(seed=seed)`` in the epochs ``first``, ``first + 1``,
+    ..., padded as it pads.
     """
     text = f"""
         import torch

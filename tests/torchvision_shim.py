@@ -1,8 +1,10 @@
-"""Run before a script that needs torchvision: makes a CUDA build of it importable beside a CPU build of torch.
+"""Run before a script that needs torchvision: makes a CUDA build of it importable beside a CPU
+build of torch.
 
-Such a build cannot load its compiled operators, and ``import torchvision`` fails as it registers shapes for operators that are not
-there. Declaring the two operators is enough for data sets, transforms, models and utils; detection operators and image decoding stay
-unavailable. Where torchvision imports by itself, or is not installed, nothing is done.
+Such a build cannot load its compiled operators, and ``import torchvision`` fails as it registers
+shapes for operators that are not there. Declaring the two operators is enough for data sets,
+transforms, models and utils; detection operators and image decoding stay unavailable. Where
+torchvision imports by itself, or is not installed, nothing is done.
 """
 
 import importlib

@@ -1,4 +1,6 @@
-"""The gradients that a script makes its updates with, and the learning rates: of every ``optimizer.step()``, in order."""
+"""The gradients that a script makes its updates with, and the learning rates: of every
+``optimizer.step()``, in order.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ from typing import Any
 
 
 class Recorder:
-    """Notes them while it is entered. ``updates`` holds one entry for each step: the optimizer's number, its gradients (a list of lists), its rates."""
+    """Notes them while it is entered. ``updates`` holds one entry for each step: the optimizer's
+    number, its gradients (a list of lists), its rates.
+    """
 
     def __init__(self) -> None:
         self.updates: list[tuple[int, list[Any], list[float]]] = []

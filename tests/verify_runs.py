@@ -1,4 +1,6 @@
-"""Runs made up for the judges of ``autofast verify``: builders for timings, and small trainings in NumPy that seeded faults go into."""
+"""Runs made up for the judges of ``autofast verify``: builders for timings, and small trainings in
+NumPy that seeded faults go into.
+"""
 
 from __future__ import annotations
 

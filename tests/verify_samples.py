@@ -1,4 +1,6 @@
-"""Made-up verifications, one for every kind of outcome: what the reports are tested and looked at with."""
+"""Made-up verifications, one for every kind of outcome: what the reports are tested and looked at
+with.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,9 @@ def run(
     memory: float = 3400,
     noise: int = 0,
 ) -> Run:
-    """A run that went well: a falling loss that the seed decides, step times with a tail to the right."""
+    """A run that went well: a falling loss that the seed decides, step times with a tail to the
+    right.
+    """
     times = random.Random(f"{arm}{seed}{noise}")
     losses = random.Random(seed)
     records = []
@@ -194,7 +198,9 @@ def failed(
 def pairs(
     step: float, ratio: float, number: int, noise_pairs: int, **options: object
 ) -> tuple[tuple[Run, ...], ...]:
-    """Rounds of runs in shuffled order, the first ones with the original twice, on a machine whose pace drifts."""
+    """Rounds of runs in shuffled order, the first ones with the original twice, on a machine whose
+    pace drifts.
+    """
     dice = random.Random(7)
     rounds = []
     for n in range(number):

@@ -1,7 +1,9 @@
-"""A small training in NumPy that leaves the records that the probe would: two layers, softmax, SGD or Adam, and faults to order.
+"""A small training in NumPy that leaves the records that the probe would: two layers, softmax, SGD
+or Adam, and faults to order.
 
-It stands in for torch where hundreds of verifications are to be made in seconds. ``Script`` is one version of the script, ``verification``
-makes the runs that ``parity.wanted`` asks for and returns the judgement.
+It stands in for torch where hundreds of verifications are to be made in seconds. ``Script`` is one
+version of the script, ``verification`` makes the runs that ``parity.wanted`` asks for and returns
+the judgement.
 """
 
 from __future__ import annotations
@@ -91,7 +93,9 @@ def data(count: int, label_noise: float, start: int) -> tuple[Any, Any]:
 
 @functools.cache
 def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) -> Run:
-    """One run, made once for all tests; ``number`` tells runs apart where the script is not reproducible."""
+    """One run, made once for all tests; ``number`` tells runs apart where the script is not
+    reproducible.
+    """
     has = script.faults.__contains__
     kind = np.float64 if detail.double or script.precision == "float64" else np.float32
     half = script.precision == "half" and not detail.double

@@ -1,13 +1,17 @@
-"""Runs that start in a fork of one process which has imported torch: that import takes seconds, a run a tenth of one.
+"""Runs that start in a fork of one process which has imported torch: that import takes seconds, a
+run a tenth of one.
 
-    code = ZYGOTE.run(PROGRAM, ["train.py", "--epochs", "1"], limit=60, cwd=folder, environment={}, stdout=folder / "out", stderr=folder / "err")
-    child = ZYGOTE.start("tests.recording:record", [job], cwd=folder, ...)
+    code = ZYGOTE.run(PROGRAM, ["train.py", "--epochs", "1"], limit=60, cwd=folder, environment={},
+    stdout=folder / "out", stderr=folder / "err") child = ZYGOTE.start("tests.recording:record",
+    [job], cwd=folder, ...)
 
-A run is a call of ``module:function`` with arguments that JSON can write, in a process that leads a session of its own; the function
-returns the exit code. ``PROGRAM`` is what ``python ARGUMENTS...`` does. What a fork cannot show is what a fresh process does differently: CUDA,
-the hash seed, workers that look at how the process was started.
+A run is a call of ``module:function`` with arguments that JSON can write, in a process that leads a
+session of its own; the function returns the exit code. ``PROGRAM`` is what ``python ARGUMENTS...``
+does. What a fork cannot show is what a fresh process does differently: CUDA, the hash seed, workers
+that look at how the process was started.
 
-All runs of a process of pytest share one zygote. It computes nothing: a process that has started OpenMP cannot be forked.
+All runs of a process of pytest share one zygote. It computes nothing: a process that has started
+OpenMP cannot be forked.
 """
 
 from __future__ import annotations
@@ -48,9 +52,11 @@ IMPORTED = (
 )
 
 
-# ------------------------------------------------------------------------------------------------ in the tests
+# ------------------------------------------------------------------------------------- in the tests
 class Child:
-    """A run: the part of ``subprocess.Popen`` that is needed. ``select`` finds it readable when it has ended."""
+    """A run: the part of ``subprocess.Popen`` that is needed. ``select`` finds it readable when it
+    has ended.
+    """
 
     def __init__(self, answers: int):
         self._answers = os.fdopen(answers, "rb", buffering=0)
@@ -102,7 +108,9 @@ class Zygote:
         stderr: Path | int,
         modules: Sequence[str] = (),
     ) -> Child:
-        """A run that has begun. The process that forks imports ``modules`` before, and that of the call; a file descriptor that is given is closed here."""
+        """A run that has begun. The process that forks imports ``modules`` before, and that of the
+        call; a file descriptor that is given is closed here.
+        """
         request = {
             "call": call,
             "arguments": arguments,
@@ -130,7 +138,9 @@ class Zygote:
     def run(
         self, call: str, arguments: Sequence[Any], *, limit: float, **options: Any
     ) -> int | None:
-        """The exit code, or None of a run that took longer than ``limit`` seconds; nothing that it started in its session is left."""
+        """The exit code, or None of a run that took longer than ``limit`` seconds; nothing that it
+        started in its session is left.
+        """
         child = self.start(call, arguments, **options)
         try:
             return child.wait(limit)
@@ -159,7 +169,7 @@ class Zygote:
 ZYGOTE = Zygote()
 
 
-# ------------------------------------------------------------------------------------------------ in the process that forks
+# ------------------------------------------------------------------------ in the process that forks
 def serve(fd: int) -> None:
     """Fork for every request, until the tests have ended."""
     sys.path[0] = str(ROOT)
@@ -233,7 +243,9 @@ def _child(request: dict[str, Any], answer: int, stdout: int, stderr: int) -> No
 
 
 def program(*arguments: str) -> int:
-    """What ``python ARGUMENTS...`` does, less the half second in which an interpreter takes all modules apart."""
+    """What ``python ARGUMENTS...`` does, less the half second in which an interpreter takes all
+    modules apart.
+    """
     import torch
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))

@@ -1,7 +1,8 @@
 """The command line: parse options, call one function, print, exit.
 
-Only ``click`` is imported at the top, so that ``autofast --help`` and a pre-commit hook start at once; everything else is imported by the
-command that needs it. Standard output carries the product alone, standard error all that is said about it.
+Only ``click`` is imported at the top, so that ``autofast --help`` and a pre-commit hook start at
+once; everything else is imported by the command that needs it. Standard output carries the product
+alone, standard error all that is said about it.
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@ def rule_command(name: str) -> None:
 def explain_command(place: str, as_json: bool, **given: Any) -> None:
     """Tell what is known of one place of a script, and what rules do about it.
 
-    How often it runs, which loader, model, optimizer or tensor it is, where its values come from, which rules change it or leave it alone, and why.
+    How often it runs, which loader, model, optimizer or tensor it is, where its values come from,
+    which rules change it or leave it alone, and why.
     """
     from autofast.explain.explanation import explain, parsed
     from autofast.explain.shown import shown

@@ -1,4 +1,6 @@
-"""What `autofast check` does: look, present, show or write the fixes, and look again whenever a file changes."""
+"""What `autofast check` does: look, present, show or write the fixes, and look again whenever a
+file changes.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,8 @@ FORMATS = ("text", "concise", "json", "sarif", "github", "gitlab", "markdown")
 def check_command(paths: tuple[str, ...], **given: Any) -> None:
     """Find what could be faster.
 
-    Each PATH is a script, or a folder that is searched for training scripts (`-`: standard input). Without one it is the current folder.
+    Each PATH is a script, or a folder that is searched for training scripts (`-`: standard input).
+    Without one it is the current folder.
 
     Exit code: 0 nothing found, 1 something found, 2 something could not be read.
     """

@@ -81,9 +81,10 @@ def verify_command(
 ) -> None:
     """Prove that a rewritten script is faster and trains the same.
 
-    Runs SCRIPT and REWRITTEN side by side, in copies of the project, and compares their times and what they train. Without REWRITTEN, SCRIPT
-    is rewritten to a temporary one first, for the hardware that is found. --effect says how far that rewrite may go, or, for a second script
-    that autofast did not write, how far the two may differ.
+    Runs SCRIPT and REWRITTEN side by side, in copies of the project, and compares their times and
+    what they train. Without REWRITTEN, SCRIPT is rewritten to a temporary one first, for the
+    hardware that is found. --effect says how far that rewrite may go, or, for a second script that
+    autofast did not write, how far the two may differ.
 
     Exit code: 0 as fast or faster and the same training, 1 otherwise, 2 no run could be made.
     """
@@ -135,10 +136,11 @@ def tune_command(
 ) -> None:
     """Keep what pays on this machine.
 
-    Rewrites SCRIPT, measures rule by rule and in combination, in copies of the project, and keeps what makes it faster here and trains the
-    same. Where nothing pays, the script stays as it is.
+    Rewrites SCRIPT, measures rule by rule and in combination, in copies of the project, and keeps
+    what makes it faster here and trains the same. Where nothing pays, the script stays as it is.
 
-    Exit code: 0 done, 2 no run could be made or nothing could be written, 130 ended by Ctrl-C: the best so far was written.
+    Exit code: 0 done, 2 no run could be made or nothing could be written, 130 ended by Ctrl-C: the
+    best so far was written.
     """
     from autofast.commands.output import Destination
     from autofast.report import tune_output
@@ -175,7 +177,9 @@ def _request(
 
 @contextmanager
 def _telling(script: Path, budget: float = 0.0) -> Iterator[Callable[[str], None]]:
-    """Shows how far the runs have come; where none could be made, what the script said, and one line about it."""
+    """Shows how far the runs have come; where none could be made, what the script said, and one
+    line about it.
+    """
     from autofast.report.progress import progress
     from autofast.verify.command import explain
     from autofast.verify.series import NoRun

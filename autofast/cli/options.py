@@ -30,7 +30,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def input_options(command: F) -> F:
-    """What is read, which rules take part and what they may do. All but the first two have their key in ``[tool.autofast]``."""
+    """What is read, which rules take part and what they may do. All but the first two have their
+    key in ``[tool.autofast]``.
+    """
     options = [
         click.option(
             "--root",
@@ -299,7 +301,9 @@ def chosen(
     more: Modes | None = None,
     without: Mode = "diff",
 ) -> tuple[str, Mode, str]:
-    """Where the script goes: the option that says so, what it means, and its path; ``without`` where there is none."""
+    """Where the script goes: the option that says so, what it means, and its path; ``without``
+    where there is none.
+    """
     modes: Modes = {
         "-o": ("file", output),
         "--output-dir": ("folder", output_dir),

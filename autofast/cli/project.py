@@ -92,7 +92,9 @@ def entry_of(name: str, stdin_filename: Path | None) -> tuple[Path, bytes | None
 
 
 def root_of(given: Path | None, *near: Path) -> Path:
-    """The project's folder: as given, else the git root, else the folder of what is looked at (what is common to several)."""
+    """The project's folder: as given, else the git root, else the folder of what is looked at (what
+    is common to several).
+    """
     if given is None:
         return Path(os.path.commonpath([find_root(path) for path in near]))
     if not os.path.isdir(given):

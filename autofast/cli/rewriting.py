@@ -68,8 +68,8 @@ def rewrite_command(
 ) -> None:
     """Rewrite a training script.
 
-    ENTRY is the script that you start; the files of its project that it imports are read and rewritten with it. `-` reads standard input and
-    writes the rewritten script to standard output.
+    ENTRY is the script that you start; the files of its project that it imports are read and
+    rewritten with it. `-` reads standard input and writes the rewritten script to standard output.
     """
     without: Mode = "file" if entry == STDIN else "in-place" if given["interactive"] else "diff"
     more: Modes = {"--split-patches": ("patches", split_patches), "--commit": ("commits", commit)}
@@ -123,7 +123,9 @@ def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, An
 
 
 def _report(result: Rewritten, path: Path, force: bool) -> None:
-    """Write the page of ``--report``: before anything else, as that may already be what it speaks of."""
+    """Write the page of ``--report``: before anything else, as that may already be what it speaks
+    of.
+    """
     from autofast.commands.files import Output, write_all
 
     try:

@@ -19,7 +19,9 @@ def say(errors: Iterable[str], warnings: Iterable[str], notes: Iterable[str] = (
 
 
 def out(product: bytes | str) -> None:
-    """Standard output in bytes: a script keeps its own encoding and line ends. Names of files need be no text."""
+    """Standard output in bytes: a script keeps its own encoding and line ends. Names of files need
+    be no text.
+    """
     if isinstance(product, str):
         product = product.encode("utf-8", "backslashreplace")
     click.echo(product, nl=False)

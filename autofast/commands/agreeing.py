@@ -1,7 +1,9 @@
-"""Scripts that share a file: what is changed there for one of them must be right for all that run it.
+"""Scripts that share a file: what is changed there for one of them must be right for all that run
+it.
 
-``check`` compares what it found from the scripts that it reads anyway (:func:`autofast.commands.outcome.agreed`). What is to be written is
-held against all scripts of the project that import the file.
+``check`` compares what it found from the scripts that it reads anyway
+(:func:`autofast.commands.outcome.agreed`). What is to be written is held against all scripts of the
+project that import the file.
 """
 
 from __future__ import annotations
@@ -47,9 +49,12 @@ class Sibling:
         )
 
     def against(self, rule: str, finding: Finding, written: frozenset[Path]) -> str:
-        """Why a fix is not right for this script; empty where it is, or where the script never comes to the place. Of what this script
-        needs besides, only what stands in the files that are ``written`` may be."""
-        shared = [change for edit in finding.edits if self._runs(edit) and (change := _change(edit))]
+        """Why a fix is not right for this script; empty where it is, or where the script never
+        comes to the place. Of what this script needs besides, only what stands in the files that
+        are ``written`` may be."""
+        shared = [
+            change for edit in finding.edits if self._runs(edit) and (change := _change(edit))
+        ]
         if not shared and not self._comes_to(finding.node):
             return ""
         if rule not in self._answers:
@@ -64,7 +69,9 @@ class Sibling:
             if not also:
                 return ""
             path, line, _ = min(also, key=lambda change: change[:2])
-            return f"{name} runs this, too, and {shown_path(path)}:{line} would have to change with it"
+            return (
+                f"{name} runs this, too, and {shown_path(path)}:{line} would have to change with it"
+            )
         if place in known.fixes:
             return f"{name} runs this, too, and needs another change"
         if why := known.reasons.get(place):
@@ -98,7 +105,8 @@ class _Answers:
     Attributes:
         fixes, small: places that are changed, or would be if it were worth their lines.
         whole: what is written together with a change, by the same fix.
-        needed: what is written by others, without which it would compute something else. (What only makes it faster may be missing.)
+        needed: what is written by others, without which it would compute something else. (What only
+            makes it faster may be missing.)
     """
 
     fixes: frozenset[Place]
@@ -165,7 +173,9 @@ class Agreement:
         self._others: dict[Path, list[Path]] = {}
 
     def held(self, rule: Rule) -> Rule:
-        """The rule, whose fixes in files that others run are refused where one of these is against it."""
+        """The rule, whose fixes in files that others run are refused where one of these is against
+        it.
+        """
 
         def find(script: Script, options: Options) -> Iterator[Finding]:
             for finding in rule.find(script, options):
@@ -198,7 +208,9 @@ class Agreement:
         return [path for path in self._others[source.path] if path not in mine][:MOST_SIBLINGS]
 
     def _of(self, other: Path, script: Script) -> Sibling | _Unread | None:
-        """What another script says of the texts as they stand in ``script``; None where it cannot be run either."""
+        """What another script says of the texts as they stand in ``script``; None where it cannot
+        be run either.
+        """
         texts = {**self._overlay, **script.analysis(_Unsaved).texts}
         key = other, tuple(sorted((str(path), hash(raw)) for path, raw in texts.items()))
         if key not in self._known:

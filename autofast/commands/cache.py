@@ -1,8 +1,9 @@
 """What ``check`` found out about scripts, kept from one run to the next.
 
-An outcome is kept with all that was asked of the disk on the way to it (:mod:`autofast.model.disk`) and holds as long as every answer is
-the same; under another name for another version of autofast, other options, another project or another working directory, which paths
-are shown from. Whatever goes wrong with the cache, the script is read as if there were none.
+An outcome is kept with all that was asked of the disk on the way to it (:mod:`autofast.model.disk`)
+and holds as long as every answer is the same; under another name for another version of autofast,
+other options, another project or another working directory, which paths are shown from. Whatever
+goes wrong with the cache, the script is read as if there were none.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ VERSION = 1  # of the format
 
 
 def folder() -> Path | None:
-    """Where outcomes are kept: in the user's folder for caches; None where nothing is to be kept."""
+    """Where outcomes are kept: in the user's folder for caches; None where nothing is to be
+    kept.
+    """
     if os.environ.get(OFF):
         return None
     if given := os.environ.get(FOLDER):
@@ -70,7 +73,9 @@ class Cache:
         return None
 
     def keep(self, entry: Path, asked: Mapping[disk.Question, str], outcome: Outcome) -> None:
-        """Keep an outcome. It is there at once and whole, so that others may read and write meanwhile."""
+        """Keep an outcome. It is there at once and whole, so that others may read and write
+        meanwhile.
+        """
         if self._folder is None:
             return
         known = {
@@ -106,7 +111,9 @@ class Cache:
 
     @cached_property
     def _program(self) -> str:
-        """The interpreter, autofast's own files, and the folders in which packages with rules are installed."""
+        """The interpreter, autofast's own files, and the folders in which packages with rules are
+        installed.
+        """
         package = Path(__file__).parents[1]
         rules = find_spec("autofast.rules")
         folders = [package, *(rules and rules.submodule_search_locations or ())]

@@ -24,9 +24,10 @@ from autofast.rule import Effect
 
 @dataclass(frozen=True)
 class Request:
-    """What is looked at: ``paths`` of files and folders, and the texts of ``stdin``. ``imported``: the files that are named
-    are the scripts that are started, as for ``rewrite``, and findings in what they import are wanted, too. ``cache``: what was found out
-    before may be taken where it still holds."""
+    """What is looked at: ``paths`` of files and folders, and the texts of ``stdin``. ``imported``:
+    the files that are named are the scripts that are started, as for ``rewrite``, and findings in
+    what they import are wanted, too. ``cache``: what was found out before may be taken where it
+    still holds."""
 
     paths: Sequence[Path]
     root: Path
@@ -88,8 +89,9 @@ def entries(request: Request) -> tuple[list[Entry], list[str]]:
 
 @deeply
 def check(request: Request, tell: Callable[[int, int, str], None] | None = None) -> Checked:
-    """Look at every script that is named or found. One that cannot be read does not hide the others. ``tell`` is called before each,
-    with how many are done, how many there are, and its name."""
+    """Look at every script that is named or found. One that cannot be read does not hide the
+    others. ``tell`` is called before each, with how many are done, how many there are, and its
+    name."""
     result = Checked()
     todo, result.notes = entries(request)
     cache = Cache(request.root, request.config, folder() if request.cache else None)
@@ -156,7 +158,9 @@ def _look(request: Request, cache: Cache, entry: Path, raw: bytes | None) -> Out
 
 
 def guarded(entry: Path, work: Callable[[], None], errors: list[str]) -> None:
-    """Do ``work`` for one script; what goes wrong with it is one line of ``errors`` and hides nothing of others."""
+    """Do ``work`` for one script; what goes wrong with it is one line of ``errors`` and hides
+    nothing of others.
+    """
     try:
         work()
     except BadInput as error:

@@ -19,7 +19,8 @@ from autofast.rule import Effect
 def commit(result: Rewritten) -> tuple[list[str], str]:
     """The new commits, as ``1a2b3c4 tf32``, and the one before them.
 
-    All are made or none; raises ``BadInput``, and then everything is as it was. Commits go through the hooks of the repository.
+    All are made or none; raises ``BadInput``, and then everything is as it was. Commits go through
+    the hooks of the repository.
     """
     git = Git(result.root)
     git.must_be_clean([source.path for source in result.texts])
@@ -57,7 +58,9 @@ def _message(step: Step, records: Sequence[Record]) -> Iterator[str]:
 
 
 class Git:
-    """``git("status")`` in a folder: what it prints; raises ``BadInput`` with its first words where it fails."""
+    """``git("status")`` in a folder: what it prints; raises ``BadInput`` with its first words where
+    it fails.
+    """
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -80,7 +83,9 @@ class Git:
         return done.stdout.strip()
 
     def must_be_clean(self, files: Sequence[Path]) -> None:
-        """Raises ``BadInput`` unless the folder is in a repository without changes, in which all of ``files`` are known."""
+        """Raises ``BadInput`` unless the folder is in a repository without changes, in which all of
+        ``files`` are known.
+        """
         changed = self("status", "--porcelain", "--untracked-files=no").splitlines()
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""

@@ -30,17 +30,23 @@ ENTRIES = (".py", ".ipynb")  # what may be started
 
 
 def looks_like_training(raw: bytes) -> bool:
-    """Whether a file is worth reading as an entry: a cheap look at its text, wrong in the direction of reading too much."""
+    """Whether a file is worth reading as an entry: a cheap look at its text, wrong in the direction
+    of reading too much.
+    """
     return bool(_BACKWARD.search(raw) or (b".step(" in raw and _TORCH.search(raw)))
 
 
 def is_marimo(raw: bytes) -> bool:
-    """Whether a Python file is a notebook of marimo, which calls its cells by itself and writes the file anew."""
+    """Whether a Python file is a notebook of marimo, which calls its cells by itself and writes the
+    file anew.
+    """
     return b"marimo" in raw and _MARIMO.search(raw) is not None
 
 
 def is_test(path: Path, raw: bytes) -> bool:
-    """Whether a file of a project is one of its tests, which train nothing that anyone waits for; ``path`` is relative to what is searched."""
+    """Whether a file of a project is one of its tests, which train nothing that anyone waits for;
+    ``path`` is relative to what is searched.
+    """
     named = path.stem.startswith("test_") or path.stem.endswith("_test") or path.stem == "conftest"
     return in_tests(path) or (named and bool(_TESTS.search(raw)))
 
@@ -75,10 +81,12 @@ def scripts(
     force: bool = False,
     tests: list[Path] | None = None,
 ) -> Iterator[Path]:
-    """The files to read: those given by name, and in folders those that look like training scripts or notebooks.
+    """The files to read: those given by name, and in folders those that look like training scripts
+    or notebooks.
 
-    A file given by name is read whatever .gitignore says, and whatever ``exclude`` says but with ``force``. Tests are read where they are
-    given by name, or a folder of tests is; others are added to ``tests``.
+    A file given by name is read whatever .gitignore says, and whatever ``exclude`` says but with
+    ``force``. Tests are read where they are given by name, or a folder of tests is; others are
+    added to ``tests``.
     """
     seen: set[Path] = set()
     exclude = list(exclude)
@@ -113,7 +121,9 @@ def scripts(
 
 
 def python_files(root: Path) -> list[Path]:
-    """The Python files of a project but those that .gitignore names; not all of them where they are too many."""
+    """The Python files of a project but those that .gitignore names; not all of them where they are
+    too many.
+    """
     return list(islice(_walk(root, root, [], (".py",)), MOST))
 
 

@@ -1,4 +1,6 @@
-"""Which script is started to run a file: what a file does is known from there, not from the file alone."""
+"""Which script is started to run a file: what a file does is known from there, not from the file
+alone.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ _GUARD = re.compile(rb"__name__\s*==\s*[\"']__main__[\"']")
 
 
 class Entries:
-    """The imports of a project, by its text alone: nothing is parsed. Files are compared by their real paths.
+    """The imports of a project, by its text alone: nothing is parsed. Files are compared by their
+    real paths.
 
     ``overlay`` has other texts for some files, as an editor has before they are saved.
     """
@@ -30,9 +33,11 @@ class Entries:
         self._overlay = overlay or {}
 
     def of(self, file: Path) -> Path:
-        """The script that is started to run ``file``: itself where it is one, or where nothing is known of others.
+        """The script that is started to run ``file``: itself where it is one, or where nothing is
+        known of others.
 
-        Of several, one that trains is best (by its text, then by its name), then the nearest. Reading them all would take too long.
+        Of several, one that trains is best (by its text, then by its name), then the nearest.
+        Reading them all would take too long.
         """
         real = file.resolve()
         if file.suffix != ".py" or self.root not in real.parents or _is_started(self._raw(real)):
@@ -41,7 +46,9 @@ class Entries:
         return min(found, key=self._preference, default=file)
 
     def users(self, file: Path) -> list[Path]:
-        """The scripts that are started and import a file, directly or not, but for tests; the nearest first."""
+        """The scripts that are started and import a file, directly or not, but for tests; the
+        nearest first.
+        """
         return [path for path in self._above(file) if self._may_be_started(path)]
 
     def _raw(self, path: Path) -> bytes:
@@ -52,7 +59,9 @@ class Entries:
         return not looks_like_training(self._raw(path)), not named
 
     def _may_be_started(self, file: Path) -> bool:
-        """Whether it says so, or nobody imports it; a package by its `__init__.py` is imported, if only by its users."""
+        """Whether it says so, or nobody imports it; a package by its `__init__.py` is imported, if
+        only by its users.
+        """
         top = file.name != "__init__.py" and not self._importers.get(file)
         return _is_started(self._raw(file)) or top
 

@@ -1,4 +1,6 @@
-"""Writing files so that nothing is ever lost: everything is written beside its target first, then renamed over it."""
+"""Writing files so that nothing is ever lost: everything is written beside its target first, then
+renamed over it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ class Output:
 
     Attributes:
         like: the file whose permissions a new file gets.
-        was: the contents that an existing target must still have (it is being edited); None for a target that is new.
+        was: the contents that an existing target must still have (it is being edited); None for a
+            target that is new.
     """
 
     path: Path
@@ -33,7 +36,8 @@ class Output:
 def write_all(outputs: Sequence[Output], *, force: bool = False, parents: bool = False) -> None:
     """Write all of ``outputs`` or none; raises :class:`BadInput` for a target that is not written.
 
-    An existing file that is not being edited is only replaced with ``force``; missing folders are only made with ``parents``.
+    An existing file that is not being edited is only replaced with ``force``; missing folders are
+    only made with ``parents``.
     """
     staged: list[tuple[Path, Path]] = []
     backups: dict[Path, Path] = {}
@@ -127,7 +131,9 @@ def _checked(output: Output, force: bool, parents: bool) -> Path:
 
 
 def _stage(target: Path, output: Output) -> Path:
-    """A temporary file with the contents and permissions of the output, in the folder of its target."""
+    """A temporary file with the contents and permissions of the output, in the folder of its
+    target.
+    """
     handle, name = tempfile.mkstemp(
         prefix=f".{target.name}.", suffix=".autofast", dir=target.parent
     )

@@ -1,4 +1,6 @@
-"""``check --fix`` and ``--diff``: what all the scripts together become. Written are all files or none."""
+"""``check --fix`` and ``--diff``: what all the scripts together become. Written are all files or
+none.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +48,11 @@ class Fixed:
 
 @deeply
 def fix(request: Request, tell: Callable[[int, int, str], None] | None = None) -> Fixed:
-    """Rewrite every script that is named or found, in memory. ``tell`` is called as by :func:`autofast.commands.checking.check`, and with what
-    else is read for a script.
+    """Rewrite every script that is named or found, in memory. ``tell`` is called as by
+    :func:`autofast.commands.checking.check`, and with what else is read for a script.
 
-    Scripts that share a file must make the same of it: one that would make something else of it than those before is left out.
+    Scripts that share a file must make the same of it: one that would make something else of it
+    than those before is left out.
     """
     result = Fixed()
     made: dict[Path, tuple[str, Path]] = {}  # by the script that it is made for

@@ -1,4 +1,6 @@
-"""What ``check`` finds out about one script: plain data, which can be kept (:mod:`autofast.commands.cache`)."""
+"""What ``check`` finds out about one script: plain data, which can be kept
+(:mod:`autofast.commands.cache`).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _DONE = ("fix", "small")
 
 @dataclass(frozen=True)
 class Unused:
-    """An ``# autofast: ignore`` that one script has no use for: the file, the line, the idle names in it, and how it is told."""
+    """An ``# autofast: ignore`` that one script has no use for: the file, the line, the idle names
+    in it, and how it is told.
+    """
 
     file: Path
     line: int
@@ -43,7 +47,8 @@ class Outcome:
     """Of one script.
 
     Attributes:
-        files: relative path -> path of what was read. idle: it trains nothing. unused: of comments in these files.
+        files: relative path -> path of what was read. idle: it trains nothing. unused: of comments
+            in these files.
     """
 
     files: dict[str, Path]
@@ -84,7 +89,9 @@ def _record(data: dict[str, Any]) -> Record:
 
 
 def agreed(outcomes: Mapping[str, Outcome]) -> Iterator[Record]:
-    """The records of all scripts, which are given by their names. What one of them must keep as it is is no fix for the others."""
+    """The records of all scripts, which are given by their names. What one of them must keep as it
+    is is no fix for the others.
+    """
     against: dict[object, tuple[str, str]] = {}
     for name, outcome in outcomes.items():
         done = {record.place for record in outcome.records if record.status in _DONE}

@@ -22,7 +22,9 @@ Mode = Literal["diff", "file", "folder", "in-place", "patch", "patches", "commit
 
 @dataclass(frozen=True)
 class Destination:
-    """What the user wants to have: ``path`` belongs to ``file``, ``folder``, ``patch`` and ``patches``; ``keep``: what is rewritten in place, as it was."""
+    """What the user wants to have: ``path`` belongs to ``file``, ``folder``, ``patch`` and
+    ``patches``; ``keep``: what is rewritten in place, as it was.
+    """
 
     mode: Mode = "diff"
     path: str = STDOUT
@@ -37,7 +39,8 @@ class Destination:
 
 @dataclass(frozen=True)
 class Delivery:
-    """``product`` is for standard output; ``written`` are the files; ``kept`` is the folder with the script as it was.
+    """``product`` is for standard output; ``written`` are the files; ``kept`` is the folder with
+    the script as it was.
 
     ``commits`` were made on top of the commit ``start``.
     """
@@ -50,7 +53,9 @@ class Delivery:
 
 
 def deliver(result: Rewritten, to: Destination, style: Style) -> Delivery:
-    """Write what is to be written; ``style`` is that of standard output. Raises ``BadInput``, and then nothing was written."""
+    """Write what is to be written; ``style`` is that of standard output. Raises ``BadInput``, and
+    then nothing was written.
+    """
     if to.mode == "diff":
         return Delivery(diff.shown(result.diffs(), style).encode("utf-8", "backslashreplace"))
     if to.mode == "file":
@@ -76,7 +81,9 @@ def deliver(result: Rewritten, to: Destination, style: Style) -> Delivery:
 
 
 def _kept(result: Rewritten) -> Path | None:
-    """A temporary folder with all files of the script as they are now, to be verified against; None where none can be made."""
+    """A temporary folder with all files of the script as they are now, to be verified against; None
+    where none can be made.
+    """
     with suppress(OSError, BadInput):
         folder = Path(tempfile.mkdtemp(prefix="autofast-before-"))
         sources = result.script.sources
@@ -119,7 +126,9 @@ def _folder(result: Rewritten, to: Destination) -> Delivery:
 
 
 def _patch(result: Rewritten, to: Destination) -> Delivery:
-    """The changes for ``git apply``: no file where there are none, as git calls an empty patch corrupt."""
+    """The changes for ``git apply``: no file where there are none, as git calls an empty patch
+    corrupt.
+    """
     if notebook := next(
         (source.rel for source in result.texts if source.path.suffix == ".ipynb"), ""
     ):

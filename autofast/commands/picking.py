@@ -16,9 +16,11 @@ ANSWERS = "y: apply it, n: leave it, a: apply it and all that follow, q: leave i
 
 
 def pick(ask: Callable[[str], str], tell: Callable[[str], None], style: Style) -> Picker:
-    """A question for each fix, answered through ``ask``, which is given the question; ``tell`` shows what is asked about.
+    """A question for each fix, answered through ``ask``, which is given the question; ``tell``
+    shows what is asked about.
 
-    It may be called again, with fixes that come in the place of others; an answer about all that follow holds for these, too.
+    It may be called again, with fixes that come in the place of others; an answer about all that
+    follow holds for these, too.
     """
     rest = ""  # the answer about all that follow
 

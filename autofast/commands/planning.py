@@ -33,8 +33,8 @@ def read(
     overlay: Overlay | None = None,
     before: Iterable[Source] = (),
 ) -> Script:
-    """The script at ``entry``; ``raw`` is its text where that does not come from the file, ``overlay`` that of any file. Files that still
-    are as in ``before`` are not parsed again."""
+    """The script at ``entry``; ``raw`` is its text where that does not come from the file,
+    ``overlay`` that of any file. Files that still are as in ``before`` are not parsed again."""
     texts = texts_of(entry, raw, overlay)
     with growing():
         found = read_script(entry, root, overlay=texts, before=before)
@@ -57,9 +57,11 @@ def chosen(config: Config) -> list[Rule]:
 
 
 def on_request(script: Script, plan: Plan, config: Config) -> tuple[list[Record], list[str]]:
-    """What options that are not given would do besides, each with the option, and warnings about them; nothing is applied.
+    """What options that are not given would do besides, each with the option, and warnings about
+    them; nothing is applied.
 
-    Rules that have no option of their own and relieve nothing are left out: they change the training without making a step faster.
+    Rules that have no option of their own and relieve nothing are left out: they change the
+    training without making a step faster.
     """
     every = [
         rule
@@ -71,7 +73,8 @@ def on_request(script: Script, plan: Plan, config: Config) -> tuple[list[Record]
         return [], []
     plans = [plan_by(script, config, every)]
     done = {f.rule for f in plans[0].fixes}
-    # What has nothing to do where another is asked for as well (images on one GPU, and several processes) is asked alone.
+    # What has nothing to do where another is asked for as well (images on one GPU, and several
+    # processes) is asked alone.
     alone = [x for x in rules.values() if x.name not in done and _would_do(x, script, config)]
     if alone:
         plans.append(plan_by(script, config, [r for r in every if r.default] + alone))
@@ -102,7 +105,9 @@ def findings(plan: Plan | Passes) -> list[Record]:
 
 
 def trains_nothing(script: Script, plan: Plan) -> bool:
-    """Nothing in ``script`` is any business of ours. Scripts whose loop is inside a framework have none of their own, and are."""
+    """Nothing in ``script`` is any business of ours. Scripts whose loop is inside a framework have
+    none of their own, and are.
+    """
     return is_marimo(script.entry.raw) or not (script.steps or script.frameworks or plan.findings)
 
 
@@ -128,7 +133,9 @@ def options_of(config: Config, rules: list[Rule]) -> Options:
 
 
 def _named(config: Config, rules: list[Rule]) -> frozenset[str]:
-    """The rules that the user named, by themselves or by a group, and those that do what a precision was named for."""
+    """The rules that the user named, by themselves or by a group, and those that do what a
+    precision was named for.
+    """
     named = {
         r.name
         for r in rules

@@ -22,7 +22,9 @@ def present(
     quiet: bool = False,
     fixes: Mapping[tuple[object, ...], Fix] | None = None,
 ) -> str:
-    """The report. Where something could not be read and nothing was found, people are told no more than that."""
+    """The report. Where something could not be read and nothing was found, people are told no more
+    than that.
+    """
     if form in ("text", "concise"):
         from autofast.report import text
 

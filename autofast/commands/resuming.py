@@ -1,4 +1,6 @@
-"""How a script goes on from a checkpoint: by an option that takes its path, or from a fixed path."""
+"""How a script goes on from a checkpoint: by an option that takes its path, or from a fixed
+path.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ class Way:
 
     Attributes:
         option: of the command line that takes the path; empty where the path is fixed.
-        path: the fixed path, from the working folder; empty where it is computed. flags: further arguments without which the call is
-            not come to.
+        path: the fixed path, from the working folder; empty where it is computed. flags: further
+            arguments without which the call is not come to.
         place: of the call, ``file:line``.
     """
 
@@ -32,7 +34,9 @@ class Way:
 
 
 def ways(entry: Path, root: Path) -> list[Way]:
-    """Of the script ``entry`` below ``root``, the likeliest first: what is loaded where optimizers and models get a state, then options before fixed paths."""
+    """Of the script ``entry`` below ``root``, the likeliest first: what is loaded where optimizers
+    and models get a state, then options before fixed paths.
+    """
     script = read_script(entry, root)
     found: list[tuple[int, Way]] = []
     restored = [
@@ -82,7 +86,9 @@ def _ways(script: Script, o: Occurrence, place: str) -> Iterator[Way]:
 
 
 def _needed(script: Script, test: ast.expr, arm: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Options that make ``test`` come out as ``arm`` where their defaults do not, each with its words."""
+    """Options that make ``test`` come out as ``arm`` where their defaults do not, each with its
+    words.
+    """
     match test:
         case ast.BoolOp(op=op, values=parts) if isinstance(op, ast.And) == arm:
             for part in parts:
@@ -108,7 +114,9 @@ def _option(values: Values) -> Arg | None:
 
 
 def _spelt(option: Arg) -> str:
-    """As it is typed: the longest of its names; empty for a positional argument, or one that is not declared by names."""
+    """As it is typed: the longest of its names; empty for a positional argument, or one that is not
+    declared by names.
+    """
     names = [
         word.value
         for word in option.node.args

@@ -1,4 +1,6 @@
-"""One rewrite, from the entry script to new texts that have been read again. Nothing is written here."""
+"""One rewrite, from the entry script to new texts that have been read again. Nothing is written
+here.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,8 @@ class Rewritten:
     Attributes:
         texts: new text of each file that changes.
         records: all findings of the plan; those with status ``fix`` are in ``texts``.
-        elsewhere: fixes that are not in ``texts``, because they change other files than the one that is written.
+        elsewhere: fixes that are not in ``texts``, because they change other files than the one
+            that is written.
         unused: comments that keep nothing away. notes: what the user should know besides.
         warnings: one line for each rule that is left out by a mistake of ours.
         stdin: the entry came from standard input.
@@ -97,13 +100,15 @@ def rewrite(
     others: Agreement | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Rewritten:
-    """Rewrite the script at ``entry``; with ``alone`` only the entry itself may change, or only the files that are ``within``. What would then
-    be done by half is left out whole. ``unwanted`` is asked which fixes are not to be made; what only follows from others is not made then.
-    ``others`` knows the scripts that share files with this one, where it is not the first of the project to be rewritten.
-    ``tell`` is called with what is being read: that may take long.
+    """Rewrite the script at ``entry``; with ``alone`` only the entry itself may change, or only the
+    files that are ``within``. What would then be done by half is left out whole. ``unwanted`` is
+    asked which fixes are not to be made; what only follows from others is not made then. ``others``
+    knows the scripts that share files with this one, where it is not the first of the project to be
+    rewritten. ``tell`` is called with what is being read: that may take long.
 
-    A rule that raises, or whose changes do not stand up to being read again, is left out, and the others are composed without it. Raises
-    ``BadInput`` for what the user must mend and ``PostConditionError`` where that helps nothing.
+    A rule that raises, or whose changes do not stand up to being read again, is left out, and the
+    others are composed without it. Raises ``BadInput`` for what the user must mend and
+    ``PostConditionError`` where that helps nothing.
     """
     tell = tell or (lambda _: None)
     tell(shown_path(real(entry)))
@@ -170,7 +175,9 @@ def rewrite(
 
 
 def _without(beyond: Callable[[Finding], bool], find: Find) -> Find:
-    """``find`` without what is ``beyond`` the files that may change: half of such a finding would be worse than none of it."""
+    """``find`` without what is ``beyond`` the files that may change: half of such a finding would
+    be worse than none of it.
+    """
 
     def narrowed(script: Script, options: Options) -> Iterator[Finding]:
         for finding in find(script, options):
@@ -185,7 +192,9 @@ def _wanted(
     reread: Callable[[Mapping[Source, str]], Script],
     unwanted: Callable[[Iterable[Finding]], Iterable[Key]],
 ) -> Plan:
-    """The plan without the fixes that are not wanted; where another comes in the place of one, that is asked about, too."""
+    """The plan without the fixes that are not wanted; where another comes in the place of one, that
+    is asked about, too.
+    """
     refused: dict[Key, Amendment] = {}
     seen: set[Key] = set()
     left = plan
@@ -197,8 +206,8 @@ def _wanted(
 
 
 def _reaches_beyond(within: Callable[[Path], bool], finding: Finding) -> bool:
-    """Whether ``finding`` changes another file than those that may change. Paths are compared: the same file is read again for the
-    post-conditions."""
+    """Whether ``finding`` changes another file than those that may change. Paths are compared: the
+    same file is read again for the post-conditions."""
     return any(not within(file.path) for edit in finding.edits for file in _touched(edit))
 
 

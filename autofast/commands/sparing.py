@@ -1,4 +1,6 @@
-"""What the user keeps rules away from: files by the configuration, places by comments whose names must be those of rules."""
+"""What the user keeps rules away from: files by the configuration, places by comments whose names
+must be those of rules.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from autofast.registry import all_rules, check_names, expanded
 
 
 def spare(script: Script, config: Config) -> Script:
-    """The script, which knows the user's torch, and whose files know what ``per-file-ignores`` keeps away from them; raises
-    :class:`BadInput` for comments that name no rule."""
+    """The script, which knows the user's torch, and whose files know what ``per-file-ignores``
+    keeps away from them; raises :class:`BadInput` for comments that name no rule."""
     if config.torch:
         script.torch = replace(script.torch, given=version_of(config.torch))
     for source in script.sources:
@@ -38,7 +40,8 @@ def spare(script: Script, config: Config) -> Script:
 
 
 def without_comments(source: Source, text: str, unused: Mapping[int, Sequence[str]]) -> str:
-    """The new text of a file without comments that keep nothing away: lines of the old text, each with the names that are idle (or none).
+    """The new text of a file without comments that keep nothing away: lines of the old text, each
+    with the names that are idle (or none).
 
     One on a line that changes anyway stays: what it says of the new line is not known yet.
     """
@@ -55,7 +58,9 @@ def without_comments(source: Source, text: str, unused: Mapping[int, Sequence[st
 
 
 def _without(line: str, idle: Sequence[str]) -> str:
-    """A line without its comment, or with some names fewer in it; what else is remarked there stays."""
+    """A line without its comment, or with some names fewer in it; what else is remarked there
+    stays.
+    """
     *_, match = IGNORE.finditer(line)
     kept = [name.strip() for name in (match[2] or "").split(",")]
     if kept := [name for name in kept if name and name not in idle]:

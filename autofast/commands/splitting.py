@@ -26,7 +26,9 @@ class Step:
 
 
 def write_patches(result: Rewritten, folder: Path, *, force: bool) -> list[Path]:
-    """Write the patches below ``folder``, in the order of their names; raises ``BadInput``, and then nothing was written."""
+    """Write the patches below ``folder``, in the order of their names; raises ``BadInput``, and
+    then nothing was written.
+    """
     if notebook := next((s.rel for s in result.texts if s.path.suffix == ".ipynb"), ""):
         raise BadInput(
             f"{notebook}: a patch of a notebook's code fits no file; write it with -o or --in-place"
@@ -49,7 +51,8 @@ def write_patches(result: Rewritten, folder: Path, *, force: bool) -> list[Path]
 def steps(result: Rewritten) -> Iterator[Step]:
     """The rewrite, rule by rule; the last step ends where the rewrite does.
 
-    A rule that changes nothing without another one, or whose part does not stand by itself, goes together with those after it.
+    A rule that changes nothing without another one, or whose part does not stand by itself, goes
+    together with those after it.
     """
     order = sorted(result.plan.applied)
     before = {source: source.text for source in result.texts}

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def torch_note(script: Script, plan: Passes) -> Iterator[str]:
-    """Which versions run the script where that keeps something from being written; else which one the rewritten script needs."""
+    """Which versions run the script where that keeps something from being written; else which one
+    the rewritten script needs.
+    """
     age = script.torch
     needed = max((f.torch or (0, 0) for p in plan.plans for f in p.fixes), default=(0, 0))
     refused = [f.refusal for f in plan.findings if f.status == "refused"]

@@ -18,8 +18,8 @@ def pause() -> None:
 
 
 def watched(request: Request, result: Checked | None) -> list[Path]:
-    """What a look depends on: the files that were read, the paths that were named, the folders of all of them, where
-    files may appear, and the configuration."""
+    """What a look depends on: the files that were read, the paths that were named, the folders of
+    all of them, where files may appear, and the configuration."""
     files = {request.root / rel for rel in (result.files if result else ())}
     files.update(path.resolve() for path in request.paths)
     folders = {path.parent for path in files} | {path for path in files if path.is_dir()}
@@ -40,7 +40,9 @@ def _stamp(path: Path) -> object:
 
 
 def watch(look: Callable[[], list[Path]]) -> None:
-    """Call ``look``, which says what it depended on, and again after each change, until the user ends it."""
+    """Call ``look``, which says what it depended on, and again after each change, until the user
+    ends it.
+    """
     before: Stamps = {}
     try:
         while True:

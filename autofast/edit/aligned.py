@@ -1,4 +1,6 @@
-"""Lines broken as many files break them: the rest of the arguments below the first, behind the bracket that is open."""
+"""Lines broken as many files break them: the rest of the arguments below the first, behind the
+bracket that is open.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ OPEN, CLOSED = "([{", ")]}"
 
 @lru_cache(maxsize=32)
 def is_habit(text: str) -> bool:
-    """Whether a file breaks its lines like this, and more often than behind the bracket itself, as black does."""
+    """Whether a file breaks its lines like this, and more often than behind the bracket itself, as
+    black does.
+    """
     aligned = hanging = 0
     stack: list[tuple[int, int]] = []  # row and column of open brackets
     begun = True  # the next token is the first of its line
@@ -31,7 +35,9 @@ def is_habit(text: str) -> bool:
 
 
 def broken(line: str, limit: int) -> list[str] | None:
-    """A statement of one line, broken after commas of its last outer bracket; None where that does not make it short enough."""
+    """A statement of one line, broken after commas of its last outer bracket; None where that does
+    not make it short enough.
+    """
     if "\t" in line[: len(line) - len(line.lstrip())]:
         return None
     place, commas = _commas(line)
@@ -51,7 +57,9 @@ def broken(line: str, limit: int) -> list[str] | None:
 
 
 def hangs(text: str) -> bool:
-    """Whether a file puts the arguments of a call between brackets that end a line and begin one, as black does."""
+    """Whether a file puts the arguments of a call between brackets that end a line and begin one,
+    as black does.
+    """
     stack: list[bool] = []  # whether each open bracket is of a call, and ends its line
     last, before = "", ""
     for token in _tokens(text):
@@ -68,7 +76,9 @@ def hangs(text: str) -> bool:
 
 
 def carried_on(line: str, limit: int) -> list[str] | None:
-    """A line inside brackets that began further up, broken after its commas; None where that does not make it short enough."""
+    """A line inside brackets that began further up, broken after its commas; None where that does
+    not make it short enough.
+    """
     indent = line[: len(line) - len(line.lstrip())]
     lines, rest = [], line
     while len(rest) > limit:
@@ -99,7 +109,9 @@ def _outer_commas(line: str) -> list[int]:
 
 
 def _commas(line: str) -> tuple[int, list[int]]:
-    """The column behind the last bracket that nothing is around, and those of the commas directly in it."""
+    """The column behind the last bracket that nothing is around, and those of the commas directly
+    in it.
+    """
     place, depth, commas = 0, 0, list[int]()
     indent = len(line) - len(line.lstrip())
     for token in _tokens(line[indent:]):

@@ -1,4 +1,6 @@
-"""Findings that must be put otherwise once the new text is read: refused, or with an import that stands early enough."""
+"""Findings that must be put otherwise once the new text is read: refused, or with an import that
+stands early enough.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ Key = tuple[str, int, str]
 
 @dataclass(frozen=True)
 class Amendment:
-    """What becomes of a finding: refused for the reason ``why``, or carried out with ``edits`` besides."""
+    """What becomes of a finding: refused for the reason ``why``, or carried out with ``edits``
+    besides.
+    """
 
     why: str = ""
     edits: tuple[Edit, ...] = ()
@@ -50,7 +54,8 @@ def key_of(finding: Finding) -> Key:
 def amendments(
     old: Script, new: Script, hunks: Mapping[Source, Sequence[Hunk]], known: Mapping[Key, Amendment]
 ) -> dict[Key, Amendment]:
-    """What must become of the findings whose text reads a variable where it may have no value, or that change what others call.
+    """What must become of the findings whose text reads a variable where it may have no value, or
+    that change what others call.
 
     ``known`` is what did not help.
     """
@@ -78,7 +83,9 @@ def amendments(
 def _dated(
     old: Script, new: Script, source: Source, hunks: Sequence[Hunk]
 ) -> Iterator[tuple[Finding, str]]:
-    """The findings that write what needs a newer torch than another line of the new text runs with."""
+    """The findings that write what needs a newer torch than another line of the new text runs
+    with.
+    """
     clash = None if old.torch.clash or new.torch.given else new.torch.clash
     place = None if clash is None else clash[1].node
     if clash is None or place is None or source_of(place).path != source.path:
@@ -90,7 +97,9 @@ def _dated(
 
 
 def _to_blame(source: Source, unbound: Unbound) -> list[Finding]:
-    """The findings of the hunk that write the name; all of them where none does (the name was moved, or lost its value)."""
+    """The findings of the hunk that write the name; all of them where none does (the name was
+    moved, or lost its value).
+    """
     word = re.compile(rf"(?<![\w.]){re.escape(unbound.name)}\b")
     writing = [
         f
@@ -116,9 +125,11 @@ def _words(source: Source, unbound: Unbound, finding: Finding) -> str:
     return f"`{unbound.name}` may have no value yet on {source.words(line)}{gets}"
 
 
-# ------------------------------------------------------------------------------------------------ an import further up
+# ----------------------------------------------------------------------------- an import further up
 def _early_import(source: Source, unbound: Unbound, finding: Finding) -> Iterator[Import]:
-    """The import of the name, for a place above it, where that runs no code of the package earlier than the file itself does."""
+    """The import of the name, for a place above it, where that runs no code of the package earlier
+    than the file itself does.
+    """
     places = [statement_of(n) for e in finding.edits if file_of(e) is source for n in anchors(e)]
     every = [n for n in source.nodes if unbound.name in bound_by(n)]
     meant = {b for s in source.tree.body for b in bindings(s) if b.bound == unbound.name}
@@ -141,7 +152,9 @@ def _at_top(statement: ast.stmt) -> ast.stmt:
 
 
 def _is_loaded(source: Source, binding: Binding, place: ast.stmt) -> bool:
-    """Whether the package is imported above ``place`` already, so that another import of it runs nothing."""
+    """Whether the package is imported above ``place`` already, so that another import of it runs
+    nothing.
+    """
     root = binding.module.split(".")[0]
     above = source.tree.body[: source.tree.body.index(place)]
     return bool(root) and any(b.module.split(".")[0] == root for s in above for b in bindings(s))

@@ -1,7 +1,8 @@
 """Which rules each hunk comes from.
 
-The lines that change when a rule is left out belong to it. Where a file repeats itself, a diff may see such a change at
-another of several equal places; so a rule is only named where it has an edit that reaches the hunk.
+The lines that change when a rule is left out belong to it. Where a file repeats itself, a diff may
+see such a change at another of several equal places; so a rule is only named where it has an edit
+that reaches the hunk.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ def hunks_of(
     fixes: Sequence[Finding],
     without: Callable[[str], str],
 ) -> list[Hunk]:
-    """The hunks that make ``text`` of a file by means of ``edits``, given with their owners; ``without`` leaves out a rule."""
+    """The hunks that make ``text`` of a file by means of ``edits``, given with their owners;
+    ``without`` leaves out a rule.
+    """
     old, new = lines_of(source.text), lines_of(text)
     found = changes(old, new)
     names = sorted({name for who in edits.values() for name in who})
@@ -78,7 +81,9 @@ def _reach_of_addition(source: Source, edit: Import | Helper) -> Span:
 
 
 def _with_idle_lines(source: Source, first: int, last: int) -> Span:
-    """Lines ``first``..``last``, counted from 1, and the comments and blank lines around them: what is new goes beyond these."""
+    """Lines ``first``..``last``, counted from 1, and the comments and blank lines around them: what
+    is new goes beyond these.
+    """
     lines = source.lines
     while first > 1 and _is_idle(lines[first - 2]):
         first -= 1
@@ -103,7 +108,9 @@ def _marked(mark: str, lines: Iterable[str]) -> Iterable[str]:
 def _findings_at(
     source: Source, change: Change, who: Iterable[str], fixes: Sequence[Finding]
 ) -> tuple[Finding, ...]:
-    """The findings of the rules ``who`` that have an edit that reaches ``change``; where one has none, all of its in this file."""
+    """The findings of the rules ``who`` that have an edit that reaches ``change``; where one has
+    none, all of its in this file.
+    """
     result: list[Finding] = []
     for name in sorted(who):
         here = [f for f in fixes if f.rule == name and any(file_of(e) is source for e in f.edits)]

@@ -1,8 +1,10 @@
-"""One block of statements, rebuilt: new statements before, after and around the user's, and some of these left out.
+"""One block of statements, rebuilt: new statements before, after and around the user's, and some of
+these left out.
 
-The user's statements are the units here, also where several stand on one line (``a; b``): a line is taken apart
-only where something comes between its parts. Comments and blank lines above a statement are its ``lead``. No
-comment is lost: those of a statement that goes away are put above whatever comes next.
+The user's statements are the units here, also where several stand on one line (``a; b``): a line is
+taken apart only where something comes between its parts. Comments and blank lines above a statement
+are its ``lead``. No comment is lost: those of a statement that goes away are put above whatever
+comes next.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class Placed:
 
 @dataclass
 class Shell:
-    """A compound statement (its body is a dummy) that the statements up to ``last`` are put into."""
+    """A compound statement (its body is a dummy) that the statements up to ``last`` are put
+    into.
+    """
 
     rank: int
     rule: str
@@ -57,7 +61,9 @@ class Work:
 
 @dataclass
 class Unit:
-    """One of the user's statements; of a line with several, the first has the lead and the last has what ends the line."""
+    """One of the user's statements; of a line with several, the first has the lead and the last has
+    what ends the line.
+    """
 
     original: Small
     node: Small
@@ -69,7 +75,9 @@ class Unit:
 
 @dataclass
 class Entry:
-    """An element of the new block: a unit, new statements, or comments of something that has gone."""
+    """An element of the new block: a unit, new statements, or comments of something that has
+    gone.
+    """
 
     unit: Unit | None = None
     new: Sequence[cst.BaseStatement] = ()
@@ -81,7 +89,9 @@ class Entry:
 
 @dataclass
 class Block:
-    """What :func:`rebuilt` returns: the statements, and comments that must follow the last of them."""
+    """What :func:`rebuilt` returns: the statements, and comments that must follow the last of
+    them.
+    """
 
     body: list[cst.BaseStatement]
     rest: Lines
@@ -98,7 +108,8 @@ def rebuilt(
 ) -> Block:
     """The block after ``work`` (by id of the original statement).
 
-    ``first`` are statements that come before all others, below the comments that ``first_lead`` puts above the first of the user's.
+    ``first`` are statements that come before all others, below the comments that ``first_lead``
+    puts above the first of the user's.
     """
     units = list(_units(originals, updated))
     if units:
@@ -113,7 +124,9 @@ def is_affected(originals: Iterable[cst.BaseStatement], work: Mapping[int, Work]
 
 
 def is_left_idle(original: cst.CSTNode, new: cst.CSTNode) -> bool:
-    """Whether an ``if`` has come to do nothing: nothing is left to say either, and nothing is called to decide it."""
+    """Whether an ``if`` has come to do nothing: nothing is left to say either, and nothing is
+    called to decide it.
+    """
     match original, new:
         case cst.If(body=was), cst.If(test=test, body=body, orelse=None):
             while isinstance(test, cst.Attribute):
@@ -136,7 +149,9 @@ def suite_as_line(suite: cst.SimpleStatementSuite) -> cst.SimpleStatementLine:
 
 
 def comment_lines(node: cst.CSTNode) -> Lines:
-    """The comments in ``node``, each on a line of its own; remarks to tools, which mean the code they stand by, are left out."""
+    """The comments in ``node``, each on a line of its own; remarks to tools, which mean the code
+    they stand by, are left out.
+    """
     return [cst.EmptyLine(comment=c) for c in comments(node) if not PRAGMA.match(c.value)]
 
 
@@ -156,7 +171,7 @@ class _Comments(cst.CSTVisitor):
         self.found.append(node)
 
 
-# ------------------------------------------------------------------------------------------------ units
+# -------------------------------------------------------------------------------------------- units
 def _parts(line: cst.BaseStatement) -> Sequence[Small]:
     return line.body if isinstance(line, cst.SimpleStatementLine) else [line]  # type: ignore[list-item]
 
@@ -182,10 +197,12 @@ def _units(
 
 
 def _split(lead: Lines) -> tuple[Lines, Lines]:
-    """The lines above a statement that stay where they are, and the comments directly above it that belong to it.
+    """The lines above a statement that stay where they are, and the comments directly above it that
+    belong to it.
 
-    A comment between two blank lines is the heading of what follows, which gets a blank line of its own above it.
-    Marks of cells (``# %%``) and the magics of a notebook, which are hidden in comments, belong to no statement.
+    A comment between two blank lines is the heading of what follows, which gets a blank line of its
+    own above it. Marks of cells (``# %%``) and the magics of a notebook, which are hidden in
+    comments, belong to no statement.
     """
     n = _above_comments(lead, len(lead))
     if n == len(lead) and n and (top := _above_comments(lead, n - 1)) < n - 1:
@@ -203,7 +220,7 @@ def _above_comments(lead: Lines, n: int) -> int:
     return n
 
 
-# ------------------------------------------------------------------------------------------------ order
+# -------------------------------------------------------------------------------------------- order
 class _Walk:
     """Puts the units and what is new into order."""
 
@@ -242,7 +259,9 @@ class _Walk:
         shells: list[tuple[int, Shell]],
         around: list[tuple[int, Shell]],
     ) -> list[Entry]:
-        """Units ``start``..``stop`` with the shells that begin there; ``around`` are those that are open, outermost first."""
+        """Units ``start``..``stop`` with the shells that begin there; ``around`` are those that are
+        open, outermost first.
+        """
         out: list[Entry] = []
         n = start
         while n <= stop:
@@ -262,7 +281,9 @@ class _Walk:
         return out
 
     def _shell(self, shell: Shell, entries: list[Entry]) -> list[Entry]:
-        """``entries`` inside ``shell``, whose place the comments of the first take; a shell with nothing in it is dropped."""
+        """``entries`` inside ``shell``, whose place the comments of the first take; a shell with
+        nothing in it is dropped.
+        """
         block = _rendered(entries, at_top=False)
         if not block.body:
             return [Entry(lead=block.rest)]
@@ -274,7 +295,9 @@ class _Walk:
         return [Entry(new=[shell.head.with_changes(body=suite, leading_lines=lead)], foreign=False)]
 
     def _new_before(self, n: int, inside: int | None) -> list[Entry]:
-        """What comes before unit ``n``: outside a shell of rank ``inside`` stand higher ranks, within it lower ones."""
+        """What comes before unit ``n``: outside a shell of rank ``inside`` stand higher ranks,
+        within it lower ones.
+        """
         now = [p for p in self.before[n] if inside is None or p.rank >= inside]
         self.before[n] = [p for p in self.before[n] if p not in now]
         if not now:
@@ -284,7 +307,9 @@ class _Walk:
         return [Entry(new=placed.body, lead=lead if k == 0 else []) for k, placed in enumerate(now)]
 
     def _new_after(self, n: int, around: list[tuple[int, Shell]]) -> list[Entry]:
-        """What comes after unit ``n`` inside all shells that are open: those that end here keep higher ranks out."""
+        """What comes after unit ``n`` inside all shells that are open: those that end here keep
+        higher ranks out.
+        """
         ends = [shell.rank for last, shell in around if last == n]
         now = [p for p in self.after[n] if all(p.rank < rank for rank in ends)]
         self.after[n] = [p for p in self.after[n] if p not in now]
@@ -308,7 +333,9 @@ def _removed(unit: Unit) -> list[Entry]:
 
 
 def _replaced(unit: Unit, body: Sequence[cst.BaseStatement]) -> list[Entry]:
-    """New code in the place of a statement. A comment at the end of its line stays at the end of a line if it can."""
+    """New code in the place of a statement. A comment at the end of its line stays at the end of a
+    line if it can.
+    """
     kept = {c.value for statement in body for c in comments(statement)}
     node = unit.node.with_changes(leading_lines=()) if unit.whole is None else unit.node
     lost = [line for line in comment_lines(node) if line.comment and line.comment.value not in kept]
@@ -343,13 +370,17 @@ def _trailing(end: cst.TrailingWhitespace | None) -> Lines:
 
 
 def _plain(line: cst.EmptyLine) -> cst.EmptyLine:
-    """A line from the end of a block, where it may be indented in any way, as a line above a statement."""
+    """A line from the end of a block, where it may be indented in any way, as a line above a
+    statement.
+    """
     return line.with_changes(indent=True, whitespace=cst.SimpleWhitespace(""))
 
 
-# ------------------------------------------------------------------------------------------------ rendering
+# ---------------------------------------------------------------------------------------- rendering
 def _rendered(entries: Iterable[Entry], at_top: bool) -> Block:
-    """Statements made of ``entries``: parts of one line that are still neighbours are joined again."""
+    """Statements made of ``entries``: parts of one line that are still neighbours are joined
+    again.
+    """
     out: list[tuple[cst.BaseStatement, bool]] = []
     run: list[Unit] = []
     carry: Lines = []
@@ -380,7 +411,9 @@ def _rendered(entries: Iterable[Entry], at_top: bool) -> Block:
 
 
 def _joined(carry: Lines, lead: Lines) -> Lines:
-    """The lines above what is gone, and those of what follows: blank lines on both sides of it are one distance, not two."""
+    """The lines above what is gone, and those of what follows: blank lines on both sides of it are
+    one distance, not two.
+    """
     if any(line.comment is not None for line in carry):
         return [*carry, *lead]
     blank = next((n for n, line in enumerate(lead) if line.comment is not None), len(lead))

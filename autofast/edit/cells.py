@@ -1,4 +1,6 @@
-"""What a notebook shows below a cell is the value of the expression that ends it: that must stay the last thing there."""
+"""What a notebook shows below a cell is the value of the expression that ends it: that must stay
+the last thing there.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ MARK = re.compile(rf"^{re.escape(CELL)}(\d+)$")
 
 
 def displaced(new: Script, source: Source, hunks: Sequence[Hunk]) -> Iterator[tuple[Hunk, int]]:
-    """The hunks by which a cell ends in something else than the expression that it ended in, each with the line of that."""
+    """The hunks by which a cell ends in something else than the expression that it ended in, each
+    with the line of that.
+    """
     if not isinstance(source, Notebook):
         return
     fresh = next((s for s in new.sources if s.path == source.path), None)

@@ -1,7 +1,8 @@
 """The text of a file after a set of edits.
 
-The file is parsed and its nodes are located once; composing another subset of its edits costs a walk along the paths
-that lead to them (:mod:`autofast.edit.edit_pass`) and no more. That makes attribution by leaving out one rule affordable.
+The file is parsed and its nodes are located once; composing another subset of its edits costs a
+walk along the paths that lead to them (:mod:`autofast.edit.edit_pass`) and no more. That makes
+attribution by leaving out one rule affordable.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class Document:
         self._lost = _lost(places.module.code, source.text)
 
     def compose(self, edits: Iterable[Edit]) -> str:
-        """The text after ``edits``, which must not contradict each other (see :class:`autofast.edit.merge.Pool`)."""
+        """The text after ``edits``, which must not contradict each other (see
+        :class:`autofast.edit.merge.Pool`).
+        """
         edits = list(edits)
         if not edits:
             return self.source.text
@@ -59,7 +62,9 @@ class Document:
         return fold(text, self.source.text, self.limit, unit, formatted=self._formatted)
 
     def _code(self, module: cst.Module) -> str:
-        """The text of ``module``. Statements that are the same as in another composition are not written out again."""
+        """The text of ``module``. Statements that are the same as in another composition are not
+        written out again.
+        """
         frame = module.with_changes(header=[], footer=[], body=[], has_trailing_newline=True)
         text = "".join(self._piece(frame, statement) for statement in module.body)
         text = _lines(frame, module.header) + text + _lines(frame, module.footer)
@@ -74,7 +79,9 @@ class Document:
 
 
 def _habit(lines: Sequence[str]) -> int:
-    """How long the author lets lines of code become; text alone says nothing of lines beyond what is usual."""
+    """How long the author lets lines of code become; text alone says nothing of lines beyond what
+    is usual.
+    """
     widths = sorted((len(TEXT.sub("", line)) for line in lines), reverse=True)
     often = widths[SEVERAL - 1] if len(widths) >= SEVERAL else 0
     longest = max(map(len, lines), default=0)
@@ -86,7 +93,9 @@ def _lines(frame: cst.Module, lines: Sequence[cst.EmptyLine]) -> str:
 
 
 def _lost(written: str, text: str) -> tuple[list[str], list[str]] | None:
-    """The lines as LibCST writes them and as they are, where they differ: it drops form feeds before a statement."""
+    """The lines as LibCST writes them and as they are, where they differ: it drops form feeds
+    before a statement.
+    """
     if written == text:
         return None
     old, new = written.split("\n"), text.split("\n")
@@ -105,7 +114,9 @@ def _restored(text: str, lost: tuple[list[str], list[str]] | None) -> str:
 
 
 def compose(edits: Iterable[Edit], limit: int | None = None) -> dict[Source, str]:
-    """The new text of each file that ``edits`` change. For one composition; a plan keeps the documents for the next."""
+    """The new text of each file that ``edits`` change. For one composition; a plan keeps the
+    documents for the next.
+    """
     pool = Pool()
     pool.add(list(edits))
     by_file: dict[Source, list[Edit]] = defaultdict(list)

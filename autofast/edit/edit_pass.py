@@ -1,7 +1,8 @@
 """One bottom-up walk over the concrete tree of a file that carries out a set of edits.
 
-Each edit is a function of the node as the edits inside it have left it, so nested edits keep each other. Only the
-paths that lead to an edit are walked, and a statement in which the same is done as in an earlier walk is not walked again.
+Each edit is a function of the node as the edits inside it have left it, so nested edits keep each
+other. Only the paths that lead to an edit are walked, and a statement in which the same is done as
+in an earlier walk is not walked again.
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ class Ground:
 
 
 class EditPass(cst.CSTTransformer):
-    """One walk over the tree. ``work`` and ``inner`` hold what is to be done, by the id of the original node."""
+    """One walk over the tree. ``work`` and ``inner`` hold what is to be done, by the id of the
+    original node.
+    """
 
     def __init__(self, ground: Ground, edits: Iterable[Edit]):
         super().__init__()
@@ -113,7 +116,7 @@ class EditPass(cst.CSTTransformer):
         assert isinstance(module, cst.Module)
         return module
 
-    # ------------------------------------------------------------------------------------------------ entering edits
+    # ------------------------------------------------------------------------------- entering edits
     def _enter_inner(self, edit: Edit) -> None:
         """Edits of expressions and definitions."""
         node: cst.CSTNode
@@ -134,7 +137,9 @@ class EditPass(cst.CSTTransformer):
         self._open(node, self._token(edit))
 
     def _enter_statement(self, edit: Edit) -> None:
-        """Edits of statements as a whole. Their code may quote expressions, so the edits inside these must be known."""
+        """Edits of statements as a whole. Their code may quote expressions, so the edits inside
+        these must be known.
+        """
         nodes = [self.places.statement(a) for a in anchors(edit) if isinstance(a, ast.stmt)]
         if isinstance(edit, (Decorator, Parameter)) or not nodes:
             return
@@ -185,7 +190,9 @@ class EditPass(cst.CSTTransformer):
             self.inside[id(outer)].add(token)
 
     def _token(self, edit: Edit) -> int:
-        """What the result of ``edit`` depends on: where it quotes an expression from elsewhere, on all edits there may be in that."""
+        """What the result of ``edit`` depends on: where it quotes an expression from elsewhere, on
+        all edits there may be in that.
+        """
         within = {id(anchor) for anchor in anchors(edit)}
         at_home = all(
             any(id(n) in within for n in (hole, *ancestors(hole)))
@@ -210,14 +217,18 @@ class EditPass(cst.CSTTransformer):
         return self.quoted[key]
 
     def _moves_out(self, edit: Edit, node: cst.CSTNode) -> bool:
-        """Whether the rule that quotes ``node`` leaves something else in its place, as in ``x = {node}`` before and ``x`` there."""
+        """Whether the rule that quotes ``node`` leaves something else in its place, as in ``x =
+        {node}`` before and ``x`` there.
+        """
         return any(
             isinstance(e, Rewrite) and not keeps_anchor(e) and e.rule == edit.rule
             for e in self.inner.get(id(node), ())
         )
 
     def _before_rewrite(self, node: cst.CSTNode) -> cst.CSTNode:
-        """``node`` with the edits that its place loses; what is put around it stays in that place."""
+        """``node`` with the edits that its place loses; what is put around it stays in that
+        place.
+        """
         edits = self.inner[id(node)]
         self.inner[id(node)] = [e for e in edits if not isinstance(e, (Wrap, Rewrite))]
         result = node.visit(self)
@@ -225,7 +236,7 @@ class EditPass(cst.CSTTransformer):
         assert isinstance(result, cst.CSTNode)
         return result
 
-    # ------------------------------------------------------------------------------------------------ the walk
+    # ------------------------------------------------------------------------------------- the walk
     def on_visit(self, node: cst.CSTNode) -> bool:
         return id(node) in self.inside and self._remembered(node) is None
 
@@ -346,7 +357,7 @@ class EditPass(cst.CSTTransformer):
     def _room(self, node: cst.CSTNode) -> Room:
         return Room(self.places.indent_of(node), self.ground.limit, self.style.tight)
 
-    # ------------------------------------------------------------------------------------------------ blocks
+    # --------------------------------------------------------------------------------------- blocks
     def _module(self, old: cst.Module, new: cst.Module) -> cst.Module:
         idle = any(map(is_left_idle, old.body, new.body))
         if not self.first and not idle and not is_affected(old.body, self.work):
@@ -373,7 +384,9 @@ class EditPass(cst.CSTTransformer):
         return _indented(cst.IndentedBlock(body=[]), rebuilt([before], [after], self.work))
 
     def _elif(self, old: cst.If, new: cst.If) -> cst.If:
-        """``elif`` becomes ``else`` and ``if`` where something is to be done to the second ``if`` as a whole."""
+        """``elif`` becomes ``else`` and ``if`` where something is to be done to the second ``if``
+        as a whole.
+        """
         if (
             not isinstance(old.orelse, cst.If)
             or not isinstance(new.orelse, cst.If)
@@ -387,7 +400,9 @@ class EditPass(cst.CSTTransformer):
         )
 
     def _restored(self, old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode:
-        """``new`` with the comments that a template left out of the statement ``old`` in lines above it."""
+        """``new`` with the comments that a template left out of the statement ``old`` in lines
+        above it.
+        """
         if new is old:
             return new
         known = self.ground.remarks
@@ -438,7 +453,9 @@ def _without_idle_else(old: cst.If, new: cst.If) -> cst.If:
 
 
 def _split_header(header: Sequence[cst.EmptyLine]) -> tuple[Lines, Lines]:
-    """The comments of the file, and those that belong to its first statement: set off by a blank line from the former."""
+    """The comments of the file, and those that belong to its first statement: set off by a blank
+    line from the former.
+    """
     lines = list(header)
     n = len(lines)
     while n and lines[n - 1].comment is not None:

@@ -1,15 +1,18 @@
 """The closed set of edits. Rules return them; only ``compose`` knows how they are carried out.
 
-An edit names a place by a node of the original tree (``ast``, see :mod:`autofast.model.source`) and is
-applied to the *updated* node, so edits inside one another keep each other. New code is quoted as text:
+An edit names a place by a node of the original tree (``ast``, see :mod:`autofast.model.source`) and
+is applied to the *updated* node, so edits inside one another keep each other. New code is quoted as
+text:
 
-- in a template ``{}`` stands for the anchor itself and ``{name}`` for ``holes[name]``, another node of the
-  original tree (usually inside the anchor); either keeps every edit made inside it; literal braces are doubled;
-- what takes ``holes``, or is put around an anchor, is a template; ``value``, ``default`` and the ``code`` of Decorator, Import and
-  Helper are plain code, in which braces mean what they say;
-- a rule that quotes an expression in Before or After and rewrites it in its place moves it: the quotation has the edits inside
-  the expression, and what others wrap around it stays in its place;
-- code blocks are written at column 0 with 4 spaces and double quotes; the engine fits them to the place and to the user's style.
+- in a template ``{}`` stands for the anchor itself and ``{name}`` for ``holes[name]``, another node
+  of the original tree (usually inside the anchor); either keeps every edit made inside it; literal
+  braces are doubled;
+- what takes ``holes``, or is put around an anchor, is a template; ``value``, ``default`` and the
+  ``code`` of Decorator, Import and Helper are plain code, in which braces mean what they say;
+- a rule that quotes an expression in Before or After and rewrites it in its place moves it: the
+  quotation has the edits inside the expression, and what others wrap around it stays in its place;
+- code blocks are written at column 0 with 4 spaces and double quotes; the engine fits them to the
+  place and to the user's style.
 """
 
 from __future__ import annotations
@@ -32,9 +35,11 @@ def literal(code: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Edit:
-    """What all edits have: ``rule`` is filled in by the plan, ``rank`` decides who goes inside whom (order.py).
+    """What all edits have: ``rule`` is filled in by the plan, ``rank`` decides who goes inside whom
+    (order.py).
 
-    ``moot``: nothing is lost where the statement, or the expression, goes altogether (an old spelling that is gone then, too).
+    ``moot``: nothing is lost where the statement, or the expression, goes altogether (an old
+    spelling that is gone then, too).
     """
 
     rule: str = field(default="", kw_only=True)
@@ -44,7 +49,8 @@ class Edit:
 
 @dataclass(frozen=True, eq=False)
 class Keyword(Edit):
-    """``call(..., name=value)``: adds the keyword, or replaces its value where the call spells it out.
+    """``call(..., name=value)``: adds the keyword, or replaces its value where the call spells it
+    out.
 
     Refused by the engine (EditConflict) when two rules ask for different values.
     """
@@ -72,7 +78,9 @@ class DropElement(Edit):
 
 @dataclass(frozen=True, eq=False)
 class DictItem(Edit):
-    """``{..., "name": value}`` (or ``dict(..., name=value)``): adds the item or replaces its value."""
+    """``{..., "name": value}`` (or ``dict(..., name=value)``): adds the item or replaces its
+    value.
+    """
 
     display: ast.Dict | ast.Call
     name: str
@@ -81,7 +89,9 @@ class DictItem(Edit):
 
 @dataclass(frozen=True, eq=False)
 class Wrap(Edit):
-    """Puts an expression into a template: ``scaler.scale({})``. The engine adds parentheses where needed."""
+    """Puts an expression into a template: ``scaler.scale({})``. The engine adds parentheses where
+    needed.
+    """
 
     expr: ast.expr
     template: str
@@ -90,7 +100,9 @@ class Wrap(Edit):
 
 @dataclass(frozen=True, eq=False)
 class Rewrite(Edit):
-    """Replaces an expression by a template over parts of it: ``torch.zeros({size}, device={device})``."""
+    """Replaces an expression by a template over parts of it: ``torch.zeros({size},
+    device={device})``.
+    """
 
     expr: ast.expr
     template: str
@@ -99,7 +111,9 @@ class Rewrite(Edit):
 
 @dataclass(frozen=True, eq=False)
 class Before(Edit):
-    """New statements before ``stmt``; comments that stand directly above ``stmt`` stay with ``stmt``."""
+    """New statements before ``stmt``; comments that stand directly above ``stmt`` stay with
+    ``stmt``.
+    """
 
     stmt: ast.stmt
     code: str
@@ -127,7 +141,8 @@ class Around(Edit):
 
 @dataclass(frozen=True, eq=False)
 class Header(Edit):
-    """Replaces one item of an existing ``with`` (by ``Rewrite`` of its expression) - or removes the whole ``with``,
+    """Replaces one item of an existing ``with`` (by ``Rewrite`` of its expression) - or removes the
+    whole ``with``,
     keeping its body in place: ``Header(with_stmt)``."""
 
     stmt: ast.With
@@ -144,14 +159,18 @@ class Replace(Edit):
 
 @dataclass(frozen=True, eq=False)
 class Remove(Edit):
-    """Removes a statement; comments above it stay, ``pass`` is left where a block would be empty."""
+    """Removes a statement; comments above it stay, ``pass`` is left where a block would be
+    empty.
+    """
 
     stmt: ast.stmt
 
 
 @dataclass(frozen=True, eq=False)
 class Decorator(Edit):
-    """Adds ``@code`` as the innermost decorator of a function, or replaces the decorator ``old``."""
+    """Adds ``@code`` as the innermost decorator of a function, or replaces the decorator
+    ``old``.
+    """
 
     function: ast.FunctionDef | ast.AsyncFunctionDef
     code: str
@@ -160,7 +179,9 @@ class Decorator(Edit):
 
 @dataclass(frozen=True, eq=False)
 class Parameter(Edit):
-    """Adds a parameter to a function definition: after the last positional one, ``name`` or ``name=default``."""
+    """Adds a parameter to a function definition: after the last positional one, ``name`` or
+    ``name=default``.
+    """
 
     function: ast.FunctionDef | ast.AsyncFunctionDef
     name: str
@@ -169,7 +190,8 @@ class Parameter(Edit):
 
 @dataclass(frozen=True, eq=False)
 class Import(Edit):
-    """A module-level import (``import os`` / ``from torch import nn``); nothing happens where the name is bound by it already.
+    """A module-level import (``import os`` / ``from torch import nn``); nothing happens where the
+    name is bound by it already.
 
     With ``above`` only what binds it above that statement of the module counts.
     """
@@ -181,7 +203,8 @@ class Import(Edit):
 
 @dataclass(frozen=True, eq=False)
 class Helper(Edit):
-    """A function (or constant) at module level after the imports, once per file however many rules ask for it.
+    """A function (or constant) at module level after the imports, once per file however many rules
+    ask for it.
 
     With ``below`` it also stands after that statement of the module.
     """
@@ -193,7 +216,9 @@ class Helper(Edit):
 
 
 class EditConflict(Exception):
-    """Two rules want different things at one place; the plan drops the later rule's finding and says so."""
+    """Two rules want different things at one place; the plan drops the later rule's finding and
+    says so.
+    """
 
     def __init__(self, first: Edit, second: Edit, why: str):
         super().__init__(why)

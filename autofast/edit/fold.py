@@ -2,8 +2,8 @@
 
 ``x, y = x.to(device, ...), y.to(device, ...)`` becomes two assignments where that is the same.
 
-Only one statement at a time is given to black, without its indentation: nothing else can change, and what comes
-back is put in the user's own indentation, whether that is tabs or two spaces.
+Only one statement at a time is given to black, without its indentation: nothing else can change,
+and what comes back is put in the user's own indentation, whether that is tabs or two spaces.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ SHORT = 3  # lines of a folded statement; black may make one of each argument
 
 
 def fold(text: str, original: str, limit: int, unit: str, formatted: bool = False) -> str:
-    """``text`` with the lines broken that are longer than ``limit`` and are not a user's line, however indented.
+    """``text`` with the lines broken that are longer than ``limit`` and are not a user's line,
+    however indented.
 
-    A project that is ``formatted`` has the limit in its settings: where the file has no way of its own, it is black's.
+    A project that is ``formatted`` has the limit in its settings: where the file has no way of its
+    own, it is black's.
 
     A statement that had a line too long already stays as it is: its author does not mind.
     """
@@ -91,7 +93,9 @@ def _folded_lines(text: str, original: str, limit: int, unit: str, formatted: bo
 
 
 def _with_remarks(lines: list[str], original: list[str], limit: int) -> list[str]:
-    """``lines`` with each remark behind what the user had written before it, where new arguments have come in between."""
+    """``lines`` with each remark behind what the user had written before it, where new arguments
+    have come in between.
+    """
     known = {line.strip() for line in original}
     owners = {remark: line for line in original if (remark := _remark(line))}
     for n in reversed(range(1, len(lines))):
@@ -159,7 +163,9 @@ def _is_short(lines: list[str] | None) -> bool:
 
 
 def _continued(code: list[str], limit: int) -> list[str] | None:
-    """A statement of several lines with those broken that are too long, if they are none of its first; else None."""
+    """A statement of several lines with those broken that are too long, if they are none of its
+    first; else None.
+    """
     found = [code[0]]
     for line in code[1:]:
         parts = [line] if len(line) <= limit else carried_on(line, limit)
@@ -170,7 +176,9 @@ def _continued(code: list[str], limit: int) -> list[str] | None:
 
 
 def _before_backslash(code: list[str], limit: int) -> list[str] | None:
-    """A statement whose first line is too long and goes on behind a backslash: that line broken, if it is a whole call; else None."""
+    """A statement whose first line is too long and goes on behind a backslash: that line broken, if
+    it is a whole call; else None.
+    """
     first = code[0].removesuffix("\\").rstrip()
     own = broken(first, limit - 2) if first != code[0].rstrip() and _fits(code[1:], limit) else None
     return [*own[:-1], f"{own[-1]} \\", *code[1:]] if own else None
@@ -190,7 +198,9 @@ def _keeps(known: set[str], code: list[str], folded: list[str]) -> bool:
 
 
 def _grown_from(line: str, wide: list[str]) -> bool:
-    """Whether ``line`` looks like one of the user's long lines, or is the same call and hardly longer, or has become shorter."""
+    """Whether ``line`` looks like one of the user's long lines, or is the same call and hardly
+    longer, or has become shorter.
+    """
     target = line[: line.find(" = ") + 3]
     return any(
         line[:20] == other[:20]
@@ -207,7 +217,9 @@ def _call(line: str) -> str:
 
 
 def _spans(text: str, long: set[int]) -> Iterator[tuple[int, int]]:
-    """First and last line of each simple statement, or head of a compound one, that has a line among ``long``."""
+    """First and last line of each simple statement, or head of a compound one, that has a line
+    among ``long``.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -222,7 +234,9 @@ def _spans(text: str, long: set[int]) -> Iterator[tuple[int, int]]:
 
 
 def _around(tree: ast.Module, lines: set[int]) -> Iterator[ast.AST]:
-    """The statements that one of ``lines`` stands in, and what else holds statements there (handlers, cases)."""
+    """The statements that one of ``lines`` stands in, and what else holds statements there
+    (handlers, cases).
+    """
     todo: list[ast.AST] = [tree]
     while todo:
         node = todo.pop()
@@ -264,7 +278,9 @@ def _folded(code: tuple[str, ...], limit: int, unit: str) -> list[str]:
 
 
 def _with_tuple_in_parentheses(text: str) -> str:
-    """``x, y = f(x), g(y)`` is broken between its parts, not inside the last of them, if these have parentheses around them."""
+    """``x, y = f(x), g(y)`` is broken between its parts, not inside the last of them, if these have
+    parentheses around them.
+    """
     try:
         statement = ast.parse(text).body[0]
     except SyntaxError:  # a statement that can only stand inside another one
@@ -300,7 +316,9 @@ def _with_numbers(original: str, folded: str) -> str:
 
 
 def _spaced_like(original: str, folded: str) -> str:
-    """``folded`` with the spaces that the user puts between two words, wherever these still stand on one line."""
+    """``folded`` with the spaces that the user puts between two words, wherever these still stand
+    on one line.
+    """
     old, new = _tokens(original), _tokens(folded)
     before, lines = original.split("\n"), folded.split("\n")
     same = SequenceMatcher(None, [t.string for t in old], [t.string for t in new], autojunk=False)

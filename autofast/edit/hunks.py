@@ -64,7 +64,9 @@ def old_lines(hunks: Iterable[Hunk], line: int) -> Span:
 
 
 def old_line(hunks: Iterable[Hunk], line: int) -> int:
-    """The line of the old text that a line of the new one was most likely written for, both counted from 0."""
+    """The line of the old text that a line of the new one was most likely written for, both counted
+    from 0.
+    """
     hunks = list(hunks)
     first, end = old_lines(hunks, line)
     hunk = next((h for h in hunks if h.old == (first, end) and h.new[0] <= line < h.new[1]), None)
@@ -85,7 +87,9 @@ def _kept(old: str, new: str) -> int:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text with their ends: a last line without an end differs from the same line with one."""
+    """The lines of a text with their ends: a last line without an end differs from the same line
+    with one.
+    """
     lines = [line + "\n" for line in text.split("\n")]
     lines[-1] = lines[-1][:-1]
     return lines if lines[-1] else lines[:-1]
@@ -94,8 +98,9 @@ def lines_of(text: str) -> list[str]:
 def changes(old: Sequence[str], new: Sequence[str]) -> list[Change]:
     """The differences between two texts, in order.
 
-    Lines that occur once in both texts are matched first, as in a patience diff: unlike blank lines or a second
-    ``optimizer.step()`` they cannot be mistaken for each other, so a change is found where it was made.
+    Lines that occur once in both texts are matched first, as in a patience diff: unlike blank lines
+    or a second ``optimizer.step()`` they cannot be mistaken for each other, so a change is found
+    where it was made.
     """
     found: list[Change] = []
     here = (0, 0)
@@ -164,7 +169,8 @@ def owners(
 ) -> list[set[str]]:
     """For each change that led to ``text``, the rules that it comes from.
 
-    ``without`` has the text that comes of leaving out a rule. What differs from it belongs to the rule.
+    ``without`` has the text that comes of leaving out a rule. What differs from it belongs to the
+    rule.
     """
     result: list[set[str]] = [set() for _ in found]
     for rule, other in without.items():
@@ -202,7 +208,9 @@ def _shifts(lines: Sequence[str], start: int, stop: int) -> Iterator[int]:
 
 
 def _fit(change: Change, found: Iterable[Change]) -> int:
-    """How well ``change`` lies within the changes found: lines of it in them, less lines outside."""
+    """How well ``change`` lies within the changes found: lines of it in them, less lines
+    outside.
+    """
     start, stop = change.new
     if start == stop:
         return max(

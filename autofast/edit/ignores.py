@@ -1,4 +1,6 @@
-"""``# autofast: ignore[rule]`` and ``ignore-file[rule]``: which comments speak about a finding, and which about none."""
+"""``# autofast: ignore[rule]`` and ``ignore-file[rule]``: which comments speak about a finding, and
+which about none.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,11 @@ class Ignores:
         self._used: set[tuple[Source, int, str]] = set()
 
     def apply(self, finding: Finding) -> Finding:
-        """The finding; marked as ignored where a comment on its statement, or on the head of a block around it, says so.
+        """The finding; marked as ignored where a comment on its statement, or on the head of a
+        block around it, says so.
 
-        So does a comment at any other place that it would change: its edits are made together or not at all.
+        So does a comment at any other place that it would change: its edits are made together or
+        not at all.
         """
         hit = False
         for node in (finding.node, *(n for edit in finding.edits for n in anchors(edit))):
@@ -54,7 +58,9 @@ class Ignores:
         return replace(finding, edits=(), ignored=True) if hit else finding
 
     def unused(self, sources: Iterable[Source], rules: frozenset[str]) -> Iterator[UnusedIgnore]:
-        """What :meth:`apply` had no use for; names of rules that did not take part are given the benefit of the doubt."""
+        """What :meth:`apply` had no use for; names of rules that did not take part are given the
+        benefit of the doubt.
+        """
         for source in sources:
             for line, names in sorted({**source.ignores, **source.file_ignores}.items()):
                 idle = tuple(
@@ -69,8 +75,8 @@ class Ignores:
 
 
 def is_spared(node: ast.AST, rule: str) -> bool:
-    """Whether a comment, or the configuration, keeps ``rule`` from changing ``node``: for changes of several places that are made together
-    or not at all."""
+    """Whether a comment, or the configuration, keeps ``rule`` from changing ``node``: for changes
+    of several places that are made together or not at all."""
     return rule in source_of(node).spared or any(
         _meant(names, rule) for _, names in _comments(node)
     )
@@ -85,7 +91,9 @@ def _comments(node: ast.AST) -> Iterator[tuple[int, frozenset[str]]]:
 
 
 def _meant(names: frozenset[str], rule: str) -> frozenset[str]:
-    """Those of the names that mean ``rule``, by itself or by a group; the empty one where a comment names none."""
+    """Those of the names that mean ``rule``, by itself or by a group; the empty one where a comment
+    names none.
+    """
     return frozenset(n for n in names if rule in _rules(n)) if names else frozenset({""})
 
 

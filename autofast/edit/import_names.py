@@ -29,7 +29,9 @@ def with_names(statement: cst.ImportFrom, names: Iterable[str]) -> cst.ImportFro
 def _comma(
     statement: cst.ImportFrom, last: cst.Comma | cst.MaybeSentinel
 ) -> cst.Comma | cst.MaybeSentinel:
-    """What stands between two names where there was one alone: its lines, if it stood on one of its own."""
+    """What stands between two names where there was one alone: its lines, if it stood on one of its
+    own.
+    """
     bracket = statement.lpar.whitespace_after if statement.lpar else None
     if isinstance(bracket, cst.ParenthesizedWhitespace):
         return cst.Comma(whitespace_after=bracket)

@@ -1,4 +1,6 @@
-"""Functions of the new text that no longer do what those outside of the script who call them count on."""
+"""Functions of the new text that no longer do what those outside of the script who call them count
+on.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Changed:
-    """A function that ``user`` calls; ``what`` would be other than before, and ``hunks`` are those in the function."""
+    """A function that ``user`` calls; ``what`` would be other than before, and ``hunks`` are those
+    in the function.
+    """
 
     function: Function
     what: str
@@ -32,7 +36,9 @@ class Changed:
 def changed_interfaces(
     old: Script, new: Script, source: Source, hunks: Sequence[Hunk]
 ) -> Iterator[Changed]:
-    """The functions of a file that take or return something else now, and are used outside of the script."""
+    """The functions of a file that take or return something else now, and are used outside of the
+    script.
+    """
     fresh = next((s for s in new.sources if s.path == source.path), None)
     after = _functions(fresh.tree) if fresh is not None else {}
     for name, function in _functions(source.tree).items():
@@ -99,7 +105,9 @@ def _other_results(old: Script, before: Function, new: Script, after: Function) 
 
 
 def _of_main(before: Function, after: Function) -> str:
-    """In words, what the function now reads that only the script itself sets, below its main guard."""
+    """In words, what the function now reads that only the script itself sets, below its main
+    guard.
+    """
     known = loaded_in(before)
     table = variables_of(after)
     for name in sorted(loaded_in(after) - known):

@@ -1,4 +1,6 @@
-"""Arguments of calls and items of dictionaries: added and removed in the layout that the user chose."""
+"""Arguments of calls and items of dictionaries: added and removed in the layout that the user
+chose.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ _SPACE = cst.SimpleWhitespace(" ")
 
 @dataclass(frozen=True)
 class Room:
-    """How much of a line is left: the column at which the statement begins, and the column no line should pass.
+    """How much of a line is left: the column at which the statement begins, and the column no line
+    should pass.
 
     ``tight``: the file puts no space behind its commas.
     """
@@ -26,9 +29,11 @@ class Room:
     tight: bool = False
 
 
-# ------------------------------------------------------------------------------------------------ calls
+# -------------------------------------------------------------------------------------------- calls
 def set_keyword(call: cst.Call, name: str, value: cst.BaseExpression, room: Room) -> cst.Call:
-    """``call`` with ``name=value``: in place of the value it spells out, or added before ``**kwargs`` or at the end."""
+    """``call`` with ``name=value``: in place of the value it spells out, or added before
+    ``**kwargs`` or at the end.
+    """
     for n, arg in enumerate(call.args):
         if arg.keyword is not None and arg.keyword.value == name:
             return call.with_changes(
@@ -71,7 +76,9 @@ def drop_element(display: cst.List, n: int) -> cst.List:
 
 
 def _closing_like(arg: cst.Arg, last: cst.Arg) -> cst.Arg:
-    """``arg`` with what now follows it: what closed the call behind ``last``, less the comment on ``last``."""
+    """``arg`` with what now follows it: what closed the call behind ``last``, less the comment on
+    ``last``.
+    """
     own = _parted(arg.comma.whitespace_after)[0] if isinstance(arg.comma, cst.Comma) else None
     if isinstance(last.comma, cst.Comma):
         closing = _with_comment(_parted(last.comma.whitespace_after)[1], own)
@@ -120,11 +127,13 @@ def _guarded(arg: cst.Arg) -> cst.Arg:
     return arg
 
 
-# ------------------------------------------------------------------------------------------------ dictionaries
+# ------------------------------------------------------------------------------------- dictionaries
 def set_item(
     display: cst.Dict, name: str, value: cst.BaseExpression, quote: str, room: Room
 ) -> cst.Dict:
-    """``display`` with ``"name": value``: in place of the value it spells out, or added at the end (where it wins over ``**other``)."""
+    """``display`` with ``"name": value``: in place of the value it spells out, or added at the end
+    (where it wins over ``**other``).
+    """
     elements = list(display.elements)
     for n, element in enumerate(elements):
         if isinstance(element, cst.DictElement) and _spells(element.key, name):
@@ -158,7 +167,7 @@ def _spells(key: cst.BaseExpression, name: str) -> bool:
     return isinstance(key, cst.SimpleString) and key.evaluated_value == name
 
 
-# ------------------------------------------------------------------------------------------------ layout
+# ------------------------------------------------------------------------------------------- layout
 def _separators(
     items: Sequence[cst.Arg] | Sequence[cst.BaseDictElement],
     opening: Space,
@@ -166,10 +175,12 @@ def _separators(
     alone: bool,
     room: Room,
 ) -> list[Space]:
-    """What may stand between the last item and a new one, best first: one item a line stays one item a line.
+    """What may stand between the last item and a new one, best first: one item a line stays one
+    item a line.
 
-    Between items of one line it is what stands between the others, else what the file is used to. Where the bracket that closes
-    is ``alone`` on its line, or most items are, and the last item is, the new one is, too.
+    Between items of one line it is what stands between the others, else what the file is used to.
+    Where the bracket that closes is ``alone`` on its line, or most items are, and the last item is,
+    the new one is, too.
     """
     between = [
         item.comma.whitespace_after for item in items[:-1] if isinstance(item.comma, cst.Comma)
@@ -192,7 +203,9 @@ def _is_broken(space: Space) -> bool:
 def _first_that_fits(
     joined: Callable[[Space], Display], separators: Sequence[Space], room: Room
 ) -> Display:
-    """The result with the first separator that keeps within the limit; where none does, the formatter will see to it."""
+    """The result with the first separator that keeps within the limit; where none does, the
+    formatter will see to it.
+    """
     results = [joined(separator) for separator in separators]
     for result in results[:-1]:
         text = cst.Module([]).code_for_node(result)
@@ -202,7 +215,9 @@ def _first_that_fits(
 
 
 def _inserted(args: list[cst.Arg], at: int, new: cst.Arg, opening: Space) -> list[cst.Arg]:
-    """``args`` with ``new`` before ``args[at]``, parted from it as the items around it are parted."""
+    """``args`` with ``new`` before ``args[at]``, parted from it as the items around it are
+    parted.
+    """
     if at:
         before = args[at - 1].comma
         separator = _clean(before.whitespace_after) if isinstance(before, cst.Comma) else _SPACE
@@ -214,7 +229,9 @@ def _inserted(args: list[cst.Arg], at: int, new: cst.Arg, opening: Space) -> lis
 def _parted(
     closing: Space,
 ) -> tuple[cst.TrailingWhitespace | None, Space]:
-    """A comment that ends the line of the last item, and what is left to stand before the closing bracket."""
+    """A comment that ends the line of the last item, and what is left to stand before the closing
+    bracket.
+    """
     if isinstance(closing, cst.ParenthesizedWhitespace) and closing.first_line.comment is not None:
         return closing.first_line, closing.with_changes(first_line=cst.TrailingWhitespace())
     return None, closing

@@ -1,8 +1,10 @@
 """Where the nodes of the abstract tree (``ast``) stand in the concrete one (LibCST).
 
-Both trees describe the same text, so a node is found by its position. The two disagree in few places, all handled
-here: ``ast`` counts columns in UTF-8 bytes and LibCST in characters; ``ast`` counts the parentheses of a tuple or a
-generator as part of it; and before Python 3.12 ``ast`` cannot be trusted inside f-strings.
+Both trees describe the same text, so a node is found by its position. The two disagree in few
+places, all handled
+here: ``ast`` counts columns in UTF-8 bytes and LibCST in characters; ``ast`` counts the parentheses
+of a tuple or a generator as part of it; and before Python 3.12 ``ast`` cannot be trusted inside
+f-strings.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from autofast.model.source import Source, ancestors
 Span = tuple[int, int, int, int]
 Statement = cst.BaseSmallStatement | cst.BaseCompoundStatement
 
-# What a node of one tree may be in the other; a pair that is not in this table is a mistake of the search.
+# What a node of one tree may be in the other; a pair that is not in this table is a mistake of the
+# search.
 KINDS: dict[type[ast.expr], tuple[type[cst.BaseExpression], ...]] = {
     ast.Attribute: (cst.Attribute,),
     ast.Await: (cst.Await,),
@@ -52,11 +55,15 @@ KINDS: dict[type[ast.expr], tuple[type[cst.BaseExpression], ...]] = {
 
 
 class Unplaceable(Exception):
-    """The concrete tree has no counterpart of an edit's anchor. ``str()`` is the one line that is shown."""
+    """The concrete tree has no counterpart of an edit's anchor. ``str()`` is the one line that is
+    shown.
+    """
 
 
 class Places:
-    """The concrete tree of one file; :meth:`find` maps nodes of the abstract tree to nodes of it."""
+    """The concrete tree of one file; :meth:`find` maps nodes of the abstract tree to nodes of
+    it.
+    """
 
     def __init__(self, source: Source):
         self.source = source
@@ -68,7 +75,7 @@ class Places:
                 f"{source.rel}:{error.raw_line}: this syntax cannot be rewritten yet ({error.message})"
             ) from None
 
-    # ------------------------------------------------------------------------------------------------ ast -> LibCST
+    # -------------------------------------------------------------------------------- ast -> LibCST
     def statement(self, node: ast.stmt) -> Statement:
         """The statement ``node``."""
         found = self._statements.get((node.lineno, self._column(node.lineno, node.col_offset)))
@@ -125,7 +132,9 @@ class Places:
         )
 
     def _around(self, part: ast.expr, kind: type[cst.BaseExpression]) -> cst.BaseExpression | None:
-        """The nearest ``kind`` around ``part``: found from within, as nobody agrees whose the parentheses are."""
+        """The nearest ``kind`` around ``part``: found from within, as nobody agrees whose the
+        parentheses are.
+        """
         inner: cst.CSTNode = self.expression(unstarred(part))
         for outer in self.ancestors(inner):
             if isinstance(outer, kind):
@@ -137,7 +146,9 @@ class Places:
         return None
 
     def _in_fstring(self, node: ast.expr, string: ast.JoinedStr) -> cst.BaseExpression | None:
-        """The n-th expression of this spelling in the (outermost) string, as positions are not to be trusted there."""
+        """The n-th expression of this spelling in the (outermost) string, as positions are not to
+        be trusted there.
+        """
         wanted = _spelling(node)
         nth = next(
             i
@@ -166,7 +177,7 @@ class Places:
         # It writes none of these, see `Document`.
         return column - indent[:column].count("\f") if "\f" in indent else column
 
-    # ------------------------------------------------------------------------------------------------ positions
+    # ------------------------------------------------------------------------------------ positions
     @cached_property
     def _positions(self) -> Mapping[cst.CSTNode, CodeRange]:
         return MetadataWrapper(self.module, unsafe_skip_copy=True).resolve(PositionProvider)
@@ -190,12 +201,16 @@ class Places:
         return found
 
     def indent_of(self, node: cst.CSTNode) -> int:
-        """The column at which the first line of ``node`` has its first character that is not a blank."""
+        """The column at which the first line of ``node`` has its first character that is not a
+        blank.
+        """
         line = self.source.lines[self._positions[node].start.line - 1]
         return len(line) - len(line.lstrip())
 
     def touches_word(self, node: cst.BaseExpression) -> bool:
-        """Whether a word stands directly before or after ``node`` and its parentheses, as in ``return(x)`` or ``[x]if y``."""
+        """Whether a word stands directly before or after ``node`` and its parentheses, as in
+        ``return(x)`` or ``[x]if y``.
+        """
         at, lines = self._positions[node], self.source.lines
         before = lines[at.start.line - 1][: at.start.column]
         after = lines[at.end.line - 1][at.end.column :]
@@ -204,7 +219,7 @@ class Places:
             after = after.lstrip().removeprefix(")")
         return _is_word(before[-1:]) or _is_word(after[:1])
 
-    # ------------------------------------------------------------------------------------------------ ancestors
+    # ------------------------------------------------------------------------------------ ancestors
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """The nodes around ``node``, innermost first; the module is the last."""
         parents = self._parents
@@ -225,7 +240,9 @@ class Places:
 
 
 def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The parts of ``node`` that are code, in order; whitespace and punctuation are left out (``node.children`` rebuilds the node)."""
+    """The parts of ``node`` that are code, in order; whitespace and punctuation are left out
+    (``node.children`` rebuilds the node).
+    """
     for name in _fields(type(node)):
         value = getattr(node, name)
         if isinstance(value, cst.CSTNode):

@@ -1,8 +1,10 @@
-"""Edits of many rules brought together: identical ones become one with several owners, contradictory ones are refused.
+"""Edits of many rules brought together: identical ones become one with several owners,
+contradictory ones are refused.
 
-Everything is decided on the abstract tree, before anything is composed, so that a finding that cannot be applied is
-known as a refusal even where no text is ever made. Three things contradict each other: two values for one slot (an
-argument, a statement, a name); blocks that cross; and an edit inside code that another edit throws away.
+Everything is decided on the abstract tree, before anything is composed, so that a finding that
+cannot be applied is known as a refusal even where no text is ever made. Three things contradict
+each other: two values for one slot (an argument, a statement, a name); blocks that cross; and an
+edit inside code that another edit throws away.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ Slot = tuple[object, ...]
 
 
 class Pool:
-    """Edits that can be composed with each other. ``edits`` maps each to the names of the rules that asked for it."""
+    """Edits that can be composed with each other. ``edits`` maps each to the names of the rules
+    that asked for it.
+    """
 
     def __init__(self) -> None:
         self.edits: dict[Edit, set[str]] = {}
@@ -49,7 +53,9 @@ class Pool:
         self._holes: set[int] = set()
 
     def add(self, edits: Sequence[Edit]) -> None:
-        """Take in all ``edits``, or none: raises :class:`EditConflict`, whose ``second`` is the edit that came too late."""
+        """Take in all ``edits``, or none: raises :class:`EditConflict`, whose ``second`` is the
+        edit that came too late.
+        """
         before = dict(self._same), dict(self._slots), dict(self._gone), set(self._holes)
         owners = {edit: set(names) for edit, names in self.edits.items()}
         try:
@@ -134,7 +140,7 @@ class Pool:
                         raise EditConflict(other, edit, f"{other.rule} {_deed(other)}")
 
 
-# ------------------------------------------------------------------------------------------------ what an edit is about
+# ---------------------------------------------------------------------------- what an edit is about
 def anchors(edit: Edit) -> tuple[ast.expr | ast.stmt, ...]:
     """The nodes at which ``edit`` acts; none for what concerns a whole file."""
     match edit:
@@ -203,7 +209,9 @@ def discarded(edit: Edit) -> Iterator[ast.AST]:
 
 
 def _loses(outer: Edit, inner: Edit, same_node: bool) -> bool:
-    """Whether what ``inner`` does at a node that ``outer`` discards (or somewhere inside) would be lost."""
+    """Whether what ``inner`` does at a node that ``outer`` discards (or somewhere inside) would be
+    lost.
+    """
     if inner is outer:
         return False
     if isinstance(inner, Remove) and isinstance(outer, (Remove, Replace)):
@@ -221,7 +229,9 @@ def _loses(outer: Edit, inner: Edit, same_node: bool) -> bool:
 
 
 def _slots(edit: Edit) -> Iterator[tuple[Slot, object]]:
-    """The things of which there can be only one, and what the edit makes of them: two different wishes contradict each other."""
+    """The things of which there can be only one, and what the edit makes of them: two different
+    wishes contradict each other.
+    """
     match edit:
         case Keyword():
             yield ("argument", id(edit.call), edit.name), edit.value.strip()
@@ -265,7 +275,9 @@ def _check_form(edit: Edit) -> None:
 
 
 def _is_unfit_for_fstring(edit: Edit) -> bool:
-    """Whether the code of ``edit`` has what Python forbids in f-strings until 3.12: a backslash, a comment, or both kinds of quotes."""
+    """Whether the code of ``edit`` has what Python forbids in f-strings until 3.12: a backslash, a
+    comment, or both kinds of quotes.
+    """
     code = getattr(edit, "template", "") + getattr(edit, "value", "")
     return any(c in code for c in "\\#\n") or ("'" in code and '"' in code)
 

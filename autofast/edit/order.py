@@ -1,4 +1,6 @@
-"""Who goes inside whom, where several rules touch one place: the only file that knows two rules at once."""
+"""Who goes inside whom, where several rules touch one place: the only file that knows two rules at
+once.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ from enum import IntEnum
 
 
 class Rank(IntEnum):
-    """Inner to outer for expressions and blocks; first to last for statements put into one group."""
+    """Inner to outer for expressions and blocks; first to last for statements put into one
+    group.
+    """
 
     LEAF = 0  # keywords and rewrites of one expression: they commute
     MOVED = (

@@ -1,4 +1,6 @@
-"""Parentheses around expressions that are put somewhere else: where precedence or a line break needs them, and only there."""
+"""Parentheses around expressions that are put somewhere else: where precedence or a line break
+needs them, and only there.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-# How tightly an expression holds together; a place that needs level n takes expressions of level n and above.
+# How tightly an expression holds together; a place that needs level n takes expressions of level n
+# and above.
 (
     ANY,
     TUPLE,
@@ -66,7 +69,9 @@ def level(node: cst.BaseExpression) -> int:
 
 
 def needed(node: cst.BaseExpression, child: cst.CSTNode, around: Sequence[cst.CSTNode]) -> int:
-    """The level that ``node`` must have to stand where ``child`` stands now; ``around`` are the nodes around that, innermost first."""
+    """The level that ``node`` must have to stand where ``child`` stands now; ``around`` are the
+    nodes around that, innermost first.
+    """
     parent = around[0]
     match parent:
         case cst.BinaryOperation():
@@ -140,7 +145,9 @@ def in_brackets(child: cst.CSTNode, around: Sequence[cst.CSTNode]) -> bool:
 def fitted(
     node: cst.BaseExpression, child: cst.CSTNode, around: Sequence[cst.CSTNode]
 ) -> cst.BaseExpression:
-    """``node`` as it must be written where ``child`` stands now, inside ``around`` (innermost first)."""
+    """``node`` as it must be written where ``child`` stands now, inside ``around`` (innermost
+    first).
+    """
     if not around:
         return node
     if node.lpar:
@@ -166,7 +173,9 @@ def parenthesised(node: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def bare(node: cst.BaseExpression) -> cst.BaseExpression:
-    """``node`` without its parentheses, unless they make it what it is or hold a comment or a line break of their own."""
+    """``node`` without its parentheses, unless they make it what it is or hold a comment or a line
+    break of their own.
+    """
     blank = all(isinstance(p.whitespace_after, cst.SimpleWhitespace) for p in node.lpar)
     blank = blank and all(isinstance(p.whitespace_before, cst.SimpleWhitespace) for p in node.rpar)
     without = node.with_changes(lpar=[], rpar=[])

@@ -1,4 +1,6 @@
-"""A rewrite that is carried on until another one would find nothing more: what one rule writes may be what another waits for."""
+"""A rewrite that is carried on until another one would find nothing more: what one rule writes may
+be what another waits for.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ MOST = 4  # a rewrite that has not come to an end then never does
 
 @dataclass(frozen=True, eq=False)
 class Passes:
-    """Plans one after the other, each for what the one before wrote; to others, one plan for the script as it was."""
+    """Plans one after the other, each for what the one before wrote; to others, one plan for the
+    script as it was.
+    """
 
     plans: tuple[Plan, ...]
     reread: Reread
@@ -45,7 +49,9 @@ class Passes:
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """Those of the first plan, and in the place of what it refused, what a later one does; all at nodes of the script as it was."""
+        """Those of the first plan, and in the place of what it refused, what a later one does; all
+        at nodes of the script as it was.
+        """
         found = {key_of(f): f for f in self.first.findings}
         for number, plan in enumerate(self.plans[1:], 1):
             for finding in self._back(number, plan, found.values()):
@@ -71,7 +77,7 @@ class Passes:
         fine = list(takewhile(lambda p: all(map(wanted, p.fixes)), self.plans[1:]))
         return Passes((self.first, *fine), self.reread)
 
-    # ------------------------------------------------------------------------------------------------ from later plans back
+    # ------------------------------------------------------------------------ from later plans back
     def _of(self, source: Source, text: str) -> Iterator[Hunk]:
         old, new = lines_of(source.text), lines_of(text)
         known = [(n, h) for n, p in enumerate(self.plans) for h in p.hunks() if _same(h, source)]
@@ -86,7 +92,9 @@ class Passes:
             yield Hunk(source, change.old, change.new, lines, owners or self.applied, findings)
 
     def _origin(self, source: Source, number: int, span: tuple[int, int]) -> tuple[int, int]:
-        """The lines of the first text behind those of the text that the plan of this number was made for."""
+        """The lines of the first text behind those of the text that the plan of this number was
+        made for.
+        """
         for plan in reversed(self.plans[:number]):
             hunks = [h for h in plan.hunks() if _same(h, source)]
             first, last = old_lines(hunks, span[0]), old_lines(hunks, max(span[0], span[1] - 1))
@@ -94,7 +102,9 @@ class Passes:
         return span
 
     def _back(self, number: int, plan: Plan, before: Collection[Finding]) -> Iterator[Finding]:
-        """The fixes of a later plan: at the nodes where the same was refused, or else at statements of the script as it was."""
+        """The fixes of a later plan: at the nodes where the same was refused, or else at statements
+        of the script as it was.
+        """
         sources = {s.path: s for s in self.script.sources}
         taken: set[int] = set()
         for finding in plan.fixes:
@@ -118,7 +128,9 @@ class Passes:
 
 
 def fixed_point(plan: Plan, reread: Reread) -> Passes:
-    """What stands of ``plan``, and of the plans for what comes of it, until one finds nothing; raises :class:`PostConditionError`."""
+    """What stands of ``plan``, and of the plans for what comes of it, until one finds nothing;
+    raises :class:`PostConditionError`.
+    """
     here, again = stand(plan, reread, settled=False)
     plans = [here]
     while again is not None and again.fixes:

@@ -1,4 +1,6 @@
-"""From findings to new texts: what is applied, what is left alone and why, and which rule each change comes from."""
+"""From findings to new texts: what is applied, what is left alone and why, and which rule each
+change comes from.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ class Plan:
         rules: those that take part.
         findings: all of them, in the order of the code. Those with status ``fix`` are applied.
         unused_ignores: ``# autofast: ignore`` comments that kept nothing from being changed.
-        left_out: rules that were to take part and do not, as they raised or as their changes did not stand up.
+        left_out: rules that were to take part and do not, as they raised or as their changes did
+            not stand up.
         amendments: what the second reading has made of findings.
     """
 
@@ -57,7 +60,7 @@ class Plan:
     # Shared by all plans for one script: each file is parsed once.
     _documents: dict[Source, Document]
 
-    # ------------------------------------------------------------------------------------------------ making
+    # --------------------------------------------------------------------------------------- making
     @classmethod
     def make(
         cls,
@@ -161,7 +164,7 @@ class Plan:
             self.amendments if amended is None else amended,
         )
 
-    # ------------------------------------------------------------------------------------------------ results
+    # -------------------------------------------------------------------------------------- results
     @property
     def fixes(self) -> tuple[Finding, ...]:
         """The findings that are applied."""
@@ -183,9 +186,10 @@ class Plan:
     def check(self, reread: Reread | None = None, settled: bool = True) -> Plan | None:
         """Raise :class:`PostConditionError` unless the new texts may be written.
 
-        They must compile, use no undefined name, and differ from the old ones only in hunks that belong to rules. With ``reread``, which
-        reads the script from texts that replace those of some files, the applied rules must find nothing to do in their own output; unless
-        it is to be ``settled``, only not the same again. The plan for that output is returned.
+        They must compile, use no undefined name, and differ from the old ones only in hunks that
+        belong to rules. With ``reread``, which reads the script from texts that replace those of
+        some files, the applied rules must find nothing to do in their own output; unless it is to
+        be ``settled``, only not the same again. The plan for that output is returned.
         """
         for source, text in self._texts.items():
             postcheck.parses(source, text)
@@ -226,7 +230,9 @@ class Plan:
         return again.amended(refused) if refused else again
 
     def _is_at(self, old: Finding, again: Finding) -> bool:
-        """Whether two findings of :meth:`_like` are about one statement, and not about two beside each other."""
+        """Whether two findings of :meth:`_like` are about one statement, and not about two beside
+        each other.
+        """
         hunks = next(
             (h for s, h in self._hunks.items() if s.path == source_of(again.node).path), []
         )
@@ -246,7 +252,7 @@ class Plan:
             and span[0] <= line_of(f.node) - 1 < max(span[1], span[0] + 1)
         ]
 
-    # ------------------------------------------------------------------------------------------------ composing
+    # ------------------------------------------------------------------------------------ composing
     @cached_property
     def _by_file(self) -> dict[Source, list[Edit]]:
         files: dict[Source, list[Edit]] = defaultdict(list)
@@ -270,7 +276,7 @@ class Plan:
         except Unplaceable as error:
             raise PostConditionError(str(error)) from None
 
-    # ------------------------------------------------------------------------------------------------ attribution
+    # ---------------------------------------------------------------------------------- attribution
     @cached_property
     def _hunks(self) -> dict[Source, list[Hunk]]:
         return {
@@ -281,7 +287,9 @@ class Plan:
     def _parts(
         self, source: Source
     ) -> tuple[dict[Edit, frozenset[str]], tuple[Finding, ...], Callable[[str], str]]:
-        """What the attribution of a file goes by: its edits with their owners, the fixes, and the text without a rule."""
+        """What the attribution of a file goes by: its edits with their owners, the fixes, and the
+        text without a rule.
+        """
         edits = {edit: self._edits[edit] for edit in self._by_file[source]}
         # An edit that two rules ask for is left out with either, so it belongs to both.
         return (
@@ -291,7 +299,7 @@ class Plan:
         )
 
 
-# ------------------------------------------------------------------------------------------------ from findings to fixes
+# --------------------------------------------------------------------------- from findings to fixes
 def _allowed(
     script: Script,
     every: Sequence[tuple[Rule, Finding]],
@@ -300,7 +308,9 @@ def _allowed(
     ignores: Ignores,
     amended: Mapping[Key, Amendment],
 ) -> list[Finding]:
-    """The findings of rules, each by itself: ignored, or refused, where the user, the level of effect or the text is against it."""
+    """The findings of rules, each by itself: ignored, or refused, where the user, the level of
+    effect or the text is against it.
+    """
     deciding = {
         r.decides: r.name
         for r in (*REGISTRY.values(), *(r for r, _ in every))
@@ -321,7 +331,9 @@ def _allowed(
 
 
 def _dated(script: Script, fix: Finding, renewing: Mapping[int, Finding]) -> Finding:
-    """The fix, with what must be written anew for any torch to run both; refused where that is not done, or is not possible."""
+    """The fix, with what must be written anew for any torch to run both; refused where that is not
+    done, or is not possible.
+    """
     assert fix.torch is not None
     needs = []
     for newest in script.torch.in_the_way(fix.torch):
@@ -370,7 +382,9 @@ def _refused(finding: Finding, why: str) -> Finding:
 
 
 def _settled(findings: Sequence[Finding]) -> tuple[list[Finding], Pool]:
-    """The findings, given in order of priority, with those refused that contradict an earlier one or lack one they need."""
+    """The findings, given in order of priority, with those refused that contradict an earlier one
+    or lack one they need.
+    """
     findings = list(findings)
     while True:
         lacking = _lacking(findings)

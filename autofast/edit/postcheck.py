@@ -21,7 +21,9 @@ MODULE_NAMES = frozenset(
 
 
 class Amendable(PostConditionError):
-    """The output is fit to be written once some findings are refused, or carried out otherwise (:mod:`autofast.edit.amend`)."""
+    """The output is fit to be written once some findings are refused, or carried out otherwise
+    (:mod:`autofast.edit.amend`).
+    """
 
     def __init__(self, message: str, amendments: Mapping[Any, Any]):
         super().__init__(message)
@@ -70,7 +72,9 @@ def keeps_other_lines(source: Source, text: str, hunks: Sequence[Hunk]) -> None:
 
 
 def undefined(text: str, name: str) -> frozenset[str]:
-    """Names that are looked up in the module though nothing there binds them; none where a star import may bind anything."""
+    """Names that are looked up in the module though nothing there binds them; none where a star
+    import may bind anything.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(text)

@@ -1,4 +1,6 @@
-"""Lines that stood below the bracket they are in go with it, where a change before the bracket has moved that."""
+"""Lines that stood below the bracket they are in go with it, where a change before the bracket has
+moved that.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ BEGINNING = re.compile(r"[\w.]*(\([\w.]*)?")
 
 @dataclass(frozen=True)
 class Line:
-    """A line that begins inside brackets: its column, and where the innermost of them stands (row and column, from 0)."""
+    """A line that begins inside brackets: its column, and where the innermost of them stands (row
+    and column, from 0).
+    """
 
     column: int
     row: int
@@ -27,7 +31,9 @@ class Line:
 
 
 def realigned(text: str, original: str) -> str:
-    """``text`` with the lines of the user moved that were below a bracket in ``original`` and no longer are, and with them what is new beside them."""
+    """``text`` with the lines of the user moved that were below a bracket in ``original`` and no
+    longer are, and with them what is new beside them.
+    """
     old, new = _inside(original), _inside(text)
     if not old or not new:
         return text

@@ -7,10 +7,11 @@ from autofast.edit.postcheck import Amendable
 
 
 def stand(plan: Plan, reread: Reread, settled: bool = True) -> tuple[Plan, Plan | None]:
-    """``plan``, or what is left of it without the findings and rules that keep it from fulfilling all post-conditions; and the plan for
-    what comes of it.
+    """``plan``, or what is left of it without the findings and rules that keep it from fulfilling
+    all post-conditions; and the plan for what comes of it.
 
-    ``settled`` is as of :meth:`Plan.check`. Raises :class:`PostConditionError` where no single rule is to blame.
+    ``settled`` is as of :meth:`Plan.check`. Raises :class:`PostConditionError` where no single rule
+    is to blame.
     """
     while True:
         try:
@@ -25,8 +26,8 @@ def stand(plan: Plan, reread: Reread, settled: bool = True) -> tuple[Plan, Plan 
 
 
 def _without_culprit(plan: Plan, error: PostConditionError) -> Plan:
-    """``plan`` without the rule that ``error`` names; or else without the first rule whose absence mends the texts, or all that do not
-    stand together."""
+    """``plan`` without the rule that ``error`` names; or else without the first rule whose absence
+    mends the texts, or all that do not stand together."""
     why = f"left out: {error}"
     if error.rule in plan.applied:
         return plan.without(error.rule, why)

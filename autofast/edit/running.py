@@ -24,7 +24,8 @@ class LeftOut:
     """A rule that was to take part in a plan and does not, by a mistake of ours.
 
     Attributes:
-        why: one line. findings: what it had to say, nothing of which is applied. error: what the rule raised, where it did.
+        why: one line. findings: what it had to say, nothing of which is applied. error: what the
+            rule raised, where it did.
     """
 
     rule: str
@@ -34,7 +35,9 @@ class LeftOut:
 
     @property
     def warning(self) -> str:
-        """What the user should know, on one line; the trace follows it where ``--debug`` asks for that."""
+        """What the user should know, on one line; the trace follows it where ``--debug`` asks for
+        that.
+        """
         if self.error is None:
             return f"{self.rule} is {self.why}; {faults.REPORT}"
         node = self.findings[0].node
@@ -44,7 +47,9 @@ class LeftOut:
 
 
 def seen_by(rule: Rule, rules: Iterable[Rule], options: Options) -> Options:
-    """The options of a rule, with what is decided by itself and the rules that it uses, as far as they take part."""
+    """The options of a rule, with what is decided by itself and the rules that it uses, as far as
+    they take part.
+    """
     decisions = frozenset(
         r.decides for r in rules if r.decides is not None and r.name in (rule.name, *rule.uses)
     )
@@ -55,7 +60,9 @@ def seen_by(rule: Rule, rules: Iterable[Rule], options: Options) -> Options:
 def run(
     rules: Sequence[Rule], script: Script, options: Options
 ) -> tuple[list[tuple[Rule, Finding]], list[LeftOut]]:
-    """All that the rules find, and those that raised: what these had found before counts for nothing."""
+    """All that the rules find, and those that raised: what these had found before counts for
+    nothing.
+    """
     found: list[tuple[Rule, Finding]] = []
     failed: list[LeftOut] = []
     with WORK.at_most(RULES):
@@ -82,7 +89,9 @@ def too_large(rule: Rule, script: Script, error: TooLarge) -> LeftOut:
 
 
 def _of_this_torch(script: Script, finding: Finding) -> Finding:
-    """No fix where the program has put something else in the place of a part of torch: all that rules know is of torch itself."""
+    """No fix where the program has put something else in the place of a part of torch: all that
+    rules know is of torch itself.
+    """
     if script.replaced is None or not finding.edits:
         return finding
     node = script.replaced.node
@@ -100,7 +109,9 @@ def raised(rule: Rule, script: Script, error: Exception) -> LeftOut:
 
 
 def _at_work(script: Script, error: Exception) -> ast.AST:
-    """The node that the innermost function was looking at when it raised; the entry itself where that is not known."""
+    """The node that the innermost function was looking at when it raised; the entry itself where
+    that is not known.
+    """
     frames = [frame for frame, _ in traceback.walk_tb(faults.origin(error).__traceback__)]
     for frame in reversed(frames):
         for value in frame.f_locals.values():

@@ -1,4 +1,6 @@
-"""New code uses functions of Python (len, enumerate, ...): it is not written where such a name has become something else."""
+"""New code uses functions of Python (len, enumerate, ...): it is not written where such a name has
+become something else.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ PROSE = re.compile(r'"""(?s:.*?)"""|#[^\n]*|(?<![fF])"[^"\n]*"')  # docstrings, 
 
 
 def against(edits: Iterable[Edit], sources: Iterable[Source]) -> str:
-    """Why the edits cannot be made: a function of Python that they use is something else there; empty where none is."""
+    """Why the edits cannot be made: a function of Python that they use is something else there;
+    empty where none is.
+    """
     files = list(sources)
     for edit in edits:
         used = {
@@ -86,7 +90,9 @@ def _bound(scope: ast.AST, source: Source, files: list[Source]) -> Iterator[str]
 
 
 def _own(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a scope without those of functions and classes inside it; variables of comprehensions are theirs alone."""
+    """The nodes of a scope without those of functions and classes inside it; variables of
+    comprehensions are theirs alone.
+    """
     todo = list(children(scope))
     while todo:
         node = todo.pop()

@@ -24,7 +24,9 @@ def replace_decorator(
 def add_parameter(
     function: cst.FunctionDef, name: str, default: cst.BaseExpression | None
 ) -> cst.FunctionDef:
-    """``function`` with one more parameter: the last that can be given by position, unless only a keyword can follow the defaults."""
+    """``function`` with one more parameter: the last that can be given by position, unless only a
+    keyword can follow the defaults.
+    """
     parameters = function.params
     every = [*parameters.posonly_params, *parameters.params, *parameters.kwonly_params]
     if any(p.name.value == name for p in every):

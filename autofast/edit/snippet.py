@@ -25,7 +25,9 @@ TIGHT_COMMA = re.compile(r",(?: (?=\S)|(?=[^\s)\]}]))")  # within a line
 
 
 class Style(NamedTuple):
-    """How the user writes: the quotes of most strings, one level of indentation, and whether most commas have no space behind them."""
+    """How the user writes: the quotes of most strings, one level of indentation, and whether most
+    commas have no space behind them.
+    """
 
     quote: str
     unit: str
@@ -62,7 +64,9 @@ def _indent(source: Source, line: int) -> str:
 
 
 class TemplateError(ValueError):
-    """A rule's template cannot be parsed, or names a hole that it does not define: a mistake in the rule."""
+    """A rule's template cannot be parsed, or names a hole that it does not define: a mistake in the
+    rule.
+    """
 
 
 def expression(template: str, style: Style, fill: Fill) -> cst.BaseExpression:

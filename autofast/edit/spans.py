@@ -8,7 +8,9 @@ Span = tuple[int, int]  # first and last line, counted from 1
 
 
 def own_lines(node: ast.stmt | ast.ExceptHandler | ast.match_case) -> Span:
-    """The lines of a simple statement, or of the head of a compound one: from its first decorator to its colon, about."""
+    """The lines of a simple statement, or of the head of a compound one: from its first decorator
+    to its colon, about.
+    """
     if isinstance(node, ast.match_case):
         return node.pattern.lineno, (node.guard or node.pattern).end_lineno or node.pattern.lineno
     if not hasattr(node, "body"):

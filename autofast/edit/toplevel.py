@@ -21,9 +21,11 @@ BEFORE_ALL = -1
 
 @dataclass(frozen=True)
 class Addition:
-    """New code that goes directly below ``body[after]`` of the module, or to its beginning (``BEFORE_ALL``).
+    """New code that goes directly below ``body[after]`` of the module, or to its beginning
+    (``BEFORE_ALL``).
 
-    With ``names`` there is no new statement: ``body[after]``, a ``from m import ...``, imports these, too.
+    With ``names`` there is no new statement: ``body[after]``, a ``from m import ...``, imports
+    these, too.
     """
 
     after: int
@@ -34,7 +36,9 @@ class Addition:
 def additions(
     source: Source, imports: Iterable[Import], helpers: Iterable[Helper]
 ) -> Iterator[Addition]:
-    """Where the text of each new import and helper goes; in the order in which they are to stand below one statement."""
+    """Where the text of each new import and helper goes; in the order in which they are to stand
+    below one statement.
+    """
     above = _needed_above(source.tree, imports)
     present = {n: set(_present(source.tree.body[:n])) for n in set(above.values())}
     new = sorted(b for b, n in above.items() if not _is_bound(b, present[n]))
@@ -57,7 +61,9 @@ def additions(
 
 
 def _needed_above(tree: ast.Module, imports: Iterable[Import]) -> dict[Binding, int]:
-    """What is to be imported, and the statement of the module above which it is needed: its index, or the end."""
+    """What is to be imported, and the statement of the module above which it is needed: its index,
+    or the end.
+    """
     found: dict[Binding, int] = {}
     for edit in imports:
         end = len(tree.body) if edit.above is None else tree.body.index(edit.above)
@@ -82,7 +88,9 @@ def _together(
 
 
 def _from_same(source: Source, members: list[Binding], end: int) -> int | None:
-    """The statement above ``end`` that imports from the same module already, and can take these names."""
+    """The statement above ``end`` that imports from the same module already, and can take these
+    names.
+    """
     module = {members[0].module}
     for n in range(end - 1, -1, -1):
         statement = source.tree.body[n]
@@ -101,7 +109,9 @@ def _takes_names(source: Source, statement: ast.ImportFrom) -> bool:
 
 
 def _present(body: list[ast.stmt]) -> Iterator[Binding]:
-    """What imports among these statements of a module bind, also those that are tried (``try: import apex``)."""
+    """What imports among these statements of a module bind, also those that are tried (``try:
+    import apex``).
+    """
     for statement in body:
         yield from bindings(statement)
         if isinstance(statement, ast.Try):
@@ -112,7 +122,8 @@ def _present(body: list[ast.stmt]) -> Iterator[Binding]:
 def _is_bound(binding: Binding, present: set[Binding]) -> bool:
     if binding in present:
         return True
-    # `import torch.nn` binds torch as `import torch` does, and `import torch.nn` is more than `import torch`.
+    # `import torch.nn` binds torch as `import torch` does, and `import torch.nn` is more than
+    # `import torch`.
     plain = not binding.is_from and binding.bound == binding.module.split(".")[0]
     return plain and any(
         not b.is_from
@@ -122,11 +133,12 @@ def _is_bound(binding: Binding, present: set[Binding]) -> bool:
     )
 
 
-# ------------------------------------------------------------------------------------------------ places
+# ------------------------------------------------------------------------------------------- places
 def _place_of_import(tree: ast.Module, binding: Binding) -> int:
     """Below the leading imports, or those of the standard library among them.
 
-    But no other package is imported earlier than the user does it, as settings may stand in between that it reads.
+    But no other package is imported earlier than the user does it, as settings may stand in between
+    that it reads.
     """
     root = binding.module.split(".")[0]
     lead = _end_of_lead(tree)
@@ -154,7 +166,9 @@ def _place_of_import(tree: ast.Module, binding: Binding) -> int:
 
 
 def _above_others(tree: ast.Module, lead: int) -> int:
-    """Above all imports of other packages, but below a docstring, ``__future__`` and the comments that begin the file."""
+    """Above all imports of other packages, but below a docstring, ``__future__`` and the comments
+    that begin the file.
+    """
     for n, statement in enumerate(tree.body[: lead + 1]):
         if any(b.module != "__future__" for b in bindings(statement)):
             line = statement.lineno - 2
@@ -210,7 +224,9 @@ def _own_files(source: Source, statement: ast.stmt) -> list[Path] | None:
 
 
 def _in_order(tree: ast.Module, places: list[int], binding: Binding) -> int:
-    """Where an import goes among these: by its name, where the plain ones are sorted by theirs; else below the last."""
+    """Where an import goes among these: by its name, where the plain ones are sorted by theirs;
+    else below the last.
+    """
     plain = [n for n in places if isinstance(tree.body[n], ast.Import)]
     names = [b.module for n in plain for b in bindings(tree.body[n])]
     in_one_run = plain == list(range(plain[0], plain[0] + len(plain))) if plain else False
@@ -232,7 +248,9 @@ def _leads(first: ast.stmt, binding: Binding) -> bool:
 
 
 def _is_remarked(tree: ast.Module, place: int) -> bool:
-    """Whether a comment stands directly above a statement, or it is the first: what goes above it would come between."""
+    """Whether a comment stands directly above a statement, or it is the first: what goes above it
+    would come between.
+    """
     source = source_of(tree.body[place])
     line = tree.body[place].lineno - 2
     return place == 0 or (line >= 0 and source.lines[line].lstrip().startswith("#"))
@@ -249,7 +267,9 @@ def _place_of_helper(tree: ast.Module, needs: frozenset[str]) -> int:
 
 
 def _end_of_all_imports(tree: ast.Module) -> int:
-    """The last of the leading imports, where settings may stand between them: ``matplotlib.use("Agg")``."""
+    """The last of the leading imports, where settings may stand between them:
+    ``matplotlib.use("Agg")``.
+    """
     end = _end_of_lead(tree)
     for n, statement in enumerate(tree.body[end + 1 :], end + 1):
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
@@ -279,7 +299,9 @@ def _end_of_run(tree: ast.Module, place: int) -> int:
 
 
 def _end_of_lead(tree: ast.Module) -> int:
-    """The last import before the first other statement; where there is none, the docstring; else ``BEFORE_ALL``."""
+    """The last import before the first other statement; where there is none, the docstring; else
+    ``BEFORE_ALL``.
+    """
     end = BEFORE_ALL
     for n, statement in enumerate(tree.body):
         if isinstance(statement, (ast.Import, ast.ImportFrom)) or (
@@ -292,7 +314,9 @@ def _end_of_lead(tree: ast.Module) -> int:
 
 
 def must_stay_above(statement: ast.stmt) -> ast.stmt | None:
-    """The statement that code before ``statement`` must be put below after all: a docstring, or the last import from ``__future__``."""
+    """The statement that code before ``statement`` must be put below after all: a docstring, or the
+    last import from ``__future__``.
+    """
     block = block_of(statement)
     is_documented = isinstance(
         parent_of(statement), (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

@@ -1,4 +1,6 @@
-"""Assignments of several variables on a line that has become too long are written as one assignment each."""
+"""Assignments of several variables on a line that has become too long are written as one assignment
+each.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ MOVES = frozenset(
 
 
 def apart(code: Sequence[str]) -> list[str]:
-    """``x = ...`` and ``y = ...`` for the line ``x, y = ..., ...``; empty where that may be another thing.
+    """``x = ...`` and ``y = ...`` for the line ``x, y = ..., ...``; empty where that may be another
+    thing.
 
-    The values are variables, or what methods of tensors give of them, and none reads a variable that gets its new value before.
+    The values are variables, or what methods of tensors give of them, and none reads a variable
+    that gets its new value before.
     """
     if len(code) != 1:
         return []

@@ -1,4 +1,6 @@
-"""Reads in the new text that may find no value, though all were well in the old one: asked of definitions and uses of the new text itself."""
+"""Reads in the new text that may find no value, though all were well in the old one: asked of
+definitions and uses of the new text itself.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from autofast.model.syntax import FUNCTIONS, is_read
 
 @dataclass(frozen=True)
 class Unbound:
-    """A read of ``name`` that may come before the variable has a value. ``hunk`` wrote it, or took the value away."""
+    """A read of ``name`` that may come before the variable has a value. ``hunk`` wrote it, or took
+    the value away.
+    """
 
     name: str
     hunk: Hunk
@@ -27,7 +31,9 @@ class Unbound:
 
 
 def unbound_reads(old: Script, new: Script, source: Source, hunks: Sequence[Hunk]) -> list[Unbound]:
-    """What ``hunks`` make of a file of ``old``, as ``new`` reads it, that may raise a ``NameError`` or ``UnboundLocalError``."""
+    """What ``hunks`` make of a file of ``old``, as ``new`` reads it, that may raise a ``NameError``
+    or ``UnboundLocalError``.
+    """
     fresh = next((s for s in new.sources if s.path == source.path), None)
     return list(_File(old, new, source, fresh, hunks).found()) if fresh is not None else []
 
@@ -61,7 +67,9 @@ class _File:
     def _may_fail(self, load: ast.Name) -> bool:
         variable = self.table.of(load)
         if variable is None or not isinstance(variable.scope, Function):
-            return False  # a builtin, a name that nothing binds (see postcheck), a variable of a comprehension or class
+            # a builtin, a name that nothing binds (see postcheck), a variable of a comprehension or
+            # class
+            return False
         if function_around(load) is variable.scope:
             return self._comes_unbound(variable, load)
         if self._was_read_in(function_around(load), load.id):
@@ -69,7 +77,9 @@ class _File:
         return any(self._comes_unbound(variable, call) for call in self._entries(load, variable))
 
     def _comes_unbound(self, variable: Variable, place: ast.AST) -> bool:
-        """Whether it may have no value at a place of its own function; not where the script would fail at once for that anyway."""
+        """Whether it may have no value at a place of its own function; not where the script would
+        fail at once for that anyway.
+        """
         definitions = self.flow.definitions(place)
         if not definitions.may_come_unbound(variable, place, self.trusted):
             return False
@@ -89,7 +99,9 @@ class _File:
         )
 
     def _entries(self, load: ast.Name, variable: Variable) -> Iterator[ast.AST]:
-        """The places in the scope of a variable at which the function that reads it is run, through others, too."""
+        """The places in the scope of a variable at which the function that reads it is run, through
+        others, too.
+        """
         graph = self.new.analysis(CallGraph)
         todo, seen = [function_around(load)], set()
         while todo:

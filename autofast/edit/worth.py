@@ -1,4 +1,6 @@
-"""Which fixes are worth their lines: the one place that decides, by what the cost model expects each to gain."""
+"""Which fixes are worth their lines: the one place that decides, by what the cost model expects
+each to gain.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ NOT_WORTH = "not worth its lines"
 def judged(
     script: Script, findings: Sequence[Finding], rules: Sequence[Rule], options: Options
 ) -> tuple[list[Finding], list[LeftOut]]:
-    """The findings, each fix with what it is expected to gain; those that gain too little, and those that need them, without edits.
+    """The findings, each fix with what it is expected to gain; those that gain too little, and
+    those that need them, without edits.
 
     Besides, the rules whose question raised: nothing of theirs is done.
     """

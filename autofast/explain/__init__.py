@@ -1,1 +1,3 @@
-"""``autofast explain FILE:LINE``: what the reader believes of one place. Nothing is worked out here that the analyses do not say."""
+"""``autofast explain FILE:LINE``: what the reader believes of one place. Nothing is worked out here
+that the analyses do not say.
+"""

@@ -1,4 +1,6 @@
-"""All that is known of one place: how often it runs, what stands there, where its values come from, what rules do about it."""
+"""All that is known of one place: how often it runs, what stands there, where its values come from,
+what rules do about it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ _PLACE = re.compile(r"(.+?):(?:cell (\d+):)?(\d+)")
 
 @dataclass(frozen=True)
 class Value:
-    """What a name or attribute at the place may be; ``set_at`` are the definitions that reach it."""
+    """What a name or attribute at the place may be; ``set_at`` are the definitions that reach
+    it.
+    """
 
     expr: str
     value: str
@@ -38,8 +42,8 @@ class Value:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a rule says: ``status`` is ``fix``, ``advice``, ``refused``, ``small`` or ``ignored``, or ``change`` for what its fix of
-    another place changes here."""
+    """What a rule says: ``status`` is ``fix``, ``advice``, ``refused``, ``small`` or ``ignored``,
+    or ``change`` for what its fix of another place changes here."""
 
     rule: str
     effect: str
@@ -50,7 +54,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What is believed of ``place``. ``reached`` is false where the reader never comes there; then there is nothing else."""
+    """What is believed of ``place``. ``reached`` is false where the reader never comes there; then
+    there is nothing else.
+    """
 
     place: str
     code: str
@@ -131,7 +137,9 @@ def _statement(source: Source, line: int) -> ast.stmt | None:
 
 
 def _here(source: Source, stmt: ast.stmt, line: int) -> Callable[[ast.AST | None], bool]:
-    """Whether a node stands in the statement, or in the head of a compound one, and on the line where the statement has several."""
+    """Whether a node stands in the statement, or in the head of a compound one, and on the line
+    where the statement has several.
+    """
     held = {id(n) for n in _own(stmt)}
 
     def here(node: ast.AST | None) -> bool:

@@ -1,4 +1,6 @@
-"""What stands at a place, by the roles that things play in a training: loaders, models, optimizers, the parts of a step."""
+"""What stands at a place, by the roles that things play in a training: loaders, models, optimizers,
+the parts of a step.
+"""
 
 from __future__ import annotations
 

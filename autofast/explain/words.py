@@ -1,4 +1,6 @@
-"""Values of the model in words. What is not known is said to be not known, with the reason that the model has."""
+"""Values of the model in words. What is not known is said to be not known, with the reason that the
+model has.
+"""
 
 from __future__ import annotations
 

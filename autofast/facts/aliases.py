@@ -1,7 +1,9 @@
-"""Whether a copy may stand in for a tensor: only where nobody writes to it afterwards, under this name or another one.
+"""Whether a copy may stand in for a tensor: only where nobody writes to it afterwards, under this
+name or another one.
 
-Things that are read have no addresses, so this asks the other way round: is there any write in the whole script that is not certainly to
-another tensor, and not certainly over before the copy is made?
+Things that are read have no addresses, so this asks the other way round: is there any write in the
+whole script that is not certainly to another tensor, and not certainly over before the copy is
+made?
 """
 
 from __future__ import annotations
@@ -90,7 +92,9 @@ def learned(script: Script, expr: ast.expr) -> str:
 
 
 def written_after(script: Script, expr: ast.expr, made: Sequence[Occurrence]) -> str:
-    """A place that may write to what ``expr`` holds after it was copied (in ``made``), in words; empty where there is none."""
+    """A place that may write to what ``expr`` holds after it was copied (in ``made``), in words;
+    empty where there is none.
+    """
     found = script.values(expr)
     if not found or not all(isinstance(t, Tensor) for t in found):
         return "it is not known what is copied"
@@ -109,15 +113,19 @@ def written_after(script: Script, expr: ast.expr, made: Sequence[Occurrence]) ->
 
 
 def _is_data(script: Script, expr: ast.expr) -> bool:
-    """``p.data`` or ``p.detach()``: views of it look like any tensor, and optimizers write to it."""
+    """``p.data`` or ``p.detach()``: views of it look like any tensor, and optimizers write to
+    it.
+    """
     return any(
         isinstance(t, Tensor) and t.param == "param" and not t.grad for t in script.values(expr)
     )
 
 
-# ------------------------------------------------------------------------------------------------ writes
+# ------------------------------------------------------------------------------------------- writes
 def _writes(script: Script, shared: bool) -> Iterator[tuple[ast.AST, Values, ast.expr | None]]:
-    """Every write to a tensor (or to an array that may share its memory), with what is written to, and the expression for it."""
+    """Every write to a tensor (or to an array that may share its memory), with what is written to,
+    and the expression for it.
+    """
     seen: set[int] = set()
     for node in script.nodes:
         seen.add(id(node))
@@ -171,14 +179,18 @@ def _written(
 
 
 def _writes_itself(script: Script, target: ast.expr) -> bool:
-    """Whether nothing else says what `target += ...` writes to: of arrays, `rows[0] += 1` stores into `rows`; of lists, it changes what they hold."""
+    """Whether nothing else says what `target += ...` writes to: of arrays, `rows[0] += 1` stores
+    into `rows`; of lists, it changes what they hold.
+    """
     if not isinstance(target, ast.Subscript):
         return True
     return any(isinstance(t, (Seq, Dict)) for t in script.values(target.value))
 
 
 def _is_counter(script: Script, target: ast.expr) -> bool:
-    """A sum of numbers or arrays that begins with a constant, and that no tensor is made of without a copy."""
+    """A sum of numbers or arrays that begins with a constant, and that no tensor is made of without
+    a copy.
+    """
     if isinstance(target, ast.Attribute):
         return _begins_with_numbers(script, target)
     if not isinstance(target, ast.Name) or not script.analysis(Memory).begins_as_number(target):
@@ -194,7 +206,9 @@ def _is_counter(script: Script, target: ast.expr) -> bool:
 
 
 def _begins_with_numbers(script: Script, target: ast.Attribute) -> bool:
-    """``self.epochs += 1`` where nothing but numbers that are written out, and sums of integers, is ever kept under the name."""
+    """``self.epochs += 1`` where nothing but numbers that are written out, and sums of integers, is
+    ever kept under the name.
+    """
     for node in script.nodes:
         if isinstance(node, ast.Constant) and node.value == target.attr:
             return False  # setattr(self, "epochs", ...)
@@ -226,7 +240,7 @@ def _is_registered(thing: Thing) -> bool:
     return isinstance(thing, Ref) and thing.name.rsplit(".", 1)[-1] in ("Parameter", "Buffer")
 
 
-# ------------------------------------------------------------------------------------------------ which tensor
+# ------------------------------------------------------------------------------------- which tensor
 def may_be(script: Script, target: Values, expr: ast.expr, arrays: bool = False) -> bool:
     """Whether ``target`` may share memory with what ``expr`` holds."""
     made = {
@@ -266,7 +280,9 @@ def _may_share(script: Script, thing: Thing, made: set[int], arrays: bool) -> bo
 
 
 def _is_plain(script: Script, option: Arg) -> bool:
-    """What the user says is a number or text: nothing of the project makes it into something else."""
+    """What the user says is a number or text: nothing of the project makes it into something
+    else.
+    """
     made = keyword_of(option.node, "type")
     return made is None or script.values(made) <= PLAIN
 
@@ -284,7 +300,7 @@ def _collates(loader: object) -> bool:
     )
 
 
-# ------------------------------------------------------------------------------------------------ when
+# --------------------------------------------------------------------------------------------- when
 def _is_before(script: Script, node: ast.AST, expr: ast.expr, made: Sequence[Occurrence]) -> bool:
     """Whether the write is certainly over when the copy is made."""
     if not made or script.log.full:
@@ -327,7 +343,9 @@ def _is_own(
     expr: ast.expr,
     made: Sequence[Occurrence],
 ) -> bool:
-    """The function of the write has made what it writes to, and is not running when the copy is made."""
+    """The function of the write has made what it writes to, and is not running when the copy is
+    made.
+    """
     home = function_of(node)
     if written is None or not isinstance(home, ast.FunctionDef) or not made or script.log.full:
         return False
@@ -340,7 +358,9 @@ def _is_own(
 
 
 def _is_copy(script: Script, written: ast.expr) -> bool:
-    """A variable that holds `x.copy()`: of an array a copy of all, of a list or dict one of the list alone."""
+    """A variable that holds `x.copy()`: of an array a copy of all, of a list or dict one of the
+    list alone.
+    """
     around = parent_of(written)
     if not isinstance(written, ast.Name) or around is None:
         return False
@@ -358,7 +378,9 @@ def _copies_all(script: Script, value: ast.expr | None, whole: bool) -> bool:
 
 
 def _is_over(script: Script, node: ast.AST, other: ast.AST) -> bool:
-    """Whether, in one activation of their function, a statement never runs after (or as a part of) another one."""
+    """Whether, in one activation of their function, a statement never runs after (or as a part of)
+    another one.
+    """
     return statement_of(node) is not statement_of(other) and not script.analysis(Flow).graph(
         other
     ).may_follow(node, other)

@@ -1,6 +1,8 @@
-"""What an array, a tensor or a list in memory holds: its type of numbers and its dimensions, as far as the code that makes it tells.
+"""What an array, a tensor or a list in memory holds: its type of numbers and its dimensions, as far
+as the code that makes it tells.
 
-Arrays of NumPy are no values of the reader. What is asked here is asked of the expressions that make them.
+Arrays of NumPy are no values of the reader. What is asked here is asked of the expressions that
+make them.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ GRIDS = frozenset({"numpy.mgrid", "numpy.ogrid"})
 class Array:
     """``dtype`` as NumPy calls it and ``rank``, the number of dimensions, where they are known.
 
-    ``plain``: it holds certainly no objects of Python. ``is_list``: a list, of arrays as ``dtype`` and ``rank`` describe them with the list's
+    ``plain``: it holds certainly no objects of Python. ``is_list``: a list, of arrays as ``dtype``
+    and ``rank`` describe them with the list's
     own dimension, or of numbers. ``tensor``: a tensor.
     """
 
@@ -68,7 +71,9 @@ class Array:
 
 
 def dtype_named(script: Script, expr: ast.expr) -> str:
-    """The type that ``np.float32``, ``torch.float32``, ``float`` or ``"float32"`` names; empty for anything else."""
+    """The type that ``np.float32``, ``torch.float32``, ``float`` or ``"float32"`` names; empty for
+    anything else.
+    """
     found = script.values(expr)
     said, name = const(found), library_name(found)
     if isinstance(said, str):
@@ -80,14 +85,18 @@ def dtype_named(script: Script, expr: ast.expr) -> str:
 
 
 class Known:
-    """``script.analysis(Known)``: what has been found out of an expression; nothing while it is asked of what it is made of itself."""
+    """``script.analysis(Known)``: what has been found out of an expression; nothing while it is
+    asked of what it is made of itself.
+    """
 
     def __init__(self, script: Script):
         self.found: dict[int, tuple[ast.expr, Array | None]] = {}
 
 
 def array_of(script: Script, expr: ast.expr) -> Array | None:
-    """What ``expr`` holds, if it is certainly an array of NumPy, a tensor on the host or a list of such."""
+    """What ``expr`` holds, if it is certainly an array of NumPy, a tensor on the host or a list of
+    such.
+    """
     known = script.analysis(Known).found
     if id(expr) not in known:
         known[id(expr)] = expr, None
@@ -173,7 +182,9 @@ def _is_frame(found: Values) -> bool:
 
 
 def held_under(script: Script, thing: Thing, name: str) -> list[ast.expr | None]:
-    """What is put under the name of an attribute of an object of the project; None for what is not an expression."""
+    """What is put under the name of an attribute of an object of the project; None for what is not
+    an expression.
+    """
     if not isinstance(thing, Inst):
         return [None]
     return [
@@ -203,9 +214,11 @@ def _taken(script: Script, base: Array, index: ast.expr) -> int | None:
     return base.rank - 1 + by_array.rank if known and by_array and by_array.rank else None
 
 
-# ------------------------------------------------------------------------------------------------ lists
+# -------------------------------------------------------------------------------------------- lists
 def _of_list(script: Script, expr: ast.List | ast.ListComp) -> Array | None:
-    """A list whose elements are all arrays of one kind, or all numbers, wherever they are put into it."""
+    """A list whose elements are all arrays of one kind, or all numbers, wherever they are put into
+    it.
+    """
     things = script.values(expr)
     elements = list(_elements(script, expr, things))
     if not elements or None in elements:
@@ -253,7 +266,7 @@ def _is_whole(script: Script, expr: ast.expr) -> bool:
     return bool(found) and all(isinstance(t, Const) and type(t.value) is int for t in found)
 
 
-# ------------------------------------------------------------------------------------------------ operations
+# --------------------------------------------------------------------------------------- operations
 def _of_two(script: Script, left: ast.expr, right: ast.expr) -> Array | None:
     pair = [array_of(script, side) for side in (left, right)]
     for mine, other, side in ((pair[0], pair[1], right), (pair[1], pair[0], left)):
@@ -311,7 +324,9 @@ def _of_call(script: Script, call: ast.Call) -> Array | None:
 
 
 def _dice(script: Script, call: ast.Call) -> str:
-    """The short name of a function that draws an array: ``integers`` for ``rng.integers(0, 9, (3, 4))``."""
+    """The short name of a function that draws an array: ``integers`` for ``rng.integers(0, 9, (3,
+    4))``.
+    """
     short = short_name(call.func)
     names = {script.library_function(call)}
     names |= {t.name for t in script.values(call) if isinstance(t, Unknown)}
@@ -362,7 +377,9 @@ def _literal(script: Script, expr: ast.expr) -> Array | None:
 
 
 def constant(script: Script, expr: ast.expr) -> Array | None:
-    """A small array or tensor of the module that is written out in numbers and has this one value all along: ``MEAN = np.array([0.5, 0.4])``."""
+    """A small array or tensor of the module that is written out in numbers and has this one value
+    all along: ``MEAN = np.array([0.5, 0.4])``.
+    """
     found = {_written_out(script, e) if e is not None else None for e in _held(script, expr)}
     return found.pop() if len(found) == 1 else None
 
@@ -380,7 +397,9 @@ def _held(script: Script, expr: ast.expr) -> list[ast.expr | None]:
 
 @dataclass(frozen=True)
 class Channels:
-    """Numbers, one for each channel. ``expr`` gives them as a list, a tuple or an array, where something does; ``first``: of three dimensions."""
+    """Numbers, one for each channel. ``expr`` gives them as a list, a tuple or an array, where
+    something does; ``first``: of three dimensions.
+    """
 
     numbers: tuple[float, ...]
     expr: ast.expr | None = None

@@ -1,4 +1,6 @@
-"""What an object of the project has under the name of an attribute: by assignments and by ``register_buffer``."""
+"""What an object of the project has under the name of an attribute: by assignments and by
+``register_buffer``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from autofast.model.values import Inst, Unknown
 
 
 def given(script: Script, attribute: ast.Attribute) -> list[ast.expr]:
-    """The expressions whose value ``self.name`` may have; what is put there in other ways is not among them (see :func:`lasting`)."""
+    """The expressions whose value ``self.name`` may have; what is put there in other ways is not
+    among them (see :func:`lasting`).
+    """
     mine = _owners(script, attribute)
     found: list[ast.expr] = []
     for source in script.sources:
@@ -25,9 +29,11 @@ def given(script: Script, attribute: ast.Attribute) -> list[ast.expr]:
 
 
 def lasting(script: Script, attribute: ast.Attribute) -> ast.expr | None:
-    """The one expression whose value ``self.name`` has all along; None where it may be another, or be written to.
+    """The one expression whose value ``self.name`` has all along; None where it may be another, or
+    be written to.
 
-    What may be the same object's counts: objects that are not known, names in strings (``setattr``), calls of methods of the value.
+    What may be the same object's counts: objects that are not known, names in strings
+    (``setattr``), calls of methods of the value.
     """
     mine, name = _owners(script, attribute), attribute.attr
     for source in script.sources:
@@ -65,7 +71,9 @@ def _put(node: ast.AST | None, name: str) -> tuple[ast.expr | None, ast.expr | N
 
 
 def _is_only_read(node: ast.Attribute) -> bool:
-    """``mask[:n, :n] == 0``, ``~mask``: compared or handed on, with nothing that could write to it."""
+    """``mask[:n, :n] == 0``, ``~mask``: compared or handed on, with nothing that could write to
+    it.
+    """
     if not is_read(node):
         return False
     outer: ast.AST | None = parent_of(node)

@@ -1,4 +1,6 @@
-"""Random transforms of images that have a form for whole batches with the same distribution: crops with black borders, and flips."""
+"""Random transforms of images that have a form for whole batches with the same distribution: crops
+with black borders, and flips.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ class Augmentation:
 
     Attributes:
         node: the transform of the dataset. side: rows, and columns, of an image without borders.
-        padding: black pixels on each side. size: of the crop; 0: none. flips: ``rows`` or ``columns``, with their probability.
+        padding: black pixels on each side. size: of the crop; 0: none. flips: ``rows`` or
+            ``columns``, with their probability.
     """
 
     node: ast.AST
@@ -41,7 +44,9 @@ class Augmentation:
 
 
 def augmentation(dataset: Dataset, side: int) -> Augmentation | str:
-    """The random transforms of an image set whose images have ``side`` rows and columns; or why they have no form for batches."""
+    """The random transforms of an image set whose images have ``side`` rows and columns; or why
+    they have no form for batches.
+    """
     thing = dataset.thing
     composed = one(thing.args.get(2, "transform")) if isinstance(thing, Ext) else None
     parts = _parts(composed)

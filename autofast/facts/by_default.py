@@ -1,4 +1,6 @@
-"""The script as it runs while an option of the command line has its default: the other way stays in the text, and is not looked at."""
+"""The script as it runs while an option of the command line has its default: the other way stays in
+the text, and is not looked at.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class Asked:
 
     Attributes:
         option: the option; ``ask`` is the expression of it in the test (``args.fp16``).
-        about: what is asked: nothing more than whether it is true, or how it compares with a constant.
+        about: what is asked: nothing more than whether it is true, or how it compares with a
+            constant.
         test: the test; ``default`` what it is by default.
     """
 
@@ -34,7 +37,9 @@ class Asked:
     default: bool
 
     def is_default(self, ask: ast.expr) -> str:
-        """The expression that is true where the test is what it is by default, with ``ask`` for the option."""
+        """The expression that is true where the test is what it is by default, with ``ask`` for the
+        option.
+        """
         match self.test:
             case ast.Compare(ops=ops, comparators=others):
                 opposite = OPPOSITES.get(type(ops[0])) if not self.default else None
@@ -78,7 +83,9 @@ class Off:
         return frame
 
     def is_off_at(self, script: Script, place: ast.stmt) -> str:
-        """An expression that says at ``place`` that the option is not given; empty where none certainly does."""
+        """An expression that says at ``place`` that the option is not given; empty where none
+        certainly does.
+        """
         for asked in self.tests.values():
             if source_of(asked.ask) is source_of(place) and _means_the_same(
                 script, asked.ask, place
@@ -91,7 +98,9 @@ class Off:
 
 
 def behind_option(script: Script, places: Iterable[Site]) -> Off | None:
-    """The one option, off by default, without which the script comes to none of ``places``; None where there is none."""
+    """The one option, off by default, without which the script comes to none of ``places``; None
+    where there is none.
+    """
     stacks = [o.stack for site in places for o in site]
     for off in _options(script, stacks, next(iter(stacks), ())):
         is_switch = all(
@@ -112,7 +121,9 @@ def options_within(script: Script, loops: Iterable[ast.AST]) -> list[Off]:
 
 
 def _options(script: Script, stacks: list[Stack], among: Iterable[Frame]) -> list[Off]:
-    """The options that the conditions ``among`` frames ask for, each with all tests on ``stacks`` that ask the same."""
+    """The options that the conditions ``among`` frames ask for, each with all tests on ``stacks``
+    that ask the same.
+    """
     known: dict[int, Asked | None] = {}
 
     def asked(frame: Frame) -> Asked | None:
@@ -148,7 +159,9 @@ OPPOSITES = {ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot:
 
 
 def _asked(script: Script, test: ast.expr) -> Asked | None:
-    """What a test asks of an option; None where it asks anything else, or of one without a default."""
+    """What a test asks of an option; None where it asks anything else, or of one without a
+    default.
+    """
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=ask) if (option := _option(script, ask)) is not None:
             return Asked(option, ask, TRUE, test, not const(option.default))
@@ -181,9 +194,11 @@ def _is_required(option: Arg) -> bool:
     )
 
 
-# ------------------------------------------------------------------------------------------------ the script without it
+# ---------------------------------------------------------------------------- the script without it
 def by_default(script: Script, off: Off) -> Script:
-    """The script as it runs without the option: what needs that does not happen, and what the tests are is known."""
+    """The script as it runs without the option: what needs that does not happen, and what the tests
+    are is known.
+    """
     sites: list[Site] = []
     frames: dict[Frame, Frame] = {}
 
@@ -246,9 +261,11 @@ def _step(
     )
 
 
-# ------------------------------------------------------------------------------------------------ where it can be asked for
+# ------------------------------------------------------------------------ where it can be asked for
 def _means_the_same(script: Script, ask: ast.expr, place: ast.stmt) -> bool:
-    """Whether an expression of a test is the option at ``place``, too: its variable has one definition, which runs before."""
+    """Whether an expression of a test is the option at ``place``, too: its variable has one
+    definition, which runs before.
+    """
     root = ask.value if isinstance(ask, ast.Attribute) else ask
     variables = variables_of(place)
     variable = variables.of(root) if isinstance(root, ast.Name) else None
@@ -266,7 +283,9 @@ def _means_the_same(script: Script, ask: ast.expr, place: ast.stmt) -> bool:
 
 
 def _option_at(script: Script, asked: Asked, place: ast.stmt) -> ast.expr | None:
-    """The option as an attribute of the options as they are called at ``place``; None where nothing certainly is."""
+    """The option as an attribute of the options as they are called at ``place``; None where nothing
+    certainly is.
+    """
     if isinstance(asked.test, ast.Compare) and not isinstance(
         asked.test.comparators[0], ast.Constant
     ):

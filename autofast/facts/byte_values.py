@@ -1,4 +1,6 @@
-"""Expressions whose values are certainly bytes: images as they are decoded, arrays and tensors of ``uint8``."""
+"""Expressions whose values are certainly bytes: images as they are decoded, arrays and tensors of
+``uint8``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is copied to the device, and whether another source of the same values may be copied in its place."""
+"""What is copied to the device, and whether another source of the same values may be copied in its
+place.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ PLAIN = frozenset({"device", "non_blocking", "memory_format"})
 
 
 def batch_dtypes(script: Script, expr: ast.expr) -> set[str]:
-    """The dtypes of a tensor of a batch in host memory (as in ``Tensor.dtype``); empty where ``expr`` may be anything else."""
+    """The dtypes of a tensor of a batch in host memory (as in ``Tensor.dtype``); empty where
+    ``expr`` may be anything else.
+    """
     found = script.values(expr)
     if not all(
         isinstance(t, Tensor) and t.batch and t.device != "dev" and t.rank != "?" for t in found
@@ -26,7 +30,9 @@ def batch_dtypes(script: Script, expr: ast.expr) -> set[str]:
 
 
 def is_batch_memory(script: Script, source: ast.expr) -> bool:
-    """Whether the memory of a batch may be what is copied, not that of something computed from it on the host, or of a NumPy array."""
+    """Whether the memory of a batch may be what is copied, not that of something computed from it
+    on the host, or of a NumPy array.
+    """
     call = source
     while is_method(call) and (found := script.values(call.func)):
         if all(isinstance(t, Ref) and t.name in OF_ARRAYS for t in found):
@@ -36,7 +42,9 @@ def is_batch_memory(script: Script, source: ast.expr) -> bool:
 
 
 def against_source(script: Script, transfer: Transfer, batch: ast.expr) -> str:
-    """Why the integers of ``batch`` may not be copied where floats made of them are; empty where nothing speaks against it."""
+    """Why the integers of ``batch`` may not be copied where floats made of them are; empty where
+    nothing speaks against it.
+    """
     name = ast.unparse(batch)
     if batch_dtypes(script, batch) != {"int"}:
         return f"it is not certain that `{name}` holds integers: others are not smaller than the floats"

@@ -1,8 +1,10 @@
-"""Datasets in memory that can make a whole batch at once with the very numbers that they make item by item.
+"""Datasets in memory that can make a whole batch at once with the very numbers that they make item
+by item.
 
-Three kinds are told apart from what the reader found: ``TensorDataset``; datasets of the project whose ``__getitem__`` only indexes
-tensors; and the image sets of torchvision that lie in memory, with ``ToTensor`` and ``Normalize`` as their transforms.
-Arithmetic is allowed where IEEE 754 rounds it the same for one number as for many (``+ - * /``, casts), which is not so for
+Three kinds are told apart from what the reader found: ``TensorDataset``; datasets of the project
+whose ``__getitem__`` only indexes tensors; and the image sets of torchvision that lie in memory,
+with ``ToTensor`` and ``Normalize`` as their transforms. Arithmetic is allowed where IEEE 754 rounds
+it the same for one number as for many (``+ - * /``, casts), which is not so for
 ``exp`` or ``sin``: their vectorised kernels differ from the scalar ones in the last bit.
 """
 
@@ -65,9 +67,10 @@ KEEP_ORDER = EXACT_METHODS | frozenset(
 )  # besides what is pointwise
 
 
-# ------------------------------------------------------------------------------------------------ tensors, indexed
+# --------------------------------------------------------------------------------- tensors, indexed
 def indexed(dataset: Dataset, singly: bool = False) -> str:
-    """Why items of the dataset are not simply rows of tensors; empty where they are, and all can be made at once.
+    """Why items of the dataset are not simply rows of tensors; empty where they are, and all can be
+    made at once.
 
     ``singly``: each for itself, which may also be brought into another shape.
     """
@@ -174,9 +177,11 @@ def _is_literal(expr: ast.expr) -> bool:
 
 
 def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
-    """A tensor that certainly has its strides in the order of its dimensions, so that rows of it make a contiguous batch.
+    """A tensor that certainly has its strides in the order of its dimensions, so that rows of it
+    make a contiguous batch.
 
-    ``stack`` of single rows always gives a contiguous batch; indexing a permuted tensor gives a permuted one, on which ``view`` fails.
+    ``stack`` of single rows always gives a contiguous batch; indexing a permuted tensor gives a
+    permuted one, on which ``view`` fails.
     """
     match expr:
         case ast.Call(keywords=keywords) if any(
@@ -243,7 +248,9 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
 
 
 def _values_of(script: Script, definition: Definition) -> list[ast.expr | None]:
-    """What a variable is given at a definition; of a parameter, in each call (of a constructor: which the reader has seen)."""
+    """What a variable is given at a definition; of a parameter, in each call (of a constructor:
+    which the reader has seen).
+    """
     function, calls = function_around(definition.node), script.analysis(CallGraph)
     if not definition.is_parameter or isinstance(function, ast.Module):
         return [definition.value]
@@ -258,8 +265,9 @@ def _keeps_order(script: Script, expr: ast.expr, depth: int) -> bool:
 
 
 def _is_laid_out_anew(script: Script) -> bool:
-    """Somewhere the strides of a tensor that exists are changed. ``memory_format=`` and ``p.data = ...`` of a parameter do that to the
-    parameters of a module alone, which no data set may hold; of a tensor ``memory_format=`` makes another one."""
+    """Somewhere the strides of a tensor that exists are changed. ``memory_format=`` and ``p.data =
+    ...`` of a parameter do that to the parameters of a module alone, which no data set may hold; of
+    a tensor ``memory_format=`` makes another one."""
     nodes = script.nodes
     return any(
         isinstance(n, ast.Attribute)
@@ -279,7 +287,9 @@ def _is_of_module(script: Script, expr: ast.expr) -> bool:
 
 
 def held(script: Script, dataset: Dataset) -> list[tuple[ast.expr | None, list[Occurrence]]]:
-    """The expressions of all tensors that items are rows of, with the ways the script comes there; None for one that is not found."""
+    """The expressions of all tensors that items are rows of, with the ways the script comes there;
+    None for one that is not found.
+    """
     thing = dataset.thing
     if isinstance(thing, Ext):
         made = [o for s in script.log.of("new") if s.node is thing.node for o in s]
@@ -298,10 +308,12 @@ def _sets(site: Site, thing: Thing, name: str) -> bool:
     return any(o.this is thing and o.data["name"] == name for o in site)
 
 
-# ------------------------------------------------------------------------------------------------ images of torchvision
+# ---------------------------------------------------------------------------- images of torchvision
 @dataclass(frozen=True, eq=False)
 class Images:
-    """A call like ``datasets.MNIST(...)``; ``composed`` says whether its transforms are in a ``Compose``."""
+    """A call like ``datasets.MNIST(...)``; ``composed`` says whether its transforms are in a
+    ``Compose``.
+    """
 
     call: ast.Call
     name: str
@@ -323,12 +335,16 @@ class Images:
 
     @property
     def subclass(self) -> str:
-        """What a subclass must be called: MNIST and its like keep their files in a folder of the class's name."""
+        """What a subclass must be called: MNIST and its like keep their files in a folder of the
+        class's name.
+        """
         return self.source.fresh(f"Batched{self.name}") if self.colour else self.name
 
 
 def images(script: Script) -> dict[int, Images | str]:
-    """The image sets in memory that loaders of the script read directly, by the id of their call; or why they stay as they are."""
+    """The image sets in memory that loaders of the script read directly, by the id of their call;
+    or why they stay as they are.
+    """
     calls: dict[int, ast.Call] = {}
     things: dict[int, list[Ext]] = {}
     users: dict[int, list[Loader]] = {}
@@ -385,7 +401,9 @@ def _images(
 
 
 def to_tensor(thing: Ext) -> bool | None:
-    """The transform of an image set: True for ``Compose([ToTensor(), Normalize(...)])``, False for ``ToTensor()``, None for anything else."""
+    """The transform of an image set: True for ``Compose([ToTensor(), Normalize(...)])``, False for
+    ``ToTensor()``, None for anything else.
+    """
     single = one(thing.args.get(2, "transform"))
     if short_name(single, v2=False) == "ToTensor":
         return False
@@ -396,7 +414,9 @@ def to_tensor(thing: Ext) -> bool | None:
 
 
 def is_imported(call: ast.Call) -> bool:
-    """The class is spelled with a name that an import at the top of the file binds, so a subclass can be written there."""
+    """The class is spelled with a name that an import at the top of the file binds, so a subclass
+    can be written there.
+    """
     root = root_of(call.func)
     return isinstance(root, ast.Name) and any(
         b.bound == root.id for stmt in source_of(call).tree.body for b in bindings(stmt)

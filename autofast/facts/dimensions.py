@@ -134,7 +134,9 @@ def _of_definition(
 
 
 def _cut(whole: Dimensions, cut: ast.expr) -> Dimensions:
-    """What is left of a tensor by ``[:, None, :n]``; an index of unknown kind may be a tensor with dimensions of its own."""
+    """What is left of a tensor by ``[:, None, :n]``; an index of unknown kind may be a tensor with
+    dimensions of its own.
+    """
     parts = items_of(cut)
     new = sum(is_constant(p, None) for p in parts)
     kept = sum(isinstance(p, ast.Slice) for p in parts)
@@ -185,7 +187,9 @@ def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
 
 
 def _is_plain(call: ast.Call) -> bool:
-    """A file read as a row of single numbers: without a shape, and no dtype such as ``"2u2"`` or ``(np.uint16, (2,))``."""
+    """A file read as a row of single numbers: without a shape, and no dtype such as ``"2u2"`` or
+    ``(np.uint16, (2,))``.
+    """
     if len(call.args) > 4 or any(k.arg in ("shape", None) for k in call.keywords):
         return False
     for dtype in (*call.args[1:2], *(k.value for k in call.keywords if k.arg == "dtype")):

@@ -29,16 +29,19 @@ from autofast.read.recover.eval_mode import switched_above
 
 @dataclass(eq=False)
 class Region:
-    """Statements ``first`` to ``last`` of one block: from a forward pass to the last part of its loss.
+    """Statements ``first`` to ``last`` of one block: from a forward pass to the last part of its
+    loss.
 
     Attributes:
         home: the step or evaluation they belong to.
         forwards: the calls of models in them, or in functions they call.
-        outputs: those of ``forwards`` that give the script's own code what a network made (``net.losses(x)`` gives losses).
+        outputs: those of ``forwards`` that give the script's own code what a network made
+            (``net.losses(x)`` gives losses).
         things: the models that are called.
         backward: of a training step, the statement of the same block that holds the backward.
-        hoisted: expressions that are taken out of the one statement, and of it alone go under autocast: where forward, loss and backward are
-            one statement (``loss(model(x), y).backward()``), what the backward is called on.
+        hoisted: expressions that are taken out of the one statement, and of it alone go under
+            autocast: where forward, loss and backward are one statement (``loss(model(x),
+            y).backward()``), what the backward is called on.
         is_forward_only: whether it is the forward pass without the loss.
         refusal: why there can be no such block.
     """
@@ -84,7 +87,9 @@ class Region:
 
 
 def outputs_of(script: Script, region: Region) -> list[ast.Call]:
-    """What networks give in a region: its own outputs, and those of passes without gradients, as of a teacher."""
+    """What networks give in a region: its own outputs, and those of passes without gradients, as of
+    a teacher.
+    """
     here = nodes_of(region.parts)
     found = {id(call): call for call in region.outputs}
     for site in script.log.of("forward"):
@@ -105,7 +110,9 @@ def outputs_of(script: Script, region: Region) -> list[ast.Call]:
 
 
 def _outermost(occurrence: Occurrence, site: Site, depth: int) -> ast.AST:
-    """The call that leads into a model: ``model.decode(z)`` rather than the layer that is called in it."""
+    """The call that leads into a model: ``model.decode(z)`` rather than the layer that is called in
+    it.
+    """
     for frame in occurrence.stack[depth:]:
         if (
             isinstance(frame, CallFrame)
@@ -120,9 +127,11 @@ def _is_module_class(cls: Cls) -> bool:
     return is_module(Inst(cls, None))
 
 
-# ------------------------------------------------------------------------------------------------ training
+# ----------------------------------------------------------------------------------------- training
 def training_regions(script: Script, step: Step) -> list[Region]:
-    """The blocks of a training step, one for each backward that has its forward before it in the same block."""
+    """The blocks of a training step, one for each backward that has its forward before it in the
+    same block.
+    """
     regions: dict[int, Region] = {}
     for site, is_forward in [
         *((s, True) for s in step.forwards),
@@ -179,7 +188,9 @@ def _receiver(step: Step, statement: ast.stmt) -> list[ast.expr]:
 def _before_backward(
     script: Script, step: Step, occurrence: Occurrence, node: ast.AST
 ) -> tuple[ast.stmt, ast.stmt, int] | None:
-    """The statement of a forward, that of the backward which follows it in the same block, and the depth of that block."""
+    """The statement of a forward, that of the backward which follows it in the same block, and the
+    depth of that block.
+    """
     best: tuple[int, int] | None = None
     found: tuple[ast.stmt, ast.stmt, int] | None = None
     mine_too = {id(b.node) for b in step.backwards}
@@ -255,16 +266,20 @@ def _names_again(statement: ast.stmt) -> bool:
 
 
 def _makes_tensor(script: Script, statement: ast.stmt) -> bool:
-    """It computes a new tensor out of a model's output: more than picking one out of a tuple or reading a number."""
+    """It computes a new tensor out of a model's output: more than picking one out of a tuple or
+    reading a number.
+    """
     if not isinstance(statement, ASSIGNMENTS) or statement.value is None:
         return True
     found = script.values(statement.value)
     return any(isinstance(t, Tensor) and t.models and t.grad for t in found)
 
 
-# ------------------------------------------------------------------------------------------------ evaluation
+# --------------------------------------------------------------------------------------- evaluation
 def evaluation_regions(script: Script, evaluation: Evaluation) -> Iterator[Region]:
-    """The blocks of an evaluation, one for each loop over batches (or over chunks that a loss is taken of); where training shares them, they are its own."""
+    """The blocks of an evaluation, one for each loop over batches (or over chunks that a loss is
+    taken of); where training shares them, they are its own.
+    """
     if evaluation.shared:
         return
     if evaluation.kind == "statement" and not is_worth(evaluation):
@@ -312,7 +327,9 @@ def _start(evaluation: Evaluation, site: Site, occurrence: Occurrence) -> int | 
 
 
 def _loop(occurrence: Occurrence, evaluation: Evaluation, start: int) -> tuple[ast.AST, bool, int]:
-    """The innermost loop of the evaluation around a place (else the evaluation itself), whether it is one over batches, and its depth."""
+    """The innermost loop of the evaluation around a place (else the evaluation itself), whether it
+    is one over batches, and its depth.
+    """
     first = start if evaluation.kind == "statement" else start - 1
     for n in range(len(occurrence.stack) - 1, first - 1, -1):
         frame = occurrence.stack[n]
@@ -321,9 +338,11 @@ def _loop(occurrence: Occurrence, evaluation: Evaluation, start: int) -> tuple[a
     return evaluation.node, False, start
 
 
-# ------------------------------------------------------------------------------------------------ single statements
+# -------------------------------------------------------------------------------- single statements
 def is_worth(evaluation: Evaluation) -> bool:
-    """A single statement that is evaluation as a whole (not the head of an ``if`` or ``for``), and runs more than now and then."""
+    """A single statement that is evaluation as a whole (not the head of an ``if`` or ``for``), and
+    runs more than now and then.
+    """
     whole = isinstance(
         evaluation.node,
         SIMPLE,
@@ -337,7 +356,9 @@ MEASURES = frozenset({"argmax", "max", "topk", "eq"})
 
 
 def is_measured(script: Script, evaluation: Evaluation) -> bool:
-    """A single statement that measures the model: switched to ``eval()`` above it, or its output counted below it."""
+    """A single statement that measures the model: switched to ``eval()`` above it, or its output
+    counted below it.
+    """
     statement = evaluation.node
     if not isinstance(statement, ast.Assign):
         return False

@@ -1,4 +1,6 @@
-"""The forward passes of a region by themselves, where what stands between them and the loss cannot run under autocast."""
+"""The forward passes of a region by themselves, where what stands between them and the loss cannot
+run under autocast.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,11 @@ from autofast.model.syntax import SIMPLE
 
 
 def forwards_alone(region: Region) -> list[Region]:
-    """A region for each statement with forward passes: the statement, where it only binds the result, else the calls, taken out of it.
+    """A region for each statement with forward passes: the statement, where it only binds the
+    result, else the calls, taken out of it.
 
-    The statements may stand in functions that the region calls. Empty where a call does not run first in its statement.
+    The statements may stand in functions that the region calls. Empty where a call does not run
+    first in its statement.
     """
     calls = [c for c in region.forwards if not _is_inside_another(c, region.forwards)]
     statements: dict[int, list[ast.Call]] = {}
@@ -81,7 +85,9 @@ def _up_to(node: ast.AST, exprs: list[ast.expr]) -> list[ast.expr]:
 
 
 def _is_plain(expr: ast.AST, calls: list[ast.Call]) -> bool:
-    """Reading it neither changes anything nor can be changed by a forward pass; a call that moves along is no longer there."""
+    """Reading it neither changes anything nor can be changed by a forward pass; a call that moves
+    along is no longer there.
+    """
     if any(expr is c for c in calls):
         return True
     match expr:

@@ -1,4 +1,6 @@
-"""Who touches gradients besides the optimizer: reads, writes, hooks, and whatever is given something that has gradients."""
+"""Who touches gradients besides the optimizer: reads, writes, hooks, and whatever is given
+something that has gradients.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ HARMLESS = (
 
 
 def _has_backward(script: Script, node: ast.ClassDef) -> bool:
-    """Whether a class, or one that extends it, may say how it is differentiated: a Function without that (an old ``Detect``) never is."""
+    """Whether a class, or one that extends it, may say how it is differentiated: a Function without
+    that (an old ``Detect``) never is.
+    """
     own = {getattr(s, "name", "") for s in node.body}
     own |= {
         n.id
@@ -94,12 +98,16 @@ def _has_backward(script: Script, node: ast.ClassDef) -> bool:
 
 
 def _is_own_method(script: Script, node: ast.Attribute) -> bool:
-    """A method of the project that is only called like one of torch's: a runner's ``register_hook``."""
+    """A method of the project that is only called like one of torch's: a runner's
+    ``register_hook``.
+    """
     return certainly(script.values(node), Bound)
 
 
 def against_scaler(script: Script) -> str:
-    """A way in which gradients are computed, seen, changed or used that does not go with a scaler; empty where there is none."""
+    """A way in which gradients are computed, seen, changed or used that does not go with a scaler;
+    empty where there is none.
+    """
     if sites := script.calls("builtins.exec"):
         return f"exec() on {at(sites[0].node)} may run steps that are not seen here"
     for site in script.calls("torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly"):
@@ -136,7 +144,8 @@ def _is_of(thing: Thing, library: str) -> bool:
 def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[Event]]:
     """What is done to ``.grad``: at its nodes, and after statements.
 
-    Where it is no parameter's, :class:`Refusal` is raised; that is left out where this is not ``strict``.
+    Where it is no parameter's, :class:`Refusal` is raised; that is left out where this is not
+    ``strict``.
     """
     found: list[Event] = []
     after: list[Event] = []
@@ -215,7 +224,9 @@ def is_nothing(value: ast.expr) -> bool:
 
 
 def owners(script: Script, expr: ast.expr) -> frozenset[int] | None | str:
-    """The optimizers (ids) whose parameter ``expr`` is; None where it is one, of which is not known; else, in words, what it is."""
+    """The optimizers (ids) whose parameter ``expr`` is; None where it is one, of which is not
+    known; else, in words, what it is.
+    """
     if groups := _of_groups(script, expr):
         return groups
     mine = frozenset(
@@ -260,7 +271,9 @@ def _of_groups(script: Script, expr: ast.expr) -> frozenset[int]:
 
 
 def _of_part(script: Script, expr: ast.expr) -> frozenset[int]:
-    """The optimizers of ``net`` in ``last = list(net.children())[-1]``, ``for expr in last.parameters()``."""
+    """The optimizers of ``net`` in ``last = list(net.children())[-1]``, ``for expr in
+    last.parameters()``.
+    """
     found: set[int] = set()
     for over in _loops_for(script, expr) if isinstance(expr, ast.Name) else ():
         match over:
@@ -302,7 +315,9 @@ def _models_of(script: Script, expr: ast.expr) -> set[int]:
 
 
 def _loops_for(script: Script, name: ast.Name) -> list[ast.expr]:
-    """What the loops and comprehensions go over that gave a variable its value; none where something else may have."""
+    """What the loops and comprehensions go over that gave a variable its value; none where
+    something else may have.
+    """
     loops = [_loop_of(d.node) for d in script.analysis(Flow).reaching(name)]
     return [loop.iter for loop in loops if loop is not None] if None not in loops else []
 
@@ -320,7 +335,9 @@ def _loop_of(target: ast.AST) -> ast.For | ast.AsyncFor | ast.comprehension | No
 
 
 def _loop_over_parameters(script: Script, node: ast.AST) -> ast.stmt | None:
-    """The outermost loop around that goes over parameters, where nothing but conditions stand between."""
+    """The outermost loop around that goes over parameters, where nothing but conditions stand
+    between.
+    """
     found: ast.stmt | None = None
     for outer in ancestors(node):
         if isinstance(outer, ast.For):
@@ -361,7 +378,9 @@ def _given(script: Script, name: str) -> bool:
 
 
 def _aliases(script: Script, node: ast.expr, strict: bool) -> list[ast.Name]:
-    """The places that use a gradient through a variable which it is kept in. A backward may have changed it by then."""
+    """The places that use a gradient through a variable which it is kept in. A backward may have
+    changed it by then.
+    """
     holders = script.analysis(Holders)
     for holder in holders.ever(node) if strict else ():
         if holds(holder.node, ast.Attribute):
@@ -375,9 +394,11 @@ def _only_asks(name: ast.Name) -> bool:
     return is_none_test(name) or is_attribute(up, *ADDERS, *FACTS)
 
 
-# ------------------------------------------------------------------------------------------------ calls that may look at gradients
+# ----------------------------------------------------------------- calls that may look at gradients
 def _foreign(script: Script, call: ast.Call) -> Event | None:
-    """A call of something outside the project that is given a model, its parameters or an optimizer."""
+    """A call of something outside the project that is given a model, its parameters or an
+    optimizer.
+    """
     callees = script.values(call.func)
     if not callees or all(_is_harmless(t) for t in callees):
         return None
@@ -413,7 +434,7 @@ def _is_harmless(callee: Thing) -> bool:
     return isinstance(callee, Ext) and callee.name.startswith(HARMLESS)
 
 
-# ------------------------------------------------------------------------------------------------ what is looked at
+# -------------------------------------------------------------------------------- what is looked at
 def _nodes(script: Script) -> list[ast.AST]:
     """``script.analysis(_nodes)``: the nodes of all code of the project that something may run."""
     kinds = (ast.Attribute, ast.Call, ast.Constant, ast.ClassDef)
@@ -432,7 +453,9 @@ def _is_dead(script: Script, node: ast.AST) -> bool:
 
 
 def _dead(script: Script) -> set[int]:
-    """The ids of the functions that nothing runs, by all that is known: ``backward`` of an autograd Function is run by torch."""
+    """The ids of the functions that nothing runs, by all that is known: ``backward`` of an autograd
+    Function is run by torch.
+    """
     calls = script.analysis(CallGraph)
     trained = script.log.of(".backward", ".manual_backward")
     trains = {

@@ -1,4 +1,6 @@
-"""What happens to gradients besides backwards and updates: where they are set to zero, and clipped, and whose they are."""
+"""What happens to gradients besides backwards and updates: where they are set to zero, and clipped,
+and whose they are.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def zeros(script: Script) -> list[Event]:
 
 
 def clips(script: Script, *, strict: bool = True) -> list[Event]:
-    """The clips, with the optimizers whose gradients they read; only those of parameters may be, where this is ``strict``."""
+    """The clips, with the optimizers whose gradients they read; only those of parameters may be,
+    where this is ``strict``.
+    """
     found = []
     for site in (*script.calls(*CLIPS), *script.methods("clip_grad_norm_", "clip_grad_value_")):
         given = clipped(site)
@@ -64,7 +68,9 @@ def clips(script: Script, *, strict: bool = True) -> list[Event]:
 
 
 def optimizers_of(script: Script, parameters: ast.expr) -> frozenset[int] | None:
-    """The optimizers (ids) that update what an expression gives, of which there may be none; None where it may be any."""
+    """The optimizers (ids) that update what an expression gives, of which there may be none; None
+    where it may be any.
+    """
     owners = parameter_owners(script, parameters)
     if owners is None or not all(o.params for o in script.optimizers):
         return None
@@ -85,7 +91,9 @@ def clipped(site: Site) -> ast.expr | None:
 
 
 def _raises_on_overflow(clip: Occurrence) -> bool:
-    """Whether ``clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite)`` is, or may be, told to raise."""
+    """Whether ``clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite)`` is, or may
+    be, told to raise.
+    """
     if clip.args is None:
         return False
     given = clip.args.given(3, "error_if_nonfinite")
@@ -93,7 +101,9 @@ def _raises_on_overflow(clip: Occurrence) -> bool:
 
 
 def stepped_together(updates: list[Update]) -> list[frozenset[int]]:
-    """The ids of all optimizers that are stepped, those together that are stepped in the same places."""
+    """The ids of all optimizers that are stepped, those together that are stepped in the same
+    places.
+    """
     places: dict[int, set[int]] = {}
     for update in updates:
         for thing in update.things:
@@ -105,7 +115,9 @@ def stepped_together(updates: list[Update]) -> list[frozenset[int]]:
 
 
 def parameter_owners(script: Script, expr: ast.expr) -> list[Thing] | None:
-    """The models whose parameters ``expr`` gives, ``list(a.parameters()) + rest``; None where not all of it is known."""
+    """The models whose parameters ``expr`` gives, ``list(a.parameters()) + rest``; None where not
+    all of it is known.
+    """
     found: list[Thing] = []
     todo: list[ast.expr] = [expr]
     seen: set[int] = set()

@@ -1,7 +1,9 @@
-"""Whether every parameter gets a gradient in every step: where one does not, a gradient of None is not the same as one of zeros.
+"""Whether every parameter gets a gradient in every step: where one does not, a gradient of None is
+not the same as one of zeros.
 
-Proven for models whose ``forward`` is a straight line: what flows into its result is followed backwards through assignments and loops
-over lists of layers. A condition around a layer, an early return or anything else that is not understood is no proof.
+Proven for models whose ``forward`` is a straight line: what flows into its result is followed
+backwards through assignments and loops over lists of layers. A condition around a layer, an early
+return or anything else that is not understood is no proof.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ FACTS = frozenset({"shape", "device", "dtype", "ndim", "training", "data"})
 
 
 def left_out(script: Script, step: Step, models: Iterable[Thing]) -> str:
-    """What shows that a step may leave parameters of ``models`` without a gradient; empty where all of them certainly get one."""
+    """What shows that a step may leave parameters of ``models`` without a gradient; empty where all
+    of them certainly get one.
+    """
     try:
         reached = [
             x for b in step.backwards if _always(step, b) for m in _makers(b) for x in unwrapped(m)
@@ -81,7 +85,7 @@ def left_out(script: Script, step: Step, models: Iterable[Thing]) -> str:
     )
 
 
-# ------------------------------------------------------------------------------------------------ what has parameters
+# ------------------------------------------------------------------------------ what has parameters
 Key = tuple[int, str]  # a layer, or an attribute of a module that is a parameter
 
 
@@ -128,7 +132,9 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
 
 
 def _inside(container: Ext, key: Key) -> Key:
-    """The key of a layer that a loop made, of which some may be elsewhere: only those in this container count."""
+    """The key of a layer that a loop made, of which some may be elsewhere: only those in this
+    container count.
+    """
     return id(container), f"{key[0]} {key[1]}"
 
 
@@ -146,7 +152,7 @@ def _held(container: Ext) -> list[Thing]:
     return held
 
 
-# ------------------------------------------------------------------------------------------------ what each forward uses
+# --------------------------------------------------------------------------- what each forward uses
 def used_parameters(module: Thing, above: tuple[int, ...]) -> set[Key]:
     """The layers and parameters that certainly take part in the result of a module."""
     if id(module) in above:
@@ -185,7 +191,9 @@ def _of_method(this: Inst, func: Func, above: tuple[int, ...]) -> set[Key]:
 
 
 class Slice:
-    """The attributes of ``self`` that flow into what a straight function returns, in :attr:`attributes`."""
+    """The attributes of ``self`` that flow into what a straight function returns, in
+    :attr:`attributes`.
+    """
 
     def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef):
         self.this = parameters(function)[0].arg
@@ -234,7 +242,9 @@ class Slice:
                 raise Refusal(f"{at(stmt)} may leave a layer out")
 
     def take_each(self, over: ast.expr) -> None:
-        """What a loop goes through as a whole: ``self.layers``, ``enumerate(self.layers)``, ``self.layers.values()``."""
+        """What a loop goes through as a whole: ``self.layers``, ``enumerate(self.layers)``,
+        ``self.layers.values()``.
+        """
         match over:
             case ast.Call(func=ast.Name(id="enumerate" | "zip" | "reversed" | "list"), args=parts):
                 for part in parts:
@@ -253,7 +263,9 @@ class Slice:
         return is_name(node, self.this)
 
     def take(self, expr: ast.AST) -> None:
-        """All names and attributes of ``self`` in an expression, but those that only numbers or facts are read from."""
+        """All names and attributes of ``self`` in an expression, but those that only numbers or
+        facts are read from.
+        """
         match expr:
             case ast.Compare() | ast.IfExp() | ast.Lambda() | ast.NamedExpr() | ast.BoolOp():
                 return
@@ -280,7 +292,7 @@ def is_skipping(stmt: ast.If) -> bool:
     return holds(stmt, ast.Continue, ast.Break)
 
 
-# ------------------------------------------------------------------------------------------------ what happens in each step
+# ------------------------------------------------------------------------ what happens in each step
 def _always(step: Step, backward: Backward) -> bool:
     """This backward runs in every iteration that gets as far."""
     return any(not _conditions(below(o.stack, step.loop)) for o in backward.site)
@@ -348,7 +360,9 @@ def _left_before(script: Script, step: Step, call: ast.AST) -> bool:
 
 
 def _switched(script: Script, step: Step) -> str:
-    """A place in the step that cuts results off from their gradients, or one that switches parameters on and off once it has run."""
+    """A place in the step that cuts results off from their gradients, or one that switches
+    parameters on and off once it has run.
+    """
     flow = script.analysis(Flow)
     for site in script.log.of(
         ".detach", ".detach_", ".requires_grad_", "tensor_write", "set_attribute"
@@ -375,9 +389,11 @@ def _switched(script: Script, step: Step) -> str:
     return ""
 
 
-# ------------------------------------------------------------------------------------------------ signs that gradients come late
+# ------------------------------------------------------------------- signs that gradients come late
 def comes_late(script: Script, models: Iterable[Thing]) -> str:
-    """A sign that some parameters get their first gradient later than others; empty where there is none (which is no proof)."""
+    """A sign that some parameters get their first gradient later than others; empty where there is
+    none (which is no proof).
+    """
     wanted = {id(x): x for t in models for x in unwrapped(t)}
     mine = [m for m in script.models if id(m.thing) in wanted]
     if (
@@ -396,7 +412,9 @@ def comes_late(script: Script, models: Iterable[Thing]) -> str:
 
 
 def _is_foreign(layers: Iterable[str]) -> bool:
-    """Models of libraries other than torch and torchvision, which may leave layers out at random."""
+    """Models of libraries other than torch and torchvision, which may leave layers out at
+    random.
+    """
     return (
         any("." in name and not name.startswith("torchvision.models.") for name in layers)
         or "create_model" in layers
@@ -430,7 +448,9 @@ def _is_layer(script: Script, func: ast.expr) -> bool:
 
 
 def _fixed(script: Script, cls: ast.ClassDef, method: ast.FunctionDef, test: ast.expr) -> bool:
-    """The test asks for what was decided when the model was made: attributes that only ``__init__`` sets, and constants."""
+    """The test asks for what was decided when the model was made: attributes that only ``__init__``
+    sets, and constants.
+    """
     names = [n for n in nodes_in(test, ast.Name) if not _is_this(method, n)]
     asked = {n.attr for n in nodes_in(test, ast.Attribute)}
     calls = list(nodes_in(test, ast.Call))
@@ -490,7 +510,9 @@ def _later_in_steps(script: Script, wanted: set[int]) -> str:
 
 
 def _is_unconditional(sites: list[Site], model: Thing | None, step: Step) -> bool:
-    """Some call of the model stands under no condition, or one stands in each arm of the same condition."""
+    """Some call of the model stands under no condition, or one stands in each arm of the same
+    condition.
+    """
     ways = [
         below(o.stack, step.loop)
         for s in sites

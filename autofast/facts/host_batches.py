@@ -1,7 +1,9 @@
-"""Whether a script would go on as before if the batches of a loader were on the device from the beginning.
+"""Whether a script would go on as before if the batches of a loader were on the device from the
+beginning.
 
-It does where all that it does with them in host memory is to hand them on, to ask for their shape, to view or cast them, to add numbers to them or
-multiply them with numbers, and to copy them to the device. Such arithmetic may round otherwise on the device (:func:`rounds`); other arithmetic would
+It does where all that it does with them in host memory is to hand them on, to ask for their shape,
+to view or cast them, to add numbers to them or multiply them with numbers, and to copy them to the
+device. Such arithmetic may round otherwise on the device (:func:`rounds`); other arithmetic would
 round, draw or fail differently there, and NumPy cannot read what lies there.
 """
 
@@ -45,7 +47,9 @@ PASSING = frozenset(
 
 
 def needs_host(script: Script, loader: Loader) -> str:
-    """A place that needs batches of the loader in host memory, in words; empty where there is none."""
+    """A place that needs batches of the loader in host memory, in words; empty where there is
+    none.
+    """
     needs = _Needs(script, loader)
     found = first_bad(script, needs.is_on_host, needs.judge)
     if found is None:
@@ -56,13 +60,17 @@ def needs_host(script: Script, loader: Loader) -> str:
 
 
 def rounds(script: Script, loader: Loader) -> bool:
-    """Whether the script computes with batches in host memory: the device may round the last bit otherwise."""
+    """Whether the script computes with batches in host memory: the device may round the last bit
+    otherwise.
+    """
     batches = expressions(script, _Needs(script, loader).is_on_host)
     return any(isinstance(parent_of(node), ast.BinOp) for node in batches)
 
 
 def shared_copies(script: Script, loader: Loader) -> str:
-    """A batch that may be copied to the device twice, of which one copy is written to, in words: both would be one tensor."""
+    """A batch that may be copied to the device twice, of which one copy is written to, in words:
+    both would be one tensor.
+    """
     for site in script.log.of("inplace", "tensor_write", "augment"):
         for occurrence in site:
             changed = occurrence.data["old"] if site.kind == "augment" else {occurrence.this}
@@ -81,7 +89,9 @@ def _is_copy(thing: Thing | None, loader: Loader) -> bool:
 
 
 def _are_distinct(script: Script, loader: Loader) -> bool:
-    """Every copy to the device within a loop is of a variable of its own, which the loop itself sets."""
+    """Every copy to the device within a loop is of a variable of its own, which the loop itself
+    sets.
+    """
     seen: set[int] = set()
     for move in loader.moved:
         func = move.node.func
@@ -106,7 +116,9 @@ class _Needs:
         self.script, self.loader = script, loader
 
     def is_on_host(self, found: Values) -> bool:
-        """Something in it is a batch that no way has brought to the device; a copy under a condition is for machines without one."""
+        """Something in it is a batch that no way has brought to the device; a copy under a
+        condition is for machines without one.
+        """
         things = self.loader.things
         tensors = [
             t for t in tensors_in(found) if not t.models and any(x in things for x in t.batch)
@@ -140,7 +152,9 @@ class _Needs:
         return Verdict.GOES_ON
 
     def _scales(self, use: Usage) -> bool:
-        """A number is added to it, or multiplied with it; what comes of it is judged in its turn."""
+        """A number is added to it, or multiplied with it; what comes of it is judged in its
+        turn.
+        """
         match use.node:
             case (
                 ast.BinOp(
@@ -170,7 +184,9 @@ class _Needs:
         return "uses" if called else f"asks for `.{attr}` of"
 
     def _is_cast(self, call: ast.AST | None) -> bool:
-        """``x.type(torch.float32)``; the type of a tensor, as in ``x.type(torch.FloatTensor)``, names the host."""
+        """``x.type(torch.float32)``; the type of a tensor, as in ``x.type(torch.FloatTensor)``,
+        names the host.
+        """
         given = call.args[0] if isinstance(call, ast.Call) and len(call.args) == 1 else None
         found = self.script.values(given) if given is not None else frozenset()
         return bool(found) and all(

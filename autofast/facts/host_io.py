@@ -1,7 +1,9 @@
-"""What a call of the script does to the world outside its process: what it is, of each call of a library.
+"""What a call of the script does to the world outside its process: what it is, of each call of a
+library.
 
-What a library call does is known by its name, that of a method by the class that made the object. A call whose effects are not known,
-and whose result nothing uses, is one that the rule must not repeat in several processes: it is ``unknown``.
+What a library call does is known by its name, that of a method by the class that made the object. A
+call whose effects are not known, and whose result nothing uses, is one that the rule must not
+repeat in several processes: it is ``unknown``.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ from autofast.model.values import (
     const,
 )
 
-# Nothing happens outside the process, or what happens may happen in each (reading a file, a warning).
+# Nothing happens outside the process, or what happens may happen in each (reading a file, a
+# warning).
 HARMLESS = (
     "builtins.", "torch.", "torchvision.", "torchaudio.", "numpy.", "math.", "random.", "time.", "copy.", "collections.", "itertools.",
     "functools.", "argparse.", "re.", "string.", "datetime.", "typing.", "operator.", "warnings.", "json.", "pickle.", "csv.", "yaml.",
@@ -110,8 +113,9 @@ PLAIN = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class HostEffect:
-    """What a call does: ``guard`` (in one process only), ``writer`` (makes an object that writes), ``bar``, ``file`` (opens one for writing),
-    ``read`` or ``ask`` (a file, the file system), ``download``, ``forbidden``, ``unknown``. ``name`` is the function as the library calls it."""
+    """What a call does: ``guard`` (in one process only), ``writer`` (makes an object that writes),
+    ``bar``, ``file`` (opens one for writing), ``read`` or ``ask`` (a file, the file system),
+    ``download``, ``forbidden``, ``unknown``. ``name`` is the function as the library calls it."""
 
     node: ast.Call
     kind: str
@@ -126,7 +130,9 @@ def effects(script: Script) -> Iterator[HostEffect]:
 
 
 def effect_of(script: Script, call: ast.Call) -> HostEffect | None:
-    """What a call does outside its process; None where it is nothing, or where the project's own code does it."""
+    """What a call does outside its process; None where it is nothing, or where the project's own
+    code does it.
+    """
     callee = script.values(call.func)
     if not callee:
         return None
@@ -188,7 +194,9 @@ def _only_asks(script: Script, call: ast.Call) -> bool:
 
 
 def name_of(thing: object) -> str:
-    """What a library calls a function or method; "" for code of the project and for methods of plain data; "?" where it is not known."""
+    """What a library calls a function or method; "" for code of the project and for methods of
+    plain data; "?" where it is not known.
+    """
     match thing:
         case Ref():
             return thing.name

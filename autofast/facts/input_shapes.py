@@ -56,7 +56,9 @@ CROPS = frozenset(["CenterCrop", "RandomCrop", "RandomResizedCrop", "FiveCrop", 
 
 
 def varying(script: Script) -> str:
-    """Why inputs may have other shapes from one step to the next; empty where they certainly have one."""
+    """Why inputs may have other shapes from one step to the next; empty where they certainly have
+    one.
+    """
     loaders = [x for x in script.loaders if x.trains]
     if not loaders:
         return "what the steps train on does not come from a DataLoader, so its shape is not known"
@@ -84,7 +86,9 @@ def varying(script: Script) -> str:
 
 
 def _cut_to_size(script: Script, node: ast.Subscript, changing: Container[str]) -> bool:
-    """``x[..., :width]`` of a batch; not ``x[..., i : i + 32]``, and not what takes some of the samples, ``x[:n]``."""
+    """``x[..., :width]`` of a batch; not ``x[..., i : i + 32]``, and not what takes some of the
+    samples, ``x[:n]``.
+    """
     parts = node.slice.elts[1:] if isinstance(node.slice, ast.Tuple) else []
     ends = [end for p in parts if isinstance(p, ast.Slice) for end in _ends(p)]
     if not any(_changes(end, changing) for end in ends):
@@ -137,7 +141,9 @@ def varies(script: Script, loader: Loader) -> str:
 
 
 def _varies_one_by_one(script: Script, loader: Loader) -> str:
-    """Why an evaluation may see an image of another size in each batch: they come one by one, as that needs no common size."""
+    """Why an evaluation may see an image of another size in each batch: they come one by one, as
+    that needs no common size.
+    """
     if set(_sizes_of_batches(loader)) != {1}:
         return ""
     why = varies(script, loader)
@@ -157,7 +163,9 @@ def _default(size: Thing) -> object:
 
 
 def _stacks(loader: Loader, dataset: Dataset) -> bool:
-    """Any two items may meet in a batch, and the default collate function stacks only what has one shape."""
+    """Any two items may meet in a batch, and the default collate function stacks only what has one
+    shape.
+    """
     many = [n for n in _sizes_of_batches(loader) if isinstance(n, int)]
     mixes = any(t != Const(False) for t in loader.args.get(2, "shuffle")) or any(
         t != Const(None) for t in loader.args.get(3, "sampler")
@@ -167,7 +175,9 @@ def _stacks(loader: Loader, dataset: Dataset) -> bool:
 
 
 def _collates(script: Script, loader: Loader) -> bool:
-    """Its own collate function stacks one thing of each item, and all else in the batch are whole numbers, which nothing convolves."""
+    """Its own collate function stacks one thing of each item, and all else in the batch are whole
+    numbers, which nothing convolves.
+    """
     for thing in loader.args.get(-1, "collate_fn"):
         if (
             not isinstance(thing, Func)
@@ -250,7 +260,9 @@ def _whole(script: Script, expr: ast.expr) -> bool:
 
 
 def one_size(dataset: Dataset) -> bool:
-    """Whether all items certainly have one shape: rows of tensors, equal images, or a transform that crops or resizes to a fixed size."""
+    """Whether all items certainly have one shape: rows of tensors, equal images, or a transform
+    that crops or resizes to a fixed size.
+    """
     thing = dataset.thing
     if not indexed(dataset):
         return True
@@ -273,7 +285,9 @@ def one_size(dataset: Dataset) -> bool:
 
 
 def _has_images_of_one_size(dataset: Dataset) -> bool:
-    """A class of the project that takes whole images of torchvision's, as ``class Indexed(CIFAR10)`` which gives the index, too."""
+    """A class of the project that takes whole images of torchvision's, as ``class
+    Indexed(CIFAR10)`` which gives the index, too.
+    """
     thing = dataset.thing
     known = {f"torchvision.datasets.{n}" for n in IN_MEMORY_LIBRARY}
     if not isinstance(thing, Inst) or not thing.cls.external <= known or not thing.cls.external:
@@ -286,7 +300,9 @@ def _has_images_of_one_size(dataset: Dataset) -> bool:
 
 
 def _sizes(found: Values) -> list[bool]:
-    """For each pipeline of transforms among these things: whether its last word about the size is a fixed one."""
+    """For each pipeline of transforms among these things: whether its last word about the size is a
+    fixed one.
+    """
     verdicts: list[bool] = []
     for thing in ordered(found):
         if isinstance(thing, Ext) and thing.name.startswith("torchvision.transforms"):
@@ -298,7 +314,9 @@ def _sizes(found: Values) -> list[bool]:
 
 
 def _word(step: Thing) -> bool | None:
-    """True: fixes the size. False: leaves sizes different, or may. None: says nothing about the size."""
+    """True: fixes the size. False: leaves sizes different, or may. None: says nothing about the
+    size.
+    """
     if isinstance(step, Unknown):
         return False
     if not isinstance(step, Ext):

@@ -1,4 +1,6 @@
-"""Tensors that somebody still holds in the next turn of a loop: gradients in one flat buffer or in a list made before, outputs in a list."""
+"""Tensors that somebody still holds in the next turn of a loop: gradients in one flat buffer or in
+a list made before, outputs in a list.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from autofast.model.values import Ref
 
 
 def kept_gradient(script: Script, step: Step) -> ast.AST | None:
-    """A place after which dropping a gradient would leave somebody with a tensor that no backward fills any more."""
+    """A place after which dropping a gradient would leave somebody with a tensor that no backward
+    fills any more.
+    """
     for node in script.each(ast.Attribute):
         if node.attr == "grad":
             if any(isinstance(t, Ref) for t in script.values(node)):
@@ -40,7 +44,9 @@ def _is_given_new(script: Script, node: ast.Attribute) -> bool:
 
 
 def is_kept(script: Script, node: ast.expr, loop: ast.AST) -> bool:
-    """Whether the tensor itself, not something computed from it, is put where it is still there in the next turn of the loop."""
+    """Whether the tensor itself, not something computed from it, is put where it is still there in
+    the next turn of the loop.
+    """
     return any(_outlives(script, h, loop) for h in script.analysis(Holders).ever(node))
 
 
@@ -57,7 +63,9 @@ def _outlives(script: Script, holder: Holder, loop: ast.AST) -> bool:
 
 
 def _is_set_in_every_turn(script: Script, target: ast.Name, loop: ast.AST) -> bool:
-    """A local variable of a function that the loop calls, or one that each turn of the loop sets before it is used."""
+    """A local variable of a function that the loop calls, or one that each turn of the loop sets
+    before it is used.
+    """
     function = function_of(target)
     if isinstance(function, ast.Module) or (
         isinstance(loop, LOOPS) and function is function_of(loop)

@@ -1,4 +1,6 @@
-"""What channels_last asks of a model: is it made of 2-D convolutions, and does anything in its code rely on the usual layout?"""
+"""What channels_last asks of a model: is it made of 2-D convolutions, and does anything in its code
+rely on the usual layout?
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,9 @@ def against(script: Script, model: Model, code: Code) -> str:
 
 
 def _of_five_dimensions(script: Script, model: Model) -> ast.Call | None:
-    """A parameter or buffer for which ``Module.to(memory_format=torch.channels_last)`` raises: it converts four dimensions and tries five."""
+    """A parameter or buffer for which ``Module.to(memory_format=torch.channels_last)`` raises: it
+    converts four dimensions and tries five.
+    """
     calls = (n for c in model.classes for n in nodes_in(c, ast.Call) if n.args)
     for call in calls:
         is_buffer = is_method(call, "register_buffer") and len(call.args) > 1
@@ -128,7 +132,9 @@ def _of_five_dimensions(script: Script, model: Model) -> ast.Call | None:
 
 
 def filled_flat(script: Script, models: list[Model], since: int) -> str:
-    """Where weights are filled after ``since`` by what flattens them; not where the model is made, which is before that."""
+    """Where weights are filled after ``since`` by what flattens them; not where the model is made,
+    which is before that.
+    """
     made = {id(m.node) for m in models}
     for site in script.calls(*FILLING_FLAT):
         if any(o.order > since and not any(id(f.node) in made for f in o.stack) for o in site):
@@ -137,7 +143,9 @@ def filled_flat(script: Script, models: list[Model], since: int) -> str:
 
 
 def draws(script: Script, model: Model, code: Code, since: int) -> bool:
-    """Random numbers are put into tensors of this layout, in another order then: dropout, or weights that are filled after ``since``."""
+    """Random numbers are put into tensors of this layout, in another order then: dropout, or
+    weights that are filled after ``since``.
+    """
     names = {x.removeprefix(VISION).removeprefix(TIMM) for x in model.layers}
     if model.layers & {"Dropout", "AlphaDropout", "FeatureAlphaDropout"} or any(
         n.startswith(DROPOUT) for n in names
@@ -153,7 +161,7 @@ def draws(script: Script, model: Model, code: Code, since: int) -> bool:
     return any(o.order > since for s in fills for o in s)
 
 
-# ------------------------------------------------------------------------------------------------ images
+# ------------------------------------------------------------------------------------------- images
 def takes_image(script: Script, model: Model) -> bool:
     """The first input goes as it is into a layer that wants four dimensions."""
     return _starts_flat(script, model.thing, set())

@@ -1,4 +1,6 @@
-"""Where a script uses a loader, or an iterator of it: attributes, and calls that get it. The reader follows them."""
+"""Where a script uses a loader, or an iterator of it: attributes, and calls that get it. The reader
+follows them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ KEEPING |= {"itertools.cycle"}
 
 
 def uses(script: Script, loader: Loader) -> list[Usage]:
-    """Where something of a loader is asked for, and where it is an argument: the first before the second."""
+    """Where something of a loader is asked for, and where it is an argument: the first before the
+    second.
+    """
     return _asked_or_given(script, lambda found: any(t is x for t in found for x in loader.things))
 
 
@@ -43,7 +47,9 @@ def _asked_or_given(script: Script, holds: Callable[[Values], bool]) -> list[Usa
 
 
 def is_known(script: Script, call: ast.Call, functions: frozenset[str]) -> bool:
-    """Whether a call is of code of the project, which is read as well, or of one of these functions."""
+    """Whether a call is of code of the project, which is read as well, or of one of these
+    functions.
+    """
     callee = script.values(call.func)
     return bool(callee) and all(
         isinstance(t, (Func, Bound, Cls, Inst)) or (isinstance(t, Ref) and t.name in functions)

@@ -1,4 +1,6 @@
-"""What the rules on data loaders ask: which loaders count, who moves their batches, how often they are iterated."""
+"""What the rules on data loaders ask: which loaders count, who moves their batches, how often they
+are iterated.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,17 @@ POSITION |= {
 }
 # Lightning iterates what these return once an epoch.
 EPOCH_HOOKS = frozenset({"train_dataloader", "val_dataloader"})
-# the same of loaders that ``fit(model, ...)`` is given; before 1.5, one was called ``train_dataloader``
+# the same of loaders that ``fit(model, ...)`` is given; before 1.5, one was called
+# ``train_dataloader``
 FITTED = ((("train_dataloaders", "train_dataloader"), 1), (("val_dataloaders",), 2))
 ONCE_HOOKS = frozenset({"test_dataloader", "predict_dataloader"})
 DEVICE_DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 
 
 def made_elsewhere(script: Script, loader: Loader) -> ast.AST | None:
-    """What puts new tensors on another device where batches are made: a default, or ``with torch.device("cuda"):`` around the loop."""
+    """What puts new tensors on another device where batches are made: a default, or ``with
+    torch.device("cuda"):`` around the loop.
+    """
     if sites := script.calls(*DEVICE_DEFAULTS):
         return sites[0].node
     frames = (f for use in loader.uses for f in use.stack if isinstance(f, WithFrame))
@@ -112,7 +117,9 @@ def counts(script: Script, loader: Loader) -> bool:
 
 
 def own_order(loader: Loader) -> str:
-    """What decides which items come next, where that is not torch's own and may look at what the training does; empty where it is."""
+    """What decides which items come next, where that is not torch's own and may look at what the
+    training does; empty where it is.
+    """
     if not all(isinstance(t, Ext) for t in loader.things) or loader.args.open:
         return "the loader is of a class of its own, or its arguments are not all known"
     for name in ("sampler", "batch_sampler"):
@@ -125,7 +132,9 @@ def own_order(loader: Loader) -> str:
 
 
 def unpinned(loader: Loader) -> str:
-    """What to do where batches are objects that a DataLoader does not know how to pin; empty where they are none."""
+    """What to do where batches are objects that a DataLoader does not know how to pin; empty where
+    they are none.
+    """
     name = next((t.cls.node.name for t in loader.batch if cannot_pin(t)), "")  # type: ignore[attr-defined]
     if not name:
         return ""
@@ -133,7 +142,9 @@ def unpinned(loader: Loader) -> str:
 
 
 def of_array(script: Script, expr: ast.expr, depth: int = 2) -> bool:
-    """``torch.from_numpy(batch[0]).long()``: the batch has arrays, which are not pinned, or else this is an error."""
+    """``torch.from_numpy(batch[0]).long()``: the batch has arrays, which are not pinned, or else
+    this is an error.
+    """
     while isinstance(expr, (ast.Attribute, ast.Call)):
         if script.is_call(expr, "torch.from_numpy"):
             return True
@@ -147,7 +158,9 @@ def of_array(script: Script, expr: ast.expr, depth: int = 2) -> bool:
 
 
 def cannot_pin(thing: Thing) -> bool:
-    """An object with tensors, of a class of the project that is no named tuple and has no ``pin_memory()``."""
+    """An object with tensors, of a class of the project that is no named tuple and has no
+    ``pin_memory()``.
+    """
     return (
         isinstance(thing, Inst)
         and not thing.cls.external - {"dataclass"}
@@ -156,7 +169,7 @@ def cannot_pin(thing: Thing) -> bool:
     )
 
 
-# ------------------------------------------------------------------------------------------------ frameworks
+# --------------------------------------------------------------------------------------- frameworks
 def hooks(loader: Loader) -> set[str]:
     """The Lightning methods that the loader is made for."""
     names = {
@@ -185,7 +198,9 @@ def managed(script: Script, loader: Loader) -> bool:
 
 
 def _each_epoch(script: Script, loader: Loader) -> bool:
-    """Lightning's ``fit()`` is given the loader, to train with or for the validation of each epoch."""
+    """Lightning's ``fit()`` is given the loader, to train with or for the validation of each
+    epoch.
+    """
     for site in script.methods("fit"):
         for occurrence in site:
             trainer = occurrence.this
@@ -210,7 +225,7 @@ def fits(script: Script) -> Iterator[tuple[ast.AST, Stack]]:
             yield from ((trainer.node, thing.made) for thing in trainer.things)
 
 
-# ------------------------------------------------------------------------------------------------ how often
+# ---------------------------------------------------------------------------------------- how often
 def again(script: Script, loader: Loader) -> bool:
     """Certainly iterated more than once, from the beginning each time."""
     if loader.loop is not None:
@@ -225,14 +240,18 @@ def again(script: Script, loader: Loader) -> bool:
 
 
 def epochs_of_its_own(loader: Loader, use: Use) -> bool:
-    """A use in a loop that is not one around the making of the loader: the epochs of one fold, for each of which there is a loader."""
+    """A use in a loop that is not one around the making of the loader: the epochs of one fold, for
+    each of which there is a loader.
+    """
     around = {f.node for t in loader.things for f in loops(getattr(t, "made", ()))}
     inner = {f.node for f in loops(use.stack) if isinstance(f.node, (ast.For, ast.While))}
     return bool(around) and not use.is_next and bool(inner - around - {use.node})
 
 
 def peeks(script: Script, loader: Loader) -> Use | None:
-    """A use like ``next(iter(loader))``, which starts all workers for one batch: time and again, or there is no other use."""
+    """A use like ``next(iter(loader))``, which starts all workers for one batch: time and again, or
+    there is no other use.
+    """
     only = all(use.is_next for use in loader.uses)
     for use in loader.uses:
         if (

@@ -1,7 +1,9 @@
-"""What a loop of the host does with tensors of the device: whether it only looks at their elements, so that it could as well have them on the host.
+"""What a loop of the host does with tensors of the device: whether it only looks at their elements,
+so that it could as well have them on the host.
 
-It does where all that it does with them is to take elements out, to view or cast them, to compare, add and multiply them, and to use them as numbers of Python:
-as conditions, indices, bounds, in texts. What it keeps, writes to, gives to others or computes in another way stays where it is.
+It does where all that it does with them is to take elements out, to view or cast them, to compare,
+add and multiply them, and to use them as numbers of Python: as conditions, indices, bounds, in
+texts. What it keeps, writes to, gives to others or computes in another way stays where it is.
 """
 
 from __future__ import annotations
@@ -42,10 +44,11 @@ def runs_here(loop: Over) -> bool:
 
 
 class LookedAt:
-    """What a loop does with tensors of the device: those whose elements it only looks at may be copied to the host before it.
+    """What a loop does with tensors of the device: those whose elements it only looks at may be
+    copied to the host before it.
 
-    Tensors that it computes with, or compares, must be on one device: they, and the variables that get their elements, make a group (``_groups``),
-    which is copied as a whole or not at all.
+    Tensors that it computes with, or compares, must be on one device: they, and the variables that
+    get their elements, make a group (``_groups``), which is copied as a whole or not at all.
     """
 
     def __init__(self, script: Script, loop: Over):
@@ -83,7 +86,7 @@ class LookedAt:
                     if not self._is_looked_at(usage_of(expr), names):
                         self._stays |= names
 
-    # -------------------------------------------------------------------------------------------- groups
+    # --------------------------------------------------------------------------------------- groups
     def _group(self, name: str) -> str:
         while self._groups.setdefault(name, name) != name:
             name = self._groups[name]
@@ -94,7 +97,9 @@ class LookedAt:
             self._groups[self._group(name)] = self._group(names[0])
 
     def _names(self, expr: ast.AST) -> set[str]:
-        """The variables that an expression computes its tensor of; :data:`ELSE` for anything else."""
+        """The variables that an expression computes its tensor of; :data:`ELSE` for anything
+        else.
+        """
         if isinstance(expr, ast.expr) and not _is_there(self.script, expr):
             return set()
         match expr:
@@ -122,9 +127,11 @@ class LookedAt:
             if len(outside) < len(made) or _is_shared(name) or not _is_tensor(self.script, name):
                 self._stays.add(name.id)
 
-    # -------------------------------------------------------------------------------------------- uses
+    # ----------------------------------------------------------------------------------------- uses
     def _is_looked_at(self, use: Usage, names: set[str]) -> bool:
-        """Whether a use comes to the same on the host, and nothing of it is left behind the loop."""
+        """Whether a use comes to the same on the host, and nothing of it is left behind the
+        loop.
+        """
         node, script = use.node, self.script
         match node:
             case ast.Attribute():

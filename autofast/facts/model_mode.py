@@ -1,4 +1,6 @@
-"""Whether a model is in training or in evaluation mode at a forward pass, and what it returns there."""
+"""Whether a model is in training or in evaluation mode at a forward pass, and what it returns
+there.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def _switched(script: Script) -> dict[int, frozenset[int] | None]:
 
 
 def _switches(script: Script, forward: Occurrence) -> Iterator[tuple[Occurrence, bool]]:
-    """Where the model of a forward pass, or what it is a part of, is switched, and to which mode."""
+    """Where the model of a forward pass, or what it is a part of, is switched, and to which
+    mode.
+    """
     if forward.this is None:
         return
     mine = {id(x) for x in unwrapped(forward.this)}
@@ -78,7 +82,7 @@ def _is_false(train: Occurrence) -> bool:
     return train.args is not None and train.args.get(0, "mode") == {Const(False)}
 
 
-# ------------------------------------------------------------------------------------------------ what it returns
+# ---------------------------------------------------------------------------------- what it returns
 def outputs(script: Script, call: ast.Call) -> Values:
     """What a call of a model may give, in the mode that the model is in there."""
     found = script.values(call)

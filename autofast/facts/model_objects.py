@@ -1,4 +1,6 @@
-"""Where a model goes as an object, beside being trained: pickled, copied, kept in lists and dicts, traced."""
+"""Where a model goes as an object, beside being trained: pickled, copied, kept in lists and dicts,
+traced.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ TRACERS = frozenset(
 
 
 def against_replaced_forward(script: Script, things: Iterable[Thing]) -> str:
-    """Where the object itself is written or copied: its new ``forward`` cannot be pickled, and a copy would call the original's."""
+    """Where the object itself is written or copied: its new ``forward`` cannot be pickled, and a
+    copy would call the original's.
+    """
     for site in passed_on(script, {id(t) for t in things}):
         does = "copies" if site.kind.startswith("copy.") else "writes"
         return f"{at(site.node)} {does} the module itself, and a compiled torch.nn container cannot be pickled or copied"
@@ -30,7 +34,9 @@ def against_replaced_forward(script: Script, things: Iterable[Thing]) -> str:
 
 
 def own_state(script: Script, model: Model, code: Code) -> str:
-    """What is pickled or copied of an ``nn.Module`` leaves out its compiled call, but not where the class says itself what that is."""
+    """What is pickled or copied of an ``nn.Module`` leaves out its compiled call, but not where the
+    class says itself what that is.
+    """
     if not isinstance(model.thing, Inst):
         return ""
     cls = model.thing.cls
@@ -60,7 +66,9 @@ def holds(values: Values, mine: set[int]) -> bool:
 
 
 def traces(script: Script, mine: set[int]) -> list[ast.Call]:
-    """``writer.add_graph(model, x)``, ``summary(model, ...)``: calls that run the model once in a way that a compiled one is not made for."""
+    """``writer.add_graph(model, x)``, ``summary(model, ...)``: calls that run the model once in a
+    way that a compiled one is not made for.
+    """
     calls = script.each(ast.Call)
     named = (n for n in calls if short_name(n.func) in TRACERS)
     return [n for n in named if any(holds(script.values(a), mine) for a in arguments_of(n))]

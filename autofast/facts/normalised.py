@@ -1,4 +1,6 @@
-"""Layers whose result goes to a normalisation and to nothing else: a constant that they add to a channel is taken away again."""
+"""Layers whose result goes to a normalisation and to nothing else: a constant that they add to a
+channel is taken away again.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ OTHERS = ("Norm", "Linear")  # names of classes whose biases are meant where the
 
 
 def normalised(script: Script) -> dict[int, list[Ext]]:
-    """Convolutions by the id of the call that makes them, where a normalisation comes directly after all that are made there."""
+    """Convolutions by the id of the call that makes them, where a normalisation comes directly
+    after all that are made there.
+    """
     found: dict[int, list[Ext]] = defaultdict(list)
     things = [t for m in script.models for t in parts_of(m.thing).values()]
     alone = script.analysis(_Uses)
@@ -37,7 +41,9 @@ def normalised(script: Script) -> dict[int, list[Ext]]:
 
 
 def reads_bias(script: Script, layers: Iterable[Ext]) -> str:
-    """The line that needs the bias of one of these layers, without asking whether there is one; 0 where none does."""
+    """The line that needs the bias of one of these layers, without asking whether there is one; 0
+    where none does.
+    """
     mine = {id(t) for t in layers}
     for source in script.sources:
         if ".bias" not in source.text:
@@ -53,7 +59,9 @@ def reads_bias(script: Script, layers: Iterable[Ext]) -> str:
 
 
 def in_other_ways(script: Script) -> str:
-    """What makes a bias count, or needs one, though its layer is normalised; empty where nothing does."""
+    """What makes a bias count, or needs one, though its layer is normalised; empty where nothing
+    does.
+    """
     for site in script.methods("eval", "train"):
         for o in site:
             kept = site.kind == ".eval" or (
@@ -87,7 +95,9 @@ def _is_counted(parameters: ast.AST) -> bool:
 
 
 def _only_asks(outer: ast.AST | None) -> bool:
-    """``hasattr(m, "bias")``, ``"bias" in name``, ``name.endswith("bias")``, ``nn.Conv2d(..., bias=...)``: nothing is looked up."""
+    """``hasattr(m, "bias")``, ``"bias" in name``, ``name.endswith("bias")``, ``nn.Conv2d(...,
+    bias=...)``: nothing is looked up.
+    """
     match outer:
         case ast.Compare(ops=[ast.In() | ast.NotIn()]) | ast.Expr():
             return True
@@ -97,7 +107,9 @@ def _only_asks(outer: ast.AST | None) -> bool:
 
 
 def _is_asked_for(bias: ast.Attribute) -> bool:
-    """Whether it stands in, or below, a condition on there being one, or on the kind of layer being another."""
+    """Whether it stands in, or below, a condition on there being one, or on the kind of layer being
+    another.
+    """
     text = ast.dump(bias.value)
     here: ast.AST = bias
     for outer in ancestors(bias):
@@ -160,7 +172,9 @@ class _Uses:
             self._count(layer, isinstance(layer, Ext) and self._is_followed(layer.node))
 
     def _is_followed(self, made: ast.AST | None) -> bool:
-        """``layers += [nn.Conv2d(...), nn.BatchNorm2d(...)]``: neighbours in a list that is only put together with others."""
+        """``layers += [nn.Conv2d(...), nn.BatchNorm2d(...)]``: neighbours in a list that is only
+        put together with others.
+        """
         display = parent_of(made) if made is not None else None
         if not isinstance(display, SEQUENCES):
             return False
@@ -181,7 +195,9 @@ class _Uses:
         return isinstance(outer, ast.Starred)
 
     def _only_grows(self, place: ast.AST, name: str) -> bool:
-        """Whether the function of ``place`` only puts things at the end of a list, and hands it on by ``*``."""
+        """Whether the function of ``place`` only puts things at the end of a list, and hands it on
+        by ``*``.
+        """
         for node in ast.walk(function_of(place)):
             if not is_name(node, name):
                 continue

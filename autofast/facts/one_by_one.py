@@ -1,4 +1,6 @@
-"""Work on parameters that a training step does to one of them after the other, where it is none that has a form for whole lists."""
+"""Work on parameters that a training step does to one of them after the other, where it is none
+that has a form for whole lists.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ NORMS_OF_ALL = (
 
 
 def one_by_one(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
-    """Loops over parameters, or over a ``state_dict()``, in every training step: what they do, and what could be done."""
+    """Loops over parameters, or over a ``state_dict()``, in every training step: what they do, and
+    what could be done.
+    """
     training = {id(step.loop) for step in script.steps}
     for node in script.nodes:
         if not isinstance(node, LOOPS):
@@ -72,7 +76,9 @@ def _tensors(script: Script, loop: ast.AST) -> set[str]:
 
 
 def _work(script: Script, loop: ast.AST, names: set[str]) -> tuple[str, ast.AST]:
-    """What is done to the tensors, in words, and where; no words where it is nothing that has a form for lists."""
+    """What is done to the tensors, in words, and where; no words where it is nothing that has a
+    form for lists.
+    """
     mine = names | (stored_in(loop) if isinstance(loop, ast.For) else set())
     for node in walk(loop):
         match node:

@@ -11,7 +11,8 @@ from autofast.model.script import Optimizer, Script
 from autofast.model.source import ancestors, at
 from autofast.model.values import Const, const, consts
 
-# Fused SGD on CUDA since 2.3, on the CPU since 2.4; before, CPU parameters were an error at construction.
+# Fused SGD on CUDA since 2.3, on the CPU since 2.4; before, CPU parameters were an error at
+# construction.
 SINCE = (2, 4)
 
 
@@ -49,7 +50,8 @@ FUSED = ("SGD", "Adam", "AdamW", "Adagrad")  # the classes that take fused= (tor
 
 
 def unreached(script: Script, may_scale: bool) -> Iterator[tuple[ast.Call, str, ast.expr]]:
-    """Optimizers that could be fused in an arm that the script does not take as it stands: the call, the class, and the test.
+    """Optimizers that could be fused in an arm that the script does not take as it stands: the
+    call, the class, and the test.
 
     Not SGD with momentum where there may be a GradScaler (``may_scale``).
     """
@@ -92,7 +94,9 @@ def has_momentum(script: Script, optimizer: Optimizer) -> bool:
 
 
 def fused_with_momentum(script: Script) -> str:
-    """SGD that is fused and has momentum, in words: where a GradScaler skips its first step, its buffers keep what was in memory (torch 2.13)."""
+    """SGD that is fused and has momentum, in words: where a GradScaler skips its first step, its
+    buffers keep what was in memory (torch 2.13).
+    """
     for optimizer in script.optimizers:
         fused = optimizer.args.named.get("fused")
         if (
@@ -105,7 +109,9 @@ def fused_with_momentum(script: Script) -> str:
 
 
 def _is_said(script: Script, word: str) -> bool:
-    """A constant, or a keyword of ``dict`` or ``update``, that may be the key of a parameter group or of a state."""
+    """A constant, or a keyword of ``dict`` or ``update``, that may be the key of a parameter group
+    or of a state.
+    """
     for node in script.nodes:
         if isinstance(node, ast.Constant) and node.value == word:
             return True

@@ -1,4 +1,6 @@
-"""Loops over the parameters of one module, or of several side by side, and whether two modules have the same ones."""
+"""Loops over the parameters of one module, or of several side by side, and whether two modules have
+the same ones.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ PLAIN = ("data", "detach")  # what gives the same memory, without a gradient
 
 @dataclass(frozen=True, eq=False)
 class ParameterLoop:
-    """``for p in net.parameters()``, ``for p, q in zip(net.parameters(), other.parameters())``, also of ``named_parameters()``.
+    """``for p in net.parameters()``, ``for p, q in zip(net.parameters(), other.parameters())``,
+    also of ``named_parameters()``.
 
     ``lists`` has for each variable that is a parameter the call that gives them.
     """
@@ -43,7 +46,9 @@ class ParameterLoop:
     lists: Mapping[str, ast.Call]
 
     def element(self, expr: ast.expr) -> tuple[str, str] | None:
-        """The variable, and ``param`` or ``grad``, where ``expr`` is a parameter of the loop or its gradient, whole."""
+        """The variable, and ``param`` or ``grad``, where ``expr`` is a parameter of the loop or its
+        gradient, whole.
+        """
         kind = "param"
         while not isinstance(expr, ast.Name):
             if isinstance(expr, ast.Call) and not expr.args and not expr.keywords:
@@ -76,7 +81,9 @@ def parameter_loops(script: Script) -> Iterator[ParameterLoop]:
 
 
 def _lists(script: Script, target: ast.expr, over: ast.expr) -> dict[str, ast.Call]:
-    """For each variable of ``target`` that is a parameter, the call that gives them; none where there is anything else in it."""
+    """For each variable of ``target`` that is a parameter, the call that gives them; none where
+    there is anything else in it.
+    """
     if not isinstance(over, ast.Call) or any(k.arg != "strict" for k in over.keywords):
         return {}
     if script.is_call(over, "builtins.zip"):
@@ -100,7 +107,9 @@ def _given(call: ast.Call) -> bool:
 
 
 def modules(script: Script, call: ast.Call) -> list[Thing]:
-    """The modules whose parameters ``call`` gives, without what is wrapped around them; none where some are not known."""
+    """The modules whose parameters ``call`` gives, without what is wrapped around them; none where
+    some are not known.
+    """
     assert isinstance(call.func, ast.Attribute)
     found = [t for given in script.values(call.func.value) for t in unwrapped(given)]
     return found if all(is_module(t) for t in found) else []
@@ -115,9 +124,11 @@ def has_parameters(script: Script, call: ast.Call) -> bool:
     return bool(found) and all(id(t) in mine for t in found)
 
 
-# ------------------------------------------------------------------------------------------------ the same parameters
+# ------------------------------------------------------------------------------ the same parameters
 def are_alike(script: Script, a: ast.Call, b: ast.Call) -> bool:
-    """Whether the modules of two calls certainly have as many parameters, of the same shapes, in every way the script comes there."""
+    """Whether the modules of two calls certainly have as many parameters, of the same shapes, in
+    every way the script comes there.
+    """
     ways = [site for call in (a, b) if (site := _site(script, call))]
     if len(ways) < 2:
         return False
@@ -155,7 +166,9 @@ def _is_kin(a: Thing, b: Thing) -> bool:
 
 
 def _is_loaded(script: Script, a: Thing, b: Thing) -> bool:
-    """One takes over all values of the other: ``b.load_state_dict(a.state_dict())``, which raises where they do not fit."""
+    """One takes over all values of the other: ``b.load_state_dict(a.state_dict())``, which raises
+    where they do not fit.
+    """
     for site in script.methods("load_state_dict"):
         for o in site:
             given = o.args.given(0, "state_dict") if o.args is not None else None

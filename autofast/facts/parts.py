@@ -1,4 +1,6 @@
-"""What things are made of, as far as the reader knows: modules and the modules below them, datasets and what they hold."""
+"""What things are made of, as far as the reader knows: modules and the modules below them, datasets
+and what they hold.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ PLAIN = (Const, Num, Tensor, Arg)  # they hold nothing
 
 
 def not_known(model: Model) -> str:
-    """Why it is not known what a model is made of, in words; empty where it is. A wrapper (DataParallel) makes a module of anything."""
+    """Why it is not known what a model is made of, in words; empty where it is. A wrapper
+    (DataParallel) makes a module of anything.
+    """
     thing = model.thing
     is_elsewhere = isinstance(thing, Ext) and thing.name.split(".")[0] not in OF_MODELS
     unread = is_elsewhere and not is_module(thing)
@@ -26,7 +30,9 @@ def not_known(model: Model) -> str:
 
 
 def parts_of(*modules: Thing) -> dict[int, Thing]:
-    """Modules and all modules below them, by id; the lists and dicts that they are in count as well."""
+    """Modules and all modules below them, by id; the lists and dicts that they are in count as
+    well.
+    """
     return {id(t): t for t in opened(modules, _modules_in)}
 
 

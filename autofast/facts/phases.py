@@ -1,4 +1,6 @@
-"""Loops that train in some of their runs and evaluate in others: ``if phase == "train": loss.backward()``."""
+"""Loops that train in some of their runs and evaluate in others: ``if phase == "train":
+loss.backward()``.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ PARTS = (*ASKED, ast.expr_context, ast.cmpop, ast.boolop, ast.unaryop)
 
 
 def evaluating_turns(script: Script) -> Iterator[tuple[ast.expr, str]]:
-    """Forward passes with gradients on in front of a condition that all backwards of their loop stand below, and the condition.
+    """Forward passes with gradients on in front of a condition that all backwards of their loop
+    stand below, and the condition.
 
     The condition is one of the whole loop: nothing in the loop changes what it asks for.
     """
@@ -47,7 +50,9 @@ def _is_in(gate: BranchFrame, others: list[BranchFrame]) -> bool:
 
 
 def _is_of_loop(script: Script, gate: BranchFrame, loop: ast.AST) -> bool:
-    """Whether the condition holds in all turns of the loop or in none, and in some runs of the loop does not."""
+    """Whether the condition holds in all turns of the loop or in none, and in some runs of the loop
+    does not.
+    """
     if not isinstance(gate.node, ast.If) or not within(gate.node, loop):
         return False
     if gate.known and len(script.values(gate.node.test)) < 2:

@@ -1,4 +1,6 @@
-"""Models whose kernels the script has torch record in CUDA graphs: what one run gives, the next one overwrites."""
+"""Models whose kernels the script has torch record in CUDA graphs: what one run gives, the next one
+overwrites.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from autofast.read.recover.compiled import records_graphs
 
 
 def gives_its_loss(script: Script, forward: Site) -> bool:
-    """Whether a model may give a loss, or several things: memory of the graph itself, and not what the script computes of it."""
+    """Whether a model may give a loss, or several things: memory of the graph itself, and not what
+    the script computes of it.
+    """
     assert isinstance(forward.node, ast.expr)
     given = script.values(forward.node)
     return not given or not all(

@@ -1,4 +1,6 @@
-"""Evaluations that DataParallel spreads over threads, which know of ``no_grad`` but not of ``inference_mode``."""
+"""Evaluations that DataParallel spreads over threads, which know of ``no_grad`` but not of
+``inference_mode``.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ from autofast.read.recover.evaluations import region_of
 def trained_replicas(script: Script, evaluation: Evaluation) -> str:
     """Why an evaluation may not run under inference_mode; empty where nothing speaks against.
 
-    The replicas' buffers are copied under it, and their threads run outside of it: BatchNorm and spectral_norm, which change buffers in
-    training mode, raise there ("Inplace update to inference tensor outside InferenceMode"). In evaluation mode they change none.
+    The replicas' buffers are copied under it, and their threads run outside of it: BatchNorm and
+    spectral_norm, which change buffers in training mode, raise there ("Inplace update to inference
+    tensor outside InferenceMode"). In evaluation mode they change none.
     """
     sites = script.calls("torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
     if not sites:

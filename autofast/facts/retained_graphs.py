@@ -9,7 +9,9 @@ from autofast.model.script import Backward, Script
 
 
 def gone_through_twice(script: Script) -> tuple[Backward, Backward, ast.AST] | None:
-    """Two backwards that may both happen in one step and go back through the same call of a model, and that call."""
+    """Two backwards that may both happen in one step and go back through the same call of a model,
+    and that call.
+    """
     for step in script.steps:
         reached: dict[int, Backward] = {}
         for backward in step.backwards:

@@ -1,4 +1,6 @@
-"""Running sums and lists of tensors that hold the graphs of the steps that they come from, though no backward goes through them."""
+"""Running sums and lists of tensors that hold the graphs of the steps that they come from, though
+no backward goes through them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ OF_GRAPHS = frozenset({"requires_grad", "grad_fn", "is_leaf", "retain_grad", "re
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """``total += value``, ``total = total + value`` or ``total.append(value)``; ``unknown``: why the graph may be needed."""
+    """``total += value``, ``total = total + value`` or ``total.append(value)``; ``unknown``: why
+    the graph may be needed.
+    """
 
     statement: ast.stmt
     target: ast.expr
@@ -38,7 +42,9 @@ class Kept:
 
 
 def kept_graphs(script: Script) -> Iterator[Kept]:
-    """The places in training loops that add a tensor with a graph to what outlives the step and no backward ever reaches."""
+    """The places in training loops that add a tensor with a graph to what outlives the step and no
+    backward ever reaches.
+    """
     if not script.steps:
         return
     through: Slice | None = None
@@ -98,7 +104,9 @@ def _has_graph(script: Script, kept: Kept) -> bool:
 
 
 def _is_gone_through_before(script: Script, kept: Kept) -> bool:
-    """``loss = 0``, to which each output adds: where ``loss.backward()`` was called, it is no number any more."""
+    """``loss = 0``, to which each output adds: where ``loss.backward()`` was called, it is no
+    number any more.
+    """
     if not isinstance(kept.value, ast.Name):
         return False
     flow, scope = script.analysis(Flow), function_of(kept.value)
@@ -145,7 +153,9 @@ def _outlives(
 
 
 def _gone_through(script: Script) -> list[ast.expr]:
-    """What backwards are called on, what is given to functions that differentiate, and to those of which nothing is known."""
+    """What backwards are called on, what is given to functions that differentiate, and to those of
+    which nothing is known.
+    """
     found: list[ast.expr] = []
     for node in script.each(ast.Call):
         if _may_go_back(script, node):
@@ -155,7 +165,9 @@ def _gone_through(script: Script) -> list[ast.expr]:
 
 
 def _told_apart(script: Script) -> Iterator[ast.expr]:
-    """What tells a tensor from a detached one of the same numbers: ``x is best``, ``id(x)``, ``x in kept``, ``seen[x]``, ``x.grad_fn``."""
+    """What tells a tensor from a detached one of the same numbers: ``x is best``, ``id(x)``, ``x in
+    kept``, ``seen[x]``, ``x.grad_fn``.
+    """
     for node in script.nodes:
         match node:
             case ast.Compare(left=left, ops=ops, comparators=others):

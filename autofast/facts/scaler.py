@@ -1,9 +1,11 @@
-"""The protocol of a GradScaler: what it holds of the gradients of an optimizer, and the ways through a training that it does not survive.
+"""The protocol of a GradScaler: what it holds of the gradients of an optimizer, and the ways
+through a training that it does not survive.
 
-Gradients are multiplied by the scale from a scaled backward until they are unscaled, which happens once: by ``unscale_`` or by
-``scaler.step``. A state says whether the gradients of one optimizer (or of several that are stepped in the same places) are gone, scaled,
-unscaled or a sum of both, and whether the scaler has unscaled or stepped it since its last ``update()``; :mod:`autofast.flow.typestate` goes
-all ways through the script with it.
+Gradients are multiplied by the scale from a scaled backward until they are unscaled, which happens
+once: by ``unscale_`` or by ``scaler.step``. A state says whether the gradients of one optimizer (or
+of several that are stepped in the same places) are gone, scaled, unscaled or a sum of both, and
+whether the scaler has unscaled or stepped it since its last ``update()``;
+:mod:`autofast.flow.typestate` goes all ways through the script with it.
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ class Event:
     """What happens at a node, or before or after a statement.
 
     Attributes:
-        kind: ``make``, ``backward``, ``plain`` (a backward without scaler), ``step``, ``plain step``, ``unscale``, ``update``, ``zero``,
-            ``read`` (of gradients, or any change but to zero), ``write`` (of gradients from elsewhere) or ``exit`` (of the script).
+        kind: ``make``, ``backward``, ``plain`` (a backward without scaler), ``step``, ``plain
+            step``, ``unscale``, ``update``, ``zero``, ``read`` (of gradients, or any change but to
+            zero), ``write`` (of gradients from elsewhere) or ``exit`` (of the script).
         things: ids of the optimizers that it concerns. None: all, or which ones is not known.
         sure: it certainly concerns them.
     """
@@ -60,7 +63,8 @@ def problems(
     """What goes wrong for some optimizers (ids) on some way through the script.
 
     Args:
-        is_new: whether the scaler is to be added: then its making has to come first on every way, and no step without a backward.
+        is_new: whether the scaler is to be added: then its making has to come first on every way,
+            and no step without a backward.
     """
     scaler = _Scaler(things, is_new)
     followed = follow(script, scaler, events, _roots(script))

@@ -1,6 +1,8 @@
-"""Settings that stand in a file of the project instead of its code: YAML, JSON, TOML. What is to be changed there is advice, with file and line.
+"""Settings that stand in a file of the project instead of its code: YAML, JSON, TOML. What is to be
+changed there is advice, with file and line.
 
-Values that the script loads and uses are followed by the reader (:class:`Setting`); the others are looked up line by line.
+Values that the script loads and uses are followed by the reader (:class:`Setting`); the others are
+looked up line by line.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ from autofast.read.setting_files import candidates, text_of
 
 
 def set_to(script: Script, name: str, words: str) -> str:
-    """Where a file of the project sets ``name`` to what the pattern ``words`` matches, in words; empty where none does.
+    """Where a file of the project sets ``name`` to what the pattern ``words`` matches, in words;
+    empty where none does.
 
-    Of several files, those that the code names are asked first. A file that sets it otherwise decides as well: then it is not certain.
+    Of several files, those that the code names are asked first. A file that sets it otherwise
+    decides as well: then it is not certain.
     """
     line = re.compile(rf"""^\s*["']?{re.escape(name)}["']?\s*[:=]\s*["']?([\w.+-]+)""", re.I)
     found: list[tuple[str, str]] = []
@@ -40,7 +44,9 @@ def place(said: Setting) -> str:
 
 
 def beside(args: Arguments) -> str:
-    """Where the arguments stand that a call gets from a file with settings, in words; empty where it gets none."""
+    """Where the arguments stand that a call gets from a file with settings, in words; empty where
+    it gets none.
+    """
     for holder in args.dicts:
         if isinstance(holder, Dict):
             for said in sorted(holder.any(), key=lambda t: getattr(t, "line", 0)):
@@ -50,7 +56,9 @@ def beside(args: Arguments) -> str:
 
 
 def _files(script: Script) -> Iterator[tuple[str, str]]:
-    """The files with settings near the entry, by their path from there, with their text: those that the code names, else all."""
+    """The files with settings near the entry, by their path from there, with their text: those that
+    the code names, else all.
+    """
     folder = script.entry.path.parent
     paths = candidates(folder)
     named = [p for p in paths if any(p.name in source.text for source in script.sources)]

@@ -1,4 +1,6 @@
-"""Reshaped tensors that share memory with what they were made of, and are written to: in another layout they are copies, or the reverse."""
+"""Reshaped tensors that share memory with what they were made of, and are written to: in another
+layout they are copies, or the reverse.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def is_reshaping(script: Script, node: ast.AST) -> ast.expr | None:
 
 
 def written_through(script: Script, call: ast.Call, base: ast.expr) -> str:
-    """The line of a write to ``base`` or to its reshaped form ``call`` that the other one may see; empty where there is none."""
+    """The line of a write to ``base`` or to its reshaped form ``call`` that the other one may see;
+    empty where there is none.
+    """
     memory, flow = script.analysis(Memory), script.analysis(Flow)
     whole = views_around(call)
     parent = parent_of(whole)
@@ -98,7 +102,7 @@ def _in_attribute(script: Script, kept: list[str]) -> str:
     return ""
 
 
-# ------------------------------------------------------------------------------------------------ who else sees it
+# --------------------------------------------------------------------------------- who else sees it
 def _lives(script: Script, base: ast.expr, call: ast.Call, names: frozenset[str]) -> bool:
     """Whether what was reshaped may be looked at later."""
     if not isinstance(base, ast.Name):

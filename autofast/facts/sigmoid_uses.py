@@ -1,4 +1,6 @@
-"""Where what a sigmoid gives goes: to the loss, along the calls, or to a place that reads the probability."""
+"""Where what a sigmoid gives goes: to the loss, along the calls, or to a place that reads the
+probability.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ ADDERS = frozenset("append extend insert appendleft".split())
 
 
 class Probabilities:
-    """``script.analysis(Probabilities)``: the expressions that are, or hold, what a sigmoid has given."""
+    """``script.analysis(Probabilities)``: the expressions that are, or hold, what a sigmoid has
+    given.
+    """
 
     def __init__(self, script: Script):
         self.of: dict[int, list[ast.expr]] = defaultdict(list)
@@ -65,9 +69,11 @@ def _any(script: Script) -> bool:
 
 
 class Uses:
-    """What becomes of the results of some sigmoids, of which ``losses`` are to get what goes into these instead.
+    """What becomes of the results of some sigmoids, of which ``losses`` are to get what goes into
+    these instead.
 
-    ``reads`` are the expressions that have to be given the probability; :class:`~autofast.rule.Refusal` where one cannot be.
+    ``reads`` are the expressions that have to be given the probability;
+    :class:`~autofast.rule.Refusal` where one cannot be.
     """
 
     def __init__(self, script: Script, sigmoids: Iterable[ast.AST], losses: dict[int, ast.expr]):
@@ -88,7 +94,9 @@ class Uses:
         self.reads = self._together(list(roots.values()))
 
     def _closed(self) -> dict[int, Function]:
-        """Functions that are given the probability: they neither lead to the loss nor give it back, nor do those that they call."""
+        """Functions that are given the probability: they neither lead to the loss nor give it back,
+        nor do those that they call.
+        """
         found: dict[int, Function] = {}
         for expr in self.mine.values():
             call = taker_of(expr)
@@ -117,9 +125,11 @@ class Uses:
             id(function_of(e)) in inside for e in self.losses.values()
         )
 
-    # ------------------------------------------------------------------------------------------ one place
+    # ------------------------------------------------------------------------------------ one place
     def _read_at(self, expr: ast.expr) -> ast.expr | None:
-        """What is to be wrapped so that the place which ``expr`` goes to gets a probability; None where that reads nothing of it."""
+        """What is to be wrapped so that the place which ``expr`` goes to gets a probability; None
+        where that reads nothing of it.
+        """
         if not isinstance(getattr(expr, "ctx", ast.Load()), ast.Load):
             raise Refusal(f"{at(expr)} changes what the sigmoid gives in place")
         if id(function_of(expr)) in self.closed or not self._is_read(expr):
@@ -135,7 +145,9 @@ class Uses:
         return root
 
     def _is_read(self, expr: ast.expr) -> bool:
-        """Whether the place that an expression stands in looks at its numbers; False where it hands them on, to where others look."""
+        """Whether the place that an expression stands in looks at its numbers; False where it hands
+        them on, to where others look.
+        """
         parent = parent_of(expr)
         match parent:
             case ast.Attribute(attr=attr):
@@ -236,7 +248,9 @@ class Uses:
                 raise Refusal(f"what becomes of the result on {at(entry)} is not known")
 
     def used_elsewhere(self, place: ast.AST) -> None:
-        """Refuse where code outside of the script uses the function, or the class, that a place is in."""
+        """Refuse where code outside of the script uses the function, or the class, that a place is
+        in.
+        """
         outer = function_of(place) if not isinstance(place, ast.FunctionDef) else place
         while not isinstance(outer, ast.Module):
             home = parent_of(outer)
@@ -248,9 +262,11 @@ class Uses:
                 )
             outer = function_of(parent_of(outer) or outer)
 
-    # ------------------------------------------------------------------------------------------ tuples, lists, dicts
+    # ------------------------------------------------------------------------- tuples, lists, dicts
     def _hands_on(self, display: ast.expr) -> bool:
-        """Whether a tuple, list or dict is returned, unpacked or kept under a name, so that what is taken out of it is seen."""
+        """Whether a tuple, list or dict is returned, unpacked or kept under a name, so that what is
+        taken out of it is seen.
+        """
         match parent_of(display):
             case ast.Return() as node:
                 self._returned(node)
@@ -262,7 +278,9 @@ class Uses:
         return False
 
     def _carried(self, expr: ast.expr) -> None:
-        """Refuse where something looks into what holds the result of a sigmoid, other than by taking it out."""
+        """Refuse where something looks into what holds the result of a sigmoid, other than by
+        taking it out.
+        """
         if id(function_of(expr)) in self.closed:
             return
         if isinstance(expr, (ast.Tuple, ast.List, ast.Dict)) and not self._hands_on(expr):
@@ -292,7 +310,7 @@ class Uses:
                     return
         raise Refusal(f"{at(expr)} holds what the sigmoid gives in a {_kind(found)}")
 
-    # ------------------------------------------------------------------------------------------ where the sigmoid is written
+    # ----------------------------------------------------------------- where the sigmoid is written
     def _root(self, expr: ast.expr) -> ast.expr:
         """``p`` of ``p.view(-1).detach()``."""
         while True:
@@ -311,7 +329,9 @@ class Uses:
                     return expr
 
     def _together(self, roots: list[ast.expr]) -> list[ast.expr]:
-        """One place for all reads of a variable, where it is given its value, if nothing else is done with that."""
+        """One place for all reads of a variable, where it is given its value, if nothing else is
+        done with that.
+        """
         reads = {id(r) for r in roots}
         found: dict[int, ast.expr] = {}
         for root in roots:
@@ -348,7 +368,9 @@ def _kind(found: list[Thing]) -> str:
 
 
 def _targets(statement: ast.AST) -> list[ast.expr] | None:
-    """What an assignment gives its value to, a value that stands alone to nothing; None for any other statement."""
+    """What an assignment gives its value to, a value that stands alone to nothing; None for any
+    other statement.
+    """
     match statement:
         case ast.Expr():
             return []

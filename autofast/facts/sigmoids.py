@@ -1,4 +1,6 @@
-"""Sigmoids whose results go to a binary cross entropy: what has to change together, so that the loss gets what goes into them."""
+"""Sigmoids whose results go to a binary cross entropy: what has to change together, so that the
+loss gets what goes into them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ from autofast.rule import Refusal
 FUNCTIONS = frozenset({"torch.sigmoid", "torch.nn.functional.sigmoid"})
 LAYER = "torch.nn.Sigmoid"
 LOSS = "torch.nn.BCELoss"
-# What keeps, or exports, a module with its code: whoever loads it would get what goes into the sigmoid.
+# What keeps, or exports, a module with its code: whoever loads it would get what goes into the
+# sigmoid.
 KEEPS = ("torch.save", "torch.jit.", "torch.onnx.", "torch.export.", "pickle.", "joblib.", "dill.", "cloudpickle.")  # fmt: skip
 MOST_READS = 6  # of the probability, with a sigmoid written at each
 
@@ -38,9 +41,11 @@ class Group:
 
     Attributes:
         losses: the calls of the losses, each with what it is given.
-        made: the calls that make loss objects (``nn.BCELoss()``). sigmoids: calls of a sigmoid, or calls that make a layer.
+        made: the calls that make loss objects (``nn.BCELoss()``). sigmoids: calls of a sigmoid, or
+            calls that make a layer.
         reads: the expressions that are to be probabilities where they stand.
-        kept: sigmoids whose result keeps its name, beside which the losses get what goes in: the variables that they are given.
+        kept: sigmoids whose result keeps its name, beside which the losses get what goes in: the
+            variables that they are given.
         refusal: why nothing can be done.
     """
 
@@ -63,7 +68,9 @@ class Group:
 
 
 def sigmoids(script: Script) -> list[Group]:
-    """The binary cross entropies of a script, those together that share a loss object or a sigmoid."""
+    """The binary cross entropies of a script, those together that share a loss object or a
+    sigmoid.
+    """
     groups: list[Group] = []
     kept: list[set[int]] = []
     for site in script.log.of("loss"):
@@ -99,7 +106,9 @@ def _given(loss: ast.Call) -> ast.expr | None:
 
 
 def taken_by(sigmoid: ast.Call) -> ast.expr | None:
-    """What the call of a sigmoid takes: ``x`` of ``torch.sigmoid(x)``, ``x.sigmoid()`` and ``self.sigmoid(x)``."""
+    """What the call of a sigmoid takes: ``x`` of ``torch.sigmoid(x)``, ``x.sigmoid()`` and
+    ``self.sigmoid(x)``.
+    """
     if sigmoid.args:
         return sigmoid.args[0]
     method = is_attribute(sigmoid.func, "sigmoid")
@@ -111,7 +120,9 @@ def makes_layer(script: Script, call: ast.Call) -> bool:
 
 
 def has_value_of(flow: Flow, place: ast.expr, variable: ast.expr) -> bool:
-    """Whether ``variable``, read at ``place``, has the value that it has where it stands: it gets one once in its function."""
+    """Whether ``variable``, read at ``place``, has the value that it has where it stands: it gets
+    one once in its function.
+    """
     if not isinstance(variable, ast.Name) or len(made := flow.reaching(variable)) != 1:
         return False
     named = (n for n in ast.walk(function_of(variable)) if is_name(n, variable.id))
@@ -148,7 +159,9 @@ def viewed(expr: ast.expr) -> ast.expr:
 
 
 class _Proof:
-    """That the losses of a group may get what goes into its sigmoids; raises :class:`Refusal` where it may not."""
+    """That the losses of a group may get what goes into its sigmoids; raises :class:`Refusal` where
+    it may not.
+    """
 
     def __init__(self, script: Script, group: Group):
         self.script = script
@@ -176,7 +189,7 @@ class _Proof:
         self._modules(moved)
         group.reads = uses.reads
 
-    # ------------------------------------------------------------------------------------------ the loss
+    # ------------------------------------------------------------------------------------- the loss
     def _loss(self, loss: ast.Call, given: ast.expr | None) -> None:
         name = "binary cross entropy"
         for thing in self.script.values(loss.func):
@@ -197,7 +210,9 @@ class _Proof:
                 )
 
     def _object(self, made: ast.AST, losses: set[int]) -> None:
-        """A loss object is called by these losses, and by nothing else; nothing asks for its class."""
+        """A loss object is called by these losses, and by nothing else; nothing asks for its
+        class.
+        """
         if not isinstance(made, ast.Call) or short_name(made.func) != "BCELoss":
             raise Refusal(f"the loss is made under another name on {at(made)}")
         for node in self.script.nodes:
@@ -221,7 +236,7 @@ class _Proof:
             return True
         return bool(self.calls.callees(call))
 
-    # ------------------------------------------------------------------------------------------ the sigmoid
+    # ---------------------------------------------------------------------------------- the sigmoid
     def _sigmoid(self, place: ast.AST) -> None:
         if not isinstance(place, ast.Call):
             raise Refusal("where the sigmoid is called is not known")
@@ -269,7 +284,9 @@ class _Proof:
         return True
 
     def _is_beside(self, sigmoid: ast.Call, losses: dict[int, ast.expr]) -> bool:
-        """``p = torch.sigmoid(x)``, and all losses that get ``p`` get it by this name in the same function."""
+        """``p = torch.sigmoid(x)``, and all losses that get ``p`` get it by this name in the same
+        function.
+        """
         reached = [e for e in losses.values() if self._may_be(e, sigmoid)]
         return bool(reached) and len(self._names(sigmoid, losses)) == len(reached)
 
@@ -277,7 +294,9 @@ class _Proof:
         return any(isinstance(t, Tensor) and t.prob is sigmoid for t in self.script.values(expr))
 
     def _names(self, sigmoid: ast.Call, losses: dict[int, ast.expr]) -> list[ast.Name]:
-        """The variables that the losses are given, which hold the result of a sigmoid and nothing else."""
+        """The variables that the losses are given, which hold the result of a sigmoid and nothing
+        else.
+        """
         match parent_of(sigmoid):
             case ast.Assign(targets=[ast.Name() as target]):
                 made = Definition(target.id, target)
@@ -292,9 +311,11 @@ class _Proof:
                 ]
         return []
 
-    # ------------------------------------------------------------------------------------------ modules
+    # -------------------------------------------------------------------------------------- modules
     def _modules(self, places: Iterable[ast.AST]) -> None:
-        """Nothing outside of the script gets the modules that end in a sigmoid, and so what they give then."""
+        """Nothing outside of the script gets the modules that end in a sigmoid, and so what they
+        give then.
+        """
         classes = {id(c) for p in places for c in ancestors(p) if isinstance(c, ast.ClassDef)}
         made = {id(p) for p in places}
         for node in self.script.each(ast.Call):

@@ -1,4 +1,6 @@
-"""Random splits into training and validation data, which depend on how many random numbers were drawn before."""
+"""Random splits into training and validation data, which depend on how many random numbers were
+drawn before.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ SPLITS = ("torch.utils.data.random_split", "torch.utils.data.dataset.random_spli
 
 
 def split_after(script: Script, places: Iterable[tuple[ast.AST, Stack]]) -> ast.AST | None:
-    """A split by torch's own generator that may happen after one of these places: with other draws before it, it would be another one."""
+    """A split by torch's own generator that may happen after one of these places: with other draws
+    before it, it would be another one.
+    """
     flow = script.analysis(Flow)
     ways = list(places)
     for site in script.calls(*SPLITS):

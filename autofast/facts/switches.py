@@ -1,4 +1,6 @@
-"""Where a switch or a hindrance is on for good: not behind an option, not in an error handler, not gated."""
+"""Where a switch or a hindrance is on for good: not behind an option, not in an error handler, not
+gated.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ KINDS = frozenset({"builtins.isinstance", "torch.is_tensor"})
 
 
 def with_every_step(script: Script, site: Site) -> bool:
-    """Reached in every run that trains: under no condition that is not one of training itself, and no error handler."""
+    """Reached in every run that trains: under no condition that is not one of training itself, and
+    no error handler.
+    """
     trained = [
         branches(step.stack[: len(step.stack) - len(below(step.stack, step.loop))])
         for step in script.steps
@@ -43,9 +47,11 @@ def with_every_step(script: Script, site: Site) -> bool:
 def in_every_iteration(
     script: Script, site: Site, *, or_none: bool = False
 ) -> tuple[ast.AST, Occurrence] | None:
-    """The training or evaluation loop each of whose iterations (but for few) comes to this place, and how.
+    """The training or evaluation loop each of whose iterations (but for few) comes to this place,
+    and how.
 
-    ``or_none``: it is enough that each does in some runs, and none in others, as below ``if args.verbose:``.
+    ``or_none``: it is enough that each does in some runs, and none in others, as below ``if
+    args.verbose:``.
     """
     for loop in batch_loops(script):
         for occurrence in site:
@@ -72,7 +78,9 @@ def in_every_iteration(
 
 
 def in_every_epoch(script: Script, site: Site) -> bool:
-    """Whether each turn of a loop around one that trains comes to this place, in front of that loop or below it."""
+    """Whether each turn of a loop around one that trains comes to this place, in front of that loop
+    or below it.
+    """
     if in_every_iteration(script, site) is not None:
         return False
     epochs = {
@@ -101,7 +109,9 @@ def _is_sure(frame: Frame) -> bool:
 
 
 def batch_loops(script: Script) -> list[ast.AST]:
-    """The innermost loops that train, and those that evaluate, batch by batch; not those over epochs or trials around them."""
+    """The innermost loops that train, and those that evaluate, batch by batch; not those over
+    epochs or trials around them.
+    """
     return script.analysis(_batch_loops)
 
 
@@ -149,7 +159,9 @@ def _outside_of_models(stack: Stack) -> Stack:
 
 
 def goes_by_batch(script: Script, loop: ast.AST) -> bool:
-    """Whether a loop that trains or evaluates takes one batch in each turn: it goes over a loader, asks one for its next, or stands inside another loop."""
+    """Whether a loop that trains or evaluates takes one batch in each turn: it goes over a loader,
+    asks one for its next, or stands inside another loop.
+    """
     if any(
         o.data.get("loaders") and inside(o.stack, loop) for s in script.log.of("next") for o in s
     ):
@@ -169,7 +181,9 @@ def goes_by_batch(script: Script, loop: ast.AST) -> bool:
 
 
 def about_hardware(node: ast.AST) -> bool:
-    """``if torch.cuda.is_available()``, ``if device.type == "cuda"``: true on every machine that this is about."""
+    """``if torch.cuda.is_available()``, ``if device.type == "cuda"``: true on every machine that
+    this is about.
+    """
     match getattr(node, "test", None):
         case ast.Call(func=ast.Attribute(attr="is_available")):
             return True
@@ -179,7 +193,9 @@ def about_hardware(node: ast.AST) -> bool:
 
 
 def _is_given(frame: BranchFrame) -> bool:
-    """In the arm of ``if log is not None:``: what is switched on by giving it is on in every step, or in none."""
+    """In the arm of ``if log is not None:``: what is switched on by giving it is on in every step,
+    or in none.
+    """
     match getattr(frame.node, "test", None):
         case ast.Compare(ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
             return frame.arm is True
@@ -189,7 +205,9 @@ def _is_given(frame: BranchFrame) -> bool:
 
 
 def is_settled(script: Script, node: ast.AST) -> bool:
-    """Whether a condition has one answer all along: it asks options, settings and constants, or what kind of thing something is."""
+    """Whether a condition has one answer all along: it asks options, settings and constants, or
+    what kind of thing something is.
+    """
     parts = list(nodes_in(getattr(node, "test", node), ast.expr))
     kinds = [n for n in parts if isinstance(n, ast.Call)]
     if any({getattr(t, "name", "") for t in script.values(n.func)} - KINDS for n in kinds):
@@ -205,7 +223,9 @@ def is_settled(script: Script, node: ast.AST) -> bool:
 
 
 def whole_statement(node: ast.AST) -> ast.stmt | None:
-    """The statement that is nothing but this call, or an ``if`` around it that is about the hardware and holds nothing else."""
+    """The statement that is nothing but this call, or an ``if`` around it that is about the
+    hardware and holds nothing else.
+    """
     stmt = parent_of(node)
     if not isinstance(stmt, ast.Expr):
         return None

@@ -1,4 +1,6 @@
-"""Whether a tensor may stand where a second tensor object for the same values stood: ``x`` for ``Variable(x)``."""
+"""Whether a tensor may stand where a second tensor object for the same values stood: ``x`` for
+``Variable(x)``.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ KEPT = frozenset({
     "cuda", "cpu", "to", "type", "type_as", "float", "double", "half", "long", "int", "byte", "bool", "contiguous", "pin_memory",
     "squeeze", "fill_", "zero_", "normal_", "uniform_", "random_", "exponential_",
 })
-# what gives a tensor another shape, or a part in a graph, and so tells it from another object for the same values
-# methods that make another tensor of the same kind
+# what gives a tensor another shape, or a part in a graph, and so tells it from another object for
+# the same values methods that make another tensor of the same kind
 MAKING = frozenset({"new", "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"})
 STACKS = frozenset({"torch.stack", "torch.cat", "torch.hstack", "torch.vstack"})
 SIZES = frozenset({"size", "shape", "dim", "numel", "dtype", "device"})
@@ -64,7 +66,9 @@ class Plainness:
         return self.is_new(data) or not self._is_told_apart(data) or self._is_left(data)
 
     def _is_left(self, data: ast.expr) -> bool:
-        """Nothing else holds the tensor, and nothing will: ``x = Variable(x.cuda())`` of a batch, or of what was made for this."""
+        """Nothing else holds the tensor, and nothing will: ``x = Variable(x.cuda())`` of a batch,
+        or of what was made for this.
+        """
         root = _root(data)
         statement = statement_of(data)
         if not isinstance(root, ast.Name) or not isinstance(statement, ast.Assign):
@@ -79,7 +83,9 @@ class Plainness:
         )
 
     def _is_only_for(self, binding: ast.AST, use: ast.Name, seen: frozenset[ast.AST]) -> bool:
-        """A name that gets what a loader gives, or what is new, and of which nothing but sizes is asked before ``use``."""
+        """A name that gets what a loader gives, or what is new, and of which nothing but sizes is
+        asked before ``use``.
+        """
         if not isinstance(binding, ast.Name) or not (
             self._is_of_a_batch(binding)
             or self._is_given_new(binding)
@@ -102,7 +108,8 @@ class Plainness:
         )
 
     def _goes_on(self, use: ast.Name) -> ast.expr | None:
-        """The same name, which gets the tensor where it stood, or a copy: ``x = x.cuda()``, ``x = Variable(x)``.
+        """The same name, which gets the tensor where it stood, or a copy: ``x = x.cuda()``, ``x =
+        Variable(x)``.
 
         Of two such statements, the second finds what the first has put there.
         """
@@ -119,7 +126,9 @@ class Plainness:
         return None
 
     def _is_passing_by(self, use: ast.Name) -> bool:
-        """``x + y``, ``x[0]``, ``x[0] = 1``, ``torch.exp(x)``: what comes of it is another object, and nothing keeps this one."""
+        """``x + y``, ``x[0]``, ``x[0] = 1``, ``torch.exp(x)``: what comes of it is another object,
+        and nothing keeps this one.
+        """
         match parent_of(use):
             case ast.BinOp() | ast.UnaryOp():
                 return True
@@ -142,7 +151,9 @@ class Plainness:
         return known.uses(Definition(binding.id, binding))
 
     def _is_of_a_batch(self, name: ast.Name) -> bool:
-        """``for x, y in loader``, ``x, y = next(batches)``, and ``x, y = batch`` of one of these: collated for this turn."""
+        """``for x, y in loader``, ``x, y = next(batches)``, and ``x, y = batch`` of one of these:
+        collated for this turn.
+        """
         statement = statement_of(name)
         whole = statement.value if isinstance(statement, ast.Assign) else None
         if isinstance(whole, ast.Name):
@@ -163,7 +174,9 @@ class Plainness:
         )
 
     def _collates_new(self, loader: Loader, name: ast.Name) -> bool:
-        """Whether a part of a batch is an object that is made for it: by torch, or by ``torch.stack()`` in the project's own function."""
+        """Whether a part of a batch is an object that is made for it: by torch, or by
+        ``torch.stack()`` in the project's own function.
+        """
         collate = given(loader, "collate_fn")
         if collate is None or collate.values == {NONE}:
             return True
@@ -207,9 +220,11 @@ class Plainness:
         called = self.script.called(value)
         return self.is_new(value) or called == {Ref(VARIABLE)}
 
-    # ------------------------------------------------------------------------------------------------ one expression
+    # ------------------------------------------------------------------------------- one expression
     def is_new(self, expr: ast.expr) -> bool:
-        """A tensor without a graph that nothing but this expression holds: ``torch.zeros(3).cuda()``."""
+        """A tensor without a graph that nothing but this expression holds:
+        ``torch.zeros(3).cuda()``.
+        """
         if self._is_factory(expr) or (_is_passing(expr) and self._is_method(expr)):
             return True
         if is_method(expr) and self._is_method(expr):
@@ -247,7 +262,9 @@ class Plainness:
         )
 
     def _is_computed(self, expr: ast.expr) -> bool:
-        """``torch.atan2(x, y)``: what a function of torch makes of tensors without a graph, in memory of its own."""
+        """``torch.atan2(x, y)``: what a function of torch makes of tensors without a graph, in
+        memory of its own.
+        """
         if not isinstance(expr, ast.Call) or any(k.arg in (None, "out") for k in expr.keywords):
             return False
         called = self.script.values(expr.func)
@@ -275,7 +292,9 @@ class Plainness:
         return certainly(self.script.values(expr), Tensor)
 
     def _is_factory(self, expr: ast.expr) -> bool:
-        """``torch.zeros(3)``, ``x.new(3)``, ``torch.cuda.FloatTensor(array)``: made without a graph, whatever it is made of."""
+        """``torch.zeros(3)``, ``x.new(3)``, ``torch.cuda.FloatTensor(array)``: made without a
+        graph, whatever it is made of.
+        """
         if not isinstance(expr, ast.Call) or any(
             k.arg in (None, "requires_grad", "out") for k in expr.keywords
         ):
@@ -309,9 +328,11 @@ class Plainness:
             isinstance(t, Unknown) or (isinstance(t, Tensor) and not _is_clean(t)) for t in found
         ) and not self._is_asked(found)
 
-    # ------------------------------------------------------------------------------------------------ the whole script
+    # ----------------------------------------------------------------------------- the whole script
     def _is_asked(self, found: Values) -> bool:
-        """Somewhere gradients are asked for a tensor that may be among these, and is no parameter and no result of a model."""
+        """Somewhere gradients are asked for a tensor that may be among these, and is no parameter
+        and no result of a model.
+        """
         return any(_may_share(found, asked) for asked in self._asked)
 
     @cached_property
@@ -346,7 +367,9 @@ class Plainness:
         )
 
     def _is_told_apart(self, data: ast.expr) -> bool:
-        """Somewhere a tensor that may be this one is changed in a way that shows on one object only, or two objects are compared."""
+        """Somewhere a tensor that may be this one is changed in a way that shows on one object
+        only, or two objects are compared.
+        """
         call = parent_of(data)
         mine = self.script.values(data)
         mine |= self.script.values(call) if isinstance(call, ast.Call) else frozenset()
@@ -419,7 +442,9 @@ def _root(expr: ast.expr) -> ast.expr:
 
 
 def _may_share(one: Values, other: Values) -> bool:
-    """Whether two values may be the same tensor: they are alike in all that is known of them, or of one nothing is known."""
+    """Whether two values may be the same tensor: they are alike in all that is known of them, or of
+    one nothing is known.
+    """
     return bool(one & other) or any(
         isinstance(t, Unknown) and t.reason is not Reason.UNDEFINED for t in other
     )

@@ -8,7 +8,9 @@ MODULE, V2 = "torchvision.transforms.", "torchvision.transforms.v2."
 
 
 def short_name(part: Thing | None, v2: bool = True) -> str:
-    """The short name of a transform of torchvision, with ``v2`` also of the newer ones; empty for anything else."""
+    """The short name of a transform of torchvision, with ``v2`` also of the newer ones; empty for
+    anything else.
+    """
     if not isinstance(part, Ext) or not part.name.startswith(MODULE):
         return ""
     if part.name.startswith(V2):
@@ -17,7 +19,9 @@ def short_name(part: Thing | None, v2: bool = True) -> str:
 
 
 def pipeline(composed: Thing | None) -> list[Thing | None]:
-    """What a Compose (or a RandomApply, ...) does one by one, None for what is not known; nothing where it is not certain how many there are."""
+    """What a Compose (or a RandomApply, ...) does one by one, None for what is not known; nothing
+    where it is not certain how many there are.
+    """
     if not isinstance(composed, Ext) or composed.args.open:
         return []
     parts = one(composed.args.get(0, "transforms"))
@@ -25,7 +29,9 @@ def pipeline(composed: Thing | None) -> list[Thing | None]:
 
 
 def steps_of(thing: Ext) -> list[Thing]:
-    """All that may be done, pipelines in it opened; of a list that is not known one by one, whatever may be in it."""
+    """All that may be done, pipelines in it opened; of a list that is not known one by one,
+    whatever may be in it.
+    """
     if not thing.name.endswith((".Compose", ".Sequential")):
         return [thing]
     inner: list[Thing] = []

@@ -1,4 +1,6 @@
-"""Functions that are one loop, with nothing beside it that a gradient mode changes: a decorator says for them what a block says for the loop."""
+"""Functions that are one loop, with nothing beside it that a gradient mode changes: a decorator
+says for them what a block says for the loop.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def _is_harmless(script: Script, expr: ast.expr) -> bool:
 
 
 def _comes_to_torch(script: Script, call: ast.Call) -> bool:
-    """Whether what a function of the project runs asks anything of torch, or of what is not known."""
+    """Whether what a function of the project runs asks anything of torch, or of what is not
+    known.
+    """
     for (kind, _), site in script.log.each():
         if kind.startswith(HARMLESS) or not any(inside(o.stack, call) for o in site):
             continue

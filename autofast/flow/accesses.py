@@ -24,7 +24,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Access:
-    """One access to a variable; ``sure`` is False where the node may run without it. ``node`` reads or binds the name."""
+    """One access to a variable; ``sure`` is False where the node may run without it. ``node`` reads
+    or binds the name.
+    """
 
     kind: Kind
     node: ast.AST
@@ -59,7 +61,9 @@ def _of_node(node: Node) -> Iterator[Access]:
 
 
 def evaluated(tree: ast.AST, part: str = "") -> list[ast.AST]:
-    """The expressions and targets that a node of the graph evaluates, in order; the parts of an expression that are evaluated before it."""
+    """The expressions and targets that a node of the graph evaluates, in order; the parts of an
+    expression that are evaluated before it.
+    """
     match tree:
         case ast.For() | ast.AsyncFor() if part == "target":
             return [tree.target]
@@ -187,7 +191,9 @@ def _of_name(node: ast.Name, sure: bool) -> Iterator[Access]:
 def _of_comprehension(
     node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, sure: bool
 ) -> Iterator[Access]:
-    """It runs any number of times, so what it does is given twice: what it binds may be read in the next turn. One that runs later is not given."""
+    """It runs any number of times, so what it does is given twice: what it binds may be read in the
+    next turn. One that runs later is not given.
+    """
     yield from _of(node.generators[0].iter, sure)
     if is_lazy(node):
         return
@@ -202,7 +208,9 @@ def _of_comprehension(
 
 
 def is_lazy(node: ast.AST) -> bool:
-    """A generator expression that does not certainly run where it stands, as in ``sum(x for x in xs)``."""
+    """A generator expression that does not certainly run where it stands, as in ``sum(x for x in
+    xs)``.
+    """
     if not isinstance(node, ast.GeneratorExp):
         return False
     call = parent_of(node)

@@ -1,7 +1,9 @@
-"""Builds the control-flow graph of a function, from its end to its beginning: what comes next is known before what leads there.
+"""Builds the control-flow graph of a function, from its end to its beginning: what comes next is
+known before what leads there.
 
-A ``finally`` block, the end of a ``with`` block and the end of ``except ... as e`` run on every way out of their statement;
-each kind of way out gets nodes of its own for them, so that ways that never meet in a run do not meet in the graph.
+A ``finally`` block, the end of a ``with`` block and the end of ``except ... as e`` run on every way
+out of their statement; each kind of way out gets nodes of its own for them, so that ways that never
+meet in a run do not meet in the graph.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ TRIES: tuple[type[ast.AST], ...] = (ast.Try, getattr(ast, "TryStar", ast.Try))
 
 @dataclass(frozen=True)
 class Ways:
-    """Where each kind of way out of a statement leads. ``thrown`` is for ``raise``, ``error`` for all other exceptions."""
+    """Where each kind of way out of a statement leads. ``thrown`` is for ``raise``, ``error`` for
+    all other exceptions.
+    """
 
     returns: Target
     breaks: Target
@@ -30,7 +34,9 @@ class Ways:
     error: Target
 
     def through(self, make: Callable[[Node], Node]) -> Ways:
-        """The same ways, each with nodes on it that ``make`` puts before its target; made where they are asked for."""
+        """The same ways, each with nodes on it that ``make`` puts before its target; made where
+        they are asked for.
+        """
         return Ways(*(_once(getattr(self, f.name), make) for f in fields(self)))
 
 
@@ -47,7 +53,9 @@ def _once(target: Target, make: Callable[[Node], Node]) -> Target:
 
 
 class Builder:
-    """Fills a graph; ``swallows`` holds the ids of the ``with`` statements that may end an exception."""
+    """Fills a graph; ``swallows`` holds the ids of the ``with`` statements that may end an
+    exception.
+    """
 
     def __init__(self, graph: FlowGraph, swallows: Collection[int]):
         self.graph, self.swallows = graph, swallows
@@ -105,7 +113,7 @@ class Builder:
                 return self.node(stmt, "", ways, [ways.continues()])
         return self.node(stmt, "", ways, [after])
 
-    # -------------------------------------------------------------------------- conditions and loops
+    # ------------------------------------------------------------------------- conditions and loops
     def if_(self, stmt: ast.If, after: Node, ways: Ways) -> Node:
         node = self.node(stmt, "", ways, [])
         self.branch(
@@ -182,7 +190,9 @@ class Builder:
         return self.node(stmt, "", ways, [self.block(stmt.body, orelse, inside)])
 
     def handlers(self, stmt: ast.Try, after: Node, ways: Ways) -> Ways:
-        """The ways inside a ``try`` block: an exception is offered to one handler after the other, and goes on where none takes it."""
+        """The ways inside a ``try`` block: an exception is offered to one handler after the other,
+        and goes on where none takes it.
+        """
         # ``except*``: the next handler takes the rest of the group.
         several = not isinstance(stmt, ast.Try)
 

@@ -1,4 +1,6 @@
-"""Who calls whom in the project: what a call runs, where a function is called from, and what a call gives for a parameter."""
+"""Who calls whom in the project: what a call runs, where a function is called from, and what a call
+gives for a parameter.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +47,11 @@ class Callee:
 
     Attributes:
         func: the function as a value; ``function`` is its node.
-        this: what its first parameter is bound to (the object of a method, the class); None where the call fills it.
+        this: what its first parameter is bound to (the object of a method, the class); None where
+            the call fills it.
         kept: the arguments that a ``functools.partial`` puts before those of the call.
-        makes: the class of which the call makes an object by running this (``__init__`` and the like).
+        makes: the class of which the call makes an object by running this (``__init__`` and the
+            like).
     """
 
     func: Func
@@ -66,7 +70,9 @@ class Callee:
 
 
 def code_of(thing: Thing) -> list[Callee]:
-    """The functions of the project that calling ``thing`` runs: a function, a method, a class, an object that can be called, a partial."""
+    """The functions of the project that calling ``thing`` runs: a function, a method, a class, an
+    object that can be called, a partial.
+    """
     if isinstance(thing, Func):
         return [Callee(thing)]
     if isinstance(thing, Bound):
@@ -105,7 +111,9 @@ def _after(first: Arguments, then: Arguments) -> Arguments:
 
 
 class CallGraph:
-    """``script.analysis(CallGraph)``: the calls of all files of the project, by the values of the model."""
+    """``script.analysis(CallGraph)``: the calls of all files of the project, by the values of the
+    model.
+    """
 
     def __init__(self, script: Script):
         self.script = script
@@ -150,7 +158,9 @@ class CallGraph:
             self._unread[call.func.id].append(call.func)
 
     def _follow_log(self) -> None:
-        """What else the reader has followed: functions that a library calls back, properties, hooks, the ``forward`` of wrapped models."""
+        """What else the reader has followed: functions that a library calls back, properties,
+        hooks, the ``forward`` of wrapped models.
+        """
         for frame in dict.fromkeys(f for stack in self.script.stacks for f in stack):
             if isinstance(frame, CallFrame) and frame.node is not frame.func.node:
                 self._enter(frame.node, frame.func.node)
@@ -160,25 +170,32 @@ class CallGraph:
             self._entered[id(node)][id(function)] = function
             self._entries[id(function)].append(node)
 
-    # ------------------------------------------------------------------------------------------ from a call to functions
+    # --------------------------------------------------------------------- from a call to functions
     def callees(self, call: ast.Call) -> list[Callee]:
-        """What the call itself may run: what its ``func`` may be. A model that a library wraps is among :meth:`entered` only."""
+        """What the call itself may run: what its ``func`` may be. A model that a library wraps is
+        among :meth:`entered` only.
+        """
         return self._callees.get(id(call), [])
 
     def entered(self, node: ast.AST) -> list[Function]:
-        """The functions of the project that are run at a node: those a call calls, and whatever the reader has followed besides."""
+        """The functions of the project that are run at a node: those a call calls, and whatever the
+        reader has followed besides.
+        """
         return list(self._entered.get(id(node), {}).values())
 
     def may_run_others(self, call: ast.Call) -> bool:
-        """Whether the call may run something that is not among its callees: a library, or what is not known."""
+        """Whether the call may run something that is not among its callees: a library, or what is
+        not known.
+        """
         found = self.script.values(call.func)
         return not found or any(not code_of(t) for t in found)
 
     def argument(self, call: ast.Call, callee: Callee, parameter: str) -> ast.expr | None:
-        """The expression that gives a parameter its value, in the call or in the ``partial`` that it calls.
+        """The expression that gives a parameter its value, in the call or in the ``partial`` that
+        it calls.
 
-        None where the call leaves it to its default, where it is bound (``self``), where it comes through ``*`` or ``**``, and for the parameters
-        ``*args`` and ``**kwargs``.
+        None where the call leaves it to its default, where it is bound (``self``), where it comes
+        through ``*`` or ``**``, and for the parameters ``*args`` and ``**kwargs``.
         """
         spec = callee.function.args
         positional = [p.arg for p in (*spec.posonlyargs, *spec.args)][int(callee.is_bound) :]
@@ -207,9 +224,11 @@ class CallGraph:
         return call.args[place]
 
     def given_to(self, call: ast.Call, callee: Callee, argument: ast.expr) -> list[str]:
-        """The parameters that an argument of the call may give a value to, ``*args`` and ``**kwargs`` among them.
+        """The parameters that an argument of the call may give a value to, ``*args`` and
+        ``**kwargs`` among them.
 
-        The other way round than :meth:`argument`. What stands after a ``*`` may go to all positional parameters from there on.
+        The other way round than :meth:`argument`. What stands after a ``*`` may go to all
+        positional parameters from there on.
         """
         spec, kept = callee.function.args, callee.kept or Arguments()
         positional = [p.arg for p in (*spec.posonlyargs, *spec.args)][
@@ -246,7 +265,9 @@ class CallGraph:
     def arguments(
         self, function: Function, parameter: str
     ) -> list[tuple[ast.Call, ast.expr | None]]:
-        """The sites of a function, each with what it gives for a parameter (see :meth:`argument`)."""
+        """The sites of a function, each with what it gives for a parameter (see
+        :meth:`argument`).
+        """
         sites = (
             (call, c)
             for call in self.sites(function)
@@ -255,17 +276,21 @@ class CallGraph:
         )
         return [(call, self.argument(call, callee, parameter)) for call, callee in sites]
 
-    # ------------------------------------------------------------------------------------------ from a function to calls
+    # --------------------------------------------------------------------- from a function to calls
     def sites(self, function: Function) -> list[ast.Call]:
         """The calls that run a function directly, in the order of the files."""
         return self._sites.get(id(function), [])
 
     def entries(self, function: Function | ast.Module) -> list[ast.AST]:
-        """The nodes at which a function is run: its sites, and where the reader has followed it besides (see :meth:`entered`)."""
+        """The nodes at which a function is run: its sites, and where the reader has followed it
+        besides (see :meth:`entered`).
+        """
         return self._entries.get(id(function), [])
 
     def complete(self, function: Function) -> str:
-        """Why :meth:`sites` may not be all calls of a function, in words; empty where they certainly are."""
+        """Why :meth:`sites` may not be all calls of a function, in words; empty where they
+        certainly are.
+        """
         name = getattr(function, "name", "the lambda")
         in_class = isinstance(parent_of(function), ast.ClassDef)
         if not isinstance(function, ast.Lambda):
@@ -286,11 +311,15 @@ class CallGraph:
         return self._handed.get(id(function))
 
     def is_decorated(self, function: Function) -> bool:
-        """Whether a decorator may do something else than to call a function with all arguments whenever it is called itself."""
+        """Whether a decorator may do something else than to call a function with all arguments
+        whenever it is called itself.
+        """
         return any(not self._passes_on(d) for d in getattr(function, "decorator_list", ()))
 
     def unknown_calls(self, function: Function) -> list[ast.expr]:
-        """What is called under the name of a function and not known, so that it may be the function."""
+        """What is called under the name of a function and not known, so that it may be the
+        function.
+        """
         name, in_class = (
             getattr(function, "name", ""),
             isinstance(parent_of(function), ast.ClassDef),
@@ -298,7 +327,9 @@ class CallGraph:
         return [f for f in self._unread.get(name, ()) if isinstance(f, ast.Attribute) == in_class]
 
     def is_unused(self, function: Function) -> bool:
-        """Whether nothing in the project runs a function or hands it around; Python and torch run some by their names (``forward``)."""
+        """Whether nothing in the project runs a function or hands it around; Python and torch run
+        some by their names (``forward``).
+        """
         return not (
             self.entries(function)
             or self.handed(function)
@@ -307,7 +338,9 @@ class CallGraph:
         )
 
     def _passes_on(self, decorator: ast.expr) -> bool:
-        """``@torch.no_grad()``, ``@staticmethod`` and their like call what they decorate when they are called, with all arguments."""
+        """``@torch.no_grad()``, ``@staticmethod`` and their like call what they decorate when they
+        are called, with all arguments.
+        """
         found = self.script.values(decorator)
         return bool(found) and all(
             getattr(t, "name", "").startswith(PASSING) and not isinstance(t, (Func, Bound, Cls))
@@ -315,7 +348,9 @@ class CallGraph:
         )
 
     def results(self, function: Function) -> list[ast.expr]:
-        """The expressions that a function returns, in the order of the text; a ``return`` without one is left out."""
+        """The expressions that a function returns, in the order of the text; a ``return`` without
+        one is left out.
+        """
         if isinstance(function, ast.Lambda):
             return [function.body]
         return [
@@ -324,19 +359,25 @@ class CallGraph:
             if isinstance(n, ast.Return) and n.value is not None
         ]
 
-    # ------------------------------------------------------------------------------------------ across several calls
+    # ------------------------------------------------------------------------- across several calls
     def reaches(self, node: ast.AST, function: Function) -> bool:
-        """Whether what runs at ``node`` may run ``function``, through any number of calls that are known."""
+        """Whether what runs at ``node`` may run ``function``, through any number of calls that are
+        known.
+        """
         return any(f is function for f in opened(self.entered(node), self._entered_in))
 
     def runs(self, function: Function) -> list[Function]:
-        """The functions that a call of ``function`` may run, itself first, through any number of calls that are known."""
+        """The functions that a call of ``function`` may run, itself first, through any number of
+        calls that are known.
+        """
         return list(opened([function], self._entered_in))
 
     def run_in(self, loop: Loop, often: bool = False) -> list[Function]:
-        """The functions that iterations of a loop may run, through any number of calls that are known.
+        """The functions that iterations of a loop may run, through any number of calls that are
+        known.
 
-        With ``often`` those that may be run by more than few of them: not only in the bodies of rare ``if`` statements.
+        With ``often`` those that may be run by more than few of them: not only in the bodies of
+        rare ``if`` statements.
         """
         found: dict[int, Function] = {}
         todo: list[tuple[Function, ast.AST, Loop | None]] = [

@@ -1,6 +1,8 @@
-"""The control-flow graph of one function, module or lambda: which of its statements runs before and after which.
+"""The control-flow graph of one function, module or lambda: which of its statements runs before and
+after which.
 
-:mod:`autofast.flow.graph` says what a node is, :mod:`autofast.flow.frequency` how often a place runs in a loop.
+:mod:`autofast.flow.graph` says what a node is, :mod:`autofast.flow.frequency` how often a place
+runs in a loop.
 """
 
 from __future__ import annotations
@@ -25,15 +27,19 @@ class Graph(FlowGraph):
         super().__init__(function)
         Builder(self, swallows).run(function)
 
-    # ------------------------------------------------------------------------------------------ order
+    # ---------------------------------------------------------------------------------------- order
     def dominates(self, a: ast.AST, b: ast.AST) -> bool:
-        """Whether ``a`` has run before ``b``, on every way to it (or is the same statement). False for code that is never run."""
+        """Whether ``a`` has run before ``b``, on every way to it (or is the same statement). False
+        for code that is never run.
+        """
         bit, starts = self._bit(a), self.starts(b)
         same = bool(bit) and bit == self._bit(b)
         return bool(starts) and (same or all(self._before[n] & bit for n in starts))
 
     def one_dominates(self, several: Iterable[ast.AST], b: ast.AST | None) -> bool:
-        """Whether one of ``several`` has run before ``b``, on every way to it; where ``b`` is None, on every way to the function's return."""
+        """Whether one of ``several`` has run before ``b``, on every way to it; where ``b`` is None,
+        on every way to the function's return.
+        """
         wanted = {n for a in several for n in self.starts(a)}
         ends = {self.exit} & self.live if b is None else set(self.starts(b))
         todo, seen = [self.entry], {self.entry}
@@ -49,7 +55,8 @@ class Graph(FlowGraph):
         return bool(ends) and not ends & seen
 
     def postdominates(self, a: ast.AST, b: ast.AST) -> bool:
-        """Whether ``a`` runs after ``b`` (or is the same statement), on every way from there to a ``return``, a ``raise`` or the end.
+        """Whether ``a`` runs after ``b`` (or is the same statement), on every way from there to a
+        ``return``, a ``raise`` or the end.
 
         Other exceptions that leave the function do not count, those that it catches do.
         """
@@ -63,7 +70,9 @@ class Graph(FlowGraph):
         )
 
     def may_follow(self, b: ast.AST, a: ast.AST, loop: Loop | None = None) -> bool:
-        """Whether ``b`` may run after ``a`` in one activation of the function; with ``loop``, before another iteration of it begins."""
+        """Whether ``b`` may run after ``a`` in one activation of the function; with ``loop``,
+        before another iteration of it begins.
+        """
         starts = frozenset(self.starts(b))
         place = self.place(a)
         if place is None or not starts:
@@ -96,9 +105,10 @@ class Graph(FlowGraph):
     def _behind(self) -> dict[Node, int]:
         return solve(self, Problem(0, self._ran, int.__and__, backward=True))
 
-    # ------------------------------------------------------------------------------------------ loops
+    # ---------------------------------------------------------------------------------------- loops
     def exits(self, loop: Loop) -> list[ast.stmt]:
-        """The ``break``, ``continue``, ``return`` and ``raise`` statements that end an iteration of ``loop``, in the order of the text.
+        """The ``break``, ``continue``, ``return`` and ``raise`` statements that end an iteration of
+        ``loop``, in the order of the text.
 
         A ``raise`` that a handler in the iteration certainly catches is none of them.
         """
@@ -110,10 +120,12 @@ class Graph(FlowGraph):
         ]
 
     def leaving_before(self, node: ast.AST, loop: Loop | None = None) -> list[ast.stmt]:
-        """The ``return`` statements, with a ``loop`` the :meth:`exits` of its iterations, that may come in place of ``node``.
+        """The ``return`` statements, with a ``loop`` the :meth:`exits` of its iterations, that may
+        come in place of ``node``.
 
-        They stand in a statement before it, in its block or a block around it. Whether a condition or a loop around ``node`` leads to it is
-        not asked here (the other arm of such a condition is not "before"), nor where an exception does not.
+        They stand in a statement before it, in its block or a block around it. Whether a condition
+        or a loop around ``node`` leads to it is not asked here (the other arm of such a condition
+        is not "before"), nor where an exception does not.
         """
         found = (
             self.exits(loop)
@@ -136,7 +148,9 @@ class Graph(FlowGraph):
 
 
 def graph_of(function: Function) -> Graph:
-    """The graph of a function, made once; no ``with`` statement is taken to end exceptions (see :class:`autofast.flow.program.Flow`)."""
+    """The graph of a function, made once; no ``with`` statement is taken to end exceptions (see
+    :class:`autofast.flow.program.Flow`).
+    """
     known: Graph | None = getattr(function, "_af_graph", None)
     if known is None:
         known = function._af_graph = Graph(function)  # type: ignore[union-attr]

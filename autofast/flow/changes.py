@@ -12,7 +12,8 @@ from autofast.model.syntax import is_read
 
 
 def may_change(script: Script, statements: Iterable[ast.stmt], expr: ast.expr) -> ast.AST | None:
-    """The first part of the statements that may change what an expression gives: its names, its attributes, or the memory of its tensors.
+    """The first part of the statements that may change what an expression gives: its names, its
+    attributes, or the memory of its tensors.
 
     Every call of a function of the project may, as it may reach them by other ways.
     """

@@ -1,4 +1,6 @@
-"""Where the script keeps an object: the variable or attribute that it is put into first, and the statements that do so."""
+"""Where the script keeps an object: the variable or attribute that it is put into first, and the
+statements that do so.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Home:
-    """A place that objects are kept in: variables of ``scope``, or attributes of ``owners``; ``stores`` put something there.
+    """A place that objects are kept in: variables of ``scope``, or attributes of ``owners``;
+    ``stores`` put something there.
 
     ``names`` are the names of the variables or attributes.
     """
@@ -48,7 +51,9 @@ class Home:
 def home_of(
     script: Script, exprs: Iterable[ast.expr], objects: Iterable[Thing], what: str = "optimizer"
 ) -> Home | str:
-    """The one place where all these expressions have their ``objects`` from; or why there is not one."""
+    """The one place where all these expressions have their ``objects`` from; or why there is not
+    one.
+    """
     search = _Search(script, {id(t) for t in objects}, what)
     for expr in exprs:
         search.follow(expr)
@@ -172,9 +177,11 @@ def _named_self(statement: ast.stmt, attr: str) -> str | None:
 
 
 def after_all(stores: Iterable[ast.stmt], busy: set[int]) -> list[ast.stmt]:
-    """The statements after which all of ``stores`` (in one function) are done, one for each function.
+    """The statements after which all of ``stores`` (in one function) are done, one for each
+    function.
 
-    What is put there must not depend on a condition, so an ``if`` is left unless it holds something of ``busy`` (ids of nodes).
+    What is put there must not depend on a condition, so an ``if`` is left unless it holds something
+    of ``busy`` (ids of nodes).
     """
     found: dict[int, ast.stmt] = {}
     by_scope: dict[int, list[ast.stmt]] = {}

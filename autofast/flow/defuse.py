@@ -1,4 +1,6 @@
-"""Definitions and uses of variables: which binding may have given a variable the value it has at a place, and whether one is still read."""
+"""Definitions and uses of variables: which binding may have given a variable the value it has at a
+place, and whether one is still read.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,9 @@ from autofast.model.syntax import COMPREHENSIONS
 class Definition:
     """A place that gives a variable a value.
 
-    ``node`` is what binds the name: a ``Name`` (of an assignment, a loop, ``with``, ``:=``, a comprehension), an ``arg``, an ``alias`` of an
-    import, a function or class, an ``except`` handler, or a capture of a pattern.
+    ``node`` is what binds the name: a ``Name`` (of an assignment, a loop, ``with``, ``:=``, a
+    comprehension), an ``arg``, an ``alias`` of an import, a function or class, an ``except``
+    handler, or a capture of a pattern.
     """
 
     name: str
@@ -44,23 +47,29 @@ class Definition:
 
     @property
     def value(self) -> ast.expr | None:
-        """The expression whose value it gets; None where that is not written down (parameters, loops, ``+=``, imports, parts of a value)."""
+        """The expression whose value it gets; None where that is not written down (parameters,
+        loops, ``+=``, imports, parts of a value).
+        """
         value, whole = bound_to(self.node)
         return value if whole else None
 
 
 class DefUse:
-    """Definitions and uses in one function (module, lambda), by what may happen on any way through it.
+    """Definitions and uses in one function (module, lambda), by what may happen on any way through
+    it.
 
-    Only the variables of the function itself are followed along its ways. What another scope may change or read at any time (``global``,
-    ``nonlocal``, closures, generator expressions that run later) counts with all its definitions, or as always live. Code in
-    strings, ``locals()`` and a module's variables set from other files are not looked at.
+    Only the variables of the function itself are followed along its ways. What another scope may
+    change or read at any time (``global``, ``nonlocal``, closures, generator expressions that run
+    later) counts with all its definitions, or as always live. Code in strings, ``locals()`` and a
+    module's variables set from other files are not looked at.
     """
 
     def __init__(
         self, function: Function, graph: Graph | None = None, exported: Iterable[str] | None = None
     ):
-        """``exported`` are the variables of a module that are read after its end, by whoever imports it; all where this is not given."""
+        """``exported`` are the variables of a module that are read after its end, by whoever
+        imports it; all where this is not given.
+        """
         self.function = function
         self.graph = graph or graph_of(function)
         self.table = variables_of(function)
@@ -79,9 +88,10 @@ class DefUse:
         self._reaching = self._solve()
         self._live = self._liveness(exported)
 
-    # ------------------------------------------------------------------------------------------ questions
+    # ------------------------------------------------------------------------------------ questions
     def reaching(self, load: ast.Name) -> frozenset[Definition]:
-        """The definitions that may have given the variable the value it has at ``load`` (a read, ``del``, or the target of ``+=``).
+        """The definitions that may have given the variable the value it has at ``load`` (a read,
+        ``del``, or the target of ``+=``).
 
         Empty for builtins, and in code that is never run.
         """
@@ -99,7 +109,9 @@ class DefUse:
         return frozenset(d for d in found if d is not None)
 
     def origins(self, load: ast.Name) -> frozenset[Definition]:
-        """All definitions that the value at ``load`` is made of: those that reach it and, where one is ``x += ...``, those that reach that."""
+        """All definitions that the value at ``load`` is made of: those that reach it and, where one
+        is ``x += ...``, those that reach that.
+        """
         found: set[Definition] = set()
         todo = [load]
         while todo:
@@ -109,14 +121,17 @@ class DefUse:
         return frozenset(found)
 
     def may_be_unbound(self, load: ast.Name) -> bool:
-        """Whether the variable may have no value at ``load`` (or none that is known: always True for another scope's)."""
+        """Whether the variable may have no value at ``load`` (or none that is known: always True
+        for another scope's).
+        """
         variable = self.table.of(load)
         if variable not in self._local or variable in self._shared or id(load) not in self._inline:
             return True
         return bool(self._reaching.get(id(load), 0) & self._unbound[variable])
 
     def is_bound_at(self, place: ast.AST, name: str) -> bool:
-        """Whether a variable of the code of the function certainly has a value when the statement of ``place`` begins.
+        """Whether a variable of the code of the function certainly has a value when the statement
+        of ``place`` begins.
 
         For another scope's: whether this function has given it one.
         """
@@ -140,10 +155,12 @@ class DefUse:
     def may_come_unbound(
         self, variable: Variable, place: ast.AST, trusted: Collection[int] = frozenset()
     ) -> bool:
-        """Whether some way leads to a read of the variable, or to the beginning of a statement, on which nothing has given it a value.
+        """Whether some way leads to a read of the variable, or to the beginning of a statement, on
+        which nothing has given it a value.
 
-        Ways count only where they pass none of the reads in ``trusted`` (by id), which are known to have found a value. Unlike
-        :meth:`may_be_unbound`, this also answers for a variable that other functions set; what they do is not looked at.
+        Ways count only where they pass none of the reads in ``trusted`` (by id), which are known to
+        have found a value. Unlike :meth:`may_be_unbound`, this also answers for a variable that
+        other functions set; what they do is not looked at.
         """
         ends = set() if self._reads_here(place) else set(self.graph.starts(place))
         removed = [
@@ -193,7 +210,9 @@ class DefUse:
         return frozenset(Definition(variable.name, n) for n in nodes)
 
     def uses(self, definition: Definition) -> list[ast.Name]:
-        """The places that may read the value of a definition, in the order of the text; also ``del``, and the targets of ``+=``."""
+        """The places that may read the value of a definition, in the order of the text; also
+        ``del``, and the targets of ``+=``.
+        """
         variable = self.table.of(definition.node)
         if variable is not None and variable.name == STAR:
             variable = Variable(definition.name, variable.scope)
@@ -208,9 +227,11 @@ class DefUse:
         return sorted(found, key=lambda n: (n.lineno, n.col_offset))
 
     def uses_after(self, variable: Variable, code: ast.AST) -> list[ast.Name]:
-        """The places that may read what a variable holds while or after ``code`` of this function runs, before it gets another value.
+        """The places that may read what a variable holds while or after ``code`` of this function
+        runs, before it gets another value.
 
-        This follows an object that ``code`` changes, where :meth:`uses` follows one that is bound. In the order of the text.
+        This follows an object that ``code`` changes, where :meth:`uses` follows one that is bound.
+        In the order of the text.
         """
         stores = (
             n for n in self.table.stores(variable) if isinstance(n, ast.Name) and _reads_too(n)
@@ -254,7 +275,8 @@ class DefUse:
         return list({id(n): n for n in reads if isinstance(n, ast.Name)}.values())
 
     def live_after(self, stmt: ast.AST) -> frozenset[str]:
-        """The function's variables whose value may be read after the statement of ``stmt`` is done, before they get another one.
+        """The function's variables whose value may be read after the statement of ``stmt`` is done,
+        before they get another one.
 
         So are those that other scopes read, and those of other scopes that the function sets.
         """
@@ -272,7 +294,9 @@ class DefUse:
         return self._live_at(after)
 
     def live_before(self, place: ast.AST) -> frozenset[str]:
-        """The function's variables whose value may be read once a statement, handler or case begins, before they get another one."""
+        """The function's variables whose value may be read once a statement, handler or case
+        begins, before they get another one.
+        """
         return self._live_at(self.graph.starts(place))
 
     def _live_at(self, nodes: Iterable[Node]) -> frozenset[str]:
@@ -288,7 +312,7 @@ class DefUse:
             | self._always
         )
 
-    # ------------------------------------------------------------------------------------------ reaching definitions
+    # ------------------------------------------------------------------------- reaching definitions
     def _read_all(self) -> None:
         variables: dict[int, Variable | None] = {}
         for node in [self.graph.entry, *(n for found in self.graph.copies.values() for n in found)]:
@@ -383,7 +407,7 @@ class DefUse:
                 state = self._effect(state, access, variable)
         return found
 
-    # ------------------------------------------------------------------------------------------ liveness
+    # ------------------------------------------------------------------------------------- liveness
     def _liveness(self, exported: Iterable[str] | None) -> dict[Node, int]:
         bits = {variable: 1 << n for n, variable in enumerate(self._local)}
         always = {
@@ -427,12 +451,12 @@ class DefUse:
         return any(id(n) not in self._inline for n in (*self.table.loads(variable), *stores))
 
 
-# ---------------------------------------------------------------------------------------------- values
+# ------------------------------------------------------------------------------------------- values
 def bound_to(target: ast.AST) -> tuple[ast.expr | None, bool]:
     """The expression that a target gets its value from, and whether it gets the whole value.
 
-    For a loop, ``with`` and an unpacked value that is the expression it gets an element of (or what its ``__enter__`` gives); None where
-    there is none.
+    For a loop, ``with`` and an unpacked value that is the expression it gets an element of (or what
+    its ``__enter__`` gives); None where there is none.
     """
     path: list[int] = []
     node, parent = target, parent_of(target)
@@ -467,7 +491,9 @@ def _part_of(value: ast.expr, path: list[int]) -> tuple[ast.expr, bool]:
 
 
 def _reads_too(name: ast.Name) -> bool:
-    """Whether a name that binds or deletes its variable needs the value before: ``x += 1``, ``del x``."""
+    """Whether a name that binds or deletes its variable needs the value before: ``x += 1``, ``del
+    x``.
+    """
     return isinstance(name.ctx, ast.Del) or isinstance(parent_of(name), ast.AugAssign)
 
 

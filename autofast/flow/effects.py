@@ -1,4 +1,6 @@
-"""What the code of a project changes: objects, attributes, variables, and what stands behind library objects (files, the environment)."""
+"""What the code of a project changes: objects, attributes, variables, and what stands behind
+library objects (files, the environment).
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ DRAWING = frozenset({"cv2.rectangle", "cv2.circle", "cv2.line", "cv2.putText", "
 
 @dataclass(frozen=True, eq=False)
 class Write:
-    """A place that changes an object: ``base`` is the object, ``name`` the attribute; or the name ``bound`` in a scope gets a new value."""
+    """A place that changes an object: ``base`` is the object, ``name`` the attribute; or the name
+    ``bound`` in a scope gets a new value.
+    """
 
     node: ast.AST
     base: ast.expr | None
@@ -63,11 +67,15 @@ class Effects:
 
     @cached_property
     def writes(self) -> list[Write]:
-        """Every write of the project's code that is reached (or may be, where it is not read to the end)."""
+        """Every write of the project's code that is reached (or may be, where it is not read to the
+        end).
+        """
         return [w for s in self.script.sources for n in live(s.tree) for w in self.of(n)]
 
     def of(self, node: ast.AST) -> Iterator[Write]:
-        """What one node changes by itself, without the nodes in it and the functions that it calls."""
+        """What one node changes by itself, without the nodes in it and the functions that it
+        calls.
+        """
         if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(
             node.ctx, (ast.Store, ast.Del)
         ):

@@ -11,7 +11,9 @@ from autofast.model.source import ancestors, block_of, function_of, nodes_in, pa
 
 
 def is_only_filled(held: ast.Name, loop: ast.For) -> bool:
-    """Whether it is a list that is made empty above the loop, and all that the loop does with it is to extend it here."""
+    """Whether it is a list that is made empty above the loop, and all that the loop does with it is
+    to extend it here.
+    """
     if loop.orelse or not is_local(held):
         return False
     function = function_of(held)
@@ -26,7 +28,9 @@ def is_only_filled(held: ast.Name, loop: ast.For) -> bool:
 
 
 def _above(loop: ast.stmt) -> Iterator[ast.stmt]:
-    """The statements before the loop that certainly run before it, upwards; a ``with`` around it hides none."""
+    """The statements before the loop that certainly run before it, upwards; a ``with`` around it
+    hides none.
+    """
     place: ast.AST | None = loop
     while isinstance(place, (ast.For, ast.With)):
         block = block_of(place)

@@ -1,4 +1,6 @@
-"""How often a place runs in a loop, and which conditions hold now and then: every 100 iterations, in the last, when a counter is full."""
+"""How often a place runs in a loop, and which conditions hold now and then: every 100 iterations,
+in the last, when a counter is full.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Frequency(Enum):
 
 @dataclass
 class Answers:
-    """What was asked of one graph: frequencies by statement and loop, the edges that few iterations of a loop take."""
+    """What was asked of one graph: frequencies by statement and loop, the edges that few iterations
+    of a loop take.
+    """
 
     frequencies: dict[tuple[int, int], Frequency] = field(default_factory=dict)
     rare: dict[int, frozenset[tuple[Node, Node]]] = field(default_factory=dict)
@@ -38,7 +42,9 @@ _KNOWN: WeakKeyDictionary[Graph, Answers] = WeakKeyDictionary()
 
 
 def frequency(graph: Graph, node: ast.AST, loop: Loop) -> Frequency:
-    """In how many iterations of ``loop`` the statement of ``node`` runs; exceptions are taken to be rare."""
+    """In how many iterations of ``loop`` the statement of ``node`` runs; exceptions are taken to be
+    rare.
+    """
     place = graph.place(node)
     if place is None or not any(outer is loop for outer in loops_around(node)):
         return Frequency.NEVER
@@ -74,7 +80,9 @@ def _frequency(graph: Graph, place: ast.AST, loop: Loop) -> Frequency:
 def _walk(
     graph: Graph, begin: Node, head: Node, closed: Set[tuple[Node, Node]], wanted: set[Node]
 ) -> Iterator[Node]:
-    """The nodes of one iteration without exceptions; not what follows ``wanted``, nor what lies behind edges that are closed."""
+    """The nodes of one iteration without exceptions; not what follows ``wanted``, nor what lies
+    behind edges that are closed.
+    """
     seen, todo = set(), [begin]
     while todo:
         node = todo.pop()
@@ -97,7 +105,9 @@ def _passes(
 
 
 def _avoids(graph: Graph, begin: Node, head: Node, wanted: set[Node], loop: Loop) -> bool:
-    """Whether an iteration may come to the next one (or, where there never is one, to its end) without ``wanted``."""
+    """Whether an iteration may come to the next one (or, where there never is one, to its end)
+    without ``wanted``.
+    """
     again = any(n is head for n in _walk(graph, begin, head, set(), set()))
     ends = {head} if again else set(graph.ends) | set(graph.after.get(id(loop), ()))
     return any(n in ends and n not in wanted for n in _walk(graph, begin, head, set(), wanted))
@@ -112,12 +122,14 @@ def _rare_arms(graph: Graph, loop: Loop) -> Iterator[tuple[Node, Node]]:
                 yield node, yes if arm else no
 
 
-# ---------------------------------------------------------------------------------------------- conditions
+# --------------------------------------------------------------------------------------- conditions
 def rare_arm(gate: ast.If) -> bool | None:
-    """The value of the test that few iterations of the loop around it see: True, False, or None where neither is rare.
+    """The value of the test that few iterations of the loop around it see: True, False, or None
+    where neither is rare.
 
-    Rare are a remainder (``i % 100 == 0``), an equation with something that the loop changes (``i == last``), and a counter that is set back
-    when it is full (``if waited >= n: ...; waited = 0``). A condition on the configuration or the rank is not.
+    Rare are a remainder (``i % 100 == 0``), an equation with something that the loop changes (``i
+    == last``), and a counter that is set back when it is full (``if waited >= n: ...; waited =
+    0``). A condition on the configuration or the rank is not.
     """
     return next((value for value in (True, False) if _is_rare(gate.test, value, gate)), None)
 
@@ -133,7 +145,9 @@ def is_usual(frame: BranchFrame) -> bool:
 
 
 def rare_arms_around(node: ast.AST, loop: Loop | None) -> list[tuple[ast.If, bool]]:
-    """The conditions around ``node`` that few iterations of ``loop`` (calls of its function, without one) pass, innermost first, each with its arm."""
+    """The conditions around ``node`` that few iterations of ``loop`` (calls of its function,
+    without one) pass, innermost first, each with its arm.
+    """
     if loop is not None and not any(outer is loop for outer in loops_around(node)):
         return []
     return [(gate, arm) for gate, arm in _arms_around(node, loop) if rare_arm(gate) is arm]
@@ -149,7 +163,9 @@ def is_mostly_left_out(graph: Graph, node: ast.AST) -> bool:
 
 
 def _arms_around(node: ast.AST, end: ast.AST | None) -> Iterator[tuple[ast.If, bool]]:
-    """The conditions around ``node`` in ``end`` (in its function, without one), innermost first, each with the arm that it stands in."""
+    """The conditions around ``node`` in ``end`` (in its function, without one), innermost first,
+    each with the arm that it stands in.
+    """
     here = node
     for outer in ancestors(node):
         if outer is end or (end is None and isinstance(outer, (*FUNCTIONS, ast.Module))):
@@ -160,7 +176,9 @@ def _arms_around(node: ast.AST, end: ast.AST | None) -> Iterator[tuple[ast.If, b
 
 
 def _is_rare(test: ast.expr, value: bool, gate: ast.If) -> bool:
-    """Whether ``test`` is rarely ``value``. One rare part makes the whole rare, also of ``or``: ``i % 100 == 0 or i == last``."""
+    """Whether ``test`` is rarely ``value``. One rare part makes the whole rare, also of ``or``: ``i
+    % 100 == 0 or i == last``.
+    """
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _is_rare(test.operand, not value, gate)
     if isinstance(test, ast.BoolOp):

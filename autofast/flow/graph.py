@@ -1,11 +1,13 @@
 """The graph that all analyses of one function walk over: what may run right after what.
 
-A statement that runs is a :class:`Node`; so is the head of a compound statement. What runs on several ways out of a statement
-(a ``finally`` block) stands in the graph once for each of them. An exception has edges of its own (:attr:`FlowGraph.raises`): where the
-function catches it, or does something on its way out; any statement may raise one.
+A statement that runs is a :class:`Node`; so is the head of a compound statement. What runs on
+several ways out of a statement (a ``finally`` block) stands in the graph once for each of them. An
+exception has edges of its own (:attr:`FlowGraph.raises`): where the function catches it, or does
+something on its way out; any statement may raise one.
 
-All questions take any syntax node, and are about the statement (or handler, or case) that it stands in. For a compound
-statement they are about its head. A node of another function (also of one inside this) is never run here.
+All questions take any syntax node, and are about the statement (or handler, or case) that it stands
+in. For a compound statement they are about its head. A node of another function (also of one inside
+this) is never run here.
 """
 
 from __future__ import annotations
@@ -23,10 +25,12 @@ PLACES = (ast.stmt, ast.ExceptHandler, ast.match_case)
 
 
 class Node:
-    """A statement (or the head of a compound one, a handler or case of one) on one way through the function.
+    """A statement (or the head of a compound one, a handler or case of one) on one way through the
+    function.
 
-    ``part`` tells the nodes of one statement apart: ``""`` for what runs first; ``next`` for asking a ``for`` loop's iterator, ``target`` for
-    binding what it gave (or what an ``except``, a ``case`` takes); ``end`` for leaving a ``with`` block, a class body, an ``except ... as``;
+    ``part`` tells the nodes of one statement apart: ``""`` for what runs first; ``next`` for asking
+    a ``for`` loop's iterator, ``target`` for binding what it gave (or what an ``except``, a
+    ``case`` takes); ``end`` for leaving a ``with`` block, a class body, an ``except ... as``;
     ``entry``, ``exit``, ``thrown`` and ``lost`` for the function itself.
     """
 
@@ -43,10 +47,12 @@ class FlowGraph:
     """The ways through one function; :mod:`autofast.flow.build` fills it.
 
     Attributes:
-        entry: where it begins. exit: where it returns. thrown: where it ends by a ``raise`` that it does not catch.
+        entry: where it begins. exit: where it returns. thrown: where it ends by a ``raise`` that it
+            does not catch.
         lost: where any other exception ends it, and what follows a loop that never ends.
         succ: what may run right after a node. raises: where an exception in the node goes on.
-        arms: where a condition leads when it is true, and when it is not (also an arm that a constant rules out).
+        arms: where a condition leads when it is true, and when it is not (also an arm that a
+            constant rules out).
     """
 
     def __init__(self, function: Function):
@@ -71,7 +77,7 @@ class FlowGraph:
 
     _count = 0
 
-    # ------------------------------------------------------------------------------------------ nodes
+    # ---------------------------------------------------------------------------------------- nodes
     @property
     def ends(self) -> tuple[Node, Node, Node]:
         return self.exit, self.thrown, self.lost
@@ -106,7 +112,9 @@ class FlowGraph:
         return found
 
     def place(self, node: ast.AST) -> ast.AST | None:
-        """The statement, handler or case of this function that ``node`` stands in; the body of a lambda; None where it runs elsewhere."""
+        """The statement, handler or case of this function that ``node`` stands in; the body of a
+        lambda; None where it runs elsewhere.
+        """
         found: ast.AST | None = None
         here: ast.AST | None = node
         while here is not None and here is not self.function:
@@ -118,7 +126,9 @@ class FlowGraph:
         return found if here is not None else None
 
     def starts(self, node: ast.AST) -> list[Node]:
-        """The nodes with which the statement of ``node`` begins, one for each way it is copied on."""
+        """The nodes with which the statement of ``node`` begins, one for each way it is copied
+        on.
+        """
         place = self.place(node)
         return [n for n in self.copies.get(id(place), ()) if not n.part and n in self.live]
 

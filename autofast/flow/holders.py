@@ -1,7 +1,8 @@
-"""Who holds a value when a statement has run: variables, attributes, containers, generators, here and in the functions that are given it.
+"""Who holds a value when a statement has run: variables, attributes, containers, generators, here
+and in the functions that are given it.
 
-What counts is the object itself or a view of its memory (``g``, ``g[0]``, ``g.view(-1)``), alone or in a tuple, list or dict. What is computed
-from it, or copied into other memory, is another value.
+What counts is the object itself or a view of its memory (``g``, ``g[0]``, ``g.view(-1)``), alone or
+in a tuple, list or dict. What is computed from it, or copied into other memory, is another value.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ class Holders:
         return list({h: None for e in self.mentions(expr) for h in self._at(self.whole(e))})
 
     def after(self, expr: ast.expr) -> list[Holder]:
-        """Who still holds it when the statement has run: not what is local to calls that are over then."""
+        """Who still holds it when the statement has run: not what is local to calls that are over
+        then.
+        """
         return [h for h in self.ever(expr) if self._lasts(h, function_around(expr))]
 
     def _lasts(self, holder: Holder, here: ast.AST) -> bool:
@@ -77,7 +80,9 @@ class Holders:
         return home is here or isinstance(home, ast.Module)
 
     def mentions(self, expr: ast.expr) -> Iterator[ast.expr]:
-        """``expr``, and all that may be the same value: calls that return it, loads of variables that hold it or something that it is in."""
+        """``expr``, and all that may be the same value: calls that return it, loads of variables
+        that hold it or something that it is in.
+        """
         return opened([expr], self._further)
 
     def _further(self, expr: ast.expr) -> list[ast.expr]:
@@ -105,9 +110,11 @@ class Holders:
             return []
         return [*self.calls.sites(function)]
 
-    # ------------------------------------------------------------------------------------------ one place
+    # ------------------------------------------------------------------------------------ one place
     def whole(self, node: ast.expr) -> ast.expr:
-        """The largest expression around ``node`` that is it, a view of it, or something that it is in."""
+        """The largest expression around ``node`` that is it, a view of it, or something that it is
+        in.
+        """
         while True:
             node = views_around(node)
             outer = self._around(node)
@@ -180,7 +187,9 @@ class Holders:
                 yield from self._by_target(inner)
 
     def _by_container(self, container: ast.expr) -> Iterator[Holder]:
-        """Something that it is put into, and the variables that hold that, here and at the callers."""
+        """Something that it is put into, and the variables that hold that, here and at the
+        callers.
+        """
         for expr in opened([container], self._same_container):
             yield Holder(How.CONTAINER, expr)
             for definition in self._definitions(expr):

@@ -1,4 +1,6 @@
-"""Who else uses a function of the script: other scripts, tests and notebooks of the project, which the script itself never reads."""
+"""Who else uses a function of the script: other scripts, tests and notebooks of the project, which
+the script itself never reads.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class User:
 
 
 class Importers:
-    """``script.analysis(Importers)``: the files of the project that the script does not read, by what they import."""
+    """``script.analysis(Importers)``: the files of the project that the script does not read, by
+    what they import.
+    """
 
     def __init__(self, script: Script):
         self.script = script
@@ -40,7 +44,9 @@ class Importers:
         self._modules: dict[tuple[Path, str, int], Path | None] = {}
 
     def user(self, function: ast.AST) -> User | None:
-        """A use of a function (or of a method, or a class) in a file that is not part of the script; None where there is none."""
+        """A use of a function (or of a method, or a class) in a file that is not part of the
+        script; None where there is none.
+        """
         if id(function) not in self._found:
             self._found[id(function)] = next(self._users(function), None)
         return self._found[id(function)]
@@ -67,7 +73,7 @@ class Importers:
                 if file.path not in self._mine:
                     yield from (User(file.place(n.lineno)) for n in uses)
 
-    # ------------------------------------------------------------------------------------------------ files
+    # ---------------------------------------------------------------------------------------- files
     @cached_property
     def _files(self) -> list[Path]:
         return disk.python_below(self.root)
@@ -94,7 +100,8 @@ class Importers:
                 yield source
 
     def _imports(self, module: Path) -> re.Pattern[bytes]:
-        """What stands in each file that imports ``module``: a file that only has the same words need not be parsed.
+        """What stands in each file that imports ``module``: a file that only has the same words
+        need not be parsed.
 
         Notebooks are otherwise: their lines are JSON's.
         """
@@ -123,7 +130,9 @@ class Importers:
         return self._read[key]
 
     def module(self, importer: Source, name: str, level: int = 0) -> Path | None:
-        """The file that an import of a module in ``importer`` means, where it is one of the project."""
+        """The file that an import of a module in ``importer`` means, where it is one of the
+        project.
+        """
         key = importer.path.parent, name, level
         if key not in self._modules:
             self._modules[key] = self._look_up(*key)

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Binding:
-    """One name that an import binds: ``from module import name as bound``; without ``name``, ``import module as bound``."""
+    """One name that an import binds: ``from module import name as bound``; without ``name``,
+    ``import module as bound``.
+    """
 
     is_from: bool
     module: str

@@ -1,7 +1,9 @@
-"""Which tensors may share memory: what an expression is a view of, whether it is memory of its own, what a node writes to.
+"""Which tensors may share memory: what an expression is a view of, whether it is memory of its own,
+what a node writes to.
 
-Variables are followed by their definitions inside of one function. What comes from elsewhere (a parameter, an attribute, an element of a
-list, the result of a function) is memory that is not followed further.
+Variables are followed by their definitions inside of one function. What comes from elsewhere (a
+parameter, an attribute, an element of a list, the result of a function) is memory that is not
+followed further.
 """
 
 from __future__ import annotations
@@ -45,9 +47,11 @@ class Memory:
         self._parameters: dict[int, frozenset[str]] = {}
         self._attributes: dict[str, bool] = {}
 
-    # ------------------------------------------------------------------------------------------ what is a view of what
+    # ----------------------------------------------------------------------- what is a view of what
     def sources(self, expr: ast.expr) -> frozenset[int]:
-        """The ids of all that ``expr`` may be, or be a view of: expressions, and the nodes of definitions of variables."""
+        """The ids of all that ``expr`` may be, or be a view of: expressions, and the nodes of
+        definitions of variables.
+        """
         start: list[ast.AST] = [expr]
         return frozenset(map(id, opened(start, self._below)))
 
@@ -71,7 +75,9 @@ class Memory:
             yield from self._viewed(node)
 
     def _viewed(self, node: ast.expr) -> Iterator[ast.expr]:
-        """What a view is one of: ``h`` of ``h.view(-1)``, ``h[0]`` and ``torch.movedim(h, 0, 1)``."""
+        """What a view is one of: ``h`` of ``h.view(-1)``, ``h[0]`` and ``torch.movedim(h, 0,
+        1)``.
+        """
         functions = self.script.values(node.func) if isinstance(node, ast.Call) else ()
         if isinstance(node, ast.Call) and any(
             isinstance(t, Ref) and is_view(t.name) for t in functions
@@ -82,11 +88,15 @@ class Memory:
             yield inner
 
     def may_share(self, a: ast.expr, b: ast.expr) -> bool:
-        """Whether two expressions of one function may share memory, as far as its own variables say."""
+        """Whether two expressions of one function may share memory, as far as its own variables
+        say.
+        """
         return not self.sources(a).isdisjoint(self.sources(b))
 
     def is_fresh(self, expr: ast.expr) -> bool:
-        """Memory that nothing else holds: just made by a factory, by arithmetic, or a view of such."""
+        """Memory that nothing else holds: just made by a factory, by arithmetic, or a view of
+        such.
+        """
         values = self.script.values
         match expr:
             case ast.Call(keywords=keywords) if any(
@@ -132,7 +142,9 @@ class Memory:
         return bool(found) and all(isinstance(t, Ref) and t.name in names for t in found)
 
     def made_by(self, expr: ast.expr) -> frozenset[int] | None:
-        """The ids of the expressions that made the memory of what ``expr`` holds, all of them new memory; None where these are not known."""
+        """The ids of the expressions that made the memory of what ``expr`` holds, all of them new
+        memory; None where these are not known.
+        """
         found: set[int] = set()
         todo, seen = [expr], set[int]()
         while todo:
@@ -158,9 +170,11 @@ class Memory:
                 return None
         return frozenset(found)
 
-    # ------------------------------------------------------------------------------------------ what is written to
+    # --------------------------------------------------------------------------- what is written to
     def written(self, node: ast.AST) -> list[ast.expr]:
-        """The expressions whose memory a node itself writes to (an assignment to a variable writes to none)."""
+        """The expressions whose memory a node itself writes to (an assignment to a variable writes
+        to none).
+        """
         match node:
             case ast.AugAssign(target=target):
                 return [target]
@@ -180,7 +194,9 @@ class Memory:
         return []
 
     def begins_as_number(self, target: ast.expr) -> bool:
-        """Whether ``target += ...`` never writes to memory that something else has: a sum that begins with a constant is an object of its own."""
+        """Whether ``target += ...`` never writes to memory that something else has: a sum that
+        begins with a constant is an object of its own.
+        """
         if isinstance(target, ast.Attribute):
             return self._attribute_begins_as_number(target.attr)
         if not isinstance(target, ast.Name):
@@ -191,7 +207,9 @@ class Memory:
         )
 
     def _attribute_begins_as_number(self, name: str) -> bool:
-        """Whether all that is put under this name, in any object, is a number: ``self.correct = 0``."""
+        """Whether all that is put under this name, in any object, is a number: ``self.correct =
+        0``.
+        """
         if name not in self._attributes:
             stores = [
                 parent_of(n)
@@ -212,7 +230,9 @@ class Memory:
         return self._attributes[name]
 
     def _written_by(self, call: ast.Call) -> list[ast.expr]:
-        """The arguments that a call writes to: ``F.relu(x, inplace=True)``, ``torch.relu_(x)``, a layer of that kind, a project function."""
+        """The arguments that a call writes to: ``F.relu(x, inplace=True)``, ``torch.relu_(x)``, a
+        layer of that kind, a project function.
+        """
         given = [a for a in arguments_of(call) if not isinstance(a, ast.Constant)]
         if any(k.arg == "inplace" and not is_false(k.value) for k in call.keywords):
             return given
@@ -244,7 +264,9 @@ class Memory:
 
 
 def view_of(expr: ast.expr) -> ast.expr | None:
-    """What ``h.view(-1)``, ``h[0]`` and ``h.T`` may be a view of: ``h``; None for what is no view."""
+    """What ``h.view(-1)``, ``h[0]`` and ``h.T`` may be a view of: ``h``; None for what is no
+    view.
+    """
     if isinstance(expr, (ast.Subscript, ast.Starred)):
         return expr.value
     func = expr.func if isinstance(expr, ast.Call) else expr
@@ -259,7 +281,9 @@ def root(expr: ast.expr) -> ast.expr:
 
 
 def views_around(node: ast.expr) -> ast.expr:
-    """``h.view(-1)[2:].t()`` around ``h.view(-1)``: the largest expression that is a view of ``node``."""
+    """``h.view(-1)[2:].t()`` around ``h.view(-1)``: the largest expression that is a view of
+    ``node``.
+    """
     while True:
         parent = parent_of(node)
         outer = parent_of(parent) if isinstance(parent, ast.Attribute) else None

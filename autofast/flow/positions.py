@@ -1,4 +1,6 @@
-"""Where places stand to each other: in which statement of one block each of them happens, across function calls."""
+"""Where places stand to each other: in which statement of one block each of them happens, across
+function calls.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +44,16 @@ def _same(a: Frame, b: Frame) -> bool:
 
 
 def statement_at(stack: Stack, node: ast.AST, depth: int) -> ast.stmt:
-    """The statement in which a place happens, in the block that its first ``depth`` frames lead to."""
+    """The statement in which a place happens, in the block that its first ``depth`` frames lead
+    to.
+    """
     return statement_of(stack[depth].node if depth < len(stack) else node)
 
 
 def depth_of(stack: Stack, node: ast.AST) -> int:
-    """The number of frames down to and with the innermost one of ``node`` (a loop, ``with`` or function); 0 where there is none."""
+    """The number of frames down to and with the innermost one of ``node`` (a loop, ``with`` or
+    function); 0 where there is none.
+    """
     for n in range(len(stack) - 1, -1, -1):
         frame = stack[n]
         if frame.node is node or (isinstance(frame, CallFrame) and frame.func.node is node):
@@ -61,13 +67,17 @@ def index(block: list[ast.stmt], stmt: ast.stmt) -> int:
 
 
 def place_in(here: list[ast.stmt], node: ast.AST) -> int:
-    """The index of the statement of ``here`` that a node is, or is in; -1 where it is in none of them."""
+    """The index of the statement of ``here`` that a node is, or is in; -1 where it is in none of
+    them.
+    """
     found = {id(a) for a in (node, *ancestors(node))}
     return next((n for n, statement in enumerate(here) if id(statement) in found), -1)
 
 
 def block(stmt: ast.stmt) -> list[ast.stmt]:
-    """The statements beside ``stmt``; empty for one that stands in no block (a case of ``match``)."""
+    """The statements beside ``stmt``; empty for one that stands in no block (a case of
+    ``match``).
+    """
     try:
         return block_of(stmt)
     except ValueError:
@@ -77,7 +87,9 @@ def block(stmt: ast.stmt) -> list[ast.stmt]:
 def in_common(
     first: Occurrence, first_node: ast.AST, second: Occurrence, second_node: ast.AST
 ) -> tuple[ast.stmt, ast.stmt, int]:
-    """The statements of two places in the block that both happen in, on the same way to it, and the depth of that block."""
+    """The statements of two places in the block that both happen in, on the same way to it, and the
+    depth of that block.
+    """
     depth = shared(first.stack, second.stack)
     return (
         statement_at(first.stack, first_node, depth),
@@ -89,7 +101,9 @@ def in_common(
 def comes_before(
     first: Occurrence, first_node: ast.AST, second: Occurrence, second_node: ast.AST
 ) -> bool:
-    """Whether one place comes before another in the block that both happen in, on the same way to it."""
+    """Whether one place comes before another in the block that both happen in, on the same way to
+    it.
+    """
     a, b, _ = in_common(first, first_node, second, second_node)
     here = block(a)
     return 0 <= index(here, a) < index(here, b)
@@ -101,7 +115,9 @@ def nodes_of(parts: Iterable[ast.AST]) -> set[int]:
 
 
 def happens_in(occurrence: Occurrence, node: ast.AST, inside: set[int]) -> bool:
-    """Whether an occurrence at ``node`` is in the code of ``inside``, or in a function called from there."""
+    """Whether an occurrence at ``node`` is in the code of ``inside``, or in a function called from
+    there.
+    """
     return id(node) in inside or any(id(frame.node) in inside for frame in occurrence.stack)
 
 
@@ -114,7 +130,9 @@ def is_sure(occurrence: Occurrence, depth: int) -> bool:
 
 
 def follows(node: ast.AST, statement: ast.stmt) -> bool:
-    """Whether ``node`` stands in a later statement of the same block: it runs after ``statement``, and never without it."""
+    """Whether ``node`` stands in a later statement of the same block: it runs after ``statement``,
+    and never without it.
+    """
     here = block(statement)
     return place_in(here, node) > index(here, statement)
 
@@ -125,7 +143,9 @@ def position(node: ast.AST) -> tuple[int, int]:
 
 
 def in_main_guard(node: ast.AST) -> bool:
-    """Whether ``node`` runs only where its file is the script: it stands at module level below ``if __name__ == "__main__"``."""
+    """Whether ``node`` runs only where its file is the script: it stands at module level below ``if
+    __name__ == "__main__"``.
+    """
     return any(
         isinstance(outer, ast.If)
         and isinstance(outer.test, ast.Compare)

@@ -1,4 +1,6 @@
-"""The flow of a whole script: graphs and definitions of all its functions, each made once and with what the model knows of them."""
+"""The flow of a whole script: graphs and definitions of all its functions, each made once and with
+what the model knows of them.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ SWALLOWING = frozenset({"contextlib.suppress", "contextlib.ExitStack", "contextl
 
 
 class Flow:
-    """``script.analysis(Flow)``: the graph and the definitions of the function that a node runs in."""
+    """``script.analysis(Flow)``: the graph and the definitions of the function that a node runs
+    in.
+    """
 
     def __init__(self, script: Script):
         self.script = script
@@ -50,7 +54,9 @@ class Flow:
         return self.definitions(load).reaching(load)
 
     def may_follow(self, later: ast.AST, way: Stack, earlier: ast.AST, other_way: Stack) -> bool:
-        """Whether ``later`` may run after ``earlier``, each come to on its way through calls and loops."""
+        """Whether ``later`` may run after ``earlier``, each come to on its way through calls and
+        loops.
+        """
         depth = shared(way, other_way)
         if any(isinstance(f, LoopFrame) for f in way[:depth]):
             return True
@@ -67,7 +73,9 @@ class Flow:
         return self.graph(ways[1][0]).may_follow(ways[0][0], ways[1][0])
 
     def _exported(self, function: Function) -> Iterable[str] | None:
-        """Nothing reads the variables of the entry file after its end, unless another file of the project imports it."""
+        """Nothing reads the variables of the entry file after its end, unless another file of the
+        project imports it.
+        """
         if function is not self.script.entry.tree or self.script.unread:
             return None
         others = (s for s in self.script.sources if s is not self.script.entry)
@@ -85,7 +93,9 @@ class Flow:
 
 
 def function_around(node: ast.AST) -> Function:
-    """The function, lambda or module whose call runs ``node``; for a function its own code, for a default or decorator the one around."""
+    """The function, lambda or module whose call runs ``node``; for a function its own code, for a
+    default or decorator the one around.
+    """
     if isinstance(node, Function):
         return node
     here = scope_of(node)
@@ -95,7 +105,9 @@ def function_around(node: ast.AST) -> Function:
 
 
 def holder_of(name: ast.Name) -> Function:
-    """The function or module that a variable belongs to, also one of a class or comprehension in it; the module for a builtin."""
+    """The function or module that a variable belongs to, also one of a class or comprehension in
+    it; the module for a builtin.
+    """
     return function_around(owner(name) or source_of(name).tree)
 
 

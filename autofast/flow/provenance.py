@@ -1,4 +1,6 @@
-"""Where a value is decided: the literal behind ``num_workers=args.workers``, however many names it passes through on its way."""
+"""Where a value is decided: the literal behind ``num_workers=args.workers``, however many names it
+passes through on its way.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,14 @@ class Origin:
     """Where a value is decided.
 
     Attributes:
-        kind: ``literal`` (a constant), ``option`` (of the command line, with a constant as its default) or ``computed``.
+        kind: ``literal`` (a constant), ``option`` (of the command line, with a constant as its
+            default) or ``computed``.
         expr: the constant, or what computes the value.
         node: what a report names: the ``add_argument`` call of an option, else ``expr``.
-        shared: it reaches the place in question through a name, an option or a parameter, and may reach others too.
-        key: what it is called in a dict, class or object with settings; empty where it does not stand in one.
+        shared: it reaches the place in question through a name, an option or a parameter, and may
+            reach others too.
+        key: what it is called in a dict, class or object with settings; empty where it does not
+            stand in one.
     """
 
     kind: str
@@ -41,13 +46,17 @@ class Unresolved(Exception):
 
 @dataclass
 class Trail:
-    """Follows values back to where they are decided. ``seen`` are the expressions on the way, of all values followed so far."""
+    """Follows values back to where they are decided. ``seen`` are the expressions on the way, of
+    all values followed so far.
+    """
 
     script: Script
     seen: dict[int, ast.expr] = field(default_factory=dict)
 
     def of(self, given: Given, stacks: Iterable[Stack]) -> list[Origin] | str:
-        """The origins of an argument in all the ways the script comes to it; or why they are not known."""
+        """The origins of an argument in all the ways the script comes to it; or why they are not
+        known.
+        """
         exprs = [entry.expr for _, entry in given.via] if given.via else [given.expr]
         found: dict[int, Origin] = {}
         try:
@@ -131,7 +140,9 @@ class Trail:
         return self._follow(value, stack, True, depth + 1)
 
     def _setting(self, expr: ast.expr) -> tuple[str, ast.expr] | None:
-        """The name of a setting, and where it stands: in a dict, the body of a class, or the arguments of a namespace."""
+        """The name of a setting, and where it stands: in a dict, the body of a class, or the
+        arguments of a namespace.
+        """
         match expr:
             case ast.Subscript(value=holder, slice=ast.Constant(value=str(key))):
                 pass
@@ -160,14 +171,18 @@ class Trail:
         return key, found
 
     def _set_at(self, owners: Values, name: str) -> list[Site]:
-        """Where code of the project sets an attribute of these objects; the ``__init__`` of a dataclass is none."""
+        """Where code of the project sets an attribute of these objects; the ``__init__`` of a
+        dataclass is none.
+        """
         return [
             s for s in self.script.log.of("set_attribute")
             if isinstance(s.node, ast.Attribute) and s.node.attr == name and any(o.this in owners for o in s)
         ]  # fmt: skip
 
     def read_elsewhere(self, origin: Origin) -> ast.expr | None:
-        """A place that reads an option or setting and is not on any trail that was followed, comparisons left out."""
+        """A place that reads an option or setting and is not on any trail that was followed,
+        comparisons left out.
+        """
         if origin.key:
             return self._setting_elsewhere(origin)
         if origin.kind != "option":

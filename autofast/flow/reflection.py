@@ -1,4 +1,6 @@
-"""What shows a variable without its name where one looks for it, or the text of an expression besides its value."""
+"""What shows a variable without its name where one looks for it, or the text of an expression
+besides its value.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ BY_TEXT = frozenset({"eval", "exec"})
 
 
 def shows_names(scope: ast.AST) -> bool:
-    """Whether a scope asks for its variables by ``locals()``, ``vars()``, ``globals()``, or runs text: ``"{loss}".format(**locals())``."""
+    """Whether a scope asks for its variables by ``locals()``, ``vars()``, ``globals()``, or runs
+    text: ``"{loss}".format(**locals())``.
+    """
     everywhere = isinstance(scope, ast.Module)
     for node in walk(scope):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
@@ -30,7 +34,9 @@ def shows_names(scope: ast.AST) -> bool:
 
 
 def is_spelled(node: ast.expr) -> bool:
-    """Whether ``node`` stands in ``f"{loss.item() = }"``, where another expression would print another text."""
+    """Whether ``node`` stands in ``f"{loss.item() = }"``, where another expression would print
+    another text.
+    """
     for outer in (node, *ancestors(node)):
         if isinstance(outer, ast.stmt):
             return False
@@ -49,7 +55,9 @@ def is_spelled(node: ast.expr) -> bool:
 
 
 def _in_text(string: ast.JoinedStr, value: ast.expr) -> bool:
-    """Whether a string shows an expression together with its text; said of any whose text cannot be told."""
+    """Whether a string shows an expression together with its text; said of any whose text cannot be
+    told.
+    """
     import libcst as cst  # which takes longer to import than all else, for what few scripts have
 
     try:

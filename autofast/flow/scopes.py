@@ -1,4 +1,6 @@
-"""Whose variable a name is, by Python's own rules: functions, classes and comprehensions have scopes, ``global`` and ``nonlocal`` lead out of them."""
+"""Whose variable a name is, by Python's own rules: functions, classes and comprehensions have
+scopes, ``global`` and ``nonlocal`` lead out of them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ NAMED = (
 STAR = "*"  # the name that ``from m import *`` binds: any
 
 
-# ---------------------------------------------------------------------------------------------- parameters
+# --------------------------------------------------------------------------------------- parameters
 def parameters(function: ast.AST) -> list[ast.arg]:
     """The parameters of a function, ``*args`` and ``**kwargs`` last; none of anything else."""
     spec = getattr(function, "args", None)
@@ -49,7 +51,9 @@ def is_parameter(function: ast.AST, name: str) -> bool:
 
 
 def defaults(function: ast.AST) -> dict[str, ast.expr | None]:
-    """The parameters of a function (not ``*args``, ``**kwargs``) with their defaults; None for those that must be given."""
+    """The parameters of a function (not ``*args``, ``**kwargs``) with their defaults; None for
+    those that must be given.
+    """
     spec = getattr(function, "args", None)
     if not isinstance(spec, ast.arguments):
         return {}
@@ -67,12 +71,13 @@ def defaults(function: ast.AST) -> dict[str, ast.expr | None]:
     }
 
 
-# ---------------------------------------------------------------------------------------------- the code of a scope
+# ------------------------------------------------------------------------------ the code of a scope
 def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
     """The nodes that run as code of a scope, in the order of the text.
 
-    Functions and classes inside are given with their decorators, defaults and bases, but without their bodies and parameters. Comprehensions,
-    which run in place, are given with all of theirs. For a function itself: its parameters, then its body.
+    Functions and classes inside are given with their decorators, defaults and bases, but without
+    their bodies and parameters. Comprehensions, which run in place, are given with all of theirs.
+    For a function itself: its parameters, then its body.
     """
     yield from parameters(scope)
     body = (
@@ -96,7 +101,9 @@ def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
 def outside_parts(
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef,
 ) -> Iterator[ast.AST]:
-    """What the scope around a function or class evaluates where it is defined: decorators, defaults, annotations, bases."""
+    """What the scope around a function or class evaluates where it is defined: decorators,
+    defaults, annotations, bases.
+    """
     yield from getattr(node, "decorator_list", ())
     if isinstance(node, ast.ClassDef):
         yield from (*node.bases, *node.keywords)
@@ -133,12 +140,14 @@ def loaded_in(node: ast.AST) -> set[str]:
     return {n.id for n in nodes_in(node, ast.Name) if is_read(n)}
 
 
-# ---------------------------------------------------------------------------------------------- scopes
+# ------------------------------------------------------------------------------------------- scopes
 def scope_of(node: ast.AST) -> Scope:
-    """The scope in which ``node`` is evaluated; for something that binds a name, the scope it binds it in (but for ``global``).
+    """The scope in which ``node`` is evaluated; for something that binds a name, the scope it binds
+    it in (but for ``global``).
 
-    A decorator, a default and a base class belong to the scope around their function or class, the first iterable of a comprehension to the
-    one around it, and so does the target of ``:=``. A module is its own scope.
+    A decorator, a default and a base class belong to the scope around their function or class, the
+    first iterable of a comprehension to the one around it, and so does the target of ``:=``. A
+    module is its own scope.
     """
     here, parent = node, parent_of(node)
     walrus = isinstance(parent, ast.NamedExpr) and parent.target is node
@@ -175,7 +184,9 @@ def _in_iter(node: ast.AST, generator: ast.comprehension) -> bool:
 
 @dataclass
 class _Table:
-    """The variables of a scope: what it binds itself, and what it declares to be another scope's."""
+    """The variables of a scope: what it binds itself, and what it declares to be another
+    scope's.
+    """
 
     bound: set[str] = field(default_factory=set)
     globals: set[str] = field(default_factory=set)
@@ -224,7 +235,9 @@ class Variables:
                 self._loads[variable].append(load)
 
     def find(self, name: str, scope: Scope) -> Variable | None:
-        """The variable that ``name`` is in the code of ``scope``; None for a builtin, or a name that nothing binds."""
+        """The variable that ``name`` is in the code of ``scope``; None for a builtin, or a name
+        that nothing binds.
+        """
         here: Scope | None = scope
         while here is not None:
             table = self._tables.get(id(here), _NONE)
@@ -243,12 +256,16 @@ class Variables:
         return None
 
     def of(self, node: ast.AST) -> Variable | None:
-        """The variable that a name, or another node that binds one, is; None for a builtin, or a name that nothing binds."""
+        """The variable that a name, or another node that binds one, is; None for a builtin, or a
+        name that nothing binds.
+        """
         names = [node.id] if isinstance(node, ast.Name) else bound_by(node)
         return self.find(names[0], scope_of(node)) if names else None
 
     def stores(self, variable: Variable) -> list[ast.AST]:
-        """Everything in the file that binds or deletes a variable, in any scope; for a module's also what may: ``from m import *``."""
+        """Everything in the file that binds or deletes a variable, in any scope; for a module's
+        also what may: ``from m import *``.
+        """
         own = self._stores.get(variable, [])
         stars = (
             self._stores.get(Variable(STAR, self.tree), [])
@@ -296,15 +313,19 @@ def variables_of(node: ast.AST) -> Variables:
     return known
 
 
-# ---------------------------------------------------------------------------------------------- questions
+# ---------------------------------------------------------------------------------------- questions
 def owner(name: ast.AST) -> Scope | None:
-    """The scope whose variable a name is; None for a builtin, or a name that nothing in the file binds."""
+    """The scope whose variable a name is; None for a builtin, or a name that nothing in the file
+    binds.
+    """
     variable = variables_of(name).of(name)
     return variable.scope if variable is not None else None
 
 
 def binds(scope: ast.AST, name: str) -> bool:
-    """Whether a scope has a variable of its own with this name: a parameter, or bound in it and not declared another's."""
+    """Whether a scope has a variable of its own with this name: a parameter, or bound in it and not
+    declared another's.
+    """
     return name in variables_of(scope).bound(scope)  # type: ignore[arg-type]
 
 
@@ -314,7 +335,9 @@ def declared(scope: ast.AST) -> frozenset[str]:
 
 
 def mentions(scope: ast.AST, name: str) -> list[ast.Name]:
-    """Every name in ``scope`` that stands for what ``name`` is in its code, also in scopes inside that share it, in the order of the text."""
+    """Every name in ``scope`` that stands for what ``name`` is in its code, also in scopes inside
+    that share it, in the order of the text.
+    """
     table = variables_of(scope)
     variable = table.find(name, scope)  # type: ignore[arg-type]
     if variable is None:
@@ -328,7 +351,9 @@ def mentions(scope: ast.AST, name: str) -> list[ast.Name]:
 
 
 def is_local(name: ast.Name) -> bool:
-    """Whether a name is a variable, but no parameter, of the function (or module) that it stands in, shared with no other by ``nonlocal``."""
+    """Whether a name is a variable, but no parameter, of the function (or module) that it stands
+    in, shared with no other by ``nonlocal``.
+    """
     here: Scope = scope_of(name)
     while isinstance(here, COMPREHENSIONS):
         here = scope_of(here)

@@ -1,4 +1,6 @@
-"""Attributes that are only written down on the way: ``self.n = x.size(1)`` that nothing reads, or only what the same call has written."""
+"""Attributes that are only written down on the way: ``self.n = x.size(1)`` that nothing reads, or
+only what the same call has written.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,11 @@ PLAIN = frozenset({  # classes of libraries that read no attribute which they do
 def is_scratch(
     store: ast.expr, sources: Iterable[Source], values: Callable[[ast.expr], Values]
 ) -> bool:
-    """Whether nobody reads what ``self.n = ...`` leaves behind: each read comes after an assignment in the same call.
+    """Whether nobody reads what ``self.n = ...`` leaves behind: each read comes after an assignment
+    in the same call.
 
-    Asked by name, of whatever object; a text of that name may be how ``getattr`` reads it, a function of that name its setter.
+    Asked by name, of whatever object; a text of that name may be how ``getattr`` reads it, a
+    function of that name its setter.
     """
     if (
         not isinstance(store, ast.Attribute)

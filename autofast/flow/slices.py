@@ -1,4 +1,6 @@
-"""Backward slices: the variables and attributes that the value of an expression may be made of, in any order of statements."""
+"""Backward slices: the variables and attributes that the value of an expression may be made of, in
+any order of statements.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ CONTAINERS = (ast.Tuple, ast.List, ast.Starred)
 
 @dataclass
 class Slice:
-    """What some expressions are made of: ``variables``, and the names of ``attributes`` of whatever object."""
+    """What some expressions are made of: ``variables``, and the names of ``attributes`` of whatever
+    object.
+    """
 
     variables: set[Variable] = field(default_factory=set)
     attributes: set[str] = field(default_factory=set)
@@ -83,7 +87,9 @@ class Slices:
                 yield from arguments_of(entry)
 
     def _other_names(self, load: ast.Name) -> Iterator[ast.expr]:
-        """What else is a name of the list or object that a variable holds, so that what is put in there is put in here: ``b = a``, ``f(a)``."""
+        """What else is a name of the list or object that a variable holds, so that what is put in
+        there is put in here: ``b = a``, ``f(a)``.
+        """
         known = self.script.values(load)
         if known and not any(isinstance(t, (Seq, Dict, Inst, Unknown)) for t in known):
             return
@@ -102,7 +108,9 @@ class Slices:
 
 
 def _put_into(place: ast.expr) -> list[ast.expr]:
-    """What a statement puts into a variable or attribute at ``place``, or into the object that it holds: ``x = v``, ``x[0] = v``, ``x.append(v)``."""
+    """What a statement puts into a variable or attribute at ``place``, or into the object that it
+    holds: ``x = v``, ``x[0] = v``, ``x.append(v)``.
+    """
     here: ast.AST = place
     outer = parent_of(place)
     while isinstance(outer, (ast.Subscript, *CONTAINERS)):
@@ -138,7 +146,9 @@ def _put_into(place: ast.expr) -> list[ast.expr]:
 
 
 def is_unused(script: Script, expr: ast.expr, seen: frozenset[int] = frozenset()) -> bool:
-    """Whether the value of ``expr`` ends in variables of which nothing else is made but such variables, so that nobody ever sees it."""
+    """Whether the value of ``expr`` ends in variables of which nothing else is made but such
+    variables, so that nobody ever sees it.
+    """
     statement = statement_of(expr)
     if id(statement) in seen:
         return True

@@ -1,4 +1,6 @@
-"""One solver for all data-flow problems: states that move along the edges of a graph until nothing changes any more."""
+"""One solver for all data-flow problems: states that move along the edges of a graph until nothing
+changes any more.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,16 @@ class Problem(Generic[S]):
 
     Attributes:
         start: what is known where the function begins; for a backward problem, at each of its ends.
-        step: what a node makes of a state: of the one before it, or in a backward problem of the one after it.
-        join: what is known where two ways meet. States are compared with ``==``; joining must come to rest.
+        step: what a node makes of a state: of the one before it, or in a backward problem of the
+            one after it.
+        join: what is known where two ways meet. States are compared with ``==``; joining must come
+            to rest.
         backward: states move against the program's order.
-        raised: what is known, before and after a node together, while it runs: the state in which an
-            exception leaves it (forward problems); the join of both where this is not given. It is asked for right after ``step``.
-        edge: what of the state after a node goes to one that follows it: where a condition has come out so (forward problems).
+        raised: what is known, before and after a node together, while it runs: the state in which
+            an exception leaves it (forward problems); the join of both where this is not given. It
+            is asked for right after ``step``.
+        edge: what of the state after a node goes to one that follows it: where a condition has come
+            out so (forward problems).
     """
 
     start: S
@@ -36,7 +42,9 @@ class Problem(Generic[S]):
 
 
 def solve(graph: FlowGraph, problem: Problem[S]) -> dict[Node, S]:
-    """What is known right before each node, in the program's order; nodes that no way leads to are left out."""
+    """What is known right before each node, in the program's order; nodes that no way leads to are
+    left out.
+    """
     return _backward(graph, problem) if problem.backward else _forward(graph, problem)
 
 

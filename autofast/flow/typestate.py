@@ -1,9 +1,11 @@
-"""Typestate: what is true of an object on every way through a program, as events change it, and the ways that a protocol forbids.
+"""Typestate: what is true of an object on every way through a program, as events change it, and the
+ways that a protocol forbids.
 
-A :class:`Protocol` says what each event makes of a state. :func:`follow` moves sets of states along the graphs of all functions in which an
-event happens, into the functions that are called and back, out of loops and functions by every ``continue``, ``break``, ``return``, and into
-each handler. Conditions that ask the same of what is set nowhere between come out alike on one way; a condition that the model knows is
-followed in that arm only. A loop's body runs at least once.
+A :class:`Protocol` says what each event makes of a state. :func:`follow` moves sets of states along
+the graphs of all functions in which an event happens, into the functions that are called and back,
+out of loops and functions by every ``continue``, ``break``, ``return``, and into each handler.
+Conditions that ask the same of what is set nowhere between come out alike on one way; a condition
+that the model knows is followed in that arm only. A loop's body runs at least once.
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ class Protocol(ABC, Generic[S, E]):
 
     Attributes:
         start: its state where the program begins.
-        problems: what went wrong on some way, by kind and place: words, and the node. The engine adds why it could not follow:
-            ``recursion``, ``generator``, ``many``, ``group``.
+        problems: what went wrong on some way, by kind and place: words, and the node. The engine
+            adds why it could not follow: ``recursion``, ``generator``, ``many``, ``group``.
     """
 
     def __init__(self, start: S):
@@ -68,7 +70,9 @@ class Protocol(ABC, Generic[S, E]):
 
 @dataclass(frozen=True)
 class Events(Generic[E]):
-    """The events of a program: at the nodes where they happen (when their operands have been evaluated), before and after statements."""
+    """The events of a program: at the nodes where they happen (when their operands have been
+    evaluated), before and after statements.
+    """
 
     at: Iterable[E]
     before: Iterable[E] = ()
@@ -77,7 +81,9 @@ class Events(Generic[E]):
 
 @dataclass
 class Followed(Generic[S]):
-    """``ends`` are the states where the program, or a function that nothing calls, ends; ``visited`` the ids of the nodes with events."""
+    """``ends`` are the states where the program, or a function that nothing calls, ends;
+    ``visited`` the ids of the nodes with events.
+    """
 
     ends: frozenset[S]
     visited: set[int] = field(default_factory=set)
@@ -86,12 +92,16 @@ class Followed(Generic[S]):
 def follow(
     script: Script, protocol: Protocol[S, E], events: Events[E], roots: Iterable[Function] = ()
 ) -> Followed[S]:
-    """Go all ways through a script; ``roots`` are functions that begin ways of their own, after the script's end."""
+    """Go all ways through a script; ``roots`` are functions that begin ways of their own, after the
+    script's end.
+    """
     return _Walk(script, protocol, events).run(roots)
 
 
 class _State(NamedTuple):  # not generic: Python 3.10 cannot have both
-    """A state on one way. ``said``: conditions that were met on it (function, words), and how they came out."""
+    """A state on one way. ``said``: conditions that were met on it (function, words), and how they
+    came out.
+    """
 
     state: Any
     said: frozenset[tuple[int, str, bool]] = frozenset()
@@ -151,7 +161,7 @@ class _Walk(Generic[S, E]):
                     break
                 self.hot.add(id(outer))
 
-    # ------------------------------------------------------------------------------------------------ functions
+    # ------------------------------------------------------------------------------------ functions
     def function(self, function: Function, states: States) -> States:
         """The states at the return of a function."""
         if not states or id(function) not in self.functions:
@@ -202,7 +212,7 @@ class _Walk(Generic[S, E]):
         if self.met:
             self.met[-1].update(states)
 
-    # ------------------------------------------------------------------------------------------------ nodes and edges
+    # ------------------------------------------------------------------------------ nodes and edges
     def step(self, node: Node, states: States) -> States:
         tree, part = node.ast, node.part
         if len(states) > MOST_STATES:
@@ -266,7 +276,9 @@ class _Walk(Generic[S, E]):
         )
 
     def _is_steady(self, test: ast.expr) -> bool:
-        """It asks for variables and attributes of which the second is set nowhere but where objects are made."""
+        """It asks for variables and attributes of which the second is set nowhere but where objects
+        are made.
+        """
         for node in walk(test):
             if isinstance(node, (ast.Call, ast.NamedExpr, ast.Subscript, ast.Await)):
                 return False
@@ -296,7 +308,7 @@ class _Walk(Generic[S, E]):
             for s in states
         )
 
-    # ------------------------------------------------------------------------------------------------ expressions
+    # ---------------------------------------------------------------------------------- expressions
     def expr(self, node: ast.AST, states: States) -> States:
         """What happens in an expression, in order."""
         if id(node) not in self.hot:
@@ -317,7 +329,9 @@ class _Walk(Generic[S, E]):
         return self._here(node, states)
 
     def _here(self, node: ast.AST, states: States) -> States:
-        """What happens at a node itself, when its parts have been evaluated: events, and the functions that it calls."""
+        """What happens at a node itself, when its parts have been evaluated: events, and the
+        functions that it calls.
+        """
         for event in self.at.get(id(node), ()):
             self.visited.add(id(node))
             states = self.happen(event, states)
@@ -342,7 +356,9 @@ COMPOUND = (
 
 
 class _Marking(Builder):
-    """A graph with nodes before and after the statements that have events there; loops begin with their bodies."""
+    """A graph with nodes before and after the statements that have events there; loops begin with
+    their bodies.
+    """
 
     def __init__(
         self,
@@ -394,7 +410,9 @@ def _is_generator(function: Function) -> bool:
 
 
 class _Volatile:
-    """What a condition may ask for in vain: attributes that are set outside of ``__init__``, and variables that other functions set."""
+    """What a condition may ask for in vain: attributes that are set outside of ``__init__``, and
+    variables that other functions set.
+    """
 
     def __init__(self, script: Script):
         self.attributes: set[str] = set()

@@ -1,11 +1,14 @@
-"""May a value come to a bad use? One engine for all such questions: where the value goes, and who says what is bad.
+"""May a value come to a bad use? One engine for all such questions: where the value goes, and who
+says what is bad.
 
-A question is a class that judges one use at a time (:meth:`ValueFlow.judge`): it is bad, which ends the search with a reason; nothing comes of
-it; or the value goes on, in the expression around it, in what is bound to it, in the functions that are given it, or at the callers of the
-function that returns it. There the engine looks for the next uses.
+A question is a class that judges one use at a time (:meth:`ValueFlow.judge`): it is bad, which ends
+the search with a reason; nothing comes of it; or the value goes on, in the expression around it, in
+what is bound to it, in the functions that are given it, or at the callers of the function that
+returns it. There the engine looks for the next uses.
 
-The reader of a script follows values as well. Where it tells the values in question from all others (the batches of a loader),
-:func:`first_bad` judges every expression that has one, and nothing needs to be followed again.
+The reader of a script follows values as well. Where it tells the values in question from all others
+(the batches of a loader), :func:`first_bad` judges every expression that has one, and nothing needs
+to be followed again.
 """
 
 from __future__ import annotations
@@ -38,16 +41,20 @@ Answer = Verdict | str  # a reason: this use is bad
 
 
 class ValueFlow(ABC, Generic[Context]):
-    """Follows values along definitions, calls and results; ``Context`` is what a question has to know of the way to a place."""
+    """Follows values along definitions, calls and results; ``Context`` is what a question has to
+    know of the way to a place.
+    """
 
     def __init__(self, script: Script):
         self.script = script
         self.flow, self.calls = script.analysis(Flow), script.analysis(CallGraph)
         self._seen: set[tuple[int, Context]] = set()
 
-    # ------------------------------------------------------------------------------------------ what a question says
+    # ------------------------------------------------------------------------- what a question says
     def met(self, expr: ast.expr, context: Context) -> Answer:
-        """What is known of an expression that has the value, before one looks at what is done with it."""
+        """What is known of an expression that has the value, before one looks at what is done with
+        it.
+        """
         return Verdict.GOES_ON
 
     @abstractmethod
@@ -56,7 +63,9 @@ class ValueFlow(ABC, Generic[Context]):
 
     @abstractmethod
     def given(self, use: Usage, callee: Thing, context: Context) -> Answer:
-        """What comes of it as an argument of ``callee``, one of the values that ``use.node.func`` may have."""
+        """What comes of it as an argument of ``callee``, one of the values that ``use.node.func``
+        may have.
+        """
 
     @abstractmethod
     def lost(self, use: Usage) -> str:
@@ -83,7 +92,7 @@ class ValueFlow(ABC, Generic[Context]):
         name = bound.arg if isinstance(bound, ast.arg) else bound.id
         return self.flow.definitions(bound).uses(Definition(name, bound))
 
-    # ------------------------------------------------------------------------------------------ where the value goes
+    # ------------------------------------------------------------------------- where the value goes
     def follow(self, expr: ast.expr, context: Context) -> str:
         """The first bad use of the value of ``expr``, in words; empty where there is none."""
         if (id(expr), context) in self._seen:
@@ -138,7 +147,9 @@ class ValueFlow(ABC, Generic[Context]):
         return first(self.follow(call, self.outside(call, context)) for call in calls)
 
     def bind(self, target: ast.expr | ast.arg, context: Context) -> str:
-        """The first bad use of what is bound to ``target``, a parameter or anything that an assignment can give a value to."""
+        """The first bad use of what is bound to ``target``, a parameter or anything that an
+        assignment can give a value to.
+        """
         match target:
             case ast.Name() | ast.arg():
                 return first(self.follow(read, context) for read in self.reads(target))
@@ -161,7 +172,9 @@ class ValueFlow(ABC, Generic[Context]):
 def first_bad(
     script: Script, holds: Callable[[Values], bool], judge: Callable[[Usage], Answer]
 ) -> tuple[ast.expr, str] | None:
-    """The first expression of those whose values are meant that is put to a bad use, and the reason."""
+    """The first expression of those whose values are meant that is put to a bad use, and the
+    reason.
+    """
     for expr in expressions(script, holds):
         if isinstance(why := judge(usage_of(expr)), str):
             return expr, why

@@ -1,1 +1,3 @@
-"""What rules may see of a program: files, values, events, and the roles that loaders, models and steps play."""
+"""What rules may see of a program: files, values, events, and the roles that loaders, models and
+steps play.
+"""

@@ -36,7 +36,9 @@ def keyword_of(call: ast.Call, name: str) -> ast.expr | None:
 
 
 def arguments_of(call: ast.Call) -> list[ast.expr]:
-    """All that a call is given, in the order of the text; ``*rest`` as it stands, keywords and ``**options`` by what they give."""
+    """All that a call is given, in the order of the text; ``*rest`` as it stands, keywords and
+    ``**options`` by what they give.
+    """
     return [*call.args, *(k.value for k in call.keywords)]
 
 
@@ -46,7 +48,9 @@ def spreads(call: ast.Call) -> bool:
 
 
 def short_name(expr: ast.AST | None) -> str:
-    """``loss`` for the name ``loss`` and for ``self.loss``; empty for what is neither a name nor an attribute."""
+    """``loss`` for the name ``loss`` and for ``self.loss``; empty for what is neither a name nor an
+    attribute.
+    """
     name: str = getattr(expr, "attr", "") or getattr(expr, "id", "")
     return name if isinstance(expr, (ast.Name, ast.Attribute)) else ""
 
@@ -69,7 +73,9 @@ def is_path(expr: ast.AST | None) -> bool:
 
 
 def pairs_of(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
-    """What each part of an assignment's target gets: ``x`` of ``a`` and ``y`` of ``b`` in ``x, y = a, b``."""
+    """What each part of an assignment's target gets: ``x`` of ``a`` and ``y`` of ``b`` in ``x, y =
+    a, b``.
+    """
     if (
         isinstance(target, ast.Tuple)
         and isinstance(value, ast.Tuple)
@@ -121,7 +127,9 @@ def taker_of(expr: ast.AST) -> ast.Call | None:
 
 
 def root_of(expr: ast.expr, *through: type[ast.Attribute | ast.Subscript]) -> ast.expr:
-    """``x`` of ``x.part.weight``; with ``ast.Subscript`` among ``through``, of ``x[0].weight``, too."""
+    """``x`` of ``x.part.weight``; with ``ast.Subscript`` among ``through``, of ``x[0].weight``,
+    too.
+    """
     while isinstance(expr, through or ast.Attribute):
         expr = expr.value
     return expr

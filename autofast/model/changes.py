@@ -1,4 +1,6 @@
-"""Changes of what the reader knows: things are what they are by identity, and a clock ticks whenever one of them changes."""
+"""Changes of what the reader knows: things are what they are by identity, and a clock ticks
+whenever one of them changes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _pool: dict[Any, Any] = {}
 
 
 class Pooled(type):
-    """Makes classes whose equal objects are one object as long as a script is read: sets of them are compared by identity."""
+    """Makes classes whose equal objects are one object as long as a script is read: sets of them
+    are compared by identity.
+    """
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if kwargs:
@@ -29,7 +33,9 @@ class Pooled(type):
 
 
 def steady(text: str) -> int:
-    """A hash of a string that is the same in every run, so that sets of things have one order in every run."""
+    """A hash of a string that is the same in every run, so that sets of things have one order in
+    every run.
+    """
     found = _STEADY.get(text)
     if found is None:
         found = _STEADY[text] = zlib.crc32(text.encode("utf-8", "surrogatepass"))
@@ -37,7 +43,9 @@ def steady(text: str) -> int:
 
 
 def restart() -> None:
-    """Number the things of the next script from 1 again, so that two readings of one script agree in every order."""
+    """Number the things of the next script from 1 again, so that two readings of one script agree
+    in every order.
+    """
     global _serial
     _serial = itertools.count(1)
     _pool.clear()
@@ -46,7 +54,9 @@ def restart() -> None:
 
 
 class Numbered:
-    """Things that are what they are by identity. Their hash is a serial number, so sets of them have one order in every run."""
+    """Things that are what they are by identity. Their hash is a serial number, so sets of them
+    have one order in every run.
+    """
 
     __slots__ = ()
     serial = 0
@@ -67,8 +77,9 @@ _ABSENT = object()  # what stood under a name or key that was not there
 class Clock:
     """Ticks whenever something that the reader knows changes: between two equal times nothing has.
 
-    What changes is an object, which notes the time, or a variable; ``epoch`` counts changes that may concern anything. ``notes``
-    holds what was there before each change (the table it stands in, name or key, value), as long as somebody asks (``open``).
+    What changes is an object, which notes the time, or a variable; ``epoch`` counts changes that
+    may concern anything. ``notes`` holds what was there before each change (the table it stands in,
+    name or key, value), as long as somebody asks (``open``).
     """
 
     def __init__(self) -> None:
@@ -88,7 +99,9 @@ class Clock:
         self.epoch += 1
 
     def is_as_before(self, ticks: int, epoch: int, noted: int) -> bool:
-        """Whether all that has changed since is what it was again: a flag that is set and set back, a dict that is filled anew."""
+        """Whether all that has changed since is what it was again: a flag that is set and set back,
+        a dict that is filled anew.
+        """
         if ticks == self.ticks:
             return True
         if epoch != self.epoch or len(self.notes) - noted > MOST_NOTED:
@@ -135,7 +148,9 @@ class Watched(dict[Any, Any]):
 
 
 def same(old: Any, new: Any) -> bool:
-    """Whether a value says what the one before said; what has parts (``alike``) is compared by them."""
+    """Whether a value says what the one before said; what has parts (``alike``) is compared by
+    them.
+    """
     if old is new:
         return True
     if isinstance(old, dict) and isinstance(new, dict):

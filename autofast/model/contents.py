@@ -1,4 +1,6 @@
-"""What is inside of values: the one walk through tuples, lists, dicts, objects and whatever wraps them."""
+"""What is inside of values: the one walk through tuples, lists, dicts, objects and whatever wraps
+them.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,16 @@ def members(thing: Thing) -> Iterable[Thing]:
 
 
 def wrapped(thing: Thing) -> Iterable[Thing]:
-    """What an iterator, a progress bar, a generator goes over: ``tqdm(x)``, ``enumerate(x)``, ``cycle(x)``."""
+    """What an iterator, a progress bar, a generator goes over: ``tqdm(x)``, ``enumerate(x)``,
+    ``cycle(x)``.
+    """
     return thing.attrs.get("over", ()) if isinstance(thing, Ext) else ()
 
 
 def opened(roots: Iterable[T], opens: Callable[[T], Iterable[T]] = elements) -> Iterator[T]:  # type: ignore[assignment]
-    """``roots`` and everything inside of them, each once, from the outside in; ``opens`` says what is in one of them."""
+    """``roots`` and everything inside of them, each once, from the outside in; ``opens`` says what
+    is in one of them.
+    """
     todo, seen = list(roots), set[int]()
     for thing in todo:  # which grows meanwhile
         if id(thing) not in seen:
@@ -49,7 +55,9 @@ def opened(roots: Iterable[T], opens: Callable[[T], Iterable[T]] = elements) -> 
 
 
 def unwrapped(thing: Thing) -> list[Thing]:
-    """The modules inside DDP, DataParallel, torch.compile (which may have been put around themselves in a loop)."""
+    """The modules inside DDP, DataParallel, torch.compile (which may have been put around
+    themselves in a loop).
+    """
     return [t for t in opened([thing], _inner) if not is_wrapper(t)]
 
 

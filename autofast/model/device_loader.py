@@ -8,7 +8,8 @@ from functools import cache
 NAME = "DeviceLoader"
 MARK = "__on_device__"  # attribute of a loader (Ext) that is made by the class
 
-# What all classes do: SHARE times the data have to fit, for the batches and the network beside them.
+# What all classes do: SHARE times the data have to fit, for the batches and the network beside
+# them.
 _KEPT = """\
         device = {torch}.device(device)
         size = SHARE * sum(t.numel() * t.element_size() for t in tensors)
@@ -44,7 +45,8 @@ class {name}({base}):
 """
 )
 
-# The same for images that are cropped and flipped: with black borders, which are normalized like the rest.
+# The same for images that are cropped and flipped: with black borders, which are normalized like
+# the rest.
 IMAGES_CLASS = (
     '''\
 class {name}({base}):
@@ -64,7 +66,8 @@ class {name}({base}):
 """
 )
 
-# The same for data whose batches a method of the dataset makes on the device, as ``__getitem__`` makes items.
+# The same for data whose batches a method of the dataset makes on the device, as ``__getitem__``
+# makes items.
 METHOD = "batch"
 BATCH_CLASS = (
     '''\
@@ -89,7 +92,9 @@ FIXED = ", *self.fixed"
 
 
 def is_device_loader(node: ast.ClassDef) -> bool:
-    """Whether a class gives its batches as the one that is written here does; where its tensors come from is its own affair."""
+    """Whether a class gives its batches as the one that is written here does; where its tensors
+    come from is its own affair.
+    """
     if not {"__iter__", "batches"} <= {getattr(s, "name", "") for s in node.body}:
         return False
     torch = next(

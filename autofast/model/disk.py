@@ -1,5 +1,6 @@
-"""What reading a script asks of the disk, in one place, so that the questions can be noted: what was found out about a script
-(:mod:`autofast.commands.cache`) holds for as long as the answers to all of them stay the same."""
+"""What reading a script asks of the disk, in one place, so that the questions can be noted: what
+was found out about a script (:mod:`autofast.commands.cache`) holds for as long as the answers to
+all of them stay the same."""
 
 from __future__ import annotations
 
@@ -68,7 +69,9 @@ def read(path: Path | str) -> bytes:
 
 
 def text(path: Path, encoding: str = "utf-8", errors: str = "replace") -> str:
-    """The text of a file, with ``\\n`` line ends; raises :class:`OSError` and :class:`ValueError`."""
+    """The text of a file, with ``\\n`` line ends; raises :class:`OSError` and
+    :class:`ValueError`.
+    """
     return read(path).decode(encoding, errors).replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -128,5 +131,7 @@ def _note(kind: str, path: Path | str, found: str | bool, *pattern: str) -> bool
 
 
 def real(path: Path) -> Path:
-    """The path without links; of a link to itself as far as it goes (``Path.resolve`` raises there before Python 3.13)."""
+    """The path without links; of a link to itself as far as it goes (``Path.resolve`` raises there
+    before Python 3.13).
+    """
     return Path(os.path.realpath(path))

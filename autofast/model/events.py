@@ -35,9 +35,11 @@ class CallFrame(_Frame):
 
 @dataclass(frozen=True, eq=False)
 class LoopFrame(_Frame):
-    """A loop (``for``, ``while`` or comprehension); ``over`` is what it iterates, ``loaders`` the loaders in that.
+    """A loop (``for``, ``while`` or comprehension); ``over`` is what it iterates, ``loaders`` the
+    loaders in that.
 
-    ``turn`` tells passes apart: the number of the value in a loop over a few known ones, else 0 for the first pass and 1 for all others.
+    ``turn`` tells passes apart: the number of the value in a loop over a few known ones, else 0 for
+    the first pass and 1 for all others.
     """
 
     over: Values
@@ -53,7 +55,9 @@ class LoopFrame(_Frame):
 
 @dataclass(frozen=True, eq=False)
 class BranchFrame(_Frame):
-    """One arm of an ``if``; ``arm`` is the value of the test, ``known`` where that is certain in this way there."""
+    """One arm of an ``if``; ``arm`` is the value of the test, ``known`` where that is certain in
+    this way there.
+    """
 
     arm: bool
     known: bool = False
@@ -65,14 +69,18 @@ class BranchFrame(_Frame):
 
 @dataclass(frozen=True, eq=False)
 class WithFrame(_Frame):
-    """A ``with`` block (or a decorator that acts like one, then ``node`` is the function) and its contexts."""
+    """A ``with`` block (or a decorator that acts like one, then ``node`` is the function) and its
+    contexts.
+    """
 
     contexts: tuple[tuple[ast.expr, Values], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class GuardFrame(_Frame):
-    """Below ``if __name__ == "__main__"``: not run again when a worker process imports the script."""
+    """Below ``if __name__ == "__main__"``: not run again when a worker process imports the
+    script.
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +96,9 @@ Stack = tuple[Frame, ...]
 
 @dataclass(eq=False, slots=True)
 class Occurrence:
-    """One way that the script comes to a place; not frozen, as so many are made and that takes thrice as long."""
+    """One way that the script comes to a place; not frozen, as so many are made and that takes
+    thrice as long.
+    """
 
     stack: Stack
     order: int
@@ -101,7 +111,9 @@ class Occurrence:
 
 @dataclass(eq=False)
 class Site:
-    """A place in the source where something of one kind happens, with every way the script comes there."""
+    """A place in the source where something of one kind happens, with every way the script comes
+    there.
+    """
 
     kind: str
     node: ast.AST
@@ -126,7 +138,9 @@ def way_of(stack: Stack) -> Way:
 
 
 class Log:
-    """All sites by kind. The same way to a place is kept once, as it was the last (and most general) time."""
+    """All sites by kind. The same way to a place is kept once, as it was the last (and most
+    general) time.
+    """
 
     def __init__(self) -> None:
         self._sites: dict[tuple[str, int], Site] = {}

@@ -41,7 +41,9 @@ def is_module(thing: Thing) -> bool:
 
 
 def foreign_bases(cls: Cls) -> frozenset[str]:
-    """The bases of a class that come from code nothing is known of; with a ``forward`` of its own it is taken for a module."""
+    """The bases of a class that come from code nothing is known of; with a ``forward`` of its own
+    it is taken for a module.
+    """
     return frozenset(n for n in cls.external if n.split(".")[0] not in names.KNOWN_BASES)
 
 
@@ -93,7 +95,9 @@ def is_dataset(thing: Thing) -> bool:
 
 
 def library_dataset(thing: Inst) -> str:
-    """The dataset class of torchvision or torchaudio that a class of the project extends; empty where it extends none."""
+    """The dataset class of torchvision or torchaudio that a class of the project extends; empty
+    where it extends none.
+    """
     return next(
         (
             n
@@ -133,7 +137,9 @@ def star(module: str) -> list[tuple[str, Thing]]:
 
 
 def grad_mode_of(contexts: Values) -> str | None:
-    """The gradient mode inside ``with contexts``: on | off | inference | maybe; None where they do not set it."""
+    """The gradient mode inside ``with contexts``: on | off | inference | maybe; None where they do
+    not set it.
+    """
     modes = set()
     if any(isinstance(t, Ext) and t.name == "contextlib.manager" for t in contexts):
         inner = NOTHING.union(
@@ -154,7 +160,9 @@ def grad_mode_of(contexts: Values) -> str | None:
 
 
 def gradient_modes(stack: Sequence[Frame]) -> Iterator[tuple[WithFrame, ast.expr, str]]:
-    """What sets the gradient mode on the way to a place: its block or decorator, its expression, and the mode; the innermost first."""
+    """What sets the gradient mode on the way to a place: its block or decorator, its expression,
+    and the mode; the innermost first.
+    """
     for frame in reversed(stack):
         if isinstance(frame, WithFrame):
             for expr, contexts in reversed(frame.contexts):
@@ -163,7 +171,9 @@ def gradient_modes(stack: Sequence[Frame]) -> Iterator[tuple[WithFrame, ast.expr
 
 
 def _inference(thing: Thing) -> str:
-    """The mode of ``inference_mode(mode)``; used as a decorator without a call, its argument is the function."""
+    """The mode of ``inference_mode(mode)``; used as a decorator without a call, its argument is the
+    function.
+    """
     given = thing.args.given(0, "mode") if isinstance(thing, Ext) else None
     if given is None or any(isinstance(t, Func) for t in given.values):
         return "inference"

@@ -1,10 +1,12 @@
 """How far a program is followed: the limits of reading, and of the work of a rule, in one place.
 
-Two kinds. A *bound* says how many of something are told apart before they are "unknown" (things that a variable may be, items of a list);
-it keeps what is known small. A *budget* says how much work a question may take; it is counted (:data:`WORK`), never timed, so that the answer
-is the same on every machine and under every load. Behind a budget the answer is "too large to follow": a call, a file or a rule is given up, and
-what it would have told is not known. What an analysis asks for anyway (values, what is inside of them, states of a data-flow problem) counts;
-one that goes on for long without asking for any of these must count for itself.
+Two kinds. A *bound* says how many of something are told apart before they are "unknown" (things
+that a variable may be, items of a list); it keeps what is known small. A *budget* says how much
+work a question may take; it is counted (:data:`WORK`), never timed, so that the answer is the same
+on every machine and under every load. Behind a budget the answer is "too large to follow": a call,
+a file or a rule is given up, and what it would have told is not known. What an analysis asks for
+anyway (values, what is inside of them, states of a data-flow problem) counts; one that goes on for
+long without asking for any of these must count for itself.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# ------------------------------------------------------------------------------------------------ budgets of the reader: evaluated expressions
+# ----------------------------------------------------- budgets of the reader: evaluated expressions
 READING = 360_000  # for one script
 SHARE = 0.9  # of what is left, for one call: a deep helper cannot starve the training loop
 UNCALLED = 0.5  # of what is left, for one function that nothing calls
@@ -22,21 +24,24 @@ FETCHED = 40_000  # for what a loader makes of the items of its dataset
 FED = 20_000  # the same for a framework's trainer
 MOST_CUTS = 250  # calls that are cut short: after so many nothing is known any more
 
-# ------------------------------------------------------------------------------------------------ budgets of work
+# ---------------------------------------------------------------------------------- budgets of work
 RULE = 3_000_000  # for what one rule finds in one script
 RULES = 6_000_000  # for what all find, once
 SCRIPT = 10_000_000  # to read one script, the last resort: it ends with one line
 
-# ------------------------------------------------------------------------------------------------ bounds
+# ------------------------------------------------------------------------------------------- bounds
 DEPTH = 24  # nested calls of project functions
 PASSES = 6  # over a loop's body: what still changes then is unknown
 MOST_VALUES = 48  # more things than this are "unknown"
-MOST_ALIKE = 512  # the same of objects of one class: the blocks and layers of a deep network, as its methods see them
+# the same of objects of one class: the blocks and layers of a deep network, as its methods see them
+MOST_ALIKE = 512
 MOST_CALLEES = 24  # functions and classes one of which is called: of more, none is followed
 MOST_HELD = 20_000  # things that are looked for in one that is left out of a set
 MOST_ITEMS = 64  # of a list that are told apart
 MOST_COPIES = 3  # of a copy of a copy, by one call
-MOST_PARTS = 60  # lists and dicts in what a module gives: of more, which a loop may nest without end, nothing is known
+# lists and dicts in what a module gives: of more, which a loop may nest without end, nothing is
+# known
+MOST_PARTS = 60
 MOST_WAYS = 10_000  # to one place
 MOST_WRAPPERS = 4  # of one decorator around one function
 OFTEN = 40  # calls of one function that are followed with all that tells their objects apart
@@ -52,8 +57,8 @@ class TooLarge(Exception):
 
 
 class Work:
-    """What has been done so far, in units that are small and alike: a value that is asked for, a thing that is looked into, a state that
-    is passed on, an expression that is evaluated."""
+    """What has been done so far, in units that are small and alike: a value that is asked for, a
+    thing that is looked into, a state that is passed on, an expression that is evaluated."""
 
     def __init__(self) -> None:
         self.done, self.limit = 0, sys.maxsize

@@ -1,7 +1,9 @@
-"""What a run of a script has shown of it: the file that ``autofast verify --facts`` writes and ``autofast rewrite --facts`` reads.
+"""What a run of a script has shown of it: the file that ``autofast verify --facts`` writes and
+``autofast rewrite --facts`` reads.
 
-Each place has a file, a line and the text of that line, and each script the digests of its files: what was measured of another text is not used.
-docs/facts.md describes every field. Times are seconds, sizes bytes unless a name says otherwise.
+Each place has a file, a line and the text of that line, and each script the digests of its files:
+what was measured of another text is not used. docs/facts.md describes every field. Times are
+seconds, sizes bytes unless a name says otherwise.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ VERSION = 1  # of the format; additions do not change it
 
 @dataclass(frozen=True)
 class Place:
-    """A line of the project: ``file`` relative to its folder, ``code`` as it stands there without indentation."""
+    """A line of the project: ``file`` relative to its folder, ``code`` as it stands there without
+    indentation.
+    """
 
     file: str
     line: int
@@ -46,8 +50,10 @@ class Fetches:
     """Batches of the loaders that are made at one place, of passes that train or of others.
 
     Attributes:
-        workers: processes that made the batches; 0: the training itself did. batches, items: how many were seen.
-        item, batch: to make one item, and to make one batch of them and collate it. waited: of the training, for one batch.
+        workers: processes that made the batches; 0: the training itself did. batches, items: how
+            many were seen.
+        item, batch: to make one item, and to make one batch of them and collate it. waited: of the
+            training, for one batch.
     """
 
     place: Place
@@ -62,7 +68,9 @@ class Fetches:
 
 @dataclass(frozen=True)
 class Copies:
-    """Copies from the host to the device at one place: their number, bytes, and the time that the host spent on them."""
+    """Copies from the host to the device at one place: their number, bytes, and the time that the
+    host spent on them.
+    """
 
     place: Place
     count: int
@@ -89,7 +97,9 @@ class Shapes:
 
 @dataclass(frozen=True)
 class Forwards:
-    """Calls of models at one place with gradients; ``others``: calls of further shapes than those in ``shapes``."""
+    """Calls of models at one place with gradients; ``others``: calls of further shapes than those
+    in ``shapes``.
+    """
 
     place: Place
     calls: int
@@ -122,10 +132,14 @@ class Facts:
     """Of one script.
 
     Attributes:
-        entry, files: the script, and the SHA-256 of it and of the project's files that it imported, by their paths from its folder.
-        device: ``cuda``, ``mps`` or ``cpu``; gpu: its name. arguments: that the script was run with.
-        steps: that were watched. step: seconds of one, undisturbed. phases: shares of it, by name (verify's phases).
-        operations: begun in one step; on a GPU kernels. idle: share of a step in which the GPU does nothing. None: not measured.
+        entry, files: the script, and the SHA-256 of it and of the project's files that it imported,
+            by their paths from its folder.
+        device: ``cuda``, ``mps`` or ``cpu``; gpu: its name. arguments: that the script was run
+            with.
+        steps: that were watched. step: seconds of one, undisturbed. phases: shares of it, by name
+            (verify's phases).
+        operations: begun in one step; on a GPU kernels. idle: share of a step in which the GPU does
+            nothing. None: not measured.
         host_memory, device_memory: most MiB that were used; the latter None without a GPU.
     """
 
@@ -148,7 +162,9 @@ class Facts:
     device_memory: float | None = None
 
     def changed(self, sources: Iterable[Source]) -> str:
-        """The first file that is no longer what was measured; empty where all are. Files that the script did not come to do not count."""
+        """The first file that is no longer what was measured; empty where all are. Files that the
+        script did not come to do not count.
+        """
         by_name = {source.rel: source for source in sources}
         for name, known in self.files.items():
             if name in by_name and digest(by_name[name].raw) != known:
@@ -170,7 +186,7 @@ def at(found: Sequence[P], nodes: Iterable[ast.AST]) -> list[P]:
     return [one for one in found if any(one.place.is_in(node) for node in nodes)]
 
 
-# ------------------------------------------------------------------------------------------------ the file
+# ----------------------------------------------------------------------------------------- the file
 def text(scripts: Sequence[Facts]) -> str:
     """The file for ``scripts``."""
     return (
@@ -210,7 +226,9 @@ _WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true o
 
 
 def _read(kind: Any, data: Any, where: str) -> Any:
-    """``data`` as a value of type ``kind``; raises ``ValueError``, with the place in the document."""
+    """``data`` as a value of type ``kind``; raises ``ValueError``, with the place in the
+    document.
+    """
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         return None if data is None else _read(inner[0], data, where)

@@ -153,10 +153,12 @@ FUNCTIONAL_LOSSES = frozenset(
     "kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss nll_loss poisson_nll_loss "
     "smooth_l1_loss soft_margin_loss triplet_margin_loss triplet_margin_with_distance_loss".split()
 )
-ONE_TENSOR = tuple(  # of torchvision's models: the others return a dict, a list, or a tuple in training
+# of torchvision's models: the others return a dict, a list, or a tuple in training
+ONE_TENSOR = tuple(
     "resnet resnext wide_resnet vgg alexnet densenet mobilenet efficientnet squeezenet shufflenet mnasnet regnet convnext vit_ swin_ maxvit".split()
 )
-# of what ``from module import *`` binds: known from the running Python, and libraries that bind no name of a builtin
+# of what ``from module import *`` binds: known from the running Python, and libraries that bind no
+# name of a builtin
 STANDARD = frozenset(
     "math cmath random time datetime os os.path sys collections itertools functools typing copy string json re operator statistics dataclasses "
     "abc enum pathlib glob argparse pickle struct heapq bisect contextlib".split()
@@ -221,7 +223,8 @@ def makes_module(name: str) -> bool:
     )
 
 
-# Networks of images among the layers of a model: ``torchvision.models.resnet18``, ``timm.models.resnet18`` for ``timm.create_model("resnet18")``.
+# Networks of images among the layers of a model: ``torchvision.models.resnet18``,
+# ``timm.models.resnet18`` for ``timm.create_model("resnet18")``.
 VISION, TIMM = "torchvision.models.", "timm.models."
 BY_ARCHITECTURE = frozenset({"timm.create_model", "geffnet.create_model"})
 # Libraries of image models, all of layers of torch, and timm's own layers.
@@ -247,7 +250,9 @@ def is_model_class(name: str) -> bool:
 
 
 def is_tokenizer(name: str) -> bool:
-    """``AutoTokenizer.from_pretrained``, ``BertTokenizerFast``: what it is called with says all of what it gives."""
+    """``AutoTokenizer.from_pretrained``, ``BertTokenizerFast``: what it is called with says all of
+    what it gives.
+    """
     root, _, rest = name.partition(".")
     return root in ("transformers", "pytorch_transformers", "tokenizers") and (
         re.search(r"(^|\.)\w*Tokenizer(Fast)?(\.from_\w+)?$", rest) is not None
@@ -255,7 +260,9 @@ def is_tokenizer(name: str) -> bool:
 
 
 def gives_one_tensor(name: str) -> bool:
-    """Whether calling a module of this library class gives a tensor, and no tuple or dict of them."""
+    """Whether calling a module of this library class gives a tensor, and no tuple or dict of
+    them.
+    """
     last = name.rsplit(".", 1)[-1]
     return (name.startswith("torch.nn.") and last != "*") or (
         name.startswith("torchvision.models.") and last.startswith(ONE_TENSOR)

@@ -1,6 +1,8 @@
-"""Jupyter notebooks: their code cells are read as one script, and only the cells that change are written back.
+"""Jupyter notebooks: their code cells are read as one script, and only the cells that change are
+written back.
 
-Outputs, metadata and the layout of the JSON stay as they are. Places in messages are a code cell and a line in it.
+Outputs, metadata and the layout of the JSON stay as they are. Places in messages are a code cell
+and a line in it.
 """
 
 from __future__ import annotations
@@ -109,7 +111,9 @@ def _show(code: str) -> str:
 
 
 def _line_numbers(raw: str, text: str, cells: list[dict[str, Any]]) -> list[int]:
-    """For each line of ``text`` the line of the JSON where it stands (cells in order, as Jupyter writes one string a line)."""
+    """For each line of ``text`` the line of the JSON where it stands (cells in order, as Jupyter
+    writes one string a line).
+    """
     rows = [row.strip().rstrip(",") for row in raw.split("\n")]
     numbers: list[int] = []
     at = 0

@@ -13,7 +13,9 @@ NO_FILE = "is no regular file; give a script, or `-` for standard input"
 
 
 def read_source(path: Path, root: Path, before: Source | None = None) -> Source:
-    """Read ``path``, which may still be what it was ``before``; raises :class:`BadInput` with one clear line where it is no readable Python 3."""
+    """Read ``path``, which may still be what it was ``before``; raises :class:`BadInput` with one
+    clear line where it is no readable Python 3.
+    """
     rel = path.as_posix()
     if os.path.islink(path) and not os.path.exists(path):
         raise BadInput(f"{rel}: {broken_link(path)}; mend the link, or give another script")
@@ -42,7 +44,9 @@ def broken_link(path: Path) -> str:
 
 
 def open_source(path: Path, rel: str, raw: bytes, before: Source | None = None) -> Source:
-    """The source of a Python file or a Jupyter notebook; what has no name (standard input) is known by its first character."""
+    """The source of a Python file or a Jupyter notebook; what has no name (standard input) is known
+    by its first character.
+    """
     if before is not None and (before.rel, before.raw) == (rel, raw):
         return before
     if path.suffix == ".ipynb" or (path.name == "-" and raw.lstrip()[:1] == b"{"):

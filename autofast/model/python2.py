@@ -1,4 +1,6 @@
-"""What a file that Python 3 cannot parse has left of Python 2, so that the error message can name every place."""
+"""What a file that Python 3 cannot parse has left of Python 2, so that the error message can name
+every place.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ VALUES = (tokenize.STRING, tokenize.NUMBER, tokenize.NAME)
 
 
 def leftovers(text: str) -> str:
-    """``; Python 2: `async=` (line 2: write non_blocking=)``, all of them, in the order of the file; empty where there are none."""
+    """``; Python 2: `async=` (line 2: write non_blocking=)``, all of them, in the order of the
+    file; empty where there are none.
+    """
     found: dict[tuple[str, str], list[int]] = {}
     certain = False
     for line in _statements(text):
@@ -81,7 +85,9 @@ def _statements(text: str) -> Iterator[list[tokenize.TokenInfo]]:
 
 
 def _of_3_14(words: list[str]) -> bool:
-    """``except ValueError, TypeError:``: both are classes, which Python 3.14 catches without parentheses."""
+    """``except ValueError, TypeError:``: both are classes, which Python 3.14 catches without
+    parentheses.
+    """
     return hasattr(builtins, words[words.index(":") - 1]) if ":" in words else False
 
 

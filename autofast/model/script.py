@@ -1,7 +1,7 @@
 """The training program as the rules see it: data with node handles, hardly any logic.
 
-Built once by :mod:`autofast.read`. Everything that stands in the source is named by its ``ast`` node, so
-``source_of(node)``, ``statement_of(node)`` and friends tell where it is.
+Built once by :mod:`autofast.read`. Everything that stands in the source is named by its ``ast``
+node, so ``source_of(node)``, ``statement_of(node)`` and friends tell where it is.
 """
 
 from __future__ import annotations
@@ -45,16 +45,21 @@ class Dataset:
     """A dataset, and what its items cost and draw.
 
     Attributes:
-        kind: ``project`` (a class of the user's), ``library``, ``tensors`` (TensorDataset), ``list`` or ``unknown``.
-        iterable: an IterableDataset; ``sharded`` where it asks ``get_worker_info()`` how many workers there are.
-        random: where its items draw random numbers: any of ``torch``, ``numpy``, ``python``, ``transform``, ``own``
-            (a generator object kept on the dataset, copied to every worker), ``unknown``.
-        reads: what reading an item costs: any of ``file``, ``decode`` (images, audio), ``compute`` (transforms, Python
-            work); empty where an item is only indexed out of memory.
+        kind: ``project`` (a class of the user's), ``library``, ``tensors`` (TensorDataset),
+            ``list`` or ``unknown``.
+        iterable: an IterableDataset; ``sharded`` where it asks ``get_worker_info()`` how many
+            workers there are.
+        random: where its items draw random numbers: any of ``torch``, ``numpy``, ``python``,
+            ``transform``, ``own`` (a generator object kept on the dataset, copied to every worker),
+            ``unknown``.
+        reads: what reading an item costs: any of ``file``, ``decode`` (images, audio), ``compute``
+            (transforms, Python work); empty where an item is only indexed out of memory.
         in_memory: the data are tensors or arrays in memory.
         on_device: items live on the device already, in words.
-        writes: attributes that fetching an item changes (a cache, a counter), in words: workers would change copies.
-        set_outside: places outside the class that set an attribute of the dataset, or call a ``set_...`` method.
+        writes: attributes that fetching an item changes (a cache, a counter), in words: workers
+            would change copies.
+        set_outside: places outside the class that set an attribute of the dataset, or call a
+            ``set_...`` method.
         unknown: why it is not known; empty where it is.
         unclear: where what its items draw is not known, in words.
     """
@@ -91,7 +96,8 @@ class Use:
 class Loader:
     """A ``torch.utils.data.DataLoader(...)`` of the program; ``node`` is the call that makes it.
 
-    ``things`` are the loaders it makes (one for each way the script comes there); ``args`` holds the values of all.
+    ``things`` are the loaders it makes (one for each way the script comes there); ``args`` holds
+    the values of all.
     """
 
     things: list[Thing]
@@ -127,8 +133,10 @@ class Transfer:
     Attributes:
         node: the call. how: ``to``, ``cuda``, ``cpu``, ``type``, ``type_as``.
         tensors: what may be moved. loaders: loaders whose batches these are (empty: not a batch).
-        kinds: kinds of device it may go to: cpu, cuda, mps, accel, option, tensor, type, ?; empty for a dtype only.
-        target: the device argument. loops: loops around it, outermost first. unknown: why the receiver is not known.
+        kinds: kinds of device it may go to: cpu, cuda, mps, accel, option, tensor, type, ?; empty
+            for a dtype only.
+        target: the device argument. loops: loops around it, outermost first. unknown: why the
+            receiver is not known.
     """
 
     node: ast.Call
@@ -144,7 +152,9 @@ class Transfer:
 
     @property
     def to_device(self) -> bool:
-        """It may go to a GPU, and is certainly no copy back to the host, no cast and no copy beside another tensor."""
+        """It may go to a GPU, and is certainly no copy back to the host, no cast and no copy beside
+        another tensor.
+        """
         return bool(self.kinds & {"cuda", "mps", "accel", "option", "xpu"}) and not self.kinds & {
             "tensor",
             "type",
@@ -167,7 +177,9 @@ class Backward:
 
 @dataclass(eq=False)
 class Update:
-    """``optimizer.step()`` or ``scaler.step(optimizer)``; ``optimizer`` is the expression of the optimizer."""
+    """``optimizer.step()`` or ``scaler.step(optimizer)``; ``optimizer`` is the expression of the
+    optimizer.
+    """
 
     node: ast.Call
     optimizer: ast.expr
@@ -181,8 +193,9 @@ class Update:
 class Step:
     """A training loop: everything between fetching a batch and the update.
 
-    ``loop`` is the innermost loop that holds forward, backward and update (also across function calls); the
-    lists hold every place of a kind below it. ``body`` is the function (or module) whose code holds the backward.
+    ``loop`` is the innermost loop that holds forward, backward and update (also across function
+    calls); the lists hold every place of a kind below it. ``body`` is the function (or module)
+    whose code holds the backward.
     """
 
     loop: ast.AST
@@ -218,13 +231,18 @@ class Evaluation:
     """Forward passes whose results no backward reaches.
 
     Attributes:
-        node: the loop, ``with`` block, function or statement that holds them; ``kind`` says which (``loop``, ``with``,
-            ``function``, ``decorator`` for a function with a grad mode as decorator, ``statement``).
+        node: the loop, ``with`` block, function or statement that holds them; ``kind`` says which
+            (``loop``, ``with``, ``function``, ``decorator`` for a function with a grad mode as
+            decorator, ``statement``).
         mode: the gradient mode there: on | off | inference | maybe.
-        context: the existing ``no_grad`` expression (in a ``with`` item or decorator), if there is one.
-        escapes: how a tensor made inside may come to autograd outside; empty where none can (see :mod:`autofast.read.recover.escapes`).
-        unknown: where gradients are on: why they must not be switched off; empty where nothing needs them.
-        shared: the passes stand in code that training runs, too; only the way to them is one of an evaluation.
+        context: the existing ``no_grad`` expression (in a ``with`` item or decorator), if there is
+            one.
+        escapes: how a tensor made inside may come to autograd outside; empty where none can (see
+            :mod:`autofast.read.recover.escapes`).
+        unknown: where gradients are on: why they must not be switched off; empty where nothing
+            needs them.
+        shared: the passes stand in code that training runs, too; only the way to them is one of an
+            evaluation.
     """
 
     node: ast.AST
@@ -239,11 +257,13 @@ class Evaluation:
 
 @dataclass(eq=False)
 class Sync:
-    """A read of a tensor's value by the host: ``.item()``, ``float(t)``, ``.tolist()``, ``.cpu().numpy()``.
+    """A read of a tensor's value by the host: ``.item()``, ``float(t)``, ``.tolist()``,
+    ``.cpu().numpy()``.
 
     Attributes:
         node: the call. how: item, float, int, bool, tolist, numpy.
-        loop: the innermost batch loop (of a step or an evaluation) it runs in on every iteration, None outside.
+        loop: the innermost batch loop (of a step or an evaluation) it runs in on every iteration,
+            None outside.
         gated: it runs only under a condition inside that loop (every ``log_interval`` steps).
         training: whether the loop trains. tensors: what is read.
     """
@@ -272,9 +292,11 @@ class Optimizer:
 
 @dataclass(eq=False)
 class Tick:
-    """``scheduler.step()``; ``scheduler`` is the expression of the scheduler, ``things`` what it may be.
+    """``scheduler.step()``; ``scheduler`` is the expression of the scheduler, ``things`` what it
+    may be.
 
-    ``unit`` says when it happens: ``update`` (in a training loop, once a batch or update), ``epoch`` (in a loop around one), ``other``.
+    ``unit`` says when it happens: ``update`` (in a training loop, once a batch or update),
+    ``epoch`` (in a loop around one), ``other``.
     """
 
     node: ast.Call
@@ -291,12 +313,15 @@ class Tick:
 
 @dataclass(eq=False)
 class Scheduler:
-    """A learning-rate scheduler of ``torch.optim.lr_scheduler`` (or a class of the project that extends one), made at ``node``.
+    """A learning-rate scheduler of ``torch.optim.lr_scheduler`` (or a class of the project that
+    extends one), made at ``node``.
 
     Attributes:
         name: its class (``CosineAnnealingLR``); ``own`` where that is one of the project.
-        optimizers: whose learning rates it sets. updates: every place where one of these is stepped.
-        inner: the schedulers that a SequentialLR or ChainedScheduler is made of; ``outer`` where it is part of one.
+        optimizers: whose learning rates it sets. updates: every place where one of these is
+            stepped.
+        inner: the schedulers that a SequentialLR or ChainedScheduler is made of; ``outer`` where it
+            is part of one.
         ticks: the places that step it.
     """
 
@@ -321,8 +346,9 @@ class Scheduler:
 class Model:
     """An ``nn.Module`` that the program trains or evaluates (the outermost one of each forward).
 
-    ``moves`` are the ``.to(device)`` / ``.cuda()`` calls on it, ``wraps`` the DDP / DataParallel / compile calls.
-    ``layers`` are the names of all torch layers below it (``Conv2d``), ``unknown`` why they are not known.
+    ``moves`` are the ``.to(device)`` / ``.cuda()`` calls on it, ``wraps`` the DDP / DataParallel /
+    compile calls. ``layers`` are the names of all torch layers below it (``Conv2d``), ``unknown``
+    why they are not known.
     """
 
     thing: Ext | Inst
@@ -340,14 +366,18 @@ class Model:
 
 @dataclass(eq=False)
 class Trainer:
-    """An object of a framework that owns the training loop, or the precision of one; ``node`` is the call that makes it.
+    """An object of a framework that owns the training loop, or the precision of one; ``node`` is
+    the call that makes it.
 
     Attributes:
-        framework: ``lightning``, ``lightning-cli``, ``fabric``, ``hf-trainer`` or ``accelerate``; ``name`` is its class there.
+        framework: ``lightning``, ``lightning-cli``, ``fabric``, ``hf-trainer`` or ``accelerate``;
+            ``name`` is its class there.
         things: the objects; ``args`` holds the arguments of all.
-        settings: of the Hugging Face Trainer: the TrainingArguments it may get; ``unknown`` why it may get others.
+        settings: of the Hugging Face Trainer: the TrainingArguments it may get; ``unknown`` why it
+            may get others.
         models: of the Hugging Face Trainer: what it trains.
-        loader: of the Hugging Face Trainer: the loader that it makes itself of its ``train_dataset``, as if it stood in the script.
+        loader: of the Hugging Face Trainer: the loader that it makes itself of its
+            ``train_dataset``, as if it stood in the script.
     """
 
     framework: str
@@ -413,7 +443,9 @@ class Script:
         return found
 
     def calls(self, *names: str) -> list[Site]:
-        """The reached calls of library functions, by canonical dotted name (``torch.cuda.empty_cache``)."""
+        """The reached calls of library functions, by canonical dotted name
+        (``torch.cuda.empty_cache``).
+        """
         return self.log.of(*names)
 
     def methods(self, *names: str) -> list[Site]:
@@ -421,13 +453,17 @@ class Script:
         return self.log.of(*("." + n for n in names))
 
     def flags(self, *names: str) -> list[Site]:
-        """Assignments to a library's module attribute (``torch.backends.cudnn.benchmark``); all where none is named."""
+        """Assignments to a library's module attribute (``torch.backends.cudnn.benchmark``); all
+        where none is named.
+        """
         sites = self.log.of("set_flag")
         return [s for s in sites if not names or any(o.data["name"] in names for o in s)]
 
     @cached_property
     def replaced(self) -> Site | None:
-        """Where the program puts something of its own in the place of a function, class or method of torch, or of the class of an object."""
+        """Where the program puts something of its own in the place of a function, class or method
+        of torch, or of the class of an object.
+        """
         flags = (s for s in self.flags() if any(_replaces(o.data["name"], o.result) for o in s))
         mocks = filter(_mocks, self.calls(*_MOCKS))
         classes = (
@@ -447,7 +483,9 @@ class Script:
         return self.values(node.func) if isinstance(node, ast.Call) else NOTHING
 
     def library_function(self, node: ast.AST | None) -> str:
-        """The canonical name of the one function of a library that a call calls; empty where that is not certain, or no call."""
+        """The canonical name of the one function of a library that a call calls; empty where that
+        is not certain, or no call.
+        """
         return library_name(self.called(node))
 
     def is_call(self, node: object, *names: str) -> TypeGuard[ast.Call]:
@@ -493,7 +531,9 @@ _MOCKS = ("unittest.mock.patch", "unittest.mock.patch.object")
 
 
 def _replaces(name: str, found: Values) -> bool:
-    """Whether what torch does may be otherwise then: not where it only loads, saves or shows, nor in settings."""
+    """Whether what torch does may be otherwise then: not where it only loads, saves or shows, nor
+    in settings.
+    """
     parts = name.split(".")
     if parts[0] != "torch" or parts[1:2] == ["backends"] or parts[-1] in _AT_THE_EDGE:
         return False

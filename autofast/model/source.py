@@ -1,8 +1,8 @@
 """One file of the user's project: its text, its syntax tree, and how to write it back unchanged.
 
-Analysis works on :mod:`ast` (about ten times as fast as a concrete tree and typed); only the files that
-are edited are parsed a second time, by LibCST, when the edits are composed. Every ``ast`` node carries a
-link to its :class:`Source` and to its parent, so a node is a complete address.
+Analysis works on :mod:`ast` (about ten times as fast as a concrete tree and typed); only the files
+that are edited are parsed a second time, by LibCST, when the edits are composed. Every ``ast`` node
+carries a link to its :class:`Source` and to its parent, so a node is a complete address.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Source:
         path: absolute path (``-`` for stdin).
         rel: posix path relative to the project root, as it is shown and written in reports.
         text: the decoded text with ``\\n`` line ends and without a byte order mark.
-        tree: ``ast.Module`` of ``text``; each node has its source and parent (see :func:`source_of`, :func:`parent_of`).
+        tree: ``ast.Module`` of ``text``; each node has its source and parent (see
+            :func:`source_of`, :func:`parent_of`).
         spared: the rules that the configuration keeps away from this file.
     """
 
@@ -60,7 +61,9 @@ class Source:
         _link(self.tree, self)
 
     def encode(self, text: str) -> bytes:
-        """The bytes to write for ``text`` (``\\n`` line ends): same byte order mark, encoding and line ends as read."""
+        """The bytes to write for ``text`` (``\\n`` line ends): same byte order mark, encoding and
+        line ends as read.
+        """
         if self.newline == "mixed":
             raise BadInput(
                 f"{shown_path(self.path)}: mixes line endings; make them uniform first (e.g. with dos2unix)"
@@ -73,11 +76,15 @@ class Source:
         return line
 
     def cell(self, line: int) -> tuple[int, int] | None:
-        """The cell of a notebook, and the line in it, that is line ``line`` of ``text``; None in a script."""
+        """The cell of a notebook, and the line in it, that is line ``line`` of ``text``; None in a
+        script.
+        """
         return None
 
     def place(self, line: int) -> str:
-        """``train.py:12``, or ``train.ipynb:cell 3:5``: how people are told of line ``line`` of ``text``."""
+        """``train.py:12``, or ``train.ipynb:cell 3:5``: how people are told of line ``line`` of
+        ``text``.
+        """
         cell = self.cell(line)
         return f"{self.rel}:cell {cell[0]}:{cell[1]}" if cell else f"{self.rel}:{self.shown(line)}"
 
@@ -93,7 +100,9 @@ class Source:
 
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
-        """All nodes of ``tree``, in the order of :func:`ast.walk`, which takes far longer the second time too."""
+        """All nodes of ``tree``, in the order of :func:`ast.walk`, which takes far longer the
+        second time too.
+        """
         return tuple(walk(self.tree))
 
     def each(self, kind: type[N]) -> list[N]:
@@ -121,7 +130,9 @@ class Source:
 
     @cached_property
     def ignores(self) -> dict[int, frozenset[str]]:
-        """Line number -> names in its ``# autofast: ignore[...]`` comment; an empty set means every rule."""
+        """Line number -> names in its ``# autofast: ignore[...]`` comment; an empty set means every
+        rule.
+        """
         return {line: names for line, whole, names in self._comments if not whole}
 
     @cached_property
@@ -171,7 +182,9 @@ class Source:
         return frozenset(found)
 
     def fresh(self, *candidates: str) -> str:
-        """The first of ``candidates`` (then ``candidates[0] + '_2'``, ...) that the file does not use."""
+        """The first of ``candidates`` (then ``candidates[0] + '_2'``, ...) that the file does not
+        use.
+        """
         for name in candidates:
             if name not in self.names:
                 return name
@@ -181,7 +194,9 @@ class Source:
         return f"{candidates[0]}_{n}"
 
     def segment(self, node: ast.AST) -> str:
-        """The source text of ``node``; empty for what stands nowhere. Columns of nodes count bytes."""
+        """The source text of ``node``; empty for what stands nowhere. Columns of nodes count
+        bytes.
+        """
         end = getattr(node, "end_lineno", None)
         if end is None:
             return ""
@@ -199,7 +214,7 @@ class Source:
         return f"Source({self.rel})"
 
 
-# ------------------------------------------------------------------------------------------------ nodes as addresses
+# ------------------------------------------------------------------------------- nodes as addresses
 def source_of(node: ast.AST) -> Source:
     """The file that ``node`` stands in."""
     source: Source = node._af_source  # type: ignore[attr-defined]
@@ -217,9 +232,11 @@ def line_of(node: ast.AST | None) -> int:
 
 
 def at(node: ast.AST | None) -> str:
-    """A place in words, as people are told of it from wherever they stand: ``line 12 of data.py``, ``line 5 of cell 3 of train.ipynb``.
+    """A place in words, as people are told of it from wherever they stand: ``line 12 of data.py``,
+    ``line 5 of cell 3 of train.ipynb``.
 
-    What is said of a place in that file itself leaves the file out (:meth:`autofast.report.record.Record.of`).
+    What is said of a place in that file itself leaves the file out
+    (:meth:`autofast.report.record.Record.of`).
     """
     source: Source | None = getattr(node, "_af_source", None)
     line = line_of(node)
@@ -241,13 +258,17 @@ def ancestors(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def children(node: ast.AST) -> tuple[ast.AST, ...]:
-    """The nodes right below ``node``, which :func:`ast.iter_child_nodes` would look for each time."""
+    """The nodes right below ``node``, which :func:`ast.iter_child_nodes` would look for each
+    time.
+    """
     known: tuple[ast.AST, ...] | None = getattr(node, "_af_children", None)
     return tuple(ast.iter_child_nodes(node)) if known is None else known
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """``node`` and all nodes below it, in the order of :func:`ast.walk`; those of functions and classes are kept."""
+    """``node`` and all nodes below it, in the order of :func:`ast.walk`; those of functions and
+    classes are kept.
+    """
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and hasattr(node, "_af_children"):
         known: list[ast.AST] | None = getattr(node, "_af_below", None)
         if known is None:
@@ -303,7 +324,9 @@ def function_of(node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.L
 
 
 def is_generator(function: ast.AST) -> bool:
-    """Whether a call of a function gives a generator (or an asynchronous one) and runs nothing yet."""
+    """Whether a call of a function gives a generator (or an asynchronous one) and runs nothing
+    yet.
+    """
     known: bool | None = getattr(function, "_af_is_generator", None)
     if known is None:
         known = any(
@@ -336,7 +359,8 @@ def is_elif(node: ast.AST) -> bool:
 
 
 def live(node: ast.AST) -> Iterator[ast.AST]:
-    """``node`` and all nodes in it, but for branches that a constant keeps from running (``if False:``).
+    """``node`` and all nodes in it, but for branches that a constant keeps from running (``if
+    False:``).
 
     What makes a function a generator, or a name global, does so there, too.
     """
@@ -384,7 +408,9 @@ def _link(tree: ast.Module, source: Source) -> None:
 
 
 def nested_too_deeply(sources: Iterable[Source]) -> tuple[Source | None, BadInput]:
-    """The file whose code is nested most deeply, and what is said where that is more than Python's own stack is: where, and what helps."""
+    """The file whose code is nested most deeply, and what is said where that is more than Python's
+    own stack is: where, and what helps.
+    """
     deepest: tuple[int, Source | None, int] = (0, None, 1)
     for source in sources:
         todo: list[tuple[ast.AST, int, int]] = [(source.tree, 0, 1)]
@@ -401,9 +427,11 @@ def nested_too_deeply(sources: Iterable[Source]) -> tuple[Source | None, BadInpu
     )
 
 
-# ------------------------------------------------------------------------------------------------ reading bytes
+# ------------------------------------------------------------------------------------ reading bytes
 def shown_path(path: Path) -> str:
-    """``path`` as the user would type it: relative where it is below the current folder, else whole."""
+    """``path`` as the user would type it: relative where it is below the current folder, else
+    whole.
+    """
     here = Path.cwd()
     return path.relative_to(here).as_posix() if here == path or here in path.parents else str(path)
 

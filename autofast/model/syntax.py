@@ -1,4 +1,6 @@
-"""Kinds of syntax nodes that are asked for together, for ``isinstance``, and what is often asked of one node."""
+"""Kinds of syntax nodes that are asked for together, for ``isinstance``, and what is often asked of
+one node.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def is_operation(node: object, *kinds: type[ast.operator]) -> TypeGuard[ast.BinO
 
 
 def has_star(parts: Iterable[ast.AST]) -> bool:
-    """Whether one of these arguments or items is ``*rest``, so that their places cannot be counted."""
+    """Whether one of these arguments or items is ``*rest``, so that their places cannot be
+    counted.
+    """
     return any(isinstance(part, ast.Starred) for part in parts)
 
 

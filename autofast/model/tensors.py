@@ -96,14 +96,18 @@ def binary(left: Values, right: Values, op: str) -> Values:
 
 
 def _is_number(thing: Thing) -> bool:
-    """Certainly a Python number, which an operation with a tensor leaves in the tensor's shape (a ``Num`` may be an array of NumPy's)."""
+    """Certainly a Python number, which an operation with a tensor leaves in the tensor's shape (a
+    ``Num`` may be an array of NumPy's).
+    """
     if isinstance(thing, Num):
         return thing.synced is not None and thing.synced.rank == "0d"
     return isinstance(thing, Const) and isinstance(thing.value, (int, float))
 
 
 def device_kinds(found: Values) -> set[str]:
-    """The kinds of device these values may name: cpu, cuda, mps, accel (whatever there is), option, ?."""
+    """The kinds of device these values may name: cpu, cuda, mps, accel (whatever there is), option,
+    ?.
+    """
     kinds: set[str] = set()
     for thing in opened(found, _made_of):  # ``device = torch.device(device)`` in a loop
         if isinstance(thing, Const):
@@ -149,7 +153,9 @@ def is_dtype(thing: Thing) -> bool:
 
 
 def kind_asked(found: Values) -> str:
-    """The dtype that all of these values name, as in ``Tensor.dtype``; ``?`` where that is not known."""
+    """The dtype that all of these values name, as in ``Tensor.dtype``; ``?`` where that is not
+    known.
+    """
     kinds = {dtype_of(t) or "?" for t in found}
     return kinds.pop() if len(kinds) == 1 else "?"
 
@@ -186,7 +192,9 @@ def dtype_of(thing: Thing) -> str:
 
 
 def target_of(name: str, args: Arguments) -> tuple[Given | None, set[str], Values]:
-    """Where ``.to(...)`` / ``.cuda(...)`` moves to: the device argument, its kinds (empty: no device), the dtype values."""
+    """Where ``.to(...)`` / ``.cuda(...)`` moves to: the device argument, its kinds (empty: no
+    device), the dtype values.
+    """
     if name == "cpu":
         return None, {"cpu"}, NOTHING
     if name in ("cuda", "xpu"):

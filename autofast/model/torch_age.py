@@ -36,7 +36,8 @@ class Newest:
     Attributes:
         place: ``train.py:12``. why: ``uses torch._six, which is gone in torch 2.0``.
         node: the code of it; None for a pin in a file of the project.
-        anew: how today's torch has it, where that means the same: another name of what is called, of a keyword, or another import.
+        anew: how today's torch has it, where that means the same: another name of what is called,
+            of a keyword, or another import.
     """
 
     place: str
@@ -52,7 +53,9 @@ class Newest:
 
 @dataclass(frozen=True)
 class Oldest:
-    """A place that rules older versions out; ``node`` is None for what a file of the project says."""
+    """A place that rules older versions out; ``node`` is None for what a file of the project
+    says.
+    """
 
     place: str
     why: str
@@ -79,15 +82,21 @@ class TorchAge:
 
     @property
     def least(self) -> Version:
-        """The oldest version that the project says, or its code shows, it runs with; empty where nothing does."""
+        """The oldest version that the project says, or its code shows, it runs with; empty where
+        nothing does.
+        """
         return self.given or max((o.version for o in self.oldest), default=())
 
     def rules_out(self, version: Version) -> str:
-        """What says that torch is older than ``version``, and cannot be written anew; empty where nothing does."""
+        """What says that torch is older than ``version``, and cannot be written anew; empty where
+        nothing does.
+        """
         return next((n.words for n in self.in_the_way(version) if not n.anew), "")
 
     def in_the_way(self, version: Version) -> Iterator[Newest]:
-        """All that says that torch is older than ``version``: what no other line of the code contradicts."""
+        """All that says that torch is older than ``version``: what no other line of the code
+        contradicts.
+        """
         if self.given:
             if self.given < version:
                 yield Newest("--torch", f"says {shown(self.given)}", Limit(self.given))

@@ -1,4 +1,6 @@
-"""Families of torch's layers and of tensors' methods that several questions are about; what each asks is in its own words."""
+"""Families of torch's layers and of tensors' methods that several questions are about; what each
+asks is in its own words.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""One table of torch's operations: which of them make views, write to an argument, draw, reduce, wait, ...
+"""One table of torch's operations: which of them make views, write to an argument, draw, reduce,
+wait, ...
 
-``torch_ops.toml`` is made from torch's own schemas (``scripts/torch_ops.py``), ``beyond_schemas.toml`` is what they do not say.
+``torch_ops.toml`` is made from torch's own schemas (``scripts/torch_ops.py``),
+``beyond_schemas.toml`` is what they do not say.
 """
 
 from __future__ import annotations
@@ -31,24 +33,29 @@ ATEN = ("linalg", "fft", "special")
 
 @dataclass(frozen=True)
 class Op:
-    """What an operation of torch does. What holds for one overload (``max(x)``, ``max(x, y)``) holds for the name.
+    """What an operation of torch does. What holds for one overload (``max(x)``, ``max(x, y)``)
+    holds for the name.
 
     Attributes:
         view: whether the result may share, or always shares, memory with an argument.
-        mutates: positions of the arguments that are written to (a method's tensor is 0), without ``out=`` and ``inplace=``.
-        inplace: the position of a parameter ``inplace`` that has it write to argument 0; None without one.
+        mutates: positions of the arguments that are written to (a method's tensor is 0), without
+            ``out=`` and ``inplace=``.
+        inplace: the position of a parameter ``inplace`` that has it write to argument 0; None
+            without one.
         out: it takes ``out=``.
         reshapes: what it writes to gets another shape, or other strides.
         flags: it writes to the tensor object alone, not to the numbers in it.
-        pointwise: each element of the result depends on the elements of the operands at the same place.
+        pointwise: each element of the result depends on the elements of the operands at the same
+            place.
         reduces: a dimension, or all of them, may be reduced.
         factory: a new tensor, of no operand's values.
         random: it may draw random numbers.
         syncs: the host may wait for the device.
         autocast: what autocast on CUDA does with its floating-point operands.
         gradient: a gradient can flow through it.
-        dtype: what its result has where it is not what torch makes of the operands' dtypes: ``int`` (integers or bool), ``float``
-            (floats of integers, too), ``complex``, ``?`` (something else).
+        dtype: what its result has where it is not what torch makes of the operands' dtypes: ``int``
+            (integers or bool), ``float`` (floats of integers, too), ``complex``, ``?`` (something
+            else).
         real: complex operands give real results.
         numbers: it gives a number or a bool of Python.
         indices: it gives a pair whose second part is a tensor of indices: it may, or always.
@@ -76,7 +83,8 @@ class Op:
 
 @cache
 def op(name: str) -> Op | None:
-    """The operation that is called ``torch.add``, ``torch.nn.functional.relu``, ``torch.Tensor.view`` or (a method) ``.view``.
+    """The operation that is called ``torch.add``, ``torch.nn.functional.relu``,
+    ``torch.Tensor.view`` or (a method) ``.view``.
 
     None where the tables do not know it.
     """
@@ -89,7 +97,8 @@ def op(name: str) -> Op | None:
 
 
 def is_in_place(name: str, flags: bool = False) -> bool:
-    """Whether a function or method writes to the numbers of its first argument (or to its ``flags``).
+    """Whether a function or method writes to the numbers of its first argument (or to its
+    ``flags``).
 
     As the table says; else by torch's convention, a name that ends in one underscore.
 
@@ -103,37 +112,49 @@ def is_in_place(name: str, flags: bool = False) -> bool:
 
 
 def is_view(name: str) -> bool:
-    """Whether the result of a function, method or attribute may be a view of an argument, or the argument itself; no if not known."""
+    """Whether the result of a function, method or attribute may be a view of an argument, or the
+    argument itself; no if not known.
+    """
     known = op(name if "." in name else f".{name}")
     return known is not None and bool(known.view)
 
 
 def may_share(name: str) -> bool:
-    """Whether the result of a function or method may share memory with an argument, or be it: views, and what works in place."""
+    """Whether the result of a function or method may share memory with an argument, or be it:
+    views, and what works in place.
+    """
     known = op(name if "." in name else f".{name}")
     return bool(known.view) or 0 in known.mutates if known is not None else is_in_place(name)
 
 
 def is_pointwise(name: str) -> bool:
-    """Whether a function or method works on each place of its operands for itself, and makes a new tensor; no if not known."""
+    """Whether a function or method works on each place of its operands for itself, and makes a new
+    tensor; no if not known.
+    """
     known = op(name)
     return known is not None and known.pointwise and not may_share(name)
 
 
 def draws(name: str) -> bool:
-    """Whether a function or method may draw random numbers: as the table says, no where it does not know it."""
+    """Whether a function or method may draw random numbers: as the table says, no where it does not
+    know it.
+    """
     known = op(name if "." in name else f".{name}")
     return known is not None and known.random
 
 
 def reshapes(name: str) -> bool:
-    """Whether a method gives the tensor that it is called on another shape or other strides; no if not known."""
+    """Whether a method gives the tensor that it is called on another shape or other strides; no if
+    not known.
+    """
     known = op(name if "." in name else f".{name}")
     return known is not None and known.reshapes and not known.flags
 
 
 def autocast(short: str) -> str:
-    """What autocast on CUDA does with the operands of a method or function of this name, given without its module: lower, fp32, ..."""
+    """What autocast on CUDA does with the operands of a method or function of this name, given
+    without its module: lower, fp32, ...
+    """
     found = (op(f"{space}{short}") for space in (".", "torch.", "torch.nn.functional."))
     return next((o.autocast for o in found if o is not None and o.autocast), "")
 

@@ -1,4 +1,6 @@
-"""C++ and CUDA that a script imports, as far as the project builds it: what does not compile with every torch."""
+"""C++ and CUDA that a script imports, as far as the project builds it: what does not compile with
+every torch.
+"""
 
 from __future__ import annotations
 

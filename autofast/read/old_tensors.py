@@ -1,4 +1,6 @@
-"""Tensors whose shape, memory or dtype older versions of torch gave otherwise, as far as the text of one function shows."""
+"""Tensors whose shape, memory or dtype older versions of torch gave otherwise, as far as the text
+of one function shows.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ DEEP = 12
 
 
 def broken_views(script: Script) -> Iterator[tuple[ast.Call, str]]:
-    """``correct[:k].view(-1)`` of a comparison with what was transposed, which since torch 1.7 lies in memory as that does."""
+    """``correct[:k].view(-1)`` of a comparison with what was transposed, which since torch 1.7 lies
+    in memory as that does.
+    """
     for node in script.each(ast.Call):
         match node:
             case ast.Call(
@@ -72,7 +76,9 @@ def differences(script: Script) -> Iterator[tuple[ast.BinOp, str]]:
 
 
 def byte_masks(script: Script) -> Iterator[tuple[ast.expr, str, str]]:
-    """``x.masked_fill(mask.byte(), 0)``: the mask, what is wrong, and its method of today where it has one."""
+    """``x.masked_fill(mask.byte(), 0)``: the mask, what is wrong, and its method of today where it
+    has one.
+    """
     for name in MASKED:
         for site in script.methods(name):
             mask = _mask_of(site.node)
@@ -129,7 +135,9 @@ def _is_ranked(script: Script, expr: ast.expr, depth: int) -> bool:
 
 
 def _is_one_number(script: Script, expr: ast.expr, around: frozenset[Definition]) -> bool:
-    """Whether it certainly has no dimensions: a loss, and sums of losses that begin with a number."""
+    """Whether it certainly has no dimensions: a loss, and sums of losses that begin with a
+    number.
+    """
     found = script.values(expr)
     if found and all(isinstance(t, Tensor) and t.rank == "0d" for t in found):
         return True
@@ -181,6 +189,8 @@ def _all(script: Script, name: ast.Name, question: Question, depth: int) -> bool
 
 
 def _given(definition: Definition, parts: bool) -> ast.expr | None:
-    """What a variable gets; also that of which it gets a part: the indices of what ``topk`` gives."""
+    """What a variable gets; also that of which it gets a part: the indices of what ``topk``
+    gives.
+    """
     assigned = isinstance(definition.statement, ast.Assign)
     return bound_to(definition.node)[0] if parts and assigned else definition.value

@@ -13,7 +13,8 @@ from autofast.model import disk
 from autofast.model.opening import open_source, read_source
 from autofast.model.source import BadInput, Source
 
-# never a project's own code, even where a copy of it lies in the tree: they are described in torchlib
+# never a project's own code, even where a copy of it lies in the tree: they are described in
+# torchlib
 LIBRARIES = frozenset(
     "torch torchvision torchaudio torchtext numpy lightning pytorch_lightning lightning_fabric accelerate "
     "transformers datasets tqdm PIL cv2 scipy sklearn apex deepspeed".split()
@@ -23,7 +24,8 @@ LIBRARIES = frozenset(
 class Project:
     """Finds and reads modules below ``root``; everything else is a library and never opened.
 
-    ``overlay`` gives other contents for some files: standard input, or a rewritten text that is read again. ``before`` are files as an
+    ``overlay`` gives other contents for some files: standard input, or a rewritten text that is
+    read again. ``before`` are files as an
     earlier reading found them: those that still are the same are not parsed again.
     """
 
@@ -52,7 +54,9 @@ class Project:
         ]
 
     def search_also(self, folder: Path, first: bool) -> bool:
-        """Look for modules in a folder of the project that the script puts on ``sys.path``; False where that is nothing new."""
+        """Look for modules in a folder of the project that the script puts on ``sys.path``; False
+        where that is nothing new.
+        """
         inside = folder == self.root or self.root in folder.parents
         if not inside or folder in (*self.search, *self.added) or not disk.is_folder(folder):
             return False
@@ -79,7 +83,9 @@ class Project:
         return self.sources[key]
 
     def find(self, name: str, level: int, importer: Source) -> Source | None:
-        """The project's file for ``import name`` (``level`` dots) written in ``importer``; None for a library."""
+        """The project's file for ``import name`` (``level`` dots) written in ``importer``; None for
+        a library.
+        """
         parts = name.split(".") if name else []
         if level:
             base = importer.path.parent
@@ -126,9 +132,11 @@ class Project:
         return None
 
     def _in_folder(self, base: Path, parts: list[str]) -> Source | None:
-        """A module of a folder of the script that is called like a library, ``datasets/ours.py``, and has no ``__init__.py``.
+        """A module of a folder of the script that is called like a library, ``datasets/ours.py``,
+        and has no ``__init__.py``.
 
-        torch is installed, and would be taken before such a folder; that another library is not, the script counts on.
+        torch is installed, and would be taken before such a folder; that another library is not,
+        the script counts on.
         """
         if parts[0] == "torch" or len(parts) == 1 or disk.is_file(base / parts[0] / "__init__.py"):
             return None
@@ -151,7 +159,9 @@ class Project:
         return self.namespaces[name]
 
     def matching(self, pattern: str) -> list[Source]:
-        """The project's modules whose dotted name fits ``models.*_model``; none where nothing is known of the name."""
+        """The project's modules whose dotted name fits ``models.*_model``; none where nothing is
+        known of the name.
+        """
         if len(pattern.replace("*", "").strip(".")) < 3 or pattern.startswith(("*", ".")):
             return []  # a relative one is of a package that is not known here
         found: dict[Path, Source] = {}
@@ -164,7 +174,9 @@ class Project:
         return list(found.values())
 
     def importers(self, source: Source) -> list[Path]:
-        """Python files beside or above ``source`` in the project that import it: where a class it defines is used."""
+        """Python files beside or above ``source`` in the project that import it: where a class it
+        defines is used.
+        """
         stem = source.path.stem
         found = []
         folders = dict.fromkeys([source.path.parent, source.path.parent.parent, self.root])

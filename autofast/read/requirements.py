@@ -17,16 +17,20 @@ FILES = tuple(
     Pipfile Dockerfile* docker/Dockerfile*""".split()
 )
 REQUIREMENT = (
-    r"""(?<![\w./-])%s(?:["']?\s*[:=]\s*["'])?\s*(?:\[[\w,\s]*\])?\s*"""  # torch, pytorch =, "torch[x]", torch = "
+    # torch, pytorch =, "torch[x]", torch = "
+    r"""(?<![\w./-])%s(?:["']?\s*[:=]\s*["'])?\s*(?:\[[\w,\s]*\])?\s*"""
     r"""((?:(?:[<>=!~^]=?=?)\s*v?\d[\d.]*[\w.*+]*\s*,?\s*)+)"""  # >=2.1,<3
 )
-# Of one version: https://.../torch-1.1.0-cp36-cp36m-linux_x86_64.whl, FROM pytorch/pytorch:1.4-cuda10.1-cudnn7-runtime
+# Of one version: https://.../torch-1.1.0-cp36-cp36m-linux_x86_64.whl, FROM
+# pytorch/pytorch:1.4-cuda10.1-cudnn7-runtime
 WHEEL, IMAGE = r"/%s-(\d+(?:\.\d+)+)[-+%%]\S*\.whl", r"\bpytorch/pytorch:(\d+(?:\.\d+)+)"
 SPECIFIER = re.compile(r"([<>=!~^]=?=?)\s*v?(\d+(?:\.\d+)*)")
 
 
 def rules_out(script: Script, version: tuple[int, ...], package: str) -> str:
-    """Where the project says that ``package`` is older than ``version``; empty where it does not."""
+    """Where the project says that ``package`` is older than ``version``; empty where it does
+    not.
+    """
     return next(
         (
             f"{place} asks for {package} {spec}"
@@ -43,7 +47,9 @@ def at_least(script: Script, version: tuple[int, ...], package: str) -> bool:
 
 
 def limits(script: Script, package: str) -> tuple[tuple[str, str, Limit | None], ...]:
-    """Where the project asks for ``package``, what it asks for, and which versions that rules out."""
+    """Where the project asks for ``package``, what it asks for, and which versions that rules
+    out.
+    """
     return script.analysis(Requirements).limits(package)
 
 

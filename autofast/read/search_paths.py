@@ -1,4 +1,6 @@
-"""Folders that a script puts on ``sys.path``: ``sys.path.append("core")``, ``sys.path.insert(0, join(dirname(__file__), "..", "lib"))``."""
+"""Folders that a script puts on ``sys.path``: ``sys.path.append("core")``, ``sys.path.insert(0,
+join(dirname(__file__), "..", "lib"))``.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ class NotKnown(Exception):
 
 
 def folder(expr: ast.expr, stack: Sequence[Frame], working: Path) -> Path | None:
-    """The folder that ``expr`` means, where relative paths start at ``working``; None where that is not known."""
+    """The folder that ``expr`` means, where relative paths start at ``working``; None where that is
+    not known.
+    """
     try:
         return (working / _path(expr, [f for f in stack if isinstance(f, CallFrame)], 0)).resolve()
     except NotKnown:
@@ -81,7 +85,9 @@ def _text(expr: ast.expr) -> str:
 
 
 def _variable(name: ast.Name, calls: list[CallFrame], depth: int) -> Path:
-    """A parameter, as the call gives it, or a variable that is assigned once in the function or in the module."""
+    """A parameter, as the call gives it, or a variable that is assigned once in the function or in
+    the module.
+    """
     for scope in dict.fromkeys((function_of(name), source_of(name).tree)):
         if calls and scope is calls[-1].func.node and name.id in calls[-1].given:
             given = calls[-1].given[name.id].expr

@@ -1,4 +1,6 @@
-"""What says which torch a script runs with: files of its project, and what its code uses that is gone since, or was not there before."""
+"""What says which torch a script runs with: files of its project, and what its code uses that is
+gone since, or was not there before.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ def _place(node: ast.AST) -> str:
     return f"{source_of(node).rel}:{getattr(node, 'lineno', 1)}"
 
 
-# ------------------------------------------------------------------------------------------------ files of the project
+# ----------------------------------------------------------------------------- files of the project
 def _pins(script: Script) -> Iterator[Newest]:
     for place, spec, limit in limits(script, "torch"):
         if limit is not None:
@@ -87,7 +89,7 @@ def _ends_with(limit: Limit, python: Version) -> bool:
     return limit.is_below((*python[:-1], python[-1] + 1))
 
 
-# ------------------------------------------------------------------------------------------------ what is gone
+# ------------------------------------------------------------------------------------- what is gone
 def _imports(script: Script) -> Iterator[Newest]:
     """What a file imports, whatever happens."""
     for source in script.sources:
@@ -116,7 +118,9 @@ def _moved(node: ast.stmt) -> str:
 
 
 def _calls(script: Script) -> Iterator[Newest]:
-    """What is called in every run; behind an option, the rest of a script may run with what is new."""
+    """What is called in every run; behind an option, the rest of a script may run with what is
+    new.
+    """
     for site in script.calls(*GONE):
         if any(map(_is_certain, site)):
             spelled = is_method(site.node, site.kind.rpartition(".")[2])
@@ -155,7 +159,9 @@ def _gives(args: Arguments | None, name: str) -> bool:
 
 
 def _stft(script: Script) -> Iterator[Newest]:
-    """``torch.stft(x, n)`` of real numbers; not where another call of it says ``return_complex``, for a newer torch."""
+    """``torch.stft(x, n)`` of real numbers; not where another call of it says ``return_complex``,
+    for a newer torch.
+    """
     calls = [(site.node, o) for site in script.calls("torch.stft") for o in site]
     if all(o.args is not None and _is_bare(o.args) for _, o in calls):
         for node, o in calls:
@@ -199,7 +205,7 @@ def _is_old_function(script: Script, node: ast.ClassDef) -> bool:
     )
 
 
-# ------------------------------------------------------------------------------------------------ what is new
+# -------------------------------------------------------------------------------------- what is new
 def _new(script: Script) -> Iterator[Oldest]:
     """What every run needs that was not always there."""
     for source in script.sources:
@@ -215,12 +221,14 @@ def _new(script: Script) -> Iterator[Oldest]:
         yield Oldest(_place(site.node), what, NEW_KEYWORDS[site.kind][name], site.node)
 
 
-# ------------------------------------------------------------------------------------------------ in every run
+# ------------------------------------------------------------------------------------- in every run
 FORGIVEN = {"KeyboardInterrupt", "SystemExit"}
 
 
 def _is_certain(occurrence: Occurrence) -> bool:
-    """Whether every run comes there, sooner or later: behind an option it may not, and a ``try`` may be for other versions."""
+    """Whether every run comes there, sooner or later: behind an option it may not, and a ``try``
+    may be for other versions.
+    """
     stack = occurrence.stack
     for n, frame in enumerate(stack):
         if isinstance(frame, BranchFrame) and not frame.known and not _is_in_turn(frame, stack[:n]):

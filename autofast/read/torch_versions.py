@@ -1,10 +1,13 @@
-"""What is known of torch's versions, and of those of what goes with it: the one place for such facts.
+"""What is known of torch's versions, and of those of what goes with it: the one place for such
+facts.
 
-Sources: the release notes of torch (github.com/pytorch/pytorch/releases), torchvision and torchtext, "Backwards Incompatible Changes" and
-"Deprecations"; "last" means the last release before the one that names the change. What was only deprecated, and still runs in torch
-2.13 (tried there), is not here: ``size_average=``, ``volatile=``, ``F.upsample``, ``nn.init.xavier_uniform``, ``add_(alpha, x)``,
-``addcmul_(value, x, y)``, ``torch.qr``, ``torch.svd``, ``torch.lu``, ``torch.cuda.amp``. Nor is what is NumPy's (``np.float``): any torch
-runs with an old NumPy, too; nor ``torchtext.data.Field``: the torchtexts that have it ask for no version of torch.
+Sources: the release notes of torch (github.com/pytorch/pytorch/releases), torchvision and
+torchtext, "Backwards Incompatible Changes" and "Deprecations"; "last" means the last release before
+the one that names the change. What was only deprecated, and still runs in torch 2.13 (tried there),
+is not here: ``size_average=``, ``volatile=``, ``F.upsample``, ``nn.init.xavier_uniform``,
+``add_(alpha, x)``, ``addcmul_(value, x, y)``, ``torch.qr``, ``torch.svd``, ``torch.lu``,
+``torch.cuda.amp``. Nor is what is NumPy's (``np.float``): any torch runs with an old NumPy, too;
+nor ``torchtext.data.Field``: the torchtexts that have it ask for no version of torch.
 """
 
 from __future__ import annotations
@@ -83,7 +86,8 @@ GONE: dict[str, tuple[Version, str]] = {
     "time.clock": (PYTHON_37, "since Python 3.8"),
 }
 MODULES = frozenset({"torch.fft"})  # what is gone as a function only
-# What is gone and has another name today, with the same meaning; and where the names of a module are today.
+# What is gone and has another name today, with the same meaning; and where the names of a module
+# are today.
 RENAMED = {
     "torchvision.transforms.Scale": "Resize",
     "torchvision.transforms.RandomSizedCrop": "RandomResizedCrop",
@@ -181,7 +185,8 @@ NEW_KEYWORDS: dict[str, dict[str, Version]] = {
     "torch.optim.SGD": {"foreach": (1, 12), "fused": (2, 3)},
     "torch.nn.functional.scaled_dot_product_attention": {"scale": (2, 1)},
 }
-# C++ and CUDA of extensions: what does not compile, the last torch that it compiles with, and since when.
+# C++ and CUDA of extensions: what does not compile, the last torch that it compiles with, and since
+# when.
 CPP: tuple[tuple[re.Pattern[str], str, Version, str], ...] = (
     (re.compile(r"^(?!\s*#).*\bAT_CHECK\s*\(", re.M), "AT_CHECK", (1, 4), "in torch 1.5"),
     (re.compile(r"^\s*#\s*include\s*[<\"]THC?/\w+\.c?uh?\b|^\s*#\s*include\s*[<\"]THC?/THC?\w*\.h", re.M), "TH's headers", (1, 10), "in torch 1.11"),

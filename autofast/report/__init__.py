@@ -1,1 +1,3 @@
-"""One module per output. Each takes plain data and returns text (or bytes); printing is the business of ``cli``."""
+"""One module per output. Each takes plain data and returns text (or bytes); printing is the
+business of ``cli``.
+"""

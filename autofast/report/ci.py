@@ -1,4 +1,5 @@
-"""Findings for machines that show them beside the code of a pull request: GitHub, GitLab, and Markdown for anywhere else.
+"""Findings for machines that show them beside the code of a pull request: GitHub, GitLab, and
+Markdown for anywhere else.
 
 Paths are relative to the root, as these want them; places that are left alone are not shown.
 """
@@ -61,7 +62,9 @@ def markdown(records: Sequence[Record]) -> str:
 
 
 def described(record: Record) -> str:
-    """What was found and what to do: of advice what it says, of a fix what it is expected to gain."""
+    """What was found and what to do: of advice what it says, of a fix what it is expected to
+    gain.
+    """
     gain = expected(record.gain)
     told = f": {record.reason}" if record.reason else f"; {gain}" if gain else ""
     return f"{record.message} ({record.status}{told})"
@@ -82,5 +85,7 @@ def _command(record: Record) -> str:
 
 
 def _escaped(text: str, also: str = "") -> str:
-    """As workflow commands want it: a per cent sign and a number for what has a meaning of its own."""
+    """As workflow commands want it: a per cent sign and a number for what has a meaning of its
+    own.
+    """
     return "".join(f"%{ord(c):02X}" if c in "%\r\n" + also else c for c in text)

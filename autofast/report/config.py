@@ -16,9 +16,11 @@ DEFAULT, COMMAND_LINE = "default", "command line"
 def table(
     config: Config, settings: Settings, given: Sequence[str], style: Style, shown: str
 ) -> str:
-    """All keys of ``[tool.autofast]`` with their values, and options of single commands that the file sets.
+    """All keys of ``[tool.autofast]`` with their values, and options of single commands that the
+    file sets.
 
-    ``given`` are the keys that the command line sets; ``shown`` is the project's file as it is called.
+    ``given`` are the keys that the command line sets; ``shown`` is the project's file as it is
+    called.
     """
     rows = []
     for place in fields(Config):

@@ -1,4 +1,6 @@
-"""Unified diffs: coloured for people, byte for byte for ``git apply``. Each hunk names the rules it comes from."""
+"""Unified diffs: coloured for people, byte for byte for ``git apply``. Each hunk names the rules it
+comes from.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def shown(files: Iterable[FileDiff], style: Style, said: Mapping[str, str] | Non
 
 
 def patch(files: Iterable[FileDiff]) -> bytes:
-    """The diff in the bytes of the files, as ``git apply`` wants it (from the folder that is the root)."""
+    """The diff in the bytes of the files, as ``git apply`` wants it (from the folder that is the
+    root).
+    """
     out: list[bytes] = []
     for file in files:
         source = file.source
@@ -88,7 +92,9 @@ def patch(files: Iterable[FileDiff]) -> bytes:
 
 
 def _without_last_ends(pieces: list[bytes]) -> bytes:
-    """A line before the remark that it has no end is ended as the patch's own lines are: by a line feed alone."""
+    """A line before the remark that it has no end is ended as the patch's own lines are: by a line
+    feed alone.
+    """
     for n, piece in enumerate(pieces[1:]):
         if piece == NO_NEWLINE.encode() + b"\n" and pieces[n].endswith(b"\r\n"):
             pieces[n] = pieces[n][:-2] + b"\n"
@@ -146,7 +152,9 @@ def _range(start: int, stop: int) -> str:
 
 
 def _quoted(name: str) -> str:
-    """A file name as git writes it: in C quotes where it must be, with a tab behind one that has spaces."""
+    """A file name as git writes it: in C quotes where it must be, with a tab behind one that has
+    spaces.
+    """
     if any(c in '"\\' or ord(c) < 32 for c in name):
         escapes = {'"': '\\"', "\\": "\\\\", "\t": "\\t", "\n": "\\n"}
         return (

@@ -1,4 +1,6 @@
-"""Findings for people: each with its line of code, the place underlined, and what is to be known of it below."""
+"""Findings for people: each with its line of code, the place underlined, and what is to be known of
+it below.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ _COLOUR = {"fix": "green", "small": "green", "advice": "cyan", "refused": "yello
 
 
 def frames(records: Iterable[Record], style: Style) -> Iterator[str]:
-    """One block of lines for each place; places of a file of which the very same is said share one."""
+    """One block of lines for each place; places of a file of which the very same is said share
+    one.
+    """
     places: dict[tuple[object, ...], list[Record]] = {}
     for record in records:
         at = record.path, record.line, record.column, record.end_line, record.end_column

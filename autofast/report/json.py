@@ -12,7 +12,9 @@ VERSION = 1  # of the format below; additions do not change it
 
 
 def report(files: Iterable[str], records: Iterable[Record]) -> str:
-    """One JSON document: the files that were looked at, and what was found; all paths are relative to the root."""
+    """One JSON document: the files that were looked at, and what was found; all paths are relative
+    to the root.
+    """
     return (
         json.dumps(
             {"version": VERSION, "files": list(files), "findings": [_finding(r) for r in records]},
@@ -40,7 +42,9 @@ def _finding(record: Record) -> dict[str, Any]:
 
 
 def _worth(record: Record) -> dict[str, Any]:
-    """Of a fix: whether it is worth its lines, and what it is expected to gain; null where that is not asked, as of what is no fix."""
+    """Of a fix: whether it is worth its lines, and what it is expected to gain; null where that is
+    not asked, as of what is no fix.
+    """
     gain = record.gain and {
         "share": round(record.gain.share, 4),
         "reason": record.gain.reason,

@@ -1,4 +1,6 @@
-"""What is happening, on standard error: a line that changes on a terminal, now and then a line elsewhere."""
+"""What is happening, on standard error: a line that changes on a terminal, now and then a line
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,11 @@ FRAME = 0.1  # seconds between looks at what is told
 
 @contextlib.contextmanager
 def progress(budget: float = 0.0) -> Iterator[Callable[[str], None]]:
-    """Gives a function that shows a line in place of the one before, with a spinner and the time, and a bar of the ``budget``, where one is given.
+    """Gives a function that shows a line in place of the one before, with a spinner and the time,
+    and a bar of the ``budget``, where one is given.
 
-    In pipes and logs the first line of each stage (what stands before the colon) is written, and further ones every ``EVERY`` seconds.
+    In pipes and logs the first line of each stage (what stands before the colon) is written, and
+    further ones every ``EVERY`` seconds.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -62,9 +66,11 @@ def _lines() -> Callable[[str], None]:
 
 @contextlib.contextmanager
 def counted() -> Iterator[Callable[[int, int, str], None]]:
-    """Gives a function that is told how many of how many things are done, and the name of the one in hand.
+    """Gives a function that is told how many of how many things are done, and the name of the one
+    in hand.
 
-    On a terminal that is a bar, where the work takes longer than ``AFTER`` seconds; elsewhere a line every ``EVERY`` seconds.
+    On a terminal that is a bar, where the work takes longer than ``AFTER`` seconds; elsewhere a
+    line every ``EVERY`` seconds.
     It is shown from a thread of its own: one thing may take a minute.
     """
     now, over = [(0, 0, "")], threading.Event()

@@ -15,10 +15,12 @@ _STRENGTH = {"fix": 0, "small": 1, "advice": 2, "refused": 3}
 
 @dataclass(frozen=True, order=True)
 class Record:
-    """One finding. Positions are those of the call or statement to be changed, counted from 1; columns in characters.
+    """One finding. Positions are those of the call or statement to be changed, counted from 1;
+    columns in characters.
 
-    ``status`` is that of the finding; ``gain`` what a fix (``small``: one that is not worth its lines) is expected to save. ``cell`` is the cell
-    of a notebook and the line in it, ``code`` the line as it stands there.
+    ``status`` is that of the finding; ``gain`` what a fix (``small``: one that is not worth its
+    lines) is expected to save. ``cell`` is the cell of a notebook and the line in it, ``code`` the
+    line as it stands there.
     """
 
     path: str
@@ -38,7 +40,9 @@ class Record:
 
     @classmethod
     def of(cls, finding: Finding, effect: Effect) -> Record:
-        """The record of ``finding``; ``effect`` is its rule's, which the finding may narrow down."""
+        """The record of ``finding``; ``effect`` is its rule's, which the finding may narrow
+        down.
+        """
         node = finding.node
         source = source_of(node)
         line = getattr(node, "lineno", 1)
@@ -71,12 +75,16 @@ class Record:
 
     @property
     def place(self) -> tuple[str, int, int, str, str]:
-        """What makes two records the same finding, whichever script it was found from: a rule may find several things at one place."""
+        """What makes two records the same finding, whichever script it was found from: a rule may
+        find several things at one place.
+        """
         return self.path, self.line, self.column, self.rule, self.message
 
 
 def merged(records: Iterable[Record]) -> list[Record]:
-    """Each place once, in order. Where scripts that share a file disagree, what can be done is said rather than what cannot."""
+    """Each place once, in order. Where scripts that share a file disagree, what can be done is said
+    rather than what cannot.
+    """
     best: dict[tuple[str, int, int, str, str], Record] = {}
     for record in records:
         other = best.get(record.place)
@@ -86,7 +94,9 @@ def merged(records: Iterable[Record]) -> list[Record]:
 
 
 def _column(source: Source, node: ast.AST, line: int, end: bool = False) -> int:
-    """``ast`` counts bytes of UTF-8; people and editors count characters. The end is that of the last line, and stands behind it."""
+    """``ast`` counts bytes of UTF-8; people and editors count characters. The end is that of the
+    last line, and stands behind it.
+    """
     if end:
         line = getattr(node, "end_lineno", None) or line
     text = source.lines[line - 1] if line <= len(source.lines) else ""

@@ -1,5 +1,6 @@
-"""A rewrite as one page for its reviewer: old and new side by side, each change with its rules and reasons, and beside the rest of the
-code what is said of it. Nothing is loaded from elsewhere, nothing needs JavaScript."""
+"""A rewrite as one page for its reviewer: old and new side by side, each change with its rules and
+reasons, and beside the rest of the code what is said of it. Nothing is loaded from elsewhere,
+nothing needs JavaScript."""
 
 from __future__ import annotations
 
@@ -81,7 +82,9 @@ class Applied:
 
 @dataclass
 class _Said:
-    """What is to be shown of one file: its changes, and notes by the line (counted from 0) that they speak of."""
+    """What is to be shown of one file: its changes, and notes by the line (counted from 0) that
+    they speak of.
+    """
 
     hunks: list[Hunk] = field(default_factory=list)
     notes: dict[int, list[Note]] = field(default_factory=dict)
@@ -159,7 +162,7 @@ def _applied(records: Iterable[Record]) -> Iterator[Applied]:
         yield Applied(name, effect, summary, len(found), expected(best.gain))
 
 
-# ------------------------------------------------------------------------------------------------ the files
+# ---------------------------------------------------------------------------------------- the files
 def files(result: Rewritten) -> Iterator[File]:
     """Every file that is changed or spoken of: the changed ones first."""
     said: dict[Source, _Said] = {source: _Said() for source in result.texts}
@@ -195,7 +198,9 @@ def _note(finding: Finding) -> Note:
 
 
 def _of_hunk(hunk: Hunk) -> list[Note]:
-    """Why these lines change: the findings behind them; a rule that only has a share in them by its name alone."""
+    """Why these lines change: the findings behind them; a rule that only has a share in them by its
+    name alone.
+    """
     notes = list(dict.fromkeys(_note(f) for f in hunk.findings))
     named = {note.rule for note in notes}
     for name in hunk.rules:

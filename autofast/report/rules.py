@@ -1,4 +1,6 @@
-"""The rules for people: a table, a card, the table of README.md. Colours and boxes only on a terminal."""
+"""The rules for people: a table, a card, the table of README.md. Colours and boxes only on a
+terminal.
+"""
 
 from __future__ import annotations
 

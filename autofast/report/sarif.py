@@ -1,4 +1,6 @@
-"""Findings in the Static Analysis Results Interchange Format 2.1.0, with the changes that would mend them."""
+"""Findings in the Static Analysis Results Interchange Format 2.1.0, with the changes that would
+mend them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _LEVEL = {"fix": "warning", "advice": "note"}
 
 @dataclass(frozen=True)
 class Fix:
-    """What one rule would change in one script, ``needs`` are the rules that must go with it: changes by file, and the new texts."""
+    """What one rule would change in one script, ``needs`` are the rules that must go with it:
+    changes by file, and the new texts.
+    """
 
     rule: str
     needs: tuple[str, ...]
@@ -103,7 +107,9 @@ def _fix(fix: Fix) -> dict[str, Any]:
 
 
 def _replacement(source: Source, text: str, change: Change) -> dict[str, Any]:
-    """Whole lines for whole lines. The last line of a file may have no end; what replaces it then has one only where lines were added."""
+    """Whole lines for whole lines. The last line of a file may have no end; what replaces it then
+    has one only where lines were added.
+    """
     (first, end), new = change.old, text.split("\n")
     lines = source.text.split("\n")
     at_end = end == len(lines)

@@ -18,7 +18,9 @@ _PLURALS = {
 
 
 class Style:
-    """``style("text", "bold", "red")`` gives the text with those colours, or as it is where colour is off."""
+    """``style("text", "bold", "red")`` gives the text with those colours, or as it is where colour
+    is off.
+    """
 
     def __init__(self, on: bool = False):
         self.on = on
@@ -46,7 +48,9 @@ def count(number: int, noun: str) -> str:
 
 
 def expected(gain: Gain | None) -> str:
-    """What a fix is expected to save: ``estimate: about 30 %, waits for data``, or by which measurement; empty where nothing is said."""
+    """What a fix is expected to save: ``estimate: about 30 %, waits for data``, or by which
+    measurement; empty where nothing is said.
+    """
     if gain is None:
         return ""
     if gain.measured:

@@ -17,7 +17,9 @@ from autofast.rule import Effect, Gain
 
 
 def summary(result: Rewritten, to: Destination, delivery: Delivery, style: Style) -> str:
-    """Rules applied, places left alone and why, work for a person, what was written, what to run next."""
+    """Rules applied, places left alone and why, work for a person, what was written, what to run
+    next.
+    """
     return "".join(line + "\n" for line in _lines(result, to, delivery, style))
 
 
@@ -114,7 +116,9 @@ def _strongest(records: Iterable[Record]) -> str:
 
 
 def _applied(records: Iterable[Record], style: Style) -> Iterator[str]:
-    """One line for each rule and file, what is expected to gain most first, with the lines of the original that it changes."""
+    """One line for each rule and file, what is expected to gain most first, with the lines of the
+    original that it changes.
+    """
     every = list(records)
     best = {rule: _best(r for r in every if r.rule == rule) for rule in {r.rule for r in every}}
     ordered = sorted(every, key=lambda r: (-_share(best[r.rule]), r.rule, r.path, r.line))

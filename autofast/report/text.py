@@ -1,4 +1,6 @@
-"""Findings for people: with the code, or on one line each, as editors and terminals know how to follow."""
+"""Findings for people: with the code, or on one line each, as editors and terminals know how to
+follow.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ def not_worth(records: Sequence[Record]) -> Iterator[str]:
 
 
 def summary(records: Sequence[Record], listed: Sequence[Record]) -> str:
-    """``Found 3 fixes and 1 piece of advice in 2 files; 4 refused (listed with --show-refused).``"""
+    """``Found 3 fixes and 1 piece of advice in 2 files; 4 refused (listed with
+    --show-refused).``
+    """
     number = Counter(r.status for r in records)
     parts = [
         count(number[status], noun)

@@ -1,4 +1,6 @@
-"""A search as one page, in the style of that of ``autofast verify``: nothing is loaded from elsewhere, nothing needs JavaScript."""
+"""A search as one page, in the style of that of ``autofast verify``: nothing is loaded from
+elsewhere, nothing needs JavaScript.
+"""
 
 from __future__ import annotations
 

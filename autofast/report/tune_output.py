@@ -1,4 +1,6 @@
-"""Where a search goes: the tuned script as ``rewrite`` would write it, text to standard error, JSON and a page to files."""
+"""Where a search goes: the tuned script as ``rewrite`` would write it, text to standard error, JSON
+and a page to files.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def check(to: Destination, wish: Wish) -> None:
 def deliver(
     tuned: Tuned, kept: Rewritten, to: Destination, wish: Wish, stdout: IO[Any], stderr: IO[Any]
 ) -> tuple[bytes, str, Sequence[str]]:
-    """What is to stand on standard output, the report for people, and what was written, in words."""
+    """What is to stand on standard output, the report for people, and what was written, in
+    words.
+    """
     style = for_stream(stdout)
     written = []
     if to.mode == "diff":

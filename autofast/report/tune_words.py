@@ -1,4 +1,6 @@
-"""What is said of a search, in words: one sentence, the rows of its table, the factor behind each rule."""
+"""What is said of a search, in words: one sentence, the rows of its table, the factor behind each
+rule.
+"""
 
 from __future__ import annotations
 

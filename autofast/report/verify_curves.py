@@ -1,4 +1,6 @@
-"""Loss curves of both scripts, by seed, cut to equal length and thinned out so that a page can show them."""
+"""Loss curves of both scripts, by seed, cut to equal length and thinned out so that a page can show
+them.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,11 @@ class Curves:
     Attributes:
         original, rewritten: one curve for each seed.
         band: lowest and highest of the original's curves; None with one seed.
-        differences: rewritten less original, for each seed that both ran with; empty where not a bit differs.
+        differences: rewritten less original, for each seed that both ran with; empty where not a
+            bit differs.
         stray: lowest and highest of the original's curves less their mean.
-        block: steps that one point is the mean of. optimizer: whose losses these are, where there are several.
+        block: steps that one point is the mean of. optimizer: whose losses these are, where there
+            are several.
     """
 
     steps: Curve
@@ -79,7 +83,9 @@ def curves(v: Verification) -> Curves | None:
 
 
 def _by_seed(v: Verification, arm: str) -> Mapping[int, Curve]:
-    """The losses of one script: of the runs that were made to be compared where there are some, else of the timed ones."""
+    """The losses of one script: of the runs that were made to be compared where there are some,
+    else of the timed ones.
+    """
     runs = [
         run
         for run in v.runs

@@ -11,7 +11,9 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)")
 
 @dataclass(frozen=True)
 class Line:
-    """One line: kind is ' ', '-', '+' or '\\\\'; its numbers before and after, where it has them."""
+    """One line: kind is ' ', '-', '+' or '\\\\'; its numbers before and after, where it has
+    them.
+    """
 
     kind: str
     text: str
@@ -47,7 +49,9 @@ class File:
 
 
 def parsed(path: str, diff: str) -> File:
-    """The hunks of a unified diff of one file; lines before the first hunk and after the length of one are passed over."""
+    """The hunks of a unified diff of one file; lines before the first hunk and after the length of
+    one are passed over.
+    """
     return File(path, tuple(_hunks(diff.split("\n"))))
 
 

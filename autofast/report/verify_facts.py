@@ -200,7 +200,9 @@ def evidence(v: Verification) -> list[tuple[str, str]]:
 
 
 def answers(v: Verification) -> list[tuple[str, str]]:
-    """Each rule that addresses what bounds the script, and what became of it there; then what a person can do."""
+    """Each rule that addresses what bounds the script, and what became of it there; then what a
+    person can do.
+    """
     d = v.diagnosis
     if d is None:
         return []
@@ -231,7 +233,9 @@ def outcome(check: Check) -> str:
 
 
 def shares(v: Verification) -> list[Row]:
-    """Where the time of a step goes, before and after; times where speed was measured. Phases below half a per cent in both are left out."""
+    """Where the time of a step goes, before and after; times where speed was measured. Phases below
+    half a per cent in both are left out.
+    """
     d = v.diagnosis
     if d is None:
         return []
@@ -265,7 +269,9 @@ def contributions(v: Verification) -> list[tuple[str, str, str, str, str]]:
 
 
 def finding(v: Verification, c: Contribution) -> str:
-    """What one rule was shown to do, against the noise floor: ``helps``, ``costs``, ``no effect shown``, ``unclear``."""
+    """What one rule was shown to do, against the noise floor: ``helps``, ``costs``, ``no effect
+    shown``, ``unclear``.
+    """
     known = [r for r in (c.alone, c.left_out) if r is not None and math.isfinite(r.value)]
     if not known:
         return "not measured"

@@ -1,4 +1,6 @@
-"""A verification as one page: nothing is loaded from elsewhere, nothing needs JavaScript, light, dark and on paper."""
+"""A verification as one page: nothing is loaded from elsewhere, nothing needs JavaScript, light,
+dark and on paper.
+"""
 
 from __future__ import annotations
 

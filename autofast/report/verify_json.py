@@ -1,7 +1,8 @@
 """A verification for programs, and back again. Every field is described in docs/verify-json.md.
 
-The document mirrors the data types of ``autofast.verify``, with what no program should need left out: standard output, and the prints of
-models' states. Rows of steps are written as columns. What is no number in JSON is written as the strings "NaN", "Infinity", "-Infinity".
+The document mirrors the data types of ``autofast.verify``, with what no program should need left
+out: standard output, and the prints of models' states. Rows of steps are written as columns. What
+is no number in JSON is written as the strings "NaN", "Infinity", "-Infinity".
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ def text(v: Verification) -> str:
 
 
 def read(document: str | Mapping[str, Any]) -> Verification:
-    """The verification that a document was made from. Fields that this version does not know are passed over."""
+    """The verification that a document was made from. Fields that this version does not know are
+    passed over.
+    """
     data = json.loads(document) if isinstance(document, str) else document
     if data.get("version") != VERSION:
         raise ValueError(
@@ -123,7 +126,9 @@ def _bare(thing: Any) -> Any:
 
 
 def plain(thing: Any) -> Any:
-    """What JSON can write, in the place of enumerations, dataclasses and numbers that it has not."""
+    """What JSON can write, in the place of enumerations, dataclasses and numbers that it has
+    not.
+    """
     if isinstance(thing, Enum):
         return thing.value
     if isinstance(thing, float):

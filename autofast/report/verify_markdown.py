@@ -1,4 +1,6 @@
-"""A verification for a comment on a pull request: GitHub's Markdown, the sentence and the figures first, the rest folded."""
+"""A verification for a comment on a pull request: GitHub's Markdown, the sentence and the figures
+first, the rest folded.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +141,9 @@ def _raw_table(
 
 
 def _said(text: str) -> str:
-    """Text on one line that means nothing to Markdown, to HTML, or to GitHub's mentions and references."""
+    """Text on one line that means nothing to Markdown, to HTML, or to GitHub's mentions and
+    references.
+    """
     flat = escape(words.one_line(text, 2000), quote=False)
     return (
         re.sub(r"([\\`*_{}\[\]|#~$])", r"\\\1", flat)

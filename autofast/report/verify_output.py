@@ -21,7 +21,9 @@ STDOUT = "-"
 
 @dataclass(frozen=True)
 class Wish:
-    """``json``, ``html`` and ``facts`` are files (``-``: standard output, for JSON only). ``scripts``: what is compared, never written over."""
+    """``json``, ``html`` and ``facts`` are files (``-``: standard output, for JSON only).
+    ``scripts``: what is compared, never written over.
+    """
 
     json: str | None = None
     html: str | None = None
@@ -31,7 +33,9 @@ class Wish:
     facts: str | None = None
 
     def check(self) -> None:
-        """Before minutes of measuring: raises ``BadInput`` for files that could not be written afterwards."""
+        """Before minutes of measuring: raises ``BadInput`` for files that could not be written
+        afterwards.
+        """
         for name in (self.json, self.html, self.facts):
             if name is None or name == STDOUT == self.json:
                 continue

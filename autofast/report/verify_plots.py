@@ -1,4 +1,6 @@
-"""The plots of the page: step times by round with their ratios, loss curves, where the time of a step goes, what each rule does."""
+"""The plots of the page: step times by round with their ratios, loss curves, where the time of a
+step goes, what each rule does.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,11 @@ def _figure(height: float) -> Figure:
     return Figure(figsize=(WIDTH / 72, height / 72), dpi=72, layout="constrained")
 
 
-# ---------------------------------------------------------------------------------------------------- step times and ratios
+# ---------------------------------------------------------------------------- step times and ratios
 def _times(v: Verification) -> tuple[Figure, str] | None:
-    """Above, for each run, how its step times are spread; below, the ratio of each round, with the interval and the noise floor."""
+    """Above, for each run, how its step times are spread; below, the ratio of each round, with the
+    interval and the noise floor.
+    """
     s = v.speed
     if s is None:
         return None
@@ -156,9 +160,11 @@ def _ratios(axes: Axes, ratio: Ratio, noise: Ratio, number: int) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(nbins=6))
 
 
-# ---------------------------------------------------------------------------------------------------- losses
+# ------------------------------------------------------------------------------------------- losses
 def _losses(v: Verification) -> tuple[Figure, str] | None:
-    """Loss curves of both scripts over the band of the original's seeds, and their difference for the same seed."""
+    """Loss curves of both scripts over the band of the original's seeds, and their difference for
+    the same seed.
+    """
     found = curves(v)
     if found is None:
         return None
@@ -199,7 +205,7 @@ def _difference(axes: Axes, found: Curves) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(nbins=6))
 
 
-# ---------------------------------------------------------------------------------------------------- phases
+# ------------------------------------------------------------------------------------------- phases
 def _phases(v: Verification) -> tuple[Figure, str] | None:
     """A bar for each script, as long as its step."""
     d = v.diagnosis
@@ -251,7 +257,7 @@ def _bar(axes: Axes, row: int, shares: Mapping[str, float], length: float, longe
         start += wide
 
 
-# ---------------------------------------------------------------------------------------------------- rules
+# -------------------------------------------------------------------------------------------- rules
 def contributions(made: Sequence[Contribution], noise: Ratio | None) -> str:
     """What each rule does, as SVG; empty where nothing was measured."""
     with matplotlib.rc_context(dict(STYLE)):  # type: ignore[arg-type]

@@ -1,7 +1,8 @@
-"""Figures of matplotlib's as SVG that lives in a page: colours are the page's variables, text stays text, names do not collide.
+"""Figures of matplotlib's as SVG that lives in a page: colours are the page's variables, text stays
+text, names do not collide.
 
-Plots are drawn in the colours of ``INK``; each stands for a CSS variable and becomes ``var(--name)``, so that one drawing serves light, dark
-and paper.
+Plots are drawn in the colours of ``INK``; each stands for a CSS variable and becomes
+``var(--name)``, so that one drawing serves light, dark and paper.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ STYLE: Final[Mapping[str, object]] = {
 
 
 def inline(figure: Figure, name: str, label: str) -> str:
-    """The figure as an ``<svg>`` element; ``name`` sets its identifiers apart from those of other figures on the page."""
+    """The figure as an ``<svg>`` element; ``name`` sets its identifiers apart from those of other
+    figures on the page.
+    """
     out = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         figure.savefig(
@@ -85,7 +88,9 @@ def inline(figure: Figure, name: str, label: str) -> str:
 
 
 def _tag(tag: str, name: str) -> str:
-    """One tag: shorter numbers, the page's colours and font, identifiers with the name of the figure."""
+    """One tag: shorter numbers, the page's colours and font, identifiers with the name of the
+    figure.
+    """
     tag = re.sub(r"\s+", " ", tag)
     tag = re.sub(r"(\d\.\d\d)\d+", r"\1", tag)
     tag = re.sub(r"font-family: [^;\"]*(?:; )?", "", tag)

@@ -1,4 +1,6 @@
-"""A verification for people: one sentence, then tables, a hundred columns wide; colours on a terminal only."""
+"""A verification for people: one sentence, then tables, a hundred columns wide; colours on a
+terminal only.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""A verification in words: numbers as people read them, verdicts, the sentence that stands first in every report.
+"""A verification in words: numbers as people read them, verdicts, the sentence that stands first in
+every report.
 
-Only a verdict of FASTER is ever told as a gain; everything below the noise floor is told as no difference.
+Only a verdict of FASTER is ever told as a gain; everything below the noise floor is told as no
+difference.
 """
 
 from __future__ import annotations
@@ -98,7 +100,9 @@ def one_line(text: str, width: int = 180) -> str:
 
 
 def ratio(r: Ratio | None) -> tuple[str, str]:
-    """The value and its interval, with as many decimals as the interval is worth: ``("1.83", "1.76–1.90")``."""
+    """The value and its interval, with as many decimals as the interval is worth: ``("1.83",
+    "1.76–1.90")``.
+    """
     if r is None or not math.isfinite(r.value):
         return NONE, NONE
     width = r.high - r.low
@@ -129,7 +133,9 @@ def evidence(r: Ratio, what: str = "95 % CI") -> str:
 
 
 def floor_of(noise: Ratio) -> float | None:
-    """How far the original strays from itself, as a share, either way: what a verdict is held against; None where that was not measured."""
+    """How far the original strays from itself, as a share, either way: what a verdict is held
+    against; None where that was not measured.
+    """
     widest = speed_floor(noise) - 1
     return widest if noise.pairs and math.isfinite(widest) else None
 
@@ -192,7 +198,9 @@ def parity_clause(parity: Parity | None) -> str:
 
 
 def sentence(v: Verification) -> str:
-    """One sentence: what failed first, else the speed; then sameness, the break-even, and whether it was ended early."""
+    """One sentence: what failed first, else the speed; then sameness, the break-even, and whether
+    it was ended early.
+    """
     clauses = _clauses(v)
     text = "; ".join(clauses)
     return text[:1].upper() + text[1:]
@@ -247,7 +255,9 @@ def _failed(parity: Parity) -> str:
 
 
 def script_error(v: Verification) -> str:
-    """Why a script's run failed, in one line: the original's failure first, as nothing can be said then."""
+    """Why a script's run failed, in one line: the original's failure first, as nothing can be said
+    then.
+    """
     for arm, shown in zip((ORIGINAL, REWRITTEN), names(v), strict=True):
         for run in v.runs:
             if run.arm == arm and not run.ok:
@@ -256,7 +266,9 @@ def script_error(v: Verification) -> str:
 
 
 def names(v: Verification) -> tuple[str, str]:
-    """What the two scripts are called in a sentence: by their files, where these have different names."""
+    """What the two scripts are called in a sentence: by their files, where these have different
+    names.
+    """
     before, after = (PurePath(arm.path).name for arm in (v.original, v.rewritten))
     return (
         (before, after) if before != after else (f"the original {before}", f"the rewritten {after}")
@@ -276,7 +288,9 @@ def _failure(run: Run) -> str:
 
 
 def badges(v: Verification) -> list[tuple[str, str]]:
-    """Verdicts as (words, tone); the tone is good, even, bad, open or none. Speed is good only where the training is the same."""
+    """Verdicts as (words, tone); the tone is good, even, bad, open or none. Speed is good only
+    where the training is the same.
+    """
     speed = ("speed not measured", "none")
     if v.speed is not None:
         tones = {

@@ -1,1 +1,3 @@
-"""``autofast server``: the Language Server Protocol. ``session`` knows what is found and what would change, ``protocol`` how editors are told."""
+"""``autofast server``: the Language Server Protocol. ``session`` knows what is found and what would
+change, ``protocol`` how editors are told.
+"""

@@ -1,4 +1,6 @@
-"""The Language Server Protocol: what editors say and are told. Positions are counted in the units that the editor wants."""
+"""The Language Server Protocol: what editors say and are told. Positions are counted in the units
+that the editor wants.
+"""
 
 from __future__ import annotations
 
@@ -55,9 +57,11 @@ class Server(LanguageServer):
         """Ask the session, in its own thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, question, *given)
 
-    # ------------------------------------------------------------------------------------------------ texts
+    # ---------------------------------------------------------------------------------------- texts
     def file_of(self, uri: str) -> Path | None:
-        """The real path of a document; None for what is no file (a cell of a notebook, the text of a commit)."""
+        """The real path of a document; None for what is no file (a cell of a notebook, the text of
+        a commit).
+        """
         path = uris.to_fs_path(uri) if uri.startswith("file:") else None
         return Path(path).resolve() if path else None
 
@@ -75,7 +79,7 @@ class Server(LanguageServer):
             await self.ask(self.session.close, file)
             self._publish(uri, [])
 
-    # ------------------------------------------------------------------------------------------------ diagnostics
+    # ---------------------------------------------------------------------------------- diagnostics
     def soon(self) -> None:
         """Look at all open files once nothing has been typed for a while."""
         if self._pending is not None:
@@ -87,7 +91,9 @@ class Server(LanguageServer):
         await self.look()
 
     async def look(self) -> None:
-        """Tell the editor what is found in each open file. Only those whose scripts have changed are read."""
+        """Tell the editor what is found in each open file. Only those whose scripts have changed
+        are read.
+        """
         for file, uri in list(self.open.items()):
             version = self.versions.get(uri)
             known = await self.ask(self.session.analysis, file)
@@ -123,7 +129,9 @@ class Server(LanguageServer):
             )
 
     def range_of(self, uri: str, record: Record) -> types.Range:
-        """The place of a finding, in the units of the editor: of a loop or a long call its first line."""
+        """The place of a finding, in the units of the editor: of a loop or a long call its first
+        line.
+        """
         lines = self.workspace.get_text_document(uri).lines
         start = types.Position(record.line - 1, record.column - 1)
         several = record.end_line > record.line
@@ -135,7 +143,7 @@ class Server(LanguageServer):
     def _codec(self) -> PositionCodec:
         return self.workspace.position_codec
 
-    # ------------------------------------------------------------------------------------------------ what is asked
+    # -------------------------------------------------------------------------------- what is asked
     async def records_at(self, uri: str, where: types.Range) -> list[tuple[Record, types.Range]]:
         """The findings that a range touches."""
         file = self.file_of(uri)
@@ -184,7 +192,9 @@ def _message(record: Record) -> str:
 
 
 def _text_edits(diff: FileDiff, codec: PositionCodec) -> Iterator[types.TextEdit]:
-    """Whole lines for whole lines. A last line may have no end: then the end before it goes with it."""
+    """Whole lines for whole lines. A last line may have no end: then the end before it goes with
+    it.
+    """
     source, new = diff.source, diff.text.split("\n")
     lines = source.text.split("\n")
     for change in diff.changes:
@@ -200,7 +210,9 @@ def _text_edits(diff: FileDiff, codec: PositionCodec) -> Iterator[types.TextEdit
 
 
 def hover_text(records: Sequence[Record]) -> str:
-    """What is known of a place, in Markdown: each finding with its reason, then what its rule does."""
+    """What is known of a place, in Markdown: each finding with its reason, then what its rule
+    does.
+    """
     parts = []
     for record in sorted(records, key=lambda r: list(_STATUS).index(r.status)):
         more = record.reason or expected(record.gain)
@@ -211,7 +223,7 @@ def hover_text(records: Sequence[Record]) -> str:
     return "\n\n---\n\n".join(dict.fromkeys(parts))
 
 
-# ------------------------------------------------------------------------------------------------ the server
+# --------------------------------------------------------------------------------------- the server
 def serve(delay: float) -> None:
     """Speak with an editor over standard input and output until it says goodbye."""
     made(delay).start_io()
@@ -287,7 +299,9 @@ def made(delay: float) -> Server:
 async def _actions(
     server: Server, uri: str, file: Path, where: types.Range
 ) -> list[types.CodeAction]:
-    """An action for each fix in the range, one for all places of its rule, and one for all of the file."""
+    """An action for each fix in the range, one for all places of its rule, and one for all of the
+    file.
+    """
     found = []
     known = await server.ask(server.session.analysis, file)
     fixes = [r for r in (known.records if known else ()) if r.status == "fix"]

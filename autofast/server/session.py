@@ -1,4 +1,5 @@
-"""What an editor asks: what is found in the files that are open, saved or not, and what a fix would change.
+"""What an editor asks: what is found in the files that are open, saved or not, and what a fix would
+change.
 
 Nothing of the protocol is known here. Everything runs in one thread, one question after the other.
 """
@@ -51,7 +52,9 @@ class Analysis:
 
 @dataclass(frozen=True)
 class Wish:
-    """What is to be changed: the findings at ``place``, all of ``rule``, or else all that stand in ``file`` alone."""
+    """What is to be changed: the findings at ``place``, all of ``rule``, or else all that stand in
+    ``file`` alone.
+    """
 
     file: Path
     place: Place = ()
@@ -90,7 +93,9 @@ class Session:
         self.texts.pop(file, None)
 
     def analysis(self, file: Path) -> Analysis | None:
-        """What is known of the script that ``file`` is a part of; None where it is none of our business. Raises nothing."""
+        """What is known of the script that ``file`` is a part of; None where it is none of our
+        business. Raises nothing.
+        """
         if file.suffix != ".py" or NEVER & set(file.parts):
             return None
         root = find_root(file)
@@ -120,7 +125,7 @@ class Session:
         except Exception as error:
             return Change(why=f"{shown_path(wish.file)}: {internal(error)}")
 
-    # ------------------------------------------------------------------------------------------------ reading
+    # -------------------------------------------------------------------------------------- reading
     def _entry(self, file: Path, root: Path) -> Path:
         if root not in self._entries:
             self._entries[root] = Entries(root, self.texts)
@@ -156,7 +161,7 @@ class Session:
             return None
         return status.st_mtime_ns, status.st_size
 
-    # ------------------------------------------------------------------------------------------------ changing
+    # ------------------------------------------------------------------------------------- changing
     def _change(self, known: Analysis, wish: Wish) -> Change:
         within: Callable[[Path], bool] | None = None
         unwanted: Callable[[Iterable[Finding]], list[Key]] | None = None

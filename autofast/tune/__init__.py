@@ -4,6 +4,7 @@
                                                        │
                                        measuring (runs of autofast.verify)
 
-``search`` knows settings and a ``Measurer`` only, so that it is tested without running anything; ``measuring`` makes the runs with
-the engine of ``autofast.verify`` and judges them with its statistics.
+``search`` knows settings and a ``Measurer`` only, so that it is tested without running anything;
+``measuring`` makes the runs with the engine of ``autofast.verify`` and judges them with its
+statistics.
 """

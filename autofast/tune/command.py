@@ -54,7 +54,8 @@ class Programs:
 def tune(
     request: Request, tell: Callable[[str], None], *, alone: bool = False
 ) -> tuple[Tuned, Rewritten]:
-    """Search, and the rewrite that is kept. Raises ``BadInput``, and ``NoRun`` where the original does not run.
+    """Search, and the rewrite that is kept. Raises ``BadInput``, and ``NoRun`` where the original
+    does not run.
 
     ``alone``: only the script itself may change, no other file of its project.
     """
@@ -89,7 +90,8 @@ def tune(
         return amounted(series, pair, machine, target)
 
     with ended_in_order(), scratch_of(request, setup, original) as scratch:
-        # Compiled once for all runs: what is compared are steps, and a search has no time for minutes of compiling in each run.
+        # Compiled once for all runs: what is compared are steps, and a search has no time for
+        # minutes of compiling in each run.
         kept_there = {name: str(scratch.folder / "compiled") for name in CACHES}
         runner = Runner(replace(setup, environment=kept_there), scratch)
         measuring = Measuring(runner, Programs(space), wanted, amount, tell, began)

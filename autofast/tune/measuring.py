@@ -1,4 +1,6 @@
-"""Runs of settings, in fresh processes by verify's engine, and what they say by verify's statistics."""
+"""Runs of settings, in fresh processes by verify's engine, and what they say by verify's
+statistics.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,7 @@ class Measuring:
         limit = max(LONGEST, FACTOR * self._seconds(), budget / PARTS) if budget else 0.0
         self.runner.setup = replace(setup, limit=setup.limit or limit)
 
-    # ------------------------------------------------------------------------------------------------ for the search
+    # ------------------------------------------------------------------------------- for the search
     def round(self, settings: Sequence[Setting]) -> None:
         order = list(range(len(settings)))
         self._order.shuffle(order)
@@ -134,7 +136,9 @@ class Measuring:
         return found.verdict, found.summary
 
     def _granted(self, wish: parity.Wish, setting: Setting, spare: list[Run], number: int) -> Run:
-        """A run of the original that was made for another setting, where there is one; else a new run."""
+        """A run of the original that was made for another setting, where there is one; else a new
+        run.
+        """
         if wish.arm != OF_ORIGINAL:
             self.tell(f"sameness: run {number}, {setting}, {wish.reason}")
             return self._closely(setting, wish.detail, REWRITTEN, wish.seed)
@@ -162,7 +166,7 @@ class Measuring:
             ended=found.interrupted == BY_USER,
         )
 
-    # ------------------------------------------------------------------------------------------------ runs
+    # ----------------------------------------------------------------------------------------- runs
     def _run(self, setting: Setting, detail: Detail, arm: str, shift: int = 0) -> Run | None:
         """One run; None where it failed, which is remembered. Raises ``Spent``."""
         if time.monotonic() > self._end():
@@ -202,7 +206,9 @@ class Measuring:
         return run
 
     def _series(self, setting: Setting) -> Series:
-        """Of the original and ``setting``, ending early enough for the runs that are then under way."""
+        """Of the original and ``setting``, ending early enough for the runs that are then under
+        way.
+        """
         budget = self.wanted.budget
         if budget and self.pilot is not None:
             budget = max(budget - 2 * self._seconds(), 1.0)
@@ -217,7 +223,9 @@ class Measuring:
         )
 
     def _seconds(self) -> float:
-        """What a run of the original takes; the first one also compiles the byte code of all that is imported."""
+        """What a run of the original takes; the first one also compiles the byte code of all that
+        is imported.
+        """
         made = [run.seconds for r in self._rounds for run in r.get(ORIGINAL, ())]
         return median(made) if made else self.pilot.seconds if self.pilot is not None else 0.0
 

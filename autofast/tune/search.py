@@ -1,16 +1,22 @@
 """Which units to keep, from measurements that somebody else makes.
 
-1. **Screening.** Every unit alone against the original, in rounds of one run each in random order, with the original twice: so all see the
-   same minutes of the machine, and the noise floor comes with them. Alone, and not left out of the whole: what one rule breaks or slows
-   down then hides nothing of the others. After ``LOOK`` rounds those that show no gain make no more of them.
-2. **Greedy.** The surest gain first (the lower end of its interval), each unit on top of what is kept so far. Kept is what verify's own test calls FASTER over
-   six pairs and more, and what then passes the tests of sameness, against the original, together with all that is kept already. Those
-   without a gain alone are tried last, on top of what is kept: what bounded the step before may be gone.
-3. **Leaving out.** Of several that are kept, each is left out once: what no longer pays beside the others goes.
-4. **Confirmation.** Fresh pairs of the original and what is kept. Without FASTER and the same training there, the set kept before the last
-   one is tried, and at the end the original is what is kept. The claim is the ratio of these pairs, and no other.
+1. **Screening.** Every unit alone against the original, in rounds of one run each in random order,
+   with the original twice: so all see the same minutes of the machine, and the noise floor comes
+   with them. Alone, and not left out of the whole: what one rule breaks or slows down then hides
+   nothing of the others. After ``LOOK`` rounds those that show no gain make no more of them.
+2. **Greedy.** The surest gain first (the lower end of its interval), each unit on top of what is
+   kept so far. Kept is what verify's own test calls FASTER over six pairs and more, and what then
+   passes the tests of sameness, against the original, together with all that is kept already. Those
+   without a gain alone are tried last, on top of what is kept: what bounded the step before may be
+   gone.
+3. **Leaving out.** Of several that are kept, each is left out once: what no longer pays beside the
+   others goes.
+4. **Confirmation.** Fresh pairs of the original and what is kept. Without FASTER and the same
+   training there, the set kept before the last one is tried, and at the end the original is what is
+   kept. The claim is the ratio of these pairs, and no other.
 
-With equal measurements it decides equally: ties are broken by name, and chance only orders the runs of a round.
+With equal measurements it decides equally: ties are broken by name, and chance only orders the runs
+of a round.
 """
 
 from __future__ import annotations
@@ -84,7 +90,7 @@ class Search:
             interrupted = "ended by Ctrl-C" if by_user else interrupted
         return Found(self.kept, self._rows(), claim, interrupted, by_user)
 
-    # ------------------------------------------------------------------------------------------------ stages
+    # --------------------------------------------------------------------------------------- stages
     def _screened(self) -> list[Unit]:
         """All units that run and are not slower alone, the surest gain first."""
         alive = list(self.units)
@@ -106,7 +112,9 @@ class Search:
         return self._by_gain([unit for unit in self.units if unit not in self.decisions])
 
     def _greedy(self, units: Sequence[Unit], *, last: bool) -> list[Unit]:
-        """Try each on top of what is kept; those without a gain alone are returned, untried, unless this is their ``last`` chance."""
+        """Try each on top of what is kept; those without a gain alone are returned, untried, unless
+        this is their ``last`` chance.
+        """
         waiting = []
         for unit in units:
             found = self._alone(unit)
@@ -156,7 +164,9 @@ class Search:
                 self.decisions[unit] = replace(self.decisions[unit], fate=Fate.SLOWER, note=note)
 
     def _confirmed(self) -> tuple[Ratio | None, bool]:
-        """The claim for what is kept, after going back to what holds; and whether the user ended it."""
+        """The claim for what is kept, after going back to what holds; and whether the user ended
+        it.
+        """
         while self.kept:
             self.tell(f"confirmation: {self.kept}")
             found = self.measurer.confirm(self.kept)
@@ -173,7 +183,7 @@ class Search:
         row = self.decisions[gone]
         self.decisions[gone] = replace(row, fate=Fate.UNCONFIRMED, note=failed.note)
 
-    # ------------------------------------------------------------------------------------------------ parts
+    # ---------------------------------------------------------------------------------------- parts
     def _contest(self, base: Setting, trial: Setting) -> SpeedVerdict:
         """More rounds of the two until verify's test has an answer, or none is to be hoped for."""
         for number in range(MOST + 1):
@@ -184,7 +194,8 @@ class Search:
                     return verdict
             if self.measurer.failure(trial):
                 return SpeedVerdict.UNCLEAR
-            # The floor has to get surer with the pairs, or one bad minute of the screening decides them all.
+            # The floor has to get surer with the pairs, or one bad minute of the screening decides
+            # them all.
             self.measurer.round([base, trial, *[base] * (number % 2 == 0)])
         return SpeedVerdict.UNCLEAR  # runs of the base fail
 
@@ -217,7 +228,9 @@ class Search:
         self.decisions[unit] = Decision(unit, fate, self._alone(unit), on_top, None, note)
 
     def _undecided(self) -> None:
-        """Those that no decision was made on: nothing was kept that they could help, or the time was used up."""
+        """Those that no decision was made on: nothing was kept that they could help, or the time
+        was used up.
+        """
         for unit in self.units:
             found = self._alone(unit)
             if unit in self.decisions:
@@ -229,7 +242,9 @@ class Search:
                 self._decide(unit, Fate.UNMEASURED, note="not clear yet" * unclear)
 
     def _rows(self) -> tuple[Decision, ...]:
-        """In the order of the units; what was kept and is not any more says so, and what is there for the sake of another."""
+        """In the order of the units; what was kept and is not any more says so, and what is there
+        for the sake of another.
+        """
         inside = [u for u in self.units if u.setting and self.kept.with_(u.setting) == self.kept]
         own = [u for u in inside if self.decisions[u].fate is Fate.KEPT]
         rows = []

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Setting:
-    """Rules that are applied together; ``values`` are options that are not at their default, as ``("precision", "fp16")``."""
+    """Rules that are applied together; ``values`` are options that are not at their default, as
+    ``("precision", "fp16")``.
+    """
 
     rules: frozenset[str] = frozenset()
     values: tuple[tuple[str, str], ...] = ()
@@ -35,7 +37,9 @@ ORIGINAL = Setting()
 
 @dataclass(frozen=True)
 class Unit:
-    """The smallest setting in which a rule (with a value of an option) does something: with those rules that it needs."""
+    """The smallest setting in which a rule (with a value of an option) does something: with those
+    rules that it needs.
+    """
 
     rule: str
     setting: Setting

@@ -1,4 +1,6 @@
-"""What there is to choose from: the rules that change the script, alone as far as they can stand alone, and the texts of any choice."""
+"""What there is to choose from: the rules that change the script, alone as far as they can stand
+alone, and the texts of any choice.
+"""
 
 from __future__ import annotations
 
@@ -77,10 +79,10 @@ class Space:
         found = {r.effect for r in self._records(self._plan(setting)) if r.status == "fix"}
         return max(found, key=EFFECTS.index, default="exact")
 
-    # ------------------------------------------------------------------------------------------------ parts
+    # ---------------------------------------------------------------------------------------- parts
     def _asked(self) -> Config:
-        """With what is off unless asked for because a measurement has to say whether it pays; not on a CPU, where compiling takes minutes
-        for every choice that is tried."""
+        """With what is off unless asked for because a measurement has to say whether it pays; not
+        on a CPU, where compiling takes minutes for every choice that is tried."""
         config = self.config
         compiling = {r.name for r in all_rules().values() if r.option == COMPILE}
         unwanted = compiling <= expanded(config.ignore) if config.ignore else False

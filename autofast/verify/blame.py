@@ -1,5 +1,5 @@
-"""Which rule of a rewrite that trains differently makes the difference: halves of the rules are judged, each alone, with the runs of the original
-that were made already."""
+"""Which rule of a rewrite that trains differently makes the difference: halves of the rules are
+judged, each alone, with the runs of the original that were made already."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ WRONG = (Sameness.DIFFERENT, Sameness.BROKEN)
 
 
 def suspected(rules: Sequence[str], judged: Judge) -> str:
-    """In words; empty where nothing can be said. ``judged``: what comes of the script with these rules alone, None where they change nothing
-    by themselves or the time is up."""
+    """In words; empty where nothing can be said. ``judged``: what comes of the script with these
+    rules alone, None where they change nothing by themselves or the time is up."""
     some, last = tuple(rules), None
     while len(some) > 1:
         middle = len(some) // 2

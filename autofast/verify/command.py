@@ -1,4 +1,6 @@
-"""``autofast verify`` from options to a ``Verification``: which two programs are compared, and how."""
+"""``autofast verify`` from options to a ``Verification``: which two programs are compared, and
+how.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ EFFECTS = ("exact", "rounding", "sampling", "recipe")
 
 @contextlib.contextmanager
 def ended_in_order() -> Iterator[None]:
-    """When this process is ended from outside (a job's time is up, the terminal is closed), what it started ends with it."""
+    """When this process is ended from outside (a job's time is up, the terminal is closed), what it
+    started ends with it.
+    """
 
     def leave(number: int, frame: object) -> None:
         raise SystemExit(128 + number)
@@ -135,7 +139,9 @@ def _facts(series: Series, request: Request, machine: Mapping[str, str]) -> Fact
 
 
 def setup_of(request: Request, machine: Mapping[str, str]) -> Setup:
-    """What all runs have in common; raises ``BadInput`` for a folder or a launcher that cannot be meant."""
+    """What all runs have in common; raises ``BadInput`` for a folder or a launcher that cannot be
+    meant.
+    """
     threads = request.threads or (
         max(1, (os.cpu_count() or 2) // 2)
         if machine["device"] == "cpu" and "OMP_NUM_THREADS" not in os.environ
@@ -197,7 +203,7 @@ def _words(launch: str, option: str) -> tuple[str, ...]:
         raise BadInput(f"{option}: {str(error).lower()} in {launch!r}") from None
 
 
-# ------------------------------------------------------------------------------------------------ the two programs
+# --------------------------------------------------------------------------------- the two programs
 def _check(request: Request) -> None:
     """Raise ``BadInput`` for what can be told before anything is run."""
     script = Path(os.path.realpath(request.script))
@@ -320,7 +326,7 @@ def _program(entry: Path, plan: Passes, name: str) -> Program | None:
     )
 
 
-# ------------------------------------------------------------------------------------------------ where and what else
+# ------------------------------------------------------------------------------ where and what else
 @contextlib.contextmanager
 def scratch_of(request: Request, setup: Setup, rewritten: Program) -> Iterator[Scratch]:
     """The folder in which the runs are made, until they are."""

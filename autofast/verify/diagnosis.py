@@ -40,7 +40,9 @@ BY_HAND = {
 
 
 def shares(runs: Sequence[Run]) -> dict[str, float]:
-    """Median over runs of each phase's share of the time after the warm-up, scaled to sum 1; empty where nothing was timed."""
+    """Median over runs of each phase's share of the time after the warm-up, scaled to sum 1; empty
+    where nothing was timed.
+    """
     warm_up = window(runs).warm_up
     found: list[dict[str, float]] = []
     for run in runs:
@@ -66,7 +68,9 @@ def _utilisation(runs: Sequence[Run]) -> float | None:
 
 
 def bound_of(share: Mapping[str, float], utilisation: float | None, gpu: bool) -> str:
-    """What to change first. A busy GPU is the bound whatever the host waits for: on the host, its work shows up as somebody's waiting."""
+    """What to change first. A busy GPU is the bound whatever the host waits for: on the host, its
+    work shows up as somebody's waiting.
+    """
     if not share:
         return "unknown"
     if gpu and utilisation is not None and utilisation >= FULL_LOAD:
@@ -93,7 +97,9 @@ def rules_for(bound: str) -> tuple[str, ...]:
 def answers(
     rules: Sequence[str], records: Sequence[Record] | None, applied: Collection[str]
 ) -> tuple[Answer, ...]:
-    """What became of ``rules`` on the original script; ``records``: autofast's findings on it, None where it was not looked at."""
+    """What became of ``rules`` on the original script; ``records``: autofast's findings on it, None
+    where it was not looked at.
+    """
     return tuple(_answer(rule, records, rule in applied) for rule in rules)
 
 
@@ -138,9 +144,11 @@ def diagnose(
     records: Sequence[Record] | None = None,
     applied: Collection[str] = (),
 ) -> Diagnosis:
-    """Of timed runs of the original and of the rewritten script; the bound is the original's, and what remains is said where it differs.
+    """Of timed runs of the original and of the rewritten script; the bound is the original's, and
+    what remains is said where it differs.
 
-    ``records`` and ``applied``: autofast's findings on the original script, and the rules that the rewritten one has.
+    ``records`` and ``applied``: autofast's findings on the original script, and the rules that the
+    rewritten one has.
     """
     before, after = shares(runs_a), shares(runs_b)
     gpu = any(r.records and r.record.devices for r in runs_a)

@@ -1,6 +1,8 @@
-"""Estimates from few numbers: location with an exact interval, Student's t, differences with their standard error.
+"""Estimates from few numbers: location with an exact interval, Student's t, differences with their
+standard error.
 
-Standard library only. Every function takes plain sequences of floats; an empty one gives nan rather than an exception.
+Standard library only. Every function takes plain sequences of floats; an empty one gives nan rather
+than an exception.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ __all__ = [
 
 
 def gap(x: float, y: float) -> float:
-    """``abs(x - y)``; 0 where both are nan or the same infinity, infinite where else one of the two is no finite number.
+    """``abs(x - y)``; 0 where both are nan or the same infinity, infinite where else one of the two
+    is no finite number.
 
     For comparisons with a limit, which nan would pass on either side.
     """
@@ -38,7 +41,9 @@ def gap(x: float, y: float) -> float:
 
 
 def rounded_alike(x: str, y: str) -> bool:
-    """Two numbers as texts, neither of them an integer, that differ by no more than sums of single precision in another order."""
+    """Two numbers as texts, neither of them an integer, that differ by no more than sums of single
+    precision in another order.
+    """
     try:
         one, two = float(x), float(y)
     except ValueError:
@@ -58,7 +63,9 @@ def spread(values: Sequence[float]) -> float:
 
 
 def _beta_fraction(x: float, a: float, b: float) -> float:
-    """Continued fraction of the incomplete beta function by Lentz's method (Press et al., Numerical Recipes, 3rd ed., section 6.4)."""
+    """Continued fraction of the incomplete beta function by Lentz's method (Press et al., Numerical
+    Recipes, 3rd ed., section 6.4).
+    """
     tiny = 1e-300
     c, d = 1.0, 1 - (a + b) * x / (a + 1)
     d = 1 / (d if abs(d) > tiny else tiny)
@@ -79,7 +86,9 @@ def _beta_fraction(x: float, a: float, b: float) -> float:
 
 
 def t_cumulative(t: float, freedom: float) -> float:
-    """P(T <= t) for Student's t with ``freedom`` degrees of freedom: 1 - I_x(freedom / 2, 1 / 2) / 2 with x = freedom / (freedom + t^2)."""
+    """P(T <= t) for Student's t with ``freedom`` degrees of freedom: 1 - I_x(freedom / 2, 1 / 2) /
+    2 with x = freedom / (freedom + t^2).
+    """
     x, a, b = freedom / (freedom + t * t), freedom / 2, 0.5
     front = math.exp(
         math.lgamma(a + b)
@@ -116,10 +125,13 @@ def t_quantile(p: float, freedom: float) -> float:
 
 @lru_cache(maxsize=256)
 def signed_rank_cut(n: int, alpha: float = 0.05) -> int:
-    """How many Walsh averages to leave out at each end, so that the interval covers the centre with at least 1 - ``alpha``.
+    """How many Walsh averages to leave out at each end, so that the interval covers the centre with
+    at least 1 - ``alpha``.
 
-    The largest k with P(W+ <= k - 1) <= alpha / 2, where W+ is the sum of the ranks with positive sign, all 2^n signs being equally
-    likely (Hollander, Wolfe, Chicken: Nonparametric Statistical Methods, 3rd ed., section 3.3). 0: no interval of this level exists.
+    The largest k with P(W+ <= k - 1) <= alpha / 2, where W+ is the sum of the ranks with positive
+    sign, all 2^n signs being equally
+    likely (Hollander, Wolfe, Chicken: Nonparametric Statistical Methods, 3rd ed., section 3.3). 0:
+    no interval of this level exists.
     """
     top = n * (n + 1) // 2
     ways = [1] + [0] * top
@@ -136,10 +148,12 @@ def signed_rank_cut(n: int, alpha: float = 0.05) -> int:
 
 
 def hodges_lehmann(values: Sequence[float], alpha: float = 0.05) -> tuple[float, float, float]:
-    """Centre of ``values`` and its interval: the median of all means of two (also of a value with itself), and two of them in order.
+    """Centre of ``values`` and its interval: the median of all means of two (also of a value with
+    itself), and two of them in order.
 
-    From six values on the interval is that of Wilcoxon's signed-rank test, exact for any symmetric distribution. Three to five have no such
-    interval at 95 %: Student's, which leans on a normal distribution, is given instead. Fewer: infinite.
+    From six values on the interval is that of Wilcoxon's signed-rank test, exact for any symmetric
+    distribution. Three to five have no such interval at 95 %: Student's, which leans on a normal
+    distribution, is given instead. Fewer: infinite.
     """
     n = len(values)
     if n == 0:
@@ -156,7 +170,9 @@ def hodges_lehmann(values: Sequence[float], alpha: float = 0.05) -> tuple[float,
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean of ``after`` less mean of ``before``, its standard error and degrees of freedom; ``paired`` says how they were found."""
+    """Mean of ``after`` less mean of ``before``, its standard error and degrees of freedom;
+    ``paired`` says how they were found.
+    """
 
     value: float
     error: float
@@ -171,9 +187,11 @@ class Difference:
 
 
 def difference(before: Sequence[float], after: Sequence[float]) -> Difference:
-    """Paired where the pairs go together (correlation above 0.5 halves the variance at least), Welch's otherwise.
+    """Paired where the pairs go together (correlation above 0.5 halves the variance at least),
+    Welch's otherwise.
 
-    Welch (1947), Biometrika 34, 28-35. Below a correlation of 0.5 pairing costs more degrees of freedom than it saves variance.
+    Welch (1947), Biometrika 34, 28-35. Below a correlation of 0.5 pairing costs more degrees of
+    freedom than it saves variance.
     """
     n = len(before)
     value = fmean(after) - fmean(before)

@@ -1,4 +1,6 @@
-"""What runs have shown of a script, for ``autofast rewrite --facts``: from the one that was watched, and from those that were timed."""
+"""What runs have shown of a script, for ``autofast rewrite --facts``: from the one that was
+watched, and from those that were timed.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def facts_of(
     setup: Setup,
     machine: Mapping[str, str],
 ) -> Facts:
-    """``watched``: the run that was asked for facts; ``timed``: undisturbed ones of the same script, one at the least."""
+    """``watched``: the run that was asked for facts; ``timed``: undisturbed ones of the same
+    script, one at the least.
+    """
     record = watched.record
     seen = record.watched
     files = _Files(program.path.parent, root)
@@ -53,7 +57,9 @@ def facts_of(
 
 
 class _Files:
-    """The project's files by the paths that the run had for them, which start from the script's folder."""
+    """The project's files by the paths that the run had for them, which start from the script's
+    folder.
+    """
 
     def __init__(self, start: Path, root: Path):
         self.start, self.root = start, root
@@ -82,7 +88,9 @@ def _by_place(found: Iterable[Sequence[Any]]) -> Iterator[tuple[tuple[str, int],
 
 
 def _fetches(found: Iterable[Sequence[Any]], record: Record, files: _Files) -> Iterator[Fetches]:
-    """Those of one place together: a function that makes several loaders, a loader that is made in every epoch."""
+    """Those of one place together: a function that makes several loaders, a loader that is made in
+    every epoch.
+    """
     trains = {one.loader for one in record.passes if one.training}
 
     def key(one: Sequence[Any]) -> tuple[str, int, bool, int]:

@@ -29,7 +29,9 @@ class Sameness(Enum):
 
 @dataclass(frozen=True)
 class Ratio:
-    """Time of the original over time of the other (above 1: the other is faster), with its 95 % interval, from ``pairs`` pairs of runs."""
+    """Time of the original over time of the other (above 1: the other is faster), with its 95 %
+    interval, from ``pairs`` pairs of runs.
+    """
 
     value: float
     low: float
@@ -46,15 +48,17 @@ class Speed:
         verdict: against ``noise``, the same ratio for the original against itself.
         statistic: what is compared, in words: "median step" or "mean of the window".
         step_before, step_after: seconds per optimizer step (the statistic's median over runs).
-        first_step_before, first_step_after: seconds from the start of the script to the end of its first step.
+        first_step_before, first_step_after: seconds from the start of the script to the end of its
+            first step.
         warm_up: steps left out at the start of each run.
         compiling: seconds of torch.compile in the rewritten script.
-        break_even: optimizer steps after which the time that the rewritten script loses at its start is won back; 0 where it loses
-            none, None where it never is.
+        break_even: optimizer steps after which the time that the rewritten script loses at its
+            start is won back; 0 where it loses none, None where it never is.
         reason: for UNCLEAR, what would make it clear.
-        whole: the ratio of whole runs, from the start of the process to its end, start-up included. whole_before, whole_after: their
-            seconds, in the median.
-        own_steps: optimizer steps of the original where the timed runs came to the script's own end; None where they were cut.
+        whole: the ratio of whole runs, from the start of the process to its end, start-up included.
+            whole_before, whole_after: their seconds, in the median.
+        own_steps: optimizer steps of the original where the timed runs came to the script's own
+            end; None where they were cut.
     """
 
     verdict: SpeedVerdict
@@ -79,7 +83,8 @@ class Speed:
 class Check:
     """One test of sameness: what was compared, what came out, with figures.
 
-    ``passed`` is None where it could not be said; ``identical`` says that not a bit differed. ``verdict`` is what a failure means.
+    ``passed`` is None where it could not be said; ``identical`` says that not a bit differed.
+    ``verdict`` is what a failure means.
     """
 
     name: str
@@ -94,12 +99,13 @@ class Parity:
     """Does it still train the same.
 
     Attributes:
-        effect: the strongest effect of the applied rules, by which the tests were chosen; "unknown" where the second script is not
-            autofast's.
+        effect: the strongest effect of the applied rules, by which the tests were chosen; "unknown"
+            where the second script is not autofast's.
         checks: in the order in which they are shown.
         more_runs: for UNCLEAR, how many more runs of each script it is estimated to need.
         summary: one clause, for the first sentence of the report: "loss within seed noise".
-        lead: for DIFFERENT and BROKEN, where to look next: where the two part, which rule or changed place is suspected.
+        lead: for DIFFERENT and BROKEN, where to look next: where the two part, which rule or
+            changed place is suspected.
     """
 
     verdict: Sameness
@@ -115,9 +121,11 @@ class Answer:
     """What autofast says of one rule on the original script.
 
     Attributes:
-        state: "applied" (the rewritten script has it), "possible" (a fix that the second script need not have), "refused", "advised",
-            "on request" (of the option in ``reason``), or "nothing" (it found no place). "unknown" where the script was not looked at.
-        place: the first such place, ``file:line``; places: how many there are. reason: why it was refused, or the advice.
+        state: "applied" (the rewritten script has it), "possible" (a fix that the second script
+            need not have), "refused", "advised", "on request" (of the option in ``reason``), or
+            "nothing" (it found no place). "unknown" where the script was not looked at.
+        place: the first such place, ``file:line``; places: how many there are. reason: why it was
+            refused, or the advice.
     """
 
     rule: str
@@ -129,10 +137,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Shares of a step by phase (sum 1), before and after; one sentence on what bounds the script, and the rules that address it.
+    """Shares of a step by phase (sum 1), before and after; one sentence on what bounds the script,
+    and the rules that address it.
 
     Attributes:
-        answers: what became of each of ``rules`` on this script. by_hand: what a person can do about such a bound, in words.
+        answers: what became of each of ``rules`` on this script. by_hand: what a person can do
+            about such a bound, in words.
     """
 
     before: Mapping[str, float]
@@ -146,7 +156,9 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one rule does: alone (original over original with this rule) and left out (all without it over all)."""
+    """What one rule does: alone (original over original with this rule) and left out (all without
+    it over all).
+    """
 
     rule: str
     alone: Ratio | None
@@ -168,10 +180,13 @@ class Verification:
     """Everything that the reports show.
 
     Attributes:
-        diff: unified diff of the two scripts, as one text per file; rules: of each hunk, where autofast wrote it.
-        runs: all runs that count, in the order in which they were made. dropped: how many were repeated because the machine was busy.
-        rounds: the timed runs that the ratio comes from, as places in ``runs``: those of one round together, in the order in which they
-            were made. The n-th round is the n-th of ``speed.ratio.of_pairs``.
+        diff: unified diff of the two scripts, as one text per file; rules: of each hunk, where
+            autofast wrote it.
+        runs: all runs that count, in the order in which they were made. dropped: how many were
+            repeated because the machine was busy.
+        rounds: the timed runs that the ratio comes from, as places in ``runs``: those of one round
+            together, in the order in which they were made. The n-th round is the n-th of
+            ``speed.ratio.of_pairs``.
         interrupted: ended early by the user or the time budget: judged on what there is.
         facts: of the original, where they were asked for.
         warnings: what the reader of the figures has to know ("this machine has no GPU: ...").

@@ -1,9 +1,11 @@
 """Which runs are made, in which order, and when it is enough.
 
 1. A pilot: the original, timed, decides how many steps a run takes, and that it runs at all.
-2. Sameness: the runs that ``parity.wanted`` asks for, until it asks for none. They look closely and are not timed.
-3. Speed: as many pairs as ``speed.following`` asks for, shuffled. Where it wants both kinds, three runs in random order make two pairs:
-   the original twice and the rewritten script once. So the noise floor comes from the same minutes of the same machine.
+2. Sameness: the runs that ``parity.wanted`` asks for, until it asks for none. They look closely and
+   are not timed.
+3. Speed: as many pairs as ``speed.following`` asks for, shuffled. Where it wants both kinds, three
+   runs in random order make two pairs: the original twice and the rewritten script once. So the
+   noise floor comes from the same minutes of the same machine.
 4. With subsets of rules (``--by-rule``): rounds with one run of every variant.
 """
 
@@ -55,8 +57,10 @@ class Wanted:
     """What the user asked for.
 
     Attributes:
-        effect: the strongest effect of the applied rules, or "unknown". rules: their names; None where they are not known.
-        steps: optimizer steps of a run; None: as many as the pilot takes in a few seconds; 0: to the script's own end.
+        effect: the strongest effect of the applied rules, or "unknown". rules: their names; None
+            where they are not known.
+        steps: optimizer steps of a run; None: as many as the pilot takes in a few seconds; 0: to
+            the script's own end.
         budget: seconds for everything; 0 for no limit.
         seed: random generators of the scripts start from it.
         seeds: how many seeds are tried at most. margin: see ``parity``.
@@ -99,9 +103,11 @@ class Series:
     _ab: list[tuple[Run, Run]] = field(default_factory=list)
     _order: random.Random = field(default_factory=lambda: random.Random(0))
 
-    # ------------------------------------------------------------------------------------------------ stages
+    # --------------------------------------------------------------------------------------- stages
     def make(self, variants: Sequence[tuple[str, Program | None, Program | None]] = ()) -> None:
-        """All stages; ``variants`` are (rule, this rule alone, all without it). Raises ``NoRun``. Ctrl-C ends it with what is known."""
+        """All stages; ``variants`` are (rule, this rule alone, all without it). Raises ``NoRun``.
+        Ctrl-C ends it with what is known.
+        """
         with self._ending():
             self.begin()
             self._watch()
@@ -114,8 +120,9 @@ class Series:
     def confirm(
         self, pilot: Run, steps: int, close: Sequence[Run], noise: Sequence[tuple[Run, Run]]
     ) -> None:
-        """Pairs of runs for a rewritten script whose sameness the runs in ``close`` have told, beside pairs of the original with itself that
-        were made just before; Ctrl-C ends it with what is known."""
+        """Pairs of runs for a rewritten script whose sameness the runs in ``close`` have told,
+        beside pairs of the original with itself that were made just before; Ctrl-C ends it with
+        what is known."""
         with self._ending():
             self.pilot, self.steps = pilot, steps
             self.runs += close
@@ -146,7 +153,9 @@ class Series:
     def sameness_of(
         self, program: Program, rules: Sequence[str], share: float = 1.0
     ) -> Parity | None:
-        """Of another program, with the runs of the original that there are; None where the time is up."""
+        """Of another program, with the runs of the original that there are; None where the time is
+        up.
+        """
         wanted = self.wanted
         samples = max((run.samples for run in self.runs if run.detail != LIGHT), default=0)
 
@@ -195,8 +204,9 @@ class Series:
         return min(PILOT_SECONDS, budget * self.wanted.share) if budget else PILOT_SECONDS
 
     def _deadline(self) -> float:
-        """When a run is ended whatever it does: half as much again as the budget, and ``GRACE`` at the least. Where the user says how
-        many steps a run takes, the runs without which nothing can be said get the time that the first one took, and some more."""
+        """When a run is ended whatever it does: half as much again as the budget, and ``GRACE`` at
+        the least. Where the user says how many steps a run takes, the runs without which nothing
+        can be said get the time that the first one took, and some more."""
         wanted = self.wanted
         if not wanted.budget:
             return math.inf
@@ -208,7 +218,9 @@ class Series:
         return self.began + allowed
 
     def _enough(self, late: Run, pilot: Run) -> str:
-        """With which budget a first answer can be had; for a rewritten script that hangs there is none."""
+        """With which budget a first answer can be had; for a rewritten script that hangs there is
+        none.
+        """
         longest = max([late.seconds, *(run.seconds for run in self.runs if run.ok)])
         if late.arm != ORIGINAL and longest > LIMIT_FACTOR * pilot.seconds:
             return ""
@@ -218,7 +230,9 @@ class Series:
         return f"; --time-budget {budget} would do for a first answer, or {fewer}"
 
     def _left(self, sameness: int) -> str:
-        """How long it will take from here on, at the least: ``sameness`` more runs, and the first pairs for speed."""
+        """How long it will take from here on, at the least: ``sameness`` more runs, and the first
+        pairs for speed.
+        """
         times = [run.seconds for run in self.runs if run.ok]
         if not times:
             return ""
@@ -235,8 +249,9 @@ class Series:
         return f", about {seconds:.0f} s to go"
 
     def _limit(self, pilot: Run) -> None:
-        """A rewritten script that hangs must not hold the verification for ever: without a limit of the user's, a run ends after a quarter
-        of an hour, which is enough to compile, or after many times what the original takes, or after the budget, whichever comes last."""
+        """A rewritten script that hangs must not hold the verification for ever: without a limit of
+        the user's, a run ends after a quarter of an hour, which is enough to compile, or after many
+        times what the original takes, or after the budget, whichever comes last."""
         setup = self.runner.setup
         if not setup.limit and self.wanted.budget:
             longest = max(LEAST_LIMIT, self.wanted.budget, LIMIT_FACTOR * pilot.seconds)
@@ -265,7 +280,8 @@ class Series:
                 self.tell(f"sameness: run {len(made) + 1}, {wish.arm}, {wish.reason}{left}")
                 made.append(self._run(program, wish.detail, shift=wish.seed, samples=samples))
             if samples and _no_loader(made):
-                # It takes its batches from elsewhere, and would go through all of them: passes stay what they are.
+                # It takes its batches from elsewhere, and would go through all of them: passes stay
+                # what they are.
                 self.runs = [run for run in self.runs if run not in made]
                 samples = 0
                 made.clear()
@@ -274,8 +290,10 @@ class Series:
             self.tell(f"sameness so far: {self.parity.verdict.value} ({self.parity.summary})")
 
     def _shortened(self) -> int:
-        """To how many samples passes over loaders are shortened in the runs that are compared, so that these see what comes at the end of a pass:
-        evaluations, saves, schedules. 0: they are not, where the user said how many steps a run takes, or the steps of the pilot reach that anyway.
+        """To how many samples passes over loaders are shortened in the runs that are compared, so
+        that these see what comes at the end of a pass:
+        evaluations, saves, schedules. 0: they are not, where the user said how many steps a run
+        takes, or the steps of the pilot reach that anyway.
         """
         if self.wanted.steps is not None or not self.steps or self.pilot is None:
             return 0
@@ -368,7 +386,7 @@ class Series:
                 )
             )
 
-    # ------------------------------------------------------------------------------------------------ parts
+    # ---------------------------------------------------------------------------------------- parts
     def _run(
         self,
         program: Program,

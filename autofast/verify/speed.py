@@ -1,22 +1,30 @@
-"""How much faster: the ratio of the times of a step from pairs of runs, its interval, and the noise floor it has to clear.
+"""How much faster: the ratio of the times of a step from pairs of runs, its interval, and the noise
+floor it has to clear.
 
-**Estimator.** A pair is one run of each script, one right after the other, in an order drawn by chance. Its ratio is time of the original
-over time of the other; the estimate is exp of the Hodges-Lehmann centre of the log ratios with the interval of Wilcoxon's signed-rank
-test. Because the order in a pair is drawn, the log ratio of two equal scripts is symmetric about 0 whatever the noise looks like and
-however the machine drifts between pairs, and symmetry is all this test asks for: its 95 % is exact from six pairs on, where a bootstrap
-over so few pairs covers too little (Hollander, Wolfe, Chicken: Nonparametric Statistical Methods, 3rd ed., sections 3.1 to 3.3; pairs in
-random order and fresh processes: Kalibera, Jones, Rigorous benchmarking in reasonable time, ISMM 2013).
+**Estimator.** A pair is one run of each script, one right after the other, in an order drawn by
+chance. Its ratio is time of the original over time of the other; the estimate is exp of the
+Hodges-Lehmann centre of the log ratios with the interval of Wilcoxon's signed-rank test. Because
+the order in a pair is drawn, the log ratio of two equal scripts is symmetric about 0 whatever the
+noise looks like and however the machine drifts between pairs, and symmetry is all this test asks
+for: its 95 % is exact from six pairs on, where a bootstrap over so few pairs covers too little
+(Hollander, Wolfe, Chicken: Nonparametric Statistical Methods, 3rd ed., sections 3.1 to 3.3; pairs
+in random order and fresh processes: Kalibera, Jones, Rigorous benchmarking in reasonable time, ISMM
+2013).
 
-**Noise floor.** The original against itself (A/A), measured in the same series, gives the same interval; folded to above 1 it says how
-large a ratio this machine makes out of nothing. FASTER needs the whole interval above that, and above 1 + MINIMUM; SLOWER is the mirror
-image. SAME needs the whole interval within the larger of 3 % and the floor, but never more than 5 %: a machine too noisy to tell would
-otherwise call everything the same. All else is UNCLEAR.
+**Noise floor.** The original against itself (A/A), measured in the same series, gives the same
+interval; folded to above 1 it says how large a ratio this machine makes out of nothing. FASTER
+needs the whole interval above that, and above 1 + MINIMUM; SLOWER is the mirror image. SAME needs
+the whole interval within the larger of 3 % and the floor, but never more than 5 %: a machine too
+noisy to tell would otherwise call everything the same. All else is UNCLEAR.
 
-**Looking again and again.** ``following`` asks for 6 pairs of each kind, then 4 of A/B with 2 of A/A, up to 40; each of up to ten looks is a
-chance for a false claim. Simulated with equal scripts, 20,000 verifications each for normal noise, heavy tails (Student's t with 2 degrees
-of freedom), drift (autoregressive, 0.97 from run to run) and bursts, at 3, 8, 15 and 30 % per pair: FASTER or SLOWER came out in 0.015 % of
-them at worst. SAME came out in over 95 % at 3 %, in half to five sixths at 8 %; the rest is UNCLEAR. A true 1.3x was FASTER in all of 5,000
-at 8 % (median 10 pairs, nine in ten with 14) and in 99.9 % at 15 % (26 pairs), 1.1x in 91 % at 8 % (26) and in all at 3 % (6 pairs).
+**Looking again and again.** ``following`` asks for 6 pairs of each kind, then 4 of A/B with 2 of
+A/A, up to 40; each of up to ten looks is a chance for a false claim. Simulated with equal scripts,
+20,000 verifications each for normal noise, heavy tails (Student's t with 2 degrees of freedom),
+drift (autoregressive, 0.97 from run to run) and bursts, at 3, 8, 15 and 30 % per pair: FASTER or
+SLOWER came out in 0.015 % of them at worst. SAME came out in over 95 % at 3 %, in half to five
+sixths at 8 %; the rest is UNCLEAR. A true 1.3x was FASTER in all of 5,000 at 8 % (median 10 pairs,
+nine in ten with 14) and in 99.9 % at 15 % (26 pairs), 1.1x in 91 % at 8 % (26) and in all at 3 % (6
+pairs).
 """
 
 from __future__ import annotations
@@ -51,7 +59,9 @@ class Window:
 
 
 def _compiled(record: Record) -> int:
-    """The steps over which torch.compile was at work: the first so many whose excess over the median makes up 90 % of its time."""
+    """The steps over which torch.compile was at work: the first so many whose excess over the
+    median makes up 90 % of its time.
+    """
     if record.moments.compiling <= 0 or len(record.steps) < 4:
         return 0
     usual = median(s.wall for s in record.steps)
@@ -64,7 +74,9 @@ def _compiled(record: Record) -> int:
 
 
 def _uneven(steps: Sequence[Step], record: Record) -> bool:
-    """Evaluations, and steps in which a pass over the data ends or begins, take 5 % or more of the window beyond a usual step."""
+    """Evaluations, and steps in which a pass over the data ends or begins, take 5 % or more of the
+    window beyond a usual step.
+    """
     whole, usual = sum(s.wall for s in steps), median(s.wall for s in steps)
     ends, total = set(), 0
     for one in record.passes:
@@ -85,7 +97,9 @@ def _uneven(steps: Sequence[Step], record: Record) -> bool:
 
 
 def _whole(record: Record) -> bool:
-    """It came to the script's own end: what its first pass takes and what follows its last step are parts of the training."""
+    """It came to the script's own end: what its first pass takes and what follows its last step are
+    parts of the training.
+    """
     return record.ending != "steps"
 
 
@@ -95,8 +109,9 @@ def _tail(record: Record) -> float:
 
 
 def _agree(runs: Sequence[Run], left_out: int) -> bool:
-    """The whole window is as much longer than its median steps in one script as in the other: logging, checkpoints and stalls that come
-    now and then, and take other shares of the two, are in the mean alone."""
+    """The whole window is as much longer than its median steps in one script as in the other:
+    logging, checkpoints and stalls that come now and then, and take other shares of the two, are in
+    the mean alone."""
     shares: dict[str, list[float]] = {}
     for run in runs:
         for record in run.records:
@@ -113,9 +128,11 @@ def _samples(record: Record, warm_up: int) -> float:
 
 
 def window(runs: Sequence[Run], warm_up: int | None = None) -> Window:
-    """Choose warm-up (the larger of 3 steps and a tenth, at least until torch.compile is done, at most half) and statistic.
+    """Choose warm-up (the larger of 3 steps and a tenth, at least until torch.compile is done, at
+    most half) and statistic.
 
-    Where uneven steps are averaged and the runs come to the script's own end, only the first step, which starts with the script, is left out.
+    Where uneven steps are averaged and the runs come to the script's own end, only the first step,
+    which starts with the script, is left out.
     """
     records = [r.record for r in runs if r.records and r.record.steps]
     if not records:
@@ -143,7 +160,9 @@ def window(runs: Sequence[Run], warm_up: int | None = None) -> Window:
 
 
 def statistic(run: Run, warm_up: int, kind: Kind, per_sample: bool = False) -> float:
-    """Seconds for each optimizer step (or sample) after the warm-up; of several ranks, the slowest one's. nan where no step was seen."""
+    """Seconds for each optimizer step (or sample) after the warm-up; of several ranks, the slowest
+    one's. nan where no step was seen.
+    """
     values = []
     for record in run.records:
         steps = record.steps[warm_up:]
@@ -159,9 +178,11 @@ def statistic(run: Run, warm_up: int, kind: Kind, per_sample: bool = False) -> f
 
 
 def ratio(pairs: Sequence[tuple[float, float]]) -> Ratio:
-    """Time before over time after, from pairs of seconds: exp of the Hodges-Lehmann centre of the log ratios and of its 95 % bounds.
+    """Time before over time after, from pairs of seconds: exp of the Hodges-Lehmann centre of the
+    log ratios and of its 95 % bounds.
 
-    See the head of this module. Below six pairs the interval is Student's and claims less than it says; below three it is infinite.
+    See the head of this module. Below six pairs the interval is Student's and claims less than it
+    says; below three it is infinite.
     """
     good = [(a, b) for a, b in pairs if a > 0 and b > 0]
     logs = [math.log(a / b) for a, b in good]
@@ -206,7 +227,9 @@ def verdict_of(noise: Ratio, found: Ratio) -> SpeedVerdict:
 
 
 def _wanting(noise: Ratio, found: Ratio) -> int:
-    """Pairs in all until the verdict is clear, if the centre stays where it is: both half-widths shrink with the root of their number."""
+    """Pairs in all until the verdict is clear, if the centre stays where it is: both half-widths
+    shrink with the root of their number.
+    """
     effect, own, other = abs(math.log(found.value)), half_width(found), half_width(noise)
     if math.isinf(own + other) or found.pairs < 3:
         return FIRST
@@ -239,7 +262,9 @@ def _reason(noise: Ratio, found: Ratio) -> str:
 
 
 def _start(run: Run, warm_up: int, seconds: float) -> tuple[float, float]:
-    """Seconds to the end of the first step, and seconds spent until the warm-up is over beyond what its other steps usually take."""
+    """Seconds to the end of the first step, and seconds spent until the warm-up is over beyond what
+    its other steps usually take.
+    """
     record = run.record
     moments = record.moments
     first = (
@@ -262,7 +287,9 @@ def _values(pairs: Sequence[Pair], how: Window) -> list[tuple[float, float]]:
 
 
 def judge(aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None) -> Speed:
-    """``aa``: pairs of two runs of the original; ``ab``: pairs (original, rewritten). Pairs with a run that was not ``ok`` do not count."""
+    """``aa``: pairs of two runs of the original; ``ab``: pairs (original, rewritten). Pairs with a
+    run that was not ``ok`` do not count.
+    """
     aa, ab = [p for p in aa if p[0].ok and p[1].ok], [p for p in ab if p[0].ok and p[1].ok]
     how = window([run for pair in (*aa, *ab) for run in pair], warm_up)
     noise, found = ratio(_values(aa, how)), ratio(_values(ab, how))
@@ -314,8 +341,8 @@ def _own_steps(runs: Sequence[Run]) -> int | None:
 def enough(aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None) -> str:
     """Why no more pairs are needed; empty: go on.
 
-    A claim may stop at an interval of a quarter of its effect: nobody needs 1.93x to the last 5 %. Looks only at 6, 10, 14 ... pairs however
-    often it is asked.
+    A claim may stop at an interval of a quarter of its effect: nobody needs 1.93x to the last 5 %.
+    Looks only at 6, 10, 14 ... pairs however often it is asked.
     """
     if FIRST <= len(ab) < MOST and (len(ab) - FIRST) % MORE:
         return ""
@@ -344,7 +371,9 @@ def enough(aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None) -
 def following(
     aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None
 ) -> tuple[int, int]:
-    """How many pairs to make next: (A/A, A/B), in one shuffled batch; (0, 0) when ``enough`` has a reason."""
+    """How many pairs to make next: (A/A, A/B), in one shuffled batch; (0, 0) when ``enough`` has a
+    reason.
+    """
     if enough(aa, ab, warm_up):
         return 0, 0
     total = FIRST if len(ab) < FIRST else min(MOST, len(ab) + MORE - (len(ab) - FIRST) % MORE)
@@ -353,8 +382,9 @@ def following(
 
 
 def busy(run: Run, others: Sequence[Run] = ()) -> bool:
-    """The machine was busy with something else in this run: processes waited for a CPU in over 10 % of the time, which is not usual for
-    this script (median of ``others``, runs of the same arm). Such a pair may be repeated; the caller limits how often."""
+    """The machine was busy with something else in this run: processes waited for a CPU in over 10 %
+    of the time, which is not usual for this script (median of ``others``, runs of the same arm).
+    Such a pair may be repeated; the caller limits how often."""
     if run.pressure is None or run.pressure <= BUSY:
         return False
     usual = [o.pressure for o in others if o is not run and o.pressure is not None]

@@ -1,11 +1,12 @@
-"""Where an argument of a call is written, or has to be: at the call, or in the dict that reaches it through ``**``.
+"""Where an argument of a call is written, or has to be: at the call, or in the dict that reaches it
+through ``**``.
 
-A keyword that already comes through a dict must not be added at the call (``got multiple values for keyword argument``),
-and one that is added to a dict reaches every call which that dict feeds. Both are decided here, from the values that the
-reader found, for all rules that set arguments::
+A keyword that already comes through a dict must not be added at the call (``got multiple values for
+keyword argument``), and one that is added to a dict reaches every call which that dict feeds. Both
+are decided here, from the values that the reader found, for all rules that set arguments::
 
-    if isinstance(homes := written(script, args, "num_workers", calls), str): ...  # the reason why it cannot be changed
-    edits = tuple(home.set("num_workers", "4") for home in homes)
+    if isinstance(homes := written(script, args, "num_workers", calls), str): ...  # the reason why
+    it cannot be changed edits = tuple(home.set("num_workers", "4") for home in homes)
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ class Home:
     """Where an argument is, or can be, written.
 
     Attributes:
-        node: the call, a dict display or ``dict()`` call, an ``update()`` call, or the target of ``d["key"] = value``.
-        expr: the value that is written there for the argument in question; None where it is not given yet.
+        node: the call, a dict display or ``dict()`` call, an ``update()`` call, or the target of
+            ``d["key"] = value``.
+        expr: the value that is written there for the argument in question; None where it is not
+            given yet.
         calls: the calls that get what is written there.
     """
 
@@ -62,7 +65,8 @@ class Home:
 def put(
     script: Script, args: Arguments, name: str, value: str, calls: Collection[ast.Call] = ()
 ) -> tuple[Edit, ...] | str:
-    """The edits that make the argument ``name`` of a call be ``value``, wherever it has to be written; or why there are none.
+    """The edits that make the argument ``name`` of a call be ``value``, wherever it has to be
+    written; or why there are none.
 
     ``calls`` are other calls for which this is right too: a dict may feed them.
     """
@@ -78,7 +82,9 @@ def put(
 def written(
     script: Script, args: Arguments, name: str, calls: Collection[ast.Call] = (), index: int = -1
 ) -> list[Home] | str:
-    """Where the argument ``name`` (or the one at ``index``) is written now; empty where it is not given at all."""
+    """Where the argument ``name`` (or the one at ``index``) is written now; empty where it is not
+    given at all.
+    """
     given = args.given(index, name)
     if given is None:
         return f"it may be given already: {args.open}" if args.open else []
@@ -93,7 +99,9 @@ def written(
 def room(
     script: Script, args: Arguments, name: str, calls: Collection[ast.Call] = ()
 ) -> Home | str:
-    """Where the argument ``name``, which is not given, can be added: the dict that holds the call's arguments, else the call."""
+    """Where the argument ``name``, which is not given, can be added: the dict that holds the call's
+    arguments, else the call.
+    """
     if args.open:
         return f"it may be given already: {args.open}"
     if name in args.named or not isinstance(args.call, ast.Call):
@@ -113,7 +121,8 @@ def room(
 
 
 def others_may_give(script: Script, call: ast.AST) -> str:
-    """Who else calls a function whose ``**kwargs`` may bring the argument already; empty where nobody does.
+    """Who else calls a function whose ``**kwargs`` may bring the argument already; empty where
+    nobody does.
 
     It is the function around, or, where what is spread comes in by a parameter, one that calls it.
     """
@@ -154,7 +163,7 @@ def _entries(
     return list(homes.values())
 
 
-# ------------------------------------------------------------------------------------------------ what a dict feeds
+# -------------------------------------------------------------------------------- what a dict feeds
 def reach(
     script: Script, home: ast.expr, name: str, calls: Collection[int]
 ) -> tuple[ast.Call, ...] | str:
@@ -186,7 +195,9 @@ def reach(
 def _flows(
     script: Script, use: ast.expr, name: str, calls: Collection[int], found: dict[int, ast.Call]
 ) -> list[Dict] | None:
-    """The dicts that get the content of the dict ``use``; calls go into ``found``. None where it is used in another way."""
+    """The dicts that get the content of the dict ``use``; calls go into ``found``. None where it is
+    used in another way.
+    """
     parent = parent_of(use)
     match parent:
         case ast.keyword(arg=None):
@@ -253,7 +264,9 @@ def _flows(
 
 
 def _spread(script: Script, call: ast.Call, name: str) -> list[Dict] | None:
-    """``f(**d)``: into a new dict, or into the ``**kwargs`` of a project function that has no parameter of that name."""
+    """``f(**d)``: into a new dict, or into the ``**kwargs`` of a project function that has no
+    parameter of that name.
+    """
     made = _dicts(script, call)
     if any(isinstance(t, Ref) and t.name in DICTS for t in script.values(call.func)):
         return made
@@ -277,7 +290,9 @@ def _spread(script: Script, call: ast.Call, name: str) -> list[Dict] | None:
 
 
 def _enters(script: Script, call: ast.Call) -> bool:
-    """Whether the call leads into the project, where the same dict is seen again under the parameter's name."""
+    """Whether the call leads into the project, where the same dict is seen again under the
+    parameter's name.
+    """
     return certainly(script.values(call.func), Func, Bound, Cls)
 
 

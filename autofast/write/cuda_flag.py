@@ -26,7 +26,9 @@ from autofast.write.spelling import cuda_test, device_before, requires_cuda, tor
 
 
 def enabled_where_cuda(script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
-    """An expression that is true where training runs on CUDA, valid before ``place``; empty where it always does."""
+    """An expression that is true where training runs on CUDA, valid before ``place``; empty where
+    it always does.
+    """
     if requires_cuda(script):
         return "", ()
     if flag := flag_before(script, place):
@@ -40,7 +42,9 @@ def enabled_where_cuda(script: Script, place: ast.stmt) -> tuple[str, tuple[Edit
 
 
 def flag_before(script: Script, place: ast.stmt) -> str:
-    """A variable or attribute that certainly holds the flag when ``place`` runs, and that decides where a model goes; else empty."""
+    """A variable or attribute that certainly holds the flag when ``place`` runs, and that decides
+    where a model goes; else empty.
+    """
     flags = script.analysis(CudaFlags).of(source_of(place).tree)
     graph = script.analysis(Flow).graph(place)
     for node in own_nodes(function_of(place)):
@@ -54,7 +58,8 @@ def flag_before(script: Script, place: ast.stmt) -> str:
 
 
 def _has_moved(script: Script, gate: ast.stmt, flag: ast.AST) -> bool:
-    """``if args.cuda: x = x.cuda()``, by an option that is a bool: where it was given, there is CUDA, else the line would have raised.
+    """``if args.cuda: x = x.cuda()``, by an option that is a bool: where it was given, there is
+    CUDA, else the line would have raised.
 
     A model must go there by the same option: without it, training runs on the host.
     """
@@ -80,7 +85,9 @@ class CudaFlags:
         self._known: dict[ast.Module, frozenset[str]] = {}
 
     def of(self, module: ast.Module) -> frozenset[str]:
-        """The variables and attributes that decide where a model goes, and that only hold bools that say no where there is no CUDA."""
+        """The variables and attributes that decide where a model goes, and that only hold bools
+        that say no where there is no CUDA.
+        """
         if module not in self._known:
             stored = _stored(module)
             flags = {
@@ -102,7 +109,9 @@ class CudaFlags:
 
 
 def _stored(module: ast.Module) -> dict[str, list[ast.expr | None]]:
-    """What is put into each variable and attribute of a file, in any function; None where that is not an expression."""
+    """What is put into each variable and attribute of a file, in any function; None where that is
+    not an expression.
+    """
     found: dict[str, list[ast.expr | None]] = defaultdict(list)
     for node in walk(module):
         if isinstance(node, ast.arg):

@@ -29,7 +29,9 @@ CUDA = '"cuda"'
 
 
 def device_at(script: Script, loader: Loader) -> tuple[str, tuple[Edit, ...]]:
-    """An expression that is, where the loader is made, the device to which its batches are moved; raises Refusal."""
+    """An expression that is, where the loader is made, the device to which its batches are moved;
+    raises Refusal.
+    """
     moves = [t for t in loader.moved if t.kinds and t.how in ("to", "cuda")]
     if not moves:
         raise Refusal("its batches are not moved to a device as they are")
@@ -48,7 +50,9 @@ def _is_cuda_only(moves: list[Transfer]) -> bool:
 
 
 def _is_certain(move: Transfer) -> bool:
-    """Some way leads there on which nothing is decided, but by the conditions that are written for the device."""
+    """Some way leads there on which nothing is decided, but by the conditions that are written for
+    the device.
+    """
     own = {id(node) for node in _conditions(move)}
     return any(
         not any(
@@ -83,7 +87,7 @@ def _of(script: Script, loader: Loader, move: Transfer) -> tuple[str, tuple[Edit
     )
 
 
-# ------------------------------------------------------------------------------------------------ .cuda()
+# ------------------------------------------------------------------------------------------ .cuda()
 def _plain_cuda(script: Script, loader: Loader, move: Transfer) -> tuple[str, tuple[Edit, ...]]:
     """``x.cuda()``, or ``if use_cuda: x = x.cuda()``."""
     conditions = list(_conditions(move))
@@ -120,9 +124,11 @@ def _conditions(move: Transfer) -> Iterator[ast.If | ast.IfExp]:
         node = above
 
 
-# ------------------------------------------------------------------------------------------------ names
+# -------------------------------------------------------------------------------------------- names
 def _names(script: Script, loader: Loader, target: Given, move: Transfer) -> Iterator[str]:
-    """Variables that certainly hold, where the loader is made, what the target holds where batches are moved."""
+    """Variables that certainly hold, where the loader is made, what the target holds where batches
+    are moved.
+    """
     if not isinstance(target.expr, ast.Name):
         return
     wanted = {_origin(target.expr, o.stack) for o in move.site}
@@ -150,7 +156,9 @@ Origin = tuple[Variable | None, int]
 
 
 def _origin(name: ast.Name, stack: Stack) -> Origin:
-    """The variable that a name's value comes from along the calls, in one activation of its scope."""
+    """The variable that a name's value comes from along the calls, in one activation of its
+    scope.
+    """
     table = variables_of(name)
     variable = table.of(name)
     return (None, id(name)) if variable is None else _origin_of(table, variable, stack)
@@ -173,7 +181,9 @@ def _origin_of(table: Variables, variable: Variable, stack: Stack) -> Origin:
 
 
 def _is_set(script: Script, loader: Loader, variable: Variable) -> bool:
-    """It has its value where the loader is made, or where the call stands that leads there, and gets no other one later."""
+    """It has its value where the loader is made, or where the call stands that leads there, and
+    gets no other one later.
+    """
     flow, stores = script.analysis(Flow), variables_of(variable.scope).stores(variable)
     if any(_scope(n) is not variable.scope for n in stores):
         return False
@@ -194,16 +204,20 @@ def _scope(store: ast.AST) -> ast.AST:
 
 
 def _way(scope: ast.AST, loader: Loader, stack: Stack) -> ast.AST | None:
-    """Where a scope goes on to the place that makes the loader: this place, or the call that leads there."""
+    """Where a scope goes on to the place that makes the loader: this place, or the call that leads
+    there.
+    """
     if function_of(loader.node) is scope:
         return loader.node
     calls = [f.node for f in stack if isinstance(f, CallFrame) and function_of(f.node) is scope]
     return calls[-1] if calls else None
 
 
-# ------------------------------------------------------------------------------------------------ others
+# ------------------------------------------------------------------------------------------- others
 def _attribute(script: Script, loader: Loader, target: Given, move: Transfer) -> str:
-    """``args.device`` or ``self.device``: the same object at both places, and set before the loader is made."""
+    """``args.device`` or ``self.device``: the same object at both places, and set before the loader
+    is made.
+    """
     expr = target.expr
     assert isinstance(expr, ast.Attribute)
     text, root = source_of(expr).segment(expr), expr.value
@@ -240,7 +254,9 @@ def _attribute(script: Script, loader: Loader, target: Given, move: Transfer) ->
 def _anywhere(
     script: Script, loader: Loader, target: Given, move: Transfer
 ) -> tuple[str, tuple[Edit, ...]] | None:
-    """``torch.device("cuda" if torch.cuda.is_available() else "cpu")``, which can be asked again at the place of the loader."""
+    """``torch.device("cuda" if torch.cuda.is_available() else "cpu")``, which can be asked again at
+    the place of the loader.
+    """
     origins = Trail(script).of(target, [o.stack for o in move.site])
     if not isinstance(origins, list) or len(origins) != 1:
         return None

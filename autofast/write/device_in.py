@@ -13,7 +13,9 @@ from autofast.write.spelling import spelled
 
 
 def device_in(script: Script, function: Function, moves: list[Transfer]) -> str:
-    """What names, in the function, the one device that all moves go to: an attribute of its object, or a variable of its file."""
+    """What names, in the function, the one device that all moves go to: an attribute of its object,
+    or a variable of its file.
+    """
     targets = {m.target.values for m in moves if m.target is not None}
     target = targets.pop()
     if targets or len(target) != 1 or isinstance(function, ast.Lambda):

@@ -1,6 +1,7 @@
 """The 16-bit dtype that a script chooses when it runs: one constant, and where it stands.
 
-Emulated bf16 (GPUs before Ampere) is slower than fp32, so emulation does not count; torch answers that question, also without a GPU, since 2.5.
+Emulated bf16 (GPUs before Ampere) is slower than fp32, so emulation does not count; torch answers
+that question, also without a GPU, since 2.5.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ FORKS = ("os.fork", "notebook_launcher", "ProcessPoolExecutor")
 
 @dataclass(frozen=True)
 class Choice:
-    """What is asked of the GPU: as a constant, as one for a torch that may be too old for that, as a function where a constant asks too early."""
+    """What is asked of the GPU: as a constant, as one for a torch that may be too old for that, as
+    a function where a constant asks too early.
+    """
 
     name: str
     constant: str
@@ -78,9 +81,11 @@ class Chosen:
 def in_module(
     script: Script, source: Source, choice: Choice, places: Sequence[ast.AST] = ()
 ) -> Chosen:
-    """The value for all functions of a file: the one that is there, else a constant, else a function.
+    """The value for all functions of a file: the one that is there, else a constant, else a
+    function.
 
-    The constant stands below the imports, or, where all uses are at ``places``, below the line that chooses the devices.
+    The constant stands below the imports, or, where all uses are at ``places``, below the line that
+    chooses the devices.
     """
     torch, imports = torch_in(source)
     for stmt in source.tree.body:
@@ -115,7 +120,9 @@ def _named(stmt: ast.stmt) -> Iterator[tuple[str, str, str]]:
 
 
 def _devices_chosen(script: Script, source: Source, places: Sequence[ast.AST]) -> ast.stmt | None:
-    """The last statement of a file that sets CUDA_VISIBLE_DEVICES before anything of the file is used; None where that is not certain."""
+    """The last statement of a file that sets CUDA_VISIBLE_DEVICES before anything of the file is
+    used; None where that is not certain.
+    """
     if any(VISIBLE in s.text for s in script.sources if s is not source):
         return None
     setting = [
@@ -140,7 +147,9 @@ def _same(stmt: ast.stmt, code: str, name: str, torch: str) -> bool:
 
 
 def asks_too_early(script: Script) -> bool:
-    """Whether code that runs when a module is loaded must not ask CUDA: devices are chosen, or processes forked, after that."""
+    """Whether code that runs when a module is loaded must not ask CUDA: devices are chosen, or
+    processes forked, after that.
+    """
     return any(VISIBLE in source.text for source in script.sources) or starts_processes(script)
 
 
@@ -165,13 +174,14 @@ def _starts_processes(source: Source) -> bool:
     return bool(modules & STARTS_PROCESSES) or any(word in source.text for word in FORKS)
 
 
-# ------------------------------------------------------------------------------------------------ one for all places
+# ------------------------------------------------------------------------------- one for all places
 @dataclass(eq=False)
 class Shared:
     """One value for all ``places`` of a project.
 
-    It stands below ``beside`` (a statement that makes the scaler or the optimizer) where all places are in the function of that and
-    come after it; else in the modules: once, where the others import from that module already.
+    It stands below ``beside`` (a statement that makes the scaler or the optimizer) where all places
+    are in the function of that and come after it; else in the modules: once, where the others
+    import from that module already.
     """
 
     script: Script
@@ -201,7 +211,9 @@ class Shared:
 
     @property
     def since(self) -> tuple[int, int]:
-        """The oldest torch that runs it: a constant asks what 2.5 answers, unless the project's torch may be older."""
+        """The oldest torch that runs it: a constant asks what 2.5 answers, unless the project's
+        torch may be older.
+        """
         asks = not _is_old(self.script) and (
             bool(self.local) or any(self.value_for(place).is_constant for place in self.places)
         )
@@ -256,7 +268,9 @@ def _in_body(source: Source, place: ast.AST) -> int:
 
 
 def _module(script: Script, importer: Source, imported: Source, first: int) -> str:
-    """As what a file imports names, above its statement ``first``, from another that does not come back to it; else empty."""
+    """As what a file imports names, above its statement ``first``, from another that does not come
+    back to it; else empty.
+    """
     for stmt in importer.tree.body[:first]:
         if isinstance(stmt, ast.ImportFrom):
             for name, source in _imported(script, importer, stmt):

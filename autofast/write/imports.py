@@ -24,7 +24,9 @@ def module_in(source: Source, module: str) -> tuple[str, tuple[Import, ...]]:
 
 
 def imported(source: Source, module: str, name: str) -> tuple[str, tuple[Import, ...]]:
-    """The name of ``module.name`` in a file that imports single names: ``from torch.utils.data import BatchSampler``."""
+    """The name of ``module.name`` in a file that imports single names: ``from torch.utils.data
+    import BatchSampler``.
+    """
     for stmt in source.tree.body:
         for binding in bindings(stmt) if isinstance(stmt, ast.ImportFrom) else ():
             if binding.module == module and binding.name == name:
@@ -36,7 +38,9 @@ def imported(source: Source, module: str, name: str) -> tuple[str, tuple[Import,
 
 
 def functional_in(source: Source) -> tuple[str, tuple[Import, ...]]:
-    """How a file calls ``torch.nn.functional``: ``F``, ``nn.functional``, ``torch.nn.functional``."""
+    """How a file calls ``torch.nn.functional``: ``F``, ``nn.functional``,
+    ``torch.nn.functional``.
+    """
     found = [b for stmt in source.tree.body for b in bindings(stmt)]
     for b in found:
         whole = f"{b.module}.{b.name}" if b.is_from else b.module

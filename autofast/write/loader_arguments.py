@@ -26,7 +26,9 @@ class Wish:
 
 
 def added(script: Script, name: str, message: str, wishes: list[Wish]) -> Iterator[Finding]:
-    """One finding for each place where the argument is to be written: a call, or a dict that several of the loaders share."""
+    """One finding for each place where the argument is to be written: a call, or a dict that
+    several of the loaders share.
+    """
     calls = [wish.loader.node for wish in wishes]
     homes: dict[int, tuple[Home, list[Wish]]] = {}
     for wish in wishes:

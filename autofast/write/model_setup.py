@@ -1,4 +1,6 @@
-"""Where the set-up of a model ends: it is made, moved and filled with weights, and no optimizer, wrapper or training has it yet."""
+"""Where the set-up of a model ends: it is made, moved and filled with weights, and no optimizer,
+wrapper or training has it yet.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ SETS_UP = frozenset(
 
 @dataclass(eq=False)
 class Place:
-    """Where models are compiled: after ``statement``, by ``name``, an expression that is nothing but ``things`` there."""
+    """Where models are compiled: after ``statement``, by ``name``, an expression that is nothing
+    but ``things`` there.
+    """
 
     statement: ast.stmt
     name: str
@@ -44,7 +48,9 @@ class Place:
 
 
 def place_of(script: Script, model: Model) -> Place | str:
-    """The end of the model's set-up: behind the last move to a device, and what follows it there, before optimizer and training."""
+    """The end of the model's set-up: behind the last move to a device, and what follows it there,
+    before optimizer and training.
+    """
     moves = [(s.node, o.stack) for s in model.moves for o in s if not _in_loop(o.stack)]
     made: list[tuple[ast.AST, Stack]] = (
         [(model.node, model.thing.made)] if model.node is not None else []
@@ -83,7 +89,9 @@ class _Search:
                     }
 
     def place(self, call: ast.expr, wrappers: tuple[str, ...]) -> Place | None:
-        """The place for a model that ``call`` makes, moves or returns; None where that has no name, or the name means other things."""
+        """The place for a model that ``call`` makes, moves or returns; None where that has no name,
+        or the name means other things.
+        """
         name, things = self._name(call, wrappers)
         if not name or (lifted := self._lifted(statement_of(call), name, things)) is None:
             return None
@@ -93,9 +101,10 @@ class _Search:
         traced = all(any(id(a) in done for a in (n, *ancestors(n))) for n in self.traced)
         return Place(last, name, call, things) if traced else None
 
-    # ------------------------------------------------------------------------------------------------ names
+    # ---------------------------------------------------------------------------------------- names
     def _name(self, call: ast.expr, wrappers: tuple[str, ...]) -> tuple[str, frozenset[Thing]]:
-        """The variable or attribute that is nothing but models after the statement, this one among them, and all of them.
+        """The variable or attribute that is nothing but models after the statement, this one among
+        them, and all of them.
 
         Where it is one of ``wrappers``, the model inside.
         """
@@ -113,13 +122,15 @@ class _Search:
     def _is_mine(self, values: Values) -> bool:
         return any(inner is self.model.thing for t in values for inner in unwrapped(t))
 
-    # ------------------------------------------------------------------------------------------------ conditions
+    # ----------------------------------------------------------------------------------- conditions
     def _lifted(
         self, statement: ast.stmt, name: str, things: frozenset[Thing]
     ) -> tuple[ast.stmt, frozenset[Thing]] | None:
-        """The statement out of the conditions around it, where the name is bound whatever they are, and what it may be then.
+        """The statement out of the conditions around it, where the name is bound whatever they are,
+        and what it may be then.
 
-        None where it may be something other than a model then. The model inside of a wrapper stays where it is wrapped.
+        None where it may be something other than a model then. The model inside of a wrapper stays
+        where it is wrapped.
         """
         if name not in {ast.unparse(target) for target, _ in _stores(statement)}:
             return statement, things
@@ -136,7 +147,9 @@ class _Search:
         return statement, things
 
     def _meanings(self, last: ast.stmt, name: str) -> Iterator[Values]:
-        """What the name may be, wherever it is read or set in the function before the end of ``last``."""
+        """What the name may be, wherever it is read or set in the function before the end of
+        ``last``.
+        """
         order = self.script.analysis(Flow).graph(last)
         for node in ast.walk(function_of(last)):
             if (
@@ -153,10 +166,11 @@ class _Search:
         value = next((v for t, v in _stores(statement_of(target)) if t is target), None)
         return self.script.values(value) if value is not None else NOTHING
 
-    # ------------------------------------------------------------------------------------------------ what follows
+    # --------------------------------------------------------------------------------- what follows
     def _end(self, first: ast.stmt, name: str, things: frozenset[Thing]) -> ast.stmt:
-        """The last of the statements behind ``first`` that still sets the model up: before an optimizer or a wrapper is made of it,
-        but behind what traces it, and before it is run or the name is something else."""
+        """The last of the statements behind ``first`` that still sets the model up: before an
+        optimizer or a wrapper is made of it, but behind what traces it, and before it is run or the
+        name is something else."""
         around = block(first)
         last, is_set_up = first, True
         for other in around[index(around, first) + 1 :]:
@@ -198,9 +212,11 @@ class _Search:
         )
 
 
-# ------------------------------------------------------------------------------------------------ statements
+# --------------------------------------------------------------------------------------- statements
 def _stores(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What a statement sets, and to what; for a chain of calls that set a model up (``model.to(device)``), the model itself."""
+    """What a statement sets, and to what; for a chain of calls that set a model up
+    (``model.to(device)``), the model itself.
+    """
     if isinstance(statement, ast.Assign):
         for target in statement.targets:
             yield from pairs_of(target, statement.value)

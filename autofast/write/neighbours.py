@@ -7,6 +7,8 @@ from autofast.flow.positions import block, index
 
 
 def follows(one: Around, other: Around) -> bool:
-    """Whether ``other`` begins with the statement after ``one``, in the same block and under the same header."""
+    """Whether ``other`` begins with the statement after ``one``, in the same block and under the
+    same header.
+    """
     here = block(one.last)
     return one.header == other.header and index(here, other.first) == index(here, one.last) + 1

@@ -1,4 +1,6 @@
-"""Where a statement that sets up the whole program belongs: in the process that trains, before the first model is built."""
+"""Where a statement that sets up the whole program belongs: in the process that trains, before the
+first model is built.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,10 @@ NESTS = (
 def setup_place(script: Script) -> ast.stmt | None:
     """The statement before which backend flags are to be set; None where no such place is seen.
 
-    It is the statement of the entry file that leads to the making of the first model, out of all conditions and loops. Where
-    another process trains (``mp.spawn``), flags set in the parent would not reach it: then it is the first statement of the
-    function it runs. Where the model comes from outside the file, it is where the file moves it or builds its optimizer.
+    It is the statement of the entry file that leads to the making of the first model, out of all
+    conditions and loops. Where another process trains (``mp.spawn``), flags set in the parent would
+    not reach it: then it is the first statement of the function it runs. Where the model comes from
+    outside the file, it is where the file moves it or builds its optimizer.
     """
     if _trains_in_a_child(script):
         return _in_the_child(script)
@@ -58,7 +61,9 @@ def setup_place(script: Script) -> ast.stmt | None:
 
 
 def _above_methods(script: Script, place: ast.stmt) -> ast.stmt:
-    """The statement outside of classes that leads to a place in a method: flags of the whole program are not an object's business."""
+    """The statement outside of classes that leads to a place in a method: flags of the whole
+    program are not an object's business.
+    """
     if not _in_class(place):
         return place
     here, found = {id(n) for n in ast.walk(place)}, dict[ast.stmt, None]()
@@ -77,7 +82,9 @@ def _in_class(node: ast.AST) -> bool:
 
 
 def _with_preparation(place: ast.stmt) -> ast.stmt:
-    """The first of the statements under one comment of which the last is the place, and each gives the next what it needs."""
+    """The first of the statements under one comment of which the last is the place, and each gives
+    the next what it needs.
+    """
     here, lines = block_of(place), source_of(place).lines
     first, needed = place, loaded_in(place)
     for above in reversed(here[: next(n for n, s in enumerate(here) if s is place)]):
@@ -90,7 +97,9 @@ def _with_preparation(place: ast.stmt) -> ast.stmt:
 
 
 def _comes_first(script: Script, place: ast.stmt) -> bool:
-    """Not behind the training in the same function, as where a model is built anew to be measured at the end."""
+    """Not behind the training in the same function, as where a model is built anew to be measured
+    at the end.
+    """
     function, graph = function_of(place), script.analysis(Flow).graph(place)
     ways = [
         node
@@ -105,7 +114,9 @@ def _comes_first(script: Script, place: ast.stmt) -> bool:
 
 
 def forks(script: Script, trainer: Trainer) -> bool:
-    """Lightning forks its processes here, as it does in notebooks: CUDA must not be asked before, or no process could use it."""
+    """Lightning forks its processes here, as it does in notebooks: CUDA must not be asked before,
+    or no process could use it.
+    """
     strategy = const(trainer.args.get(-1, "strategy"))
     asked = isinstance(strategy, str) and ("fork" in strategy or "notebook" in strategy)
     alone = (
@@ -116,7 +127,9 @@ def forks(script: Script, trainer: Trainer) -> bool:
 
 
 def trainer_place(script: Script) -> ast.stmt | None:
-    """The statement that makes Lightning's Trainer, out of all conditions and loops, where that may train on a GPU; None where there is none."""
+    """The statement that makes Lightning's Trainer, out of all conditions and loops, where that may
+    train on a GPU; None where there is none.
+    """
     for trainer in script.trainers:
         on_cpu = const(trainer.args.get(-1, "accelerator")) == "cpu"
         if (
@@ -176,7 +189,9 @@ def _declares(stmt: ast.stmt) -> bool:
 
 
 def _leading_to(script: Script, model: Model) -> ast.stmt | None:
-    """The statement of the entry file below which the model is made: in the function that leads to the training as well, if that can be."""
+    """The statement of the entry file below which the model is made: in the function that leads to
+    the training as well, if that can be.
+    """
     made: Stack = model.thing.made if isinstance(model.thing, (Inst, Ext)) else ()
     calls = [f for f in made if isinstance(f, CallFrame)]
     common = max((_shared(calls, step.stack) for step in script.steps), default=0)
@@ -200,7 +215,9 @@ def _shared(calls: list[CallFrame], stack: Stack) -> int:
 
 
 def _outermost(stmt: ast.stmt, guards: set[int]) -> ast.stmt:
-    """The statement around ``stmt`` that stands directly in a function, the module or the main guard."""
+    """The statement around ``stmt`` that stands directly in a function, the module or the main
+    guard.
+    """
     found = stmt
     for outer in ancestors(stmt):
         if id(outer) in guards or not isinstance(outer, NESTS):

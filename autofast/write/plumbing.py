@@ -1,18 +1,20 @@
 """Brings a value that is made in one place to others that need it, along the calls of the script.
 
-The value is a variable of some function or module, or an attribute of some objects. Where it is needed, it may be seen already
-(in the same function or one inside it, at module level of the same file, through ``self``); where it is not, it becomes a
-parameter of that function, and every call of the function passes it on, which may make it a parameter of the callers too::
+The value is a variable of some function or module, or an attribute of some objects. Where it is
+needed, it may be seen already (in the same function or one inside it, at module level of the same
+file, through ``self``); where it is not, it becomes a parameter of that function, and every call of
+the function passes it on, which may make it a parameter of the callers too::
 
-    way = Way(script, Variable("scaler", main))
-    if isinstance(name := way.to(train), str): ...   # what to write for the value in train()
-    way.refusal                                      # or why it cannot get there
-    way.edits                                        # the parameters and arguments that bring it there
+    way = Way(script, Variable("scaler", main)) if isinstance(name := way.to(train), str): ...   #
+    what to write for the value in train() way.refusal                                      # or why
+    it cannot get there way.edits                                        # the parameters and
+    arguments that bring it there
 
-All calls must be known: a function that is also handed around as a value (a callback, the target of a process) is refused. Other scripts, tests
-and notebooks of the project, which call it as it was, go on to: the new parameter has a default, but in the entry script where nobody imports
-the function. Where the function can do nothing without the
-value, it is not changed when one of them uses it.
+All calls must be known: a function that is also handed around as a value (a callback, the target of
+a process) is refused. Other scripts, tests and notebooks of the project, which call it as it was,
+go on to: the new parameter has a default, but in the entry script where nobody imports the
+function. Where the function can do nothing without the value, it is not changed when one of them
+uses it.
 """
 
 from __future__ import annotations
@@ -49,11 +51,14 @@ class Way:
         made: Iterable[ast.AST] = (),
         alone: bool = False,
     ):
-        """``known`` names the value in functions (by the id of their node) that have it already, as a parameter; ``parameter`` is the name
-        of new ones, where it is another than that of the value. ``plain`` is the default of a new parameter, with which the function does
-        what it did before: an expression, or what gives one for a file, with the edits that it needs there; empty where there is none. ``made`` is where the
-        value is made: where that is below the main guard, its name means nothing to those who import a function that reads it. ``alone``: a
-        function that someone else calls, too, is not given the value, as its default would not do for them."""
+        """``known`` names the value in functions (by the id of their node) that have it already, as
+        a parameter; ``parameter`` is the name of new ones, where it is another than that of the
+        value. ``plain`` is the default of a new parameter, with which the function does what it did
+        before: an expression, or what gives one for a file, with the edits that it needs there;
+        empty where there is none. ``made`` is where the value is made: where that is below the main
+        guard, its name means nothing to those who import a function that reads it. ``alone``: a
+        function that someone else calls, too, is not given the value, as its default would not do
+        for them."""
         self.script, self.origin = script, origin
         self.parameter = parameter or origin.name
         self.plain, self.alone = plain, alone
@@ -70,7 +75,9 @@ class Way:
         return tuple(self._edits.values())
 
     def to(self, scope: Function) -> str | None:
-        """What to write for the value in the code of ``scope``; None, with :attr:`refusal`, where it cannot get there."""
+        """What to write for the value in the code of ``scope``; None, with :attr:`refusal`, where
+        it cannot get there.
+        """
         if id(scope) in self._names:
             return self._names[id(scope)]
         seen = self._seen_in(scope)
@@ -82,7 +89,7 @@ class Way:
             self._names[id(scope)] = seen
         return seen
 
-    # ------------------------------------------------------------------------------------------------ seen without help
+    # ---------------------------------------------------------------------------- seen without help
     def _seen_in(self, scope: Function) -> str | None:
         around = [
             scope,
@@ -116,7 +123,9 @@ class Way:
         )
 
     def _is_hidden(self, scope: Function) -> bool:
-        """Whether a function that reads the value by the name of a module's variable can no longer be imported and called."""
+        """Whether a function that reads the value by the name of a module's variable can no longer
+        be imported and called.
+        """
         here = isinstance(self.origin, Variable) and isinstance(self.origin.scope, ast.Module)
         if not (self._guarded and here) or isinstance(scope, ast.Module):
             return False
@@ -127,7 +136,9 @@ class Way:
         return not any(all(map(in_main_guard, table.stores(v))) for v in module if table.stores(v))
 
     def _rather_through(self, scope: Function, seen: str) -> str | None:
-        """The value as a parameter; where that cannot be, the name ``seen``, unless someone imports the function."""
+        """The value as a parameter; where that cannot be, the name ``seen``, unless someone imports
+        the function.
+        """
         names, edits = dict(self._names), dict(self._edits)
         if (name := self._through(scope)) is not None:
             return name
@@ -136,7 +147,7 @@ class Way:
         self.refusal = f"{user} imports what would read it, and {self.refusal}" if user else ""
         return None if user else seen
 
-    # ------------------------------------------------------------------------------------------------ through a parameter
+    # -------------------------------------------------------------------------- through a parameter
     def _through(self, scope: Function) -> str | None:
         name = self.parameter
         if why := self._against(scope):
@@ -161,8 +172,8 @@ class Way:
         return name
 
     def _is_only_called_here(self, scope: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-        """Whether a function of the entry script, all of whose calls are known, can do without a default: no file of the project calls
-        it, and the project is none that others install."""
+        """Whether a function of the entry script, all of whose calls are known, can do without a
+        default: no file of the project calls it, and the project is none that others install."""
         args, importers = scope.args, self.script.analysis(Importers)
         return (
             source_of(scope) is self.script.entry

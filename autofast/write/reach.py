@@ -1,4 +1,6 @@
-"""What to write for an object of the script in the code of another function, and whether it is made by then."""
+"""What to write for an object of the script in the code of another function, and whether it is made
+by then.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Reach:
-    """One object on its way from where ``expr`` has it from; ``stacks`` are ways of the script on which functions get it."""
+    """One object on its way from where ``expr`` has it from; ``stacks`` are ways of the script on
+    which functions get it.
+    """
 
     def __init__(
         self,
@@ -120,9 +124,11 @@ class Reach:
             raise Refusal(f"the {self.what} cannot be brought to {where}: {way.refusal}")
         return name
 
-    # ------------------------------------------------------------------------------------------------ in time
+    # -------------------------------------------------------------------------------------- in time
     def check_made(self, node: ast.AST, made: Iterable[Stack]) -> None:
-        """It is certainly there, and stays what it is, when the script comes to ``node`` on its ways ``made``."""
+        """It is certainly there, and stays what it is, when the script comes to ``node`` on its
+        ways ``made``.
+        """
         if id(function_of(node)) in self.known:
             return
         stores = self.home.stores
@@ -169,7 +175,7 @@ def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> dict[int, str]:
     return found
 
 
-# ------------------------------------------------------------------------------------------------ before
+# ------------------------------------------------------------------------------------------- before
 def _done(
     script: Script,
     store: ast.stmt,
@@ -195,7 +201,9 @@ def _done(
 
 
 def _place_in(function: ast.AST, stack: Stack, node: ast.AST) -> ast.stmt | None:
-    """The statement of ``function`` in which the script comes to ``node``; None where it does not come through this function."""
+    """The statement of ``function`` in which the script comes to ``node``; None where it does not
+    come through this function.
+    """
     calls = [f for f in stack if isinstance(f, CallFrame)]
     start = -1
     if not isinstance(function, ast.Module):

@@ -1,4 +1,6 @@
-"""What several rules ask: how a file spells ``torch``, which device holds what, which torch the project pins."""
+"""What several rules ask: how a file spells ``torch``, which device holds what, which torch the
+project pins.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICES = frozenset({"cpu", "cuda", "mps", "xpu"})
 
 
-# ------------------------------------------------------------------------------------------------ names in a file
+# ---------------------------------------------------------------------------------- names in a file
 def torch_name(source: Source) -> str:
     """What the module ``torch`` is called in a file; empty where it is not imported."""
     for node in source.each(ast.Import):
@@ -55,14 +57,16 @@ def _is_starred(source: Source) -> bool:
     return stars and all(is_read(n) for n in uses) and "torch" not in others
 
 
-# ------------------------------------------------------------------------------------------------ devices
+# ------------------------------------------------------------------------------------------ devices
 def is_device_object(found: Values) -> bool:
     """Certainly a ``torch.device``, which has a ``.type`` (a string like "cuda:0" has not)."""
     return bool(found) and all(isinstance(t, Ext) and t.name == "torch.device" for t in found)
 
 
 def requires_cuda(script: Script) -> bool:
-    """The script cannot run without CUDA: under no condition it sets the CUDA device, asks for nccl or moves a model there."""
+    """The script cannot run without CUDA: under no condition it sets the CUDA device, asks for nccl
+    or moves a model there.
+    """
     for site in script.log.of(
         "torch.cuda.set_device", "torch.distributed.init_process_group", "move_model"
     ):
@@ -80,7 +84,9 @@ def requires_cuda(script: Script) -> bool:
 
 
 def _certain(script: Script, node: ast.AST, stack: Stack) -> bool:
-    """Every run comes to this place: no condition or loop is around it, and no function ends early before it."""
+    """Every run comes to this place: no condition or loop is around it, and no function ends early
+    before it.
+    """
     if any(
         isinstance(f, (TryFrame, LoopFrame)) or (isinstance(f, BranchFrame) and not f.known)
         for f in stack
@@ -94,12 +100,15 @@ def _certain(script: Script, node: ast.AST, stack: Stack) -> bool:
 
 
 def devices(script: Script) -> frozenset[str]:
-    """The kinds of device that the script names anywhere: cpu, cuda, mps, xpu, accel (whatever there is), option, ?."""
+    """The kinds of device that the script names anywhere: cpu, cuda, mps, xpu, accel (whatever
+    there is), option, ?.
+    """
     return frozenset(kind for kind, _ in script.analysis(_named))
 
 
 def only_cuda(script: Script) -> bool:
-    """Every device that the script names is a CUDA device or the CPU: no other accelerator takes part.
+    """Every device that the script names is a CUDA device or the CPU: no other accelerator takes
+    part.
 
     ``x.to(y.device)`` names none of its own; what a framework brings somewhere is not known.
     """
@@ -110,7 +119,8 @@ def only_cuda(script: Script) -> bool:
 
 
 def may_be_mps(script: Script, kinds: Set[str]) -> bool:
-    """Whether a device of these kinds may be Apple's GPU: the script knows of MPS, asks for whatever accelerator there is, or leaves it to others.
+    """Whether a device of these kinds may be Apple's GPU: the script knows of MPS, asks for
+    whatever accelerator there is, or leaves it to others.
 
     An option that names a device is none where nothing else in the script speaks of MPS.
     """
@@ -132,7 +142,9 @@ def _named(script: Script) -> frozenset[tuple[str, bool]]:
 
 
 def _names(script: Script) -> Iterator[tuple[str, bool]]:
-    """Each kind of device that the script names, and whether it is one that something else is on."""
+    """Each kind of device that the script names, and whether it is one that something else is
+    on.
+    """
     for site in script.log.of("move", "move_model"):
         for occurrence in site:
             how = occurrence.data.get(
@@ -177,7 +189,9 @@ def is_taken(source: Source, *names: str) -> bool:
 
 
 def spelled(call: ast.Call, given: Given | None) -> ast.expr | None:
-    """The expression of an argument where the call itself holds it: what comes through ``**`` or a partial means nothing there."""
+    """The expression of an argument where the call itself holds it: what comes through ``**`` or a
+    partial means nothing there.
+    """
     expr = given.expr if given is not None and not given.via else None
     return expr if expr is not None and any(n is expr for n in ast.walk(call)) else None
 
@@ -188,7 +202,9 @@ def uses_gpu(script: Script) -> bool:
 
 
 def cuda_test(script: Script, place: ast.AST) -> tuple[str, tuple[Import, ...]]:
-    """An expression that is true where training runs on CUDA, valid just before the statement of ``place``."""
+    """An expression that is true where training runs on CUDA, valid just before the statement of
+    ``place``.
+    """
     if (name := device_before(script, place)) is not None:
         return f'{name}.type == "cuda"', ()
     torch, edits = torch_in(source_of(place))
@@ -196,7 +212,9 @@ def cuda_test(script: Script, place: ast.AST) -> tuple[str, tuple[Import, ...]]:
 
 
 def chooses_devices_late(script: Script, place: ast.stmt) -> str:
-    """The line that sets CUDA_VISIBLE_DEVICES, where that is not certainly before ``place``: CUDA reads it when it is first asked."""
+    """The line that sets CUDA_VISIBLE_DEVICES, where that is not certainly before ``place``: CUDA
+    reads it when it is first asked.
+    """
     for source in script.sources:
         if VISIBLE not in source.text:
             continue
@@ -210,7 +228,9 @@ def chooses_devices_late(script: Script, place: ast.stmt) -> str:
 
 
 def chooses_gpu_late(script: Script, place: ast.stmt) -> str:
-    """The line of ``torch.cuda.set_device()``, where that is not certainly before ``place``: until then, ``"cuda"`` is another GPU."""
+    """The line of ``torch.cuda.set_device()``, where that is not certainly before ``place``: until
+    then, ``"cuda"`` is another GPU.
+    """
     nodes = (site.node for site in script.calls("torch.cuda.set_device"))
     return next((at(node) for node in nodes if _perhaps_after(script, node, place)), "")
 
@@ -227,7 +247,9 @@ def device_before(script: Script, place: ast.AST) -> str | None:
 
 
 def device_named_before(script: Script, place: ast.AST) -> str | None:
-    """The same, also one that holds the name of a device (``"cuda" if torch.cuda.is_available() else "cpu"``)."""
+    """The same, also one that holds the name of a device (``"cuda" if torch.cuda.is_available()
+    else "cpu"``).
+    """
     return _before(script, place, _is_device, above=True)
 
 
@@ -241,7 +263,9 @@ def _is_device(found: Values) -> bool:
 def _before(
     script: Script, place: ast.AST, fits: Callable[[Values], bool], above: bool = False
 ) -> str | None:
-    """``above``: also a global of which nothing but the order of the module says that it has a value."""
+    """``above``: also a global of which nothing but the order of the module says that it has a
+    value.
+    """
     scope = function_of(place)
     definitions = script.analysis(Flow).definitions(place)
     for name in _device_names(script, scope, fits):

@@ -47,7 +47,9 @@ FEW = 2  # up to this many workers, a number was probably copied from an example
 
 @dataclass(frozen=True)
 class Helped:
-    """The number of workers or the name that holds it, and the edits that define it in a file; ``some`` where it is never 0."""
+    """The number of workers or the name that holds it, and the edits that define it in a file;
+    ``some`` where it is never 0.
+    """
 
     code: str
     edits: tuple[Edit, ...]
@@ -55,7 +57,9 @@ class Helped:
 
 
 def against_starting(script: Script) -> str:
-    """Why no workers can be started, whatever they load: they could only be forked, and the script decides how processes start."""
+    """Why no workers can be started, whatever they load: they could only be forked, and the script
+    decides how processes start.
+    """
     why, sites = _fork_only(script), script.calls(*STARTS)
     if why and sites:
         return f"{why[0].lower()}{why[1:]}, and {at(sites[0].node)} decides how they are started"
@@ -63,7 +67,8 @@ def against_starting(script: Script) -> str:
 
 
 def helper(script: Script, source: Source, options: Options, alone: bool = False) -> Helped:
-    """How many workers: the cores (of a rank, where ranks share them), up to a number; none where they may not be started.
+    """How many workers: the cores (of a rank, where ranks share them), up to a number; none where
+    they may not be started.
 
     A constant for all loaders of a file, or the number itself where a loader is ``alone``.
     """
@@ -97,7 +102,8 @@ def helper(script: Script, source: Source, options: Options, alone: bool = False
 
 
 def as_beside(script: Script, place: ast.expr) -> Helped | None:
-    """The number that another loader of the same function is given, where it has workers by default: ``args.num_workers``, or ``4``.
+    """The number that another loader of the same function is given, where it has workers by
+    default: ``args.num_workers``, or ``4``.
 
     What starts its workers starts these, too.
     """
@@ -119,7 +125,9 @@ def as_beside(script: Script, place: ast.expr) -> Helped | None:
 
 
 def _is_the_same(script: Script, name: ast.Name, place: ast.expr) -> bool:
-    """Whether a name means at another place of its function what it means here: it is bound once, and before."""
+    """Whether a name means at another place of its function what it means here: it is bound once,
+    and before.
+    """
     function = function_of(place)
     bound = [n for n in mentions(function, name.id) if not is_read(n)]
     is_given = is_parameter(function, name.id)
@@ -132,7 +140,8 @@ def _is_the_same(script: Script, name: ast.Name, place: ast.expr) -> bool:
 def as_cores(source: Source, options: Options) -> Helped:
     """As many workers as there are cores, where the script asks for a few.
 
-    Its own number says that workers can be started there, on any system: nothing has to be asked but the cores.
+    Its own number says that workers can be started there, on any system: nothing has to be asked
+    but the cores.
     """
     if options.workers:
         return Helped(str(options.workers), (), some=True)
@@ -146,7 +155,9 @@ def several_ranks(script: Script) -> bool:
 
 
 def _is_narrow(source: Source, code: str) -> bool:
-    """Whether no line of new code is longer than one that the file has already, or than most formatters allow."""
+    """Whether no line of new code is longer than one that the file has already, or than most
+    formatters allow.
+    """
     return max(map(len, code.split("\n"))) <= max(DEFAULT_LIMIT, *map(len, source.lines))
 
 
@@ -155,7 +166,7 @@ def _holds(source: Source, code: str) -> bool:
     return NAMES[0] in source.names and stand_in(source.tree, code)
 
 
-# ------------------------------------------------------------------------------------------------ start methods
+# ------------------------------------------------------------------------------------ start methods
 def _fork_only(script: Script) -> str:
     """Why workers of this script can only be forked; empty where they can be started in any way."""
     if script.entry.path.suffix == ".ipynb":
@@ -174,7 +185,9 @@ def _fork_only(script: Script) -> str:
 
 
 def _unpicklable(loader: Loader, cells: Source | None = None) -> bool:
-    """A lambda, or something defined in a function (or in the cells of a notebook), is in what a worker gets."""
+    """A lambda, or something defined in a function (or in the cells of a notebook), is in what a
+    worker gets.
+    """
     roots: list[Thing] = [d.thing for d in loader.datasets]
     for name in ("collate_fn", "worker_init_fn"):
         argument = given(loader, name)

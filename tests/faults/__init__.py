@@ -1,7 +1,8 @@
 """Rewritten scripts with one fault each, and sound ones: what the verifier must tell apart.
 
-Every fault is one of the silent corruptions that an automatic rewrite can cause (the list in docs/verify-evidence.md): the script runs to its end, and
-the loss goes down. ``effect`` is that of the rule in whose work the fault would hide, so that the test of that effect has to find it.
+Every fault is one of the silent corruptions that an automatic rewrite can cause (the list in
+docs/verify-evidence.md): the script runs to its end, and the loss goes down. ``effect`` is that of
+the rule in whose work the fault would hide, so that the test of that effect has to find it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Case:
-    """``edits`` are (old text, new text), each of which must occur exactly once in the base script. ``rules``: as if these had been
-    applied; they tell which precision to expect. ``steps``: of a run, 0 to its end. ``file``: the file of a package that is changed, the
-    script itself where it is empty."""
+    """``edits`` are (old text, new text), each of which must occur exactly once in the base script.
+    ``rules``: as if these had been applied; they tell which precision to expect. ``steps``: of a
+    run, 0 to its end. ``file``: the file of a package that is changed, the script itself where it
+    is empty."""
 
     name: str
     base: str
@@ -95,7 +97,7 @@ _TWO = (  # micro-batches of two to a step
 _ITEM = "    def __getitem__(self, index):\n        image"
 
 CASES = [
-    # ---------------------------------------------------------------------------------------------- gradients and their window
+    # ------------------------------------------------------------------- gradients and their window
     fault("a dropped / N of gradient accumulation", "classifier", "rounding", ("(loss / WINDOW).backward()", "loss.backward()")),
     fault("the last, partial window is dropped", "classifier", "rounding", (" or i + 1 == len(loader)", "")),
     fault("a window one batch too long", "classifier", "rounding", ("(i + 1) % WINDOW == 0", "(i + 1) % (WINDOW + 1) == 0")),
@@ -118,7 +120,7 @@ CASES = [
     fault("autocast, and clipping left out", "classifier", "half", _BF16, ("            nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n", "")),
     fault("autocast, and evaluation in training mode", "classifier", "half", _BF16, ("    model.eval()\n", "")),
     fault("reduction='sum' in place of the mean", "classifier", "rounding", ("nn.CrossEntropyLoss()", 'nn.CrossEntropyLoss(reduction="sum")')),
-    # ---------------------------------------------------------------------------------------------- optimizer and schedule
+    # ----------------------------------------------------------------------- optimizer and schedule
     fault("an optimizer that holds dead parameters (a new head)", "classifier", "rounding",
           (_SGD, f"{_SGD}\n    torch.manual_seed(9)\n    model.head = nn.Linear(32, 3)")),
     fault("the scheduler stepped twice", "classifier", "rounding", ("        scheduler.step()\n", "        scheduler.step()\n        scheduler.step()\n")),
@@ -130,7 +132,7 @@ CASES = [
     fault("weight decay dropped", "pictures", "sampling", (_ADAMW, "torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)")),
     fault("Adam in place of AdamW", "pictures", "rounding", (_ADAMW, "torch.optim.Adam(model.parameters(), lr=3e-3, weight_decay=0.05)")),
     fault("learning rate scaled by the number of processes", "pictures", "sampling", ("lr=3e-3", "lr=6e-3")),
-    # ---------------------------------------------------------------------------------------------- precision
+    # ------------------------------------------------------------------------------------ precision
     fault("clipping before unscaling", "scaled", "half", ("            scaler.unscale_(optimizer)\n", "")),
     fault("scaled backward, plain optimizer.step", "scaled", "half",
           ("            scaler.unscale_(optimizer)\n", ""), ("            scaler.step(optimizer)\n            scaler.update()\n", "            optimizer.step()\n")),
@@ -143,7 +145,7 @@ CASES = [
     fault("the running loss summed in bf16", "pictures", "rounding",
           ("        running = 0.0\n", "        running = torch.zeros((), dtype=torch.bfloat16)\n"),
           ("            running += loss.item()\n", "            running += loss.detach()\n"), ("{running / len(loader):.4f}", "{float(running) / len(loader):.4f}")),
-    # ---------------------------------------------------------------------------------------------- data
+    # ----------------------------------------------------------------------------------------- data
     fault("shuffle lost", "pictures", "sampling", ("shuffle=True", "shuffle=False")),
     fault("one batch in ten skipped", "pictures", "sampling", (_LOOP, "        for i, (image, label) in enumerate(loader):\n            if i % 10 == 9:\n                continue\n")),
     fault("drop_last leaks into the evaluation", "classifier", "sampling", ("DataLoader(test_set, batch_size=16)", "DataLoader(test_set, batch_size=16, drop_last=True)")),
@@ -157,7 +159,7 @@ CASES = [
     fault("every sample twice (a stream in two workers)", "pictures", "sampling",
           ("    def __len__(self):\n        return len(self.labels)", "    def __len__(self):\n        return 2 * len(self.labels)"),
           ("        image = self.images[index]\n", "        index = index % len(self.labels)\n        image = self.images[index]\n")),
-    # ---------------------------------------------------------------------------------------------- model state, evaluation, logging
+    # ------------------------------------------------------------- model state, evaluation, logging
     fault("eval mode left on", "classifier", "rounding", ("    model.train()\n", "")),
     fault("evaluation in training mode", "classifier", "rounding", ("    model.eval()\n", "")),
     fault("dropout switched off", "pictures", "sampling", ("        model.train()\n", "        model.eval()\n")),
@@ -168,7 +170,7 @@ CASES = [
     fault("checkpoint keys with a prefix", "classifier", "rounding",
           ('"model": model.state_dict()', '"model": {f"module.{k}": v for k, v in model.state_dict().items()}')),
     fault("the checkpoint is not written any more", "pictures", "sampling", ('    torch.save(model.state_dict(), "pictures.pt")\n', "")),
-    # ---------------------------------------------------------------------------------------------- teachers, groups, ties, batches
+    # -------------------------------------------------------------- teachers, groups, ties, batches
     fault("a moving average updated twice", "student", "rounding",
           ("            average(teacher, student)\n", "            average(teacher, student)\n            average(teacher, student)\n")),
     fault("a stale teacher", "student", "rounding", ("            average(teacher, student)\n", "")),
@@ -194,7 +196,7 @@ CASES = [
     fault("batches of one class", "pictures", "sampling",
           ("batch_size=16, shuffle=True)", "batch_size=16, sampler=Grouped())"),
           ("class Net(", "class Grouped:\n    def __iter__(self):\n        labels = Pictures().labels\n        return iter(torch.argsort(labels + 0.5 * torch.rand(len(labels))).tolist())\n\n    def __len__(self):\n        return 160\n\n\nclass Net(")),
-    # ---------------------------------------------------------------------------------------------- what a recipe must keep as well
+    # -------------------------------------------------------------- what a recipe must keep as well
     fault("recipe: eval mode left on", "classifier", "recipe", ("    model.train()\n", "")),
     fault("recipe: evaluation in training mode", "classifier", "recipe", ("    model.eval()\n", "")),
     fault("recipe: dead parameters", "classifier", "recipe", (_SGD, f"{_SGD}\n    torch.manual_seed(9)\n    model.head = nn.Linear(32, 3)")),
@@ -204,7 +206,7 @@ CASES = [
     fault("recipe: the log is not printed any more", "pictures", "recipe", ('        print(f"epoch {epoch}: loss {running / len(loader):.4f}")\n', "")),
     fault("recipe: the loss becomes nan", "pictures", "recipe", ("lr=3e-3", "lr=1e30")),
     fault("recipe: it ends with an error", "pictures", "recipe", ("        running = 0.0\n", "        running = 0.0\n        assert epoch < 3\n")),
-    # ---------------------------------------------------------------------------------------------- sound rewrites
+    # ------------------------------------------------------------------------------- sound rewrites
     sound("losses summed as tensors", "classifier", "exact",
           ("    total, count = 0.0, 0\n    optimizer.zero_grad()", "    losses, count = [], 0\n    optimizer.zero_grad()"),
           ("        total += loss.item() * len(x)\n        count", "        losses.append((loss.detach(), len(x)))\n        count"),
@@ -249,7 +251,7 @@ CASES = [
     fault("the same flip for the whole batch", "pictures", "sampling",
           (_ITEM, "    def __getitems__(self, indices):\n        self.flip = torch.rand(()) < 0.5\n        return [self[i] for i in indices]\n\n" + _ITEM),
           ("if torch.rand(()) < 0.5:", "if self.flip:")),
-    # ------------------------------------------------------------------------------------------------------------- random numbers
+    # ------------------------------------------------------------------------------- random numbers
     fault("noise in evaluation, too", "noisy", "unknown", ("        if self.training:\n            x = x", "        if True:\n            x = x")),
     fault("noise on the rows of the evaluation", "noisy", "unknown", ("model(part) for part", "model(part + 0.02 * torch.randn_like(part)) for part")),
     fault("one noise for the whole batch", "noisy", "unknown", ("x = x + 0.1 * torch.randn_like(x)", "x = x + 0.1 * torch.randn_like(x[:1])")),

@@ -1,4 +1,6 @@
-"""A classifier with what most scripts have: batch norm, accumulation, clipping, a schedule, evaluation, logging, a checkpoint."""
+"""A classifier with what most scripts have: batch norm, accumulation, clipping, a schedule,
+evaluation, logging, a checkpoint.
+"""
 
 import torch
 from torch import nn

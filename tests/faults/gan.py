@@ -1,4 +1,6 @@
-"""A small GAN: biases before instance norm have gradients that are zero but for rounding, and Adam makes full steps of them."""
+"""A small GAN: biases before instance norm have gradients that are zero but for rounding, and Adam
+makes full steps of them.
+"""
 
 import torch
 from torch import nn

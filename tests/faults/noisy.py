@@ -1,4 +1,6 @@
-"""A table in memory; the net adds noise to what it is given in training, and lets its layers out by chance; a threshold is chosen on a grid at the end."""
+"""A table in memory; the net adds noise to what it is given in training, and lets its layers out by
+chance; a threshold is chosen on a grid at the end.
+"""
 
 import random
 

@@ -1,4 +1,6 @@
-"""Regression in half precision with a GradScaler, as a rewritten script has it; the scaler works on the CPU too."""
+"""Regression in half precision with a GradScaler, as a rewritten script has it; the scaler works on
+the CPU too.
+"""
 
 import torch
 from torch import nn

@@ -1,4 +1,6 @@
-"""A student that learns from labels and from a moving average of itself: two terms of loss, two groups of parameters, tied weights."""
+"""A student that learns from labels and from a moving average of itself: two terms of loss, two
+groups of parameters, tied weights.
+"""
 
 import copy
 

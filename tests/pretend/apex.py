@@ -1,6 +1,8 @@
-"""A stand-in for apex.amp with opt_level O1, in fp32: gradients are scaled and unscaled as apex does.
+"""A stand-in for apex.amp with opt_level O1, in fp32: gradients are scaled and unscaled as apex
+does.
 
-What ``scale_loss`` gives keeps the value of the loss, so that the harness, which records losses, sees the same numbers.
+What ``scale_loss`` gives keeps the value of the loss, so that the harness, which records losses,
+sees the same numbers.
 """
 
 from __future__ import annotations

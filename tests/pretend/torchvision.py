@@ -1,4 +1,5 @@
-"""A stand-in for as much of torchvision as scripts with images in memory need: the operations and the draws of its transforms, in their order.
+"""A stand-in for as much of torchvision as scripts with images in memory need: the operations and
+the draws of its transforms, in their order.
 
 Images are tensors of bytes (height, width, channels) here, where torchvision has PIL's.
 """

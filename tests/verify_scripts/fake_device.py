@@ -1,4 +1,6 @@
-"""The probe's view of a GPU, on a stand-in for torch.cuda: a device that takes 2 ms a step, and a host that waits for it."""
+"""The probe's view of a GPU, on a stand-in for torch.cuda: a device that takes 2 ms a step, and a
+host that waits for it.
+"""
 
 import importlib.util
 import json

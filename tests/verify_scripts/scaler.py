@@ -1,4 +1,6 @@
-"""GradScaler: a real one on the CPU with two infinite losses, or a disabled one, or one that scales a list."""
+"""GradScaler: a real one on the CPU with two infinite losses, or a disabled one, or one that scales
+a list.
+"""
 
 import sys
 

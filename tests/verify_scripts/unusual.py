@@ -1,4 +1,6 @@
-"""Trainings that have no usual optimizer step: ``lbfgs``, ``own`` (no optimizer of torch's), ``bare``, ``nested``, ``functional``."""
+"""Trainings that have no usual optimizer step: ``lbfgs``, ``own`` (no optimizer of torch's),
+``bare``, ``nested``, ``functional``.
+"""
 
 import atexit
 import sys

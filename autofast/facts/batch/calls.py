@@ -153,7 +153,9 @@ class TorchCalls(Shapes):
     def _regrouped(
         self, name: str, kind: Kind, args: list[ast.expr], expr: ast.Call, run: Activation
     ) -> Shape:
-        """``view``, ``permute`` and the like: the first dimension has to stay that of the samples."""
+        """``view``, ``permute`` and the like: the first dimension has to stay that of the
+        samples.
+        """
         if expr.keywords and name not in ("flatten", "squeeze", "unsqueeze"):
             raise unknown(expr)
         given = [*args, *(k.value for k in expr.keywords if k.arg in ("dim", "start_dim"))]
@@ -251,7 +253,9 @@ class TorchCalls(Shapes):
         return self._unlisted(short, kind, expr.args[1:], expr, run)
 
     def _compared(self, name: str, kind: Kind, expr: ast.Call, run: Activation) -> Kind:
-        """``F.normalize(x)``, ``F.cosine_similarity(a, b)``: along the second dimension, unless it is named."""
+        """``F.normalize(x)``, ``F.cosine_similarity(a, b)``: along the second dimension, unless it
+        is named.
+        """
         count = 1 if name == "normalize" else 2
         dim = keyword_of(expr, "dim")
         others = [self.shape(a, run) for a in expr.args[1:2]] if count == 2 else []
@@ -280,7 +284,9 @@ class TorchCalls(Shapes):
     def _reduction(
         self, known: Loss, made: Ext | None, expr: ast.Call
     ) -> tuple[str, list[ast.expr]]:
-        """How a loss is reduced (empty where that is not known), and what it compares; raises :class:`Refusal` for a mean over other things than samples."""
+        """How a loss is reduced (empty where that is not known), and what it compares; raises
+        :class:`Refusal` for a mean over other things than samples.
+        """
         reduction: object = "mean"
         # What went before ``reduction``, and goes before it where it is given.
         old: dict[str, object] = {}

@@ -1,8 +1,10 @@
-"""One lattice for what a value is of the samples of a batch, and how arithmetic and the ways through a program bring values together.
+"""One lattice for what a value is of the samples of a batch, and how arithmetic and the ways
+through a program bring values together.
 
-A loss that is a mean over the samples has, in equal parts of a batch, the mean of the parts' gradients; one that is a sum has their sum. Whatever is
-neither - a quotient of means, a root of a sum - has no such factor, and is refused. Who walks through the program is another question: the losses
-of one loop (:mod:`.losses`), or of all processes (``techniques/ddp/loss.py``).
+A loss that is a mean over the samples has, in equal parts of a batch, the mean of the parts'
+gradients; one that is a sum has their sum. Whatever is neither - a quotient of means, a root of a
+sum - has no such factor, and is refused. Who walks through the program is another question: the
+losses of one loop (:mod:`.losses`), or of all processes (``techniques/ddp/loss.py``).
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ REDUCED = frozenset({Kind.MEAN, Kind.SUM})
 
 
 def unknown(node: ast.AST, why: str = "") -> Refusal:
-    """A refusal, to be raised, for an expression of which nothing can be said; ``why`` where more is known."""
+    """A refusal, to be raised, for an expression of which nothing can be said; ``why`` where more
+    is known.
+    """
     return Refusal(
         why or f"how `{words(node)}` on {at(node)} depends on the samples of a batch is not known"
     )
@@ -49,7 +53,9 @@ def words(node: ast.AST) -> str:
 
 
 def each(kinds: Iterable[Kind], where: ast.AST) -> Kind:
-    """What comes out of an operation on each element. Raises :class:`Refusal` where elements of different samples may meet."""
+    """What comes out of an operation on each element. Raises :class:`Refusal` where elements of
+    different samples may meet.
+    """
     found = set(kinds)
     if found <= FREE:
         return next((k for k in (Kind.FREE, Kind.NUMBER) if k in found), Kind.NONE)
@@ -64,7 +70,9 @@ def each(kinds: Iterable[Kind], where: ast.AST) -> Kind:
 
 
 def combined(op: ast.operator, left: Kind, right: Kind, where: ast.AST) -> Kind:
-    """What ``left op right`` is, for the operators of Python. Raises :class:`Refusal` where it is neither of the kinds."""
+    """What ``left op right`` is, for the operators of Python. Raises :class:`Refusal` where it is
+    neither of the kinds.
+    """
     both = {left, right}
     if isinstance(op, ast.MatMult):
         if left in (Kind.ROWS, Kind.TURNED) and right in FREE:
@@ -98,7 +106,9 @@ def combined(op: ast.operator, left: Kind, right: Kind, where: ast.AST) -> Kind:
 
 
 def one_of(kinds: Iterable[Kind], where: ast.AST) -> Kind:
-    """What a value is that is one of these, depending on the way that the program takes. Raises :class:`Refusal` where that is not one kind."""
+    """What a value is that is one of these, depending on the way that the program takes. Raises
+    :class:`Refusal` where that is not one kind.
+    """
     found = set(kinds)
     for without_gradient in (Kind.NONE, Kind.NUMBER):
         if len(found) > 1:

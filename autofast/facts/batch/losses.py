@@ -1,8 +1,9 @@
 """What a loss is of the samples of its batch: their mean, or their sum.
 
-Only then the losses of several batches make up that of one large batch. :class:`Losses` goes back from the loss to the batch through operations
-that keep the samples apart; whatever it does not know is a reason to refuse: a loss that compares samples with each other (contrastive, ranking in
-the batch), one that counts tokens or classes (``ignore_index``, ``weight``), a square root of a mean.
+Only then the losses of several batches make up that of one large batch. :class:`Losses` goes back
+from the loss to the batch through operations that keep the samples apart; whatever it does not know
+is a reason to refuse: a loss that compares samples with each other (contrastive, ranking in the
+batch), one that counts tokens or classes (``ignore_index``, ``weight``), a square root of a mean.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ from autofast.rule import Refusal
 
 
 class Losses(TorchCalls):
-    """Asks for the losses of one training loop. ``whole``: batches may become smaller, so that nothing may depend on their size."""
+    """Asks for the losses of one training loop. ``whole``: batches may become smaller, so that
+    nothing may depend on their size.
+    """
 
     def __init__(self, script: Script, whole: bool):
         super().__init__(script, whole)
@@ -65,9 +68,11 @@ class Losses(TorchCalls):
             )
         return kind
 
-    # ------------------------------------------------------------------------------------------------ expressions
+    # ---------------------------------------------------------------------------------- expressions
     def shape(self, expr: ast.expr, run: Activation) -> Shape:
-        """What an expression is. Each is asked for once: code that mentions everything twice would take 2 ** lines otherwise."""
+        """What an expression is. Each is asked for once: code that mentions everything twice would
+        take 2 ** lines otherwise.
+        """
         key = (id(expr), id(run))
         if key not in self._known:
             met, self._met = self._met, set()
@@ -139,7 +144,7 @@ class Losses(TorchCalls):
                 return kind
         raise unknown(expr)
 
-    # ------------------------------------------------------------------------------------------------ names
+    # ---------------------------------------------------------------------------------------- names
     def _name(self, expr: ast.Name, run: Activation) -> Shape:
         """What the definitions that may reach this place have put into the variable."""
         if expr.id in run.local:
@@ -160,7 +165,8 @@ class Losses(TorchCalls):
         return joined(kinds, expr)
 
     def _made_in(self, expr: ast.Name, run: Activation) -> list[Definition]:
-        """The definitions of this run that may reach a place, the last first; none of a variable that is made before it.
+        """The definitions of this run that may reach a place, the last first; none of a variable
+        that is made before it.
 
         Raises :class:`Refusal` where the value may be that of the batch before.
         """
@@ -254,7 +260,7 @@ class Losses(TorchCalls):
             return kind
         raise unknown(node)
 
-    # ------------------------------------------------------------------------------------------------ parts
+    # ---------------------------------------------------------------------------------------- parts
     def _attribute(self, expr: ast.Attribute, run: Activation) -> Shape:
         if self._is_free(expr):
             return Kind.FREE
@@ -309,13 +315,13 @@ class Losses(TorchCalls):
             const(self.script.values(index)), int
         )
 
-    # ------------------------------------------------------------------------------------------------ arithmetic
+    # ----------------------------------------------------------------------------------- arithmetic
     def _binary(self, expr: ast.BinOp, run: Activation) -> Shape:
         return self._combined(
             expr.op, self.shape(expr.left, run), self.shape(expr.right, run), expr
         )
 
-    # ------------------------------------------------------------------------------------------------ calls
+    # ---------------------------------------------------------------------------------------- calls
     def _call(self, expr: ast.Call, run: Activation) -> Shape:
         if spreads(expr):
             if not self._is_model_given_rows(expr, run):
@@ -353,7 +359,7 @@ class Losses(TorchCalls):
             return Kind.FREE
         raise unknown(expr)
 
-    # ------------------------------------------------------------------------------------------------ code of the project
+    # -------------------------------------------------------------------------- code of the project
     def _module(self, callee: Thing, expr: ast.Call, run: Activation) -> Shape:
         for given in arguments_of(expr):
             kind = self.shape(given, run)

@@ -1,4 +1,6 @@
-"""Names of torch that keep the samples of a batch apart, and the losses that are means or sums over them. Tables only."""
+"""Names of torch that keep the samples of a batch apart, and the losses that are means or sums over
+them. Tables only.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from autofast.model.values import Ext, Ref, Thing
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss: what it compares, the options that leave its reduction alone, and those by which its mean is one over other numbers than those of the samples.
+    """A loss: what it compares, the options that leave its reduction alone, and those by which its
+    mean is one over other numbers than those of the samples.
 
     A loss with such options leaves out targets of -100 by itself.
     """

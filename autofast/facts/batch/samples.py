@@ -1,4 +1,6 @@
-"""What :class:`~autofast.facts.batch.losses.Losses` knows of a value without looking at how it is computed, and of a run of a function."""
+"""What :class:`~autofast.facts.batch.losses.Losses` knows of a value without looking at how it is
+computed, and of a run of a function.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ class Activation:
 
     Attributes:
         given: what its parameters are.
-        loop: the loop over batches, where it stands in this function; then only what is defined in the iteration of a batch counts.
+        loop: the loop over batches, where it stands in this function; then only what is defined in
+            the iteration of a batch counts.
         batch: the loop's variables that hold the batch.
         local: variables of the comprehensions around.
     """
@@ -47,7 +50,9 @@ class Shapes:
         raise NotImplementedError
 
     def _is_free(self, expr: ast.expr) -> bool:
-        """It has nothing to do with the batch: numbers of the configuration, and what is made of parameters only."""
+        """It has nothing to do with the batch: numbers of the configuration, and what is made of
+        parameters only.
+        """
         found = self.script.values(expr)
         if found and all(isinstance(t, Num) for t in found):
             if isinstance(expr, ast.Name):

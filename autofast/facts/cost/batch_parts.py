@@ -1,4 +1,6 @@
-"""Which parts of a batch are one number for each item, as classes are: a few hundred bytes, whatever the batch."""
+"""Which parts of a batch are one number for each item, as classes are: a few hundred bytes,
+whatever the batch.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ DEPTH = 6
 
 
 def is_number_each(script: Script, loaders: list[Loader], expr: ast.expr) -> bool:
-    """Whether ``expr`` is certainly a part of a batch of these loaders that holds one number for each item."""
+    """Whether ``expr`` is certainly a part of a batch of these loaders that holds one number for
+    each item.
+    """
     key = _part(script, expr)
     datasets = [d for x in loaders for d in x.datasets]
     plain = all(_is_collated(x) for x in loaders)
@@ -41,9 +45,11 @@ def _is_collated(loader: Loader) -> bool:
     return not loader.args.open and (not own or own == {Const(None)})
 
 
-# ------------------------------------------------------------------------------------------------ which part
+# --------------------------------------------------------------------------------------- which part
 def _part(script: Script, expr: ast.expr) -> Key | None:
-    """Where a part stands in the batch: 1 for ``y`` of ``for x, y in loader``, ``"y"`` for ``batch["y"]``."""
+    """Where a part stands in the batch: 1 for ``y`` of ``for x, y in loader``, ``"y"`` for
+    ``batch["y"]``.
+    """
     match expr:
         case ast.Name():
             found = {_place(script, d.node) for d in script.analysis(Flow).reaching(expr)}
@@ -62,7 +68,9 @@ def _place(script: Script, target: ast.AST) -> Key | None:
 
 
 def _path(script: Script, target: ast.AST) -> list[int] | None:
-    """The way from a batch to what a name is bound to: [] for the batch itself; None where it is bound otherwise."""
+    """The way from a batch to what a name is bound to: [] for the batch itself; None where it is
+    bound otherwise.
+    """
     path: list[int] = []
     node, parent = target, parent_of(target)
     while isinstance(parent, (ast.Tuple, ast.List)):
@@ -81,7 +89,7 @@ def _path(script: Script, target: ast.AST) -> list[int] | None:
     return None
 
 
-# ------------------------------------------------------------------------------------------------ what it holds
+# ------------------------------------------------------------------------------------ what it holds
 def _numbers(script: Script, dataset: Dataset) -> frozenset[Key]:
     """The parts of its items that are certainly single numbers."""
     if dataset.getitem is None:

@@ -1,4 +1,6 @@
-"""How large a number is at the most, with options at their defaults: of sizes that are computed, ``width * 2 ** (layers - i)``."""
+"""How large a number is at the most, with options at their defaults: of sizes that are computed,
+``width * 2 ** (layers - i)``.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ EXPONENT = 16  # beyond which a power is no size of a layer
 
 
 def most(script: Script, expr: ast.expr | None, depth: int = 0) -> int | None:
-    """The largest value of an expression of whole numbers that are not negative; None where that is not known."""
+    """The largest value of an expression of whole numbers that are not negative; None where that is
+    not known.
+    """
     if expr is None or depth > DEEP:
         return None
     found = script.values(expr)
@@ -67,7 +71,9 @@ def _combined(op: ast.operator, left: int | None, right: int | None) -> int | No
 
 
 def _of(script: Script, made: Definition, depth: int) -> int | None:
-    """Of what a definition gives: an argument at all calls, a number of ``range(...)``, an expression."""
+    """Of what a definition gives: an argument at all calls, a number of ``range(...)``, an
+    expression.
+    """
     node = made.node
     if isinstance(node, ast.arg):
         function = function_of(node)

@@ -1,4 +1,6 @@
-"""Recurrent networks that Python takes through a sequence one element at a time: a few small products between many launches."""
+"""Recurrent networks that Python takes through a sequence one element at a time: a few small
+products between many launches.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Cells:
 
     @cached_property
     def place(self) -> str:
-        """Where a sequence is gone through, in words, if all recurrent layers of the training go so and nothing larger is trained; else empty."""
+        """Where a sequence is gone through, in words, if all recurrent layers of the training go so
+        and nothing larger is trained; else empty.
+        """
         models = trained_models(self.script)
         if any(m.unknown or any(layer.startswith(LARGE) for layer in m.layers) for m in models):
             return ""
@@ -46,7 +50,9 @@ class Cells:
 
     @cached_property
     def turns(self) -> tuple[int, str]:
-        """How often a step goes through a recurrent network, one element after the other, at the least, and where; 0 where that is not known."""
+        """How often a step goes through a recurrent network, one element after the other, at the
+        least, and where; 0 where that is not known.
+        """
         found = (0, "")
         for step in self.script.steps:
             for site in step.forwards:
@@ -60,7 +66,9 @@ class Cells:
         return any(inside(occurrence.stack, step.loop) for step in self.script.steps)
 
     def _carrying(self, site: Site, occurrence: Occurrence) -> Iterator[LoopFrame]:
-        """The loops inside the step that call it, with a state that one turn of the loop hands to the next."""
+        """The loops inside the step that call it, with a state that one turn of the loop hands to
+        the next.
+        """
         for step in self.script.steps:
             within = inside(occurrence.stack, step.loop)
             frames = below(occurrence.stack, step.loop) if within else ()

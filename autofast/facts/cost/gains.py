@@ -1,7 +1,9 @@
-"""The questions that rules ask of the cost model: what a fix of theirs is expected to save, and why.
+"""The questions that rules ask of the cost model: what a fix of theirs is expected to save, and
+why.
 
-A rule names one of them (``@rule(..., asks=gains.half)``), and ``autofast.edit.worth`` decides by the answer. Where the sizes of a script
-are not known, the answer is what is usual for the technique (from published measurements, see the cards), which only ranks it.
+A rule names one of them (``@rule(..., asks=gains.half)``), and ``autofast.edit.worth`` decides by
+the answer. Where the sizes of a script are not known, the answer is what is usual for the technique
+(from published measurements, see the cards), which only ranks it.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ EPOCHS = 10  # where their number is not known
 MOST_RESHAPES = (
     2  # statements that channels_last may touch, beside the one that converts the network
 )
-# Where a tensor on the host comes from that stays there: others that are made for the device can be made on it.
+# Where a tensor on the host comes from that stays there: others that are made for the device can be
+# made on it.
 ARRAYS = ("", "from_numpy", "as_tensor")
 HEAD = "convolutions use TF32 without it, and only a small head multiplies matrices"
 READ = 0.03  # of a step, by a read that the host waits for
@@ -63,9 +66,11 @@ def _of_arithmetic(
     memory: float = 1,
     casts: int = 0,
 ) -> Gain:
-    """What less work on the device saves of a step; nothing where the host is what a step waits for.
+    """What less work on the device saves of a step; nothing where the host is what a step waits
+    for.
 
-    On a CPU, casts take part of the time that 16 bits save: there they have to outweigh them for certain.
+    On a CPU, casts take part of the time that 16 bits save: there they have to outweigh them for
+    certain.
     """
     if seen := _measured(script, options, convolutions, products, memory, casts):
         return seen
@@ -85,7 +90,8 @@ def _measured(
     memory: float,
     casts: int,
 ) -> Gain | None:
-    """The same by what a step was measured to take: of operations that are not known, no more than where all were of the kind that gains most.
+    """The same by what a step was measured to take: of operations that are not known, no more than
+    where all were of the kind that gains most.
 
     Where casts on a CPU have to outweigh products, a time does not tell how much of it is products.
     """
@@ -106,7 +112,9 @@ def _measured(
 def half(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of 16 bits: half the work of products and convolutions, half the memory between them, and casts of each parameter and gradient."""
+    """Of 16 bits: half the work of products and convolutions, half the memory between them, and
+    casts of each parameter and gradient.
+    """
     if place := script.analysis(Cells).place:
         return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
     gain = _of_arithmetic(script, options, 0.4, machine.HALF, machine.HALF, 0.5, casts=2)
@@ -135,7 +143,9 @@ def tensor_cores(
 def layout(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of channels_last, for convolutions; of the images of an evaluation only that they come in the order of the weights."""
+    """Of channels_last, for convolutions; of the images of an evaluation only that they come in the
+    order of the weights.
+    """
     cost = script.analysis(Cost)
     if cost.moves_batches(finding.node) and cost.channels(finding.node) == {1}:
         return Gain(0.0, "images of one channel lie in memory as they would in either order")
@@ -170,7 +180,9 @@ def counting(
 
 
 def together(share: float, reason: str, copied: bool = False) -> Question:
-    """A question whose answer is what taking whole batches at once saves: no more than the wait for data (with ``copied``: and the copies)."""
+    """A question whose answer is what taking whole batches at once saves: no more than the wait for
+    data (with ``copied``: and the copies).
+    """
     estimate = usual(share, reason)
 
     def ask(
@@ -196,7 +208,9 @@ def together(share: float, reason: str, copied: bool = False) -> Question:
 def renaming(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of today's name for the same thing, which costs some microseconds at most: nothing but beside what changes its functions anyway."""
+    """Of today's name for the same thing, which costs some microseconds at most: nothing but beside
+    what changes its functions anyway.
+    """
     others = [f for f in beside if f.edits and (f.renews or f.asks is not renaming)]
     theirs = {id(unit_of(place)) for f in others for place in _touched(f)}
     mine = [n for n in _touched(finding) if not isinstance(n, (ast.ImportFrom, ast.Import))]
@@ -221,9 +235,11 @@ def nothing(reason: str) -> Question:
     return ask
 
 
-# ------------------------------------------------------------------------------------------------ by how often
+# ------------------------------------------------------------------------------------- by how often
 def usual(share: float, reason: str, code: bool = False) -> Question:
-    """A question whose answer is what is usual for a technique, but for loaders (with ``code``: places) that are used once."""
+    """A question whose answer is what is usual for a technique, but for loaders (with ``code``:
+    places) that are used once.
+    """
 
     def ask(
         script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
@@ -235,7 +251,9 @@ def usual(share: float, reason: str, code: bool = False) -> Question:
 
 
 def _loader_once(script: Script, finding: Finding, rarely: bool = True) -> Gain | None:
-    """Next to nothing, for a loader that is gone through once, or (with ``rarely``) now and then, beside the passes over the training data; None for others."""
+    """Next to nothing, for a loader that is gone through once, or (with ``rarely``) now and then,
+    beside the passes over the training data; None for others.
+    """
     uses = [use for x in _loaders_of(script, finding.node) for use in x.uses]
     if not uses or any(map(script.analysis(Cost).trains_with, uses)):
         return None
@@ -292,7 +310,9 @@ def _feeds(loader: Loader, home: ast.AST) -> bool:
 def reads(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of a read of the device that is put off: nothing where another one stays in the same step, which waits as long."""
+    """Of a read of the device that is put off: nothing where another one stays in the same step,
+    which waits as long.
+    """
     loop = _loop_of(script, finding.node)
     kept = (read_once, read_at_once, read_twice, read_again, read_late, elements)
     stays = [f.node for f in _alike(finding, beside) if not f.edits or f.asks in kept]
@@ -312,7 +332,9 @@ def reads(
 
 
 def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
-    """The innermost loop around ``node``, which may be around the calls of its function: where all have the same one."""
+    """The innermost loop around ``node``, which may be around the calls of its function: where all
+    have the same one.
+    """
     if (loop := next(loops_around(node), None)) is not None:
         return loop
     inner = {id(n) for n in ast.walk(node)}
@@ -328,7 +350,9 @@ def _alike(finding: Finding, findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _changed(findings: Sequence[Finding]) -> set[int]:
-    """The ids of all that fixes change: not what stands in a block that something is put above or below."""
+    """The ids of all that fixes change: not what stands in a block that something is put above or
+    below.
+    """
     places = [place for f in findings if f.edits for place in _touched(f)]
     return {id(n) for place in places if not hasattr(place, "body") for n in walk(place)}
 
@@ -362,21 +386,27 @@ def _touched(finding: Finding) -> list[ast.AST]:
 def read_once(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of one read in the place of several of the same tensor, between which the device is given work."""
+    """Of one read in the place of several of the same tensor, between which the device is given
+    work.
+    """
     return _code_once(script, finding) or Gain(0.01, "one wait less in a step", known=False)
 
 
 def read_at_once(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """The same where nothing is started in between: the first read has waited for all that the others would wait for."""
+    """The same where nothing is started in between: the first read has waited for all that the
+    others would wait for.
+    """
     return Gain(0.0, "one read stays, and the others find the device at rest")
 
 
 def read_twice(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of statements whose work would be done behind the loop, and once more before what looks at it inside."""
+    """Of statements whose work would be done behind the loop, and once more before what looks at it
+    inside.
+    """
     return Gain(0.0, "what it does would have to stand at two places besides")
 
 
@@ -390,21 +420,27 @@ def elements(
 def read_late(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of a number that each arm of a condition reads, and that every step looks at: it would be read further down in the same step."""
+    """Of a number that each arm of a condition reads, and that every step looks at: it would be
+    read further down in the same step.
+    """
     return Gain(0.0, "it would be read in every step all the same, further down")
 
 
 def read_again(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of statements that a loop behind the loop would carry out instead: of an evaluation too little for these lines."""
+    """Of statements that a loop behind the loop would carry out instead: of an evaluation too
+    little for these lines.
+    """
     if not script.analysis(Cost).is_in_training(finding.node):
         return Gain(EVALUATION * READ, "one read a step of an evaluation")
     return reads(script, options, finding, beside)
 
 
 def _in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> ast.AST | None:
-    """A place among ``nodes`` that every iteration of the loop comes to, in the loop itself or in a function that it calls."""
+    """A place among ``nodes`` that every iteration of the loop comes to, in the loop itself or in a
+    function that it calls.
+    """
     graph = script.analysis(Flow).graph(loop)
     called = set()
     for node in nodes:
@@ -430,11 +466,13 @@ def in_steps(
     return Gain(0.02, "a copy from the host in every step", known=False)
 
 
-# ------------------------------------------------------------------------------------------------ by bytes and items
+# ------------------------------------------------------------------------------- by bytes and items
 def copies(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of copies to the device that nothing waits for: nothing where there is hardly anything to copy."""
+    """Of copies to the device that nothing waits for: nothing where there is hardly anything to
+    copy.
+    """
     loaders = _loaders_of(script, finding.node)
     once = _loader_once(script, finding) if loaders else _code_once(script, finding)
     if once:
@@ -458,7 +496,9 @@ def copies(
 
 
 def _copies_numbers(script: Script, finding: Finding) -> bool:
-    """Whether all that is copied of these batches, there or elsewhere, is one number for each item: the network takes the rest by itself."""
+    """Whether all that is copied of these batches, there or elsewhere, is one number for each item:
+    the network takes the rest by itself.
+    """
     here = statement_of(finding.node)
     mine = [x for x in script.loaders if any(statement_of(t.node) is here for t in x.moved)]
     moved = [t for x in mine for t in x.moved if t.to_device or t.how == "type"]
@@ -496,7 +536,9 @@ def _copied_beside(
 
 
 def _stays_on_host(script: Script, tensor: Tensor) -> bool:
-    """Whether a tensor is made of data of the host: others, made for the device, can be made on it."""
+    """Whether a tensor is made of data of the host: others, made for the device, can be made on
+    it.
+    """
     if tensor.fresh != "Tensor":
         return tensor.fresh in ARRAYS
     given = getattr(tensor.made, "args", [])
@@ -506,7 +548,9 @@ def _stays_on_host(script: Script, tensor: Tensor) -> bool:
 def pinning(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """The same of pinned batches: nothing where each loader is made for one batch, which the process that waits for it pins itself."""
+    """The same of pinned batches: nothing where each loader is made for one batch, which the
+    process that waits for it pins itself.
+    """
     mine = _loaders_of(script, finding.node)
     if mine and not any(_gets_workers(script, x, beside) for x in mine):
         return Gain(0.0, "without workers, the process that waits for a batch pins it itself")
@@ -519,7 +563,9 @@ def pinning(
 
 
 def _copies_memory(script: Script, loader: Loader) -> bool:
-    """Whether the memory of its batches may be copied to the device, by the script or by somebody else."""
+    """Whether the memory of its batches may be copied to the device, by the script or by somebody
+    else.
+    """
     there = [t.node.func for t in loader.moved if t.kinds != {"cpu"}]
     copied = [func.value for func in there if isinstance(func, ast.Attribute)]
     return (
@@ -549,7 +595,9 @@ def _gets_workers(script: Script, loader: Loader, beside: Sequence[Finding]) -> 
 def fetching(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of workers: nothing where a batch is a slice of what lies in memory, which one process cuts as fast as it can be handed on."""
+    """Of workers: nothing where a batch is a slice of what lies in memory, which one process cuts
+    as fast as it can be handed on.
+    """
     if gain := _loader_once(script, finding, rarely=False):
         return gain
     made = images(script)
@@ -569,7 +617,9 @@ def fetching(
 def keeping(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of workers that stay: nothing where there is one epoch, for whose loader they start once in any case."""
+    """Of workers that stay: nothing where there is one epoch, for whose loader they start once in
+    any case.
+    """
     mine = _loaders_of(script, finding.node)
     if mine and all(_has_one_epoch(script, x) for x in mine):
         return Gain(0.0, "gone through once: the training has one epoch")
@@ -577,7 +627,9 @@ def keeping(
 
 
 def _has_one_epoch(script: Script, loader: Loader) -> bool:
-    """Whether one loop goes through the loader, and all loops around that turn once (of those that are not around its making)."""
+    """Whether one loop goes through the loader, and all loops around that turn once (of those that
+    are not around its making).
+    """
     if len(loader.uses) != 1 or loader.uses[0].is_next:
         return False
     use = loader.uses[0]
@@ -591,7 +643,9 @@ def _has_one_epoch(script: Script, loader: Loader) -> bool:
 
 
 def more_workers(enough: str, loaders: Sequence[Loader]) -> Question:
-    """A question about more workers in the place of a few: nothing where these are ``enough`` and no wait was measured."""
+    """A question about more workers in the place of a few: nothing where these are ``enough`` and
+    no wait was measured.
+    """
 
     def ask(
         script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
@@ -615,7 +669,9 @@ def _is_sliced(dataset: Dataset, made: Mapping[int, Images | str]) -> bool:
 def launches(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> Gain | None:
-    """Of an update in a few kernels: next to nothing beside a network that the step goes through hundreds of times."""
+    """Of an update in a few kernels: next to nothing beside a network that the step goes through
+    hundreds of times.
+    """
     times, place = script.analysis(Cells).turns
     share = machine.UPDATE / (times * machine.TURN) if times else 1.0
     if share < 0.03:

@@ -1,4 +1,6 @@
-"""Where models that are trained multiply matrices: in convolutions, in a small head behind them, in narrow layers alone. Asked where sizes are not known."""
+"""Where models that are trained multiply matrices: in convolutions, in a small head behind them, in
+narrow layers alone. Asked where sizes are not known.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,19 @@ DEEP = re.compile(
 LARGE = 16_000_000  # weights of a layer that makes a head slow: VGG's first has 103 million
 DENSE = frozenset({"torch.nn.Linear", "torch.nn.MultiheadAttention"})
 EMBEDDING = 2  # convolutions of an embedding, at most
-# A product with a side of so many numbers is bound by memory: 32 floating-point operations for each byte of what comes in and goes out.
+# A product with a side of so many numbers is bound by memory: 32 floating-point operations for each
+# byte of what comes in and goes out.
 NARROW = 128
-# So few layers with such sides are bound by launches: 512 rows through one of them are 0.27 GFLOP, 5 to 15 µs of a GPU.
+# So few layers with such sides are bound by launches: 512 rows through one of them are 0.27 GFLOP,
+# 5 to 15 µs of a GPU.
 SMALL, FEW = 512, 6
 MANY = 2  # convolutions for each layer of the head, at least
 
 
 def only_convolves(script: Script) -> bool:
-    """Whether the layers of the models that are trained certainly multiply no matrices but in convolutions."""
+    """Whether the layers of the models that are trained certainly multiply no matrices but in
+    convolutions.
+    """
     models = trained_models(script)
     layers = {layer for m in models for layer in m.layers}
     return (
@@ -47,7 +53,9 @@ def only_convolves(script: Script) -> bool:
 
 
 def holds_weights(script: Script) -> bool:
-    """Whether the models that are trained have no layers of torch that compute with weights: they hold weights, and give them to functions."""
+    """Whether the models that are trained have no layers of torch that compute with weights: they
+    hold weights, and give them to functions.
+    """
     models = trained_models(script)
     return bool(models) and all(
         _is_known(m) and all(PLAIN.match(x) and not x.startswith("Conv") for x in m.layers)
@@ -56,7 +64,9 @@ def holds_weights(script: Script) -> bool:
 
 
 def only_embeds(script: Script) -> bool:
-    """Whether the models that are trained convolve once or twice, in front of many layers that multiply matrices: patches of a transformer."""
+    """Whether the models that are trained convolve once or twice, in front of many layers that
+    multiply matrices: patches of a transformer.
+    """
     models = trained_models(script)
     return bool(models) and all(map(_only_embeds, models))
 
@@ -76,7 +86,9 @@ def _only_embeds(model: Model) -> bool:
 
 
 def is_small_head(script: Script) -> bool:
-    """Whether dense layers are few in each model that is trained, and none of them is repeated or known to be large."""
+    """Whether dense layers are few in each model that is trained, and none of them is repeated or
+    known to be large.
+    """
     models = trained_models(script)
     return bool(models) and all(_has_small_head(script, m) for m in models)
 
@@ -98,7 +110,9 @@ def _has_small_head(script: Script, model: Model) -> bool:
 
 
 def is_narrow(script: Script) -> bool:
-    """Whether the models that are trained multiply matrices in narrow layers alone, or in few small ones: of a policy, of a few columns."""
+    """Whether the models that are trained multiply matrices in narrow layers alone, or in few small
+    ones: of a policy, of a few columns.
+    """
     models = trained_models(script)
     return bool(models) and all(_is_narrow(script, m) for m in models)
 
@@ -121,14 +135,18 @@ def _is_narrow(script: Script, model: Model) -> bool:
 
 
 def _is_known(model: Model) -> bool:
-    """Whether all layers are known; what a class calls besides is an event, but a container calls what it is given unseen."""
+    """Whether all layers are known; what a class calls besides is an event, but a container calls
+    what it is given unseen.
+    """
     containers = [t for t in parts_of(model.thing).values() if getattr(t, "name", "") in CONTAINERS]
     held = [t for container in containers for t in opened(members(container), elements)]
     return not model.unknown and all(is_module(t) for t in held if isinstance(t, Ext))
 
 
 def _is_small(script: Script, layer: Ext) -> bool:
-    """A layer of which no side is known to be large; the other may be what an environment or a table gives."""
+    """A layer of which no side is known to be large; the other may be what an environment or a
+    table gives.
+    """
     return max(_sizes(script, layer), default=LARGE) <= SMALL
 
 
@@ -138,7 +156,9 @@ def _is_large(script: Script, layer: Ext) -> bool:
 
 
 def _sizes(script: Script, layer: Ext) -> list[int]:
-    """How many numbers go into a dense layer and come out of it, at the most, as far as that is known."""
+    """How many numbers go into a dense layer and come out of it, at the most, as far as that is
+    known.
+    """
     sizes = (
         _size(script, layer, n, name) for n, name in enumerate(("in_features", "out_features"))
     )
@@ -146,7 +166,9 @@ def _sizes(script: Script, layer: Ext) -> list[int]:
 
 
 def _hidden(script: Script, layer: Ext) -> int:
-    """A side of the product that a recurrent layer makes of its state in every step; a large number where it is not known."""
+    """A side of the product that a recurrent layer makes of its state in every step; a large number
+    where it is not known.
+    """
     hidden = _size(script, layer, 1, "hidden_size")
     return LARGE if hidden is None else hidden
 

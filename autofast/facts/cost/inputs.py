@@ -52,7 +52,9 @@ def batch_size(loader: Loader) -> int | None:
 
 
 def _largest(values: Values) -> int | None:
-    """Of all numbers that a value may be, where these are known: a batch is made smaller to try a script out."""
+    """Of all numbers that a value may be, where these are known: a batch is made smaller to try a
+    script out.
+    """
     found = [number(frozenset({thing})) for thing in values]
     known = [n for n in found if n is not None]
     return max(known, default=None) if len(known) == len(found) else None

@@ -1,6 +1,8 @@
-"""What it takes the host to make an item in memory, at the least: by the calls that ``__getitem__`` makes, whatever the size of the data.
+"""What it takes the host to make an item in memory, at the least: by the calls that ``__getitem__``
+makes, whatever the size of the data.
 
-Measured with NumPy 2, Pillow 12 and torch 2.13 on one core with images of 32 x 32 pixels, and halved, so that a fast host is not taken for a
+Measured with NumPy 2, Pillow 12 and torch 2.13 on one core with images of 32 x 32 pixels, and
+halved, so that a fast host is not taken for a
 slow one: most calls cost what calling them costs there.
 """
 
@@ -28,7 +30,9 @@ DEEP = 6
 
 
 def worth_a_worker(script: Script, loader: Loader) -> bool:
-    """Whether the items of a batch certainly take the host so long that it pays to make them in another process."""
+    """Whether the items of a batch certainly take the host so long that it pays to make them in
+    another process.
+    """
     size = inputs.batch_size(loader)
     times = [least(script, dataset) for dataset in loader.datasets]
     return size is not None and bool(times) and size * min(times) >= machine.COSTLY

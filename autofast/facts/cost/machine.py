@@ -1,7 +1,9 @@
-"""Figures of the machine that a script is taken to run on: a GPU of the class of A100 and H100 with its host, or a CPU of a server.
+"""Figures of the machine that a script is taken to run on: a GPU of the class of A100 and H100 with
+its host, or a CPU of a server.
 
-They are chosen so that only plain cases are left out: arithmetic is taken to be slow (an upper bound of its time), the host to be fast (a
-lower bound). None of them is a measurement of the user's machine.
+They are chosen so that only plain cases are left out: arithmetic is taken to be slow (an upper
+bound of its time), the host to be fast (a lower bound). None of them is a measurement of the user's
+machine.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Machine:
     """Attributes:
-    launch: seconds for the host to begin one operation. step: seconds of the host in every step besides.
+    launch: seconds for the host to begin one operation. step: seconds of the host in every step
+    besides.
     products, convolutions: FLOP a second, in fp32 as torch does it unless told otherwise.
     memory: bytes a second, for what lies between the layers.
-    overlaps: arithmetic goes on while the host begins the next operations, so that a step takes as long as the slower of the two.
+    overlaps: arithmetic goes on while the host begins the next operations, so that a step takes as
+    long as the slower of the two.
     """
 
     launch: float
@@ -26,49 +30,63 @@ class Machine:
     overlaps: bool
 
 
-# launch: cudaLaunchKernel takes 2.5 us by itself; with Python, the dispatcher and autograd, PyTorch comes to 5 to 10 us for an elementwise
-# operation and to more for a convolution. step: a batch from the queue of the workers (50 us and more), optimizer.step(), zero_grad().
-# products: 19.5e12 in fp32 on an A100, 67e12 on an H100, of which small matrices reach half and less. convolutions: cuDNN uses TF32, 156e12
-# and 495e12, of which they reach a quarter and less. memory: 1.6e12 to 2.0e12 on an A100, 3.4e12 on an H100.
+# launch: cudaLaunchKernel takes 2.5 us by itself; with Python, the dispatcher and autograd, PyTorch
+# comes to 5 to 10 us for an elementwise
+# operation and to more for a convolution. step: a batch from the queue of the workers (50 us and
+# more), optimizer.step(), zero_grad().
+# products: 19.5e12 in fp32 on an A100, 67e12 on an H100, of which small matrices reach half and
+# less. convolutions: cuDNN uses TF32, 156e12
+# and 495e12, of which they reach a quarter and less. memory: 1.6e12 to 2.0e12 on an A100, 3.4e12 on
+# an H100.
 GPU = Machine(
     launch=5e-6, step=100e-6, products=12e12, convolutions=40e12, memory=2e12, overlaps=True
 )
 
-# A server's CPU has 1e12 to 4e12 FLOP a second in fp32, a laptop's a quarter of that; memory 50e9 to 200e9 bytes a second.
+# A server's CPU has 1e12 to 4e12 FLOP a second in fp32, a laptop's a quarter of that; memory 50e9
+# to 200e9 bytes a second.
 CPU = Machine(
     launch=5e-6, step=50e-6, products=0.5e12, convolutions=0.5e12, memory=50e9, overlaps=False
 )
 
-# The other way round, for changes that cost time where there is little arithmetic: what 16 bits save on a CPU has to outweigh their casts even
-# where fp32 is as fast as it gets, with the activations in the cache.
+# The other way round, for changes that cost time where there is little arithmetic: what 16 bits
+# save on a CPU has to outweigh their casts even where fp32 is as fast as it gets, with the
+# activations in the cache.
 FAST_CPU = Machine(
     launch=5e-6, step=50e-6, products=2e12, convolutions=2e12, memory=400e9, overlaps=False
 )
 
-# How often an activation is written or read in fp32, forwards and backwards: by the layer, a normalisation, an activation.
+# How often an activation is written or read in fp32, forwards and backwards: by the layer, a
+# normalisation, an activation.
 PASSES = 8
 
-# Bytes a second from the host to the device. PCIe 4 x16: 25e9 from pinned memory; pageable memory is copied once more by the host.
+# Bytes a second from the host to the device. PCIe 4 x16: 25e9 from pinned memory; pageable memory
+# is copied once more by the host.
 COPY = 12e9
-TINY = 16_000  # bytes that are copied in less time than it takes to hand them to a thread that pins them
+# bytes that are copied in less time than it takes to hand them to a thread that pins them
+TINY = 16_000
 
-# Seconds to hand a batch over from a worker: 0.3 to 3 ms were measured, with its tensors in shared memory. A batch that is made in COSTLY or
-# more is worth a worker.
+# Seconds to hand a batch over from a worker: 0.3 to 3 ms were measured, with its tensors in shared
+# memory. A batch that is made in COSTLY or more is worth a worker.
 HANDOVER = 0.3e-3
 COSTLY = 3e-3
 
-# What is left, at best, of the time of products with 16 bits and with TF32, and of convolutions in channels_last and with algorithms chosen
-# by measurement: 2 to 4.5 times as fast, 3 times, 1.15 to 1.6 times and up to 1.2 times in published measurements.
+# What is left, at best, of the time of products with 16 bits and with TF32, and of convolutions in
+# channels_last and with algorithms chosen
+# by measurement: 2 to 4.5 times as fast, 3 times, 1.15 to 1.6 times and up to 1.2 times in
+# published measurements.
 HALF = 0.4
 TENSOR_CORES = 0.3
 CHANNELS_LAST = 0.7
 BENCHMARK = 0.8
 
-# Operations that a fused optimizer saves a step beside the default of CUDA, which takes all parameters together, one operation after the other (Adam:
-# a dozen of them, each longer to begin than one of a single tensor), and those of a pass through a recurrent cell: ten forwards, twenty backwards.
+# Operations that a fused optimizer saves a step beside the default of CUDA, which takes all
+# parameters together, one operation after the other (Adam: a dozen of them, each longer to begin
+# than one of a single tensor), and those of a pass through a recurrent cell: ten forwards, twenty
+# backwards.
 UPDATE = 20
 TURN = 30
 
-# What inference_mode saves of a pass under no_grad, counted in the time of the host: nothing in convolutions, 5 % in small dense layers, 16 % in the
-# many views of a transformer (torch 2.13, a CPU, tensors so small that operations are all that takes time). On a busy device it is nothing.
+# What inference_mode saves of a pass under no_grad, counted in the time of the host: nothing in
+# convolutions, 5 % in small dense layers, 16 % in the many views of a transformer (torch 2.13, a
+# CPU, tensors so small that operations are all that takes time). On a busy device it is nothing.
 COUNTING = 0.1

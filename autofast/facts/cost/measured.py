@@ -1,7 +1,9 @@
-"""What was measured of a script, where the cost model would estimate: the one place that asks for it.
+"""What was measured of a script, where the cost model would estimate: the one place that asks for
+it.
 
-Times of the host hold on any device: making a batch costs what it costs. What share of a step that is, and all that the device does, was
-measured on one kind of device, and decides only where the script is rewritten for that kind.
+Times of the host hold on any device: making a batch costs what it costs. What share of a step that
+is, and all that the device does, was measured on one kind of device, and decides only where the
+script is rewritten for that kind.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ MOST_IDLE = 0.4  # share of a step: a GPU that idles longer waits for the host
 
 @dataclass(frozen=True)
 class Waiting:
-    """For batches of loaders. share: of the training's time. batch: seconds of one, the longest. made: seconds to make one."""
+    """For batches of loaders. share: of the training's time. batch: seconds of one, the longest.
+    made: seconds to make one.
+    """
 
     share: float
     batch: float
@@ -61,9 +65,11 @@ def for_target(script: Script, target: str) -> Facts | None:
     return facts if facts is not None and (facts.device == "cpu") == (target == "cpu") else None
 
 
-# ------------------------------------------------------------------------------------------------ loaders
+# ------------------------------------------------------------------------------------------ loaders
 def fetches(script: Script, loader: Loader) -> list[Fetches]:
-    """Of one loader; nothing where another stands in the same line, or where it was not iterated."""
+    """Of one loader; nothing where another stands in the same line, or where it was not
+    iterated.
+    """
     if script.facts is None:
         return []
     found = at(script.facts.fetches, [loader.node])
@@ -72,7 +78,9 @@ def fetches(script: Script, loader: Loader) -> list[Fetches]:
 
 
 def waiting(script: Script, loaders: Sequence[Loader]) -> Waiting | None:
-    """How long the training waits for batches of ``loaders``; None where one of them was not seen to give any."""
+    """How long the training waits for batches of ``loaders``; None where one of them was not seen
+    to give any.
+    """
     facts = script.facts
     if facts is None or not loaders or not facts.step:
         return None
@@ -101,9 +109,11 @@ def made(script: Script, loader: Loader) -> str:
     return f"measured: a batch is made in {seconds(batch)}, which no worker is worth"
 
 
-# ------------------------------------------------------------------------------------------------ places
+# ------------------------------------------------------------------------------------------- places
 def reading(script: Script, target: str, nodes: Iterable[ast.AST]) -> Gain | None:
-    """Of reads of the device in ``nodes`` that are put off: no more than they wait for, nor than the device idles."""
+    """Of reads of the device in ``nodes`` that are put off: no more than they wait for, nor than
+    the device idles.
+    """
     facts = for_target(script, target)
     found = at(facts.reads, nodes) if facts is not None else []
     if facts is None or not found or not facts.step or not facts.steps:
@@ -130,7 +140,9 @@ def copying(script: Script, target: str, nodes: Iterable[ast.AST]) -> Gain | Non
 
 
 def varies(script: Script, nodes: Iterable[ast.AST]) -> str:
-    """How the shapes that models are called with in ``nodes`` vary, in words; empty where they do not, or were not seen."""
+    """How the shapes that models are called with in ``nodes`` vary, in words; empty where they do
+    not, or were not seen.
+    """
     found = at(script.facts.forwards, nodes) if script.facts is not None else []
     for one in found:
         if not one.fixed:
@@ -139,10 +151,12 @@ def varies(script: Script, nodes: Iterable[ast.AST]) -> str:
     return ""
 
 
-# ------------------------------------------------------------------------------------------------ a step
+# ------------------------------------------------------------------------------------------- a step
 @dataclass(frozen=True)
 class Measured:
-    """One step without the wait for data. Seconds of the ``host`` to begin its operations, at least, and of the ``device``."""
+    """One step without the wait for data. Seconds of the ``host`` to begin its operations, at
+    least, and of the ``device``.
+    """
 
     host: float
     device: float
@@ -150,7 +164,9 @@ class Measured:
     words: str
 
     def saved(self, factor: float, more: float = 0.0) -> float:
-        """The share of it that is saved, at most, where the device takes this part of its time and the host ``more`` seconds."""
+        """The share of it that is saved, at most, where the device takes this part of its time and
+        the host ``more`` seconds.
+        """
         after = self._whole(self.host + more, self.device * factor)
         return max(0.0, 1 - after / self._whole(self.host, self.device))
 

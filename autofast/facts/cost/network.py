@@ -1,4 +1,6 @@
-"""One item of a batch on its way through a model, layer by layer: what it costs there, and what comes out."""
+"""One item of a batch on its way through a model, layer by layer: what it costs there, and what
+comes out.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class Network:
         self.loops: set[int] = set()  # around the model's own making
 
     def run(self, thing: Thing, shape: Shape) -> Shape:
-        """What the model makes of an item; raises :class:`Unsized` where that, or its cost, is not known."""
+        """What the model makes of an item; raises :class:`Unsized` where that, or its cost, is not
+        known.
+        """
         made = getattr(thing, "made", ())
         self.loops |= {id(f.node) for f in made if isinstance(f, LoopFrame) and not self.depth}
         if any(
@@ -101,7 +105,7 @@ class Network:
             shape = self.run(thing, shape)
         return shape
 
-    # -------------------------------------------------------------------------------------------- code of forward passes
+    # ----------------------------------------------------------------------- code of forward passes
     def _call(
         self, called: Values, given: Sequence[Value], call: ast.Call | None, this: Inst | None
     ) -> Value:

@@ -1,4 +1,6 @@
-"""What a layer makes of a batch, and what that costs: the table of torch's layers, by the sizes that they are given."""
+"""What a layer makes of a batch, and what that costs: the table of torch's layers, by the sizes
+that they are given.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from autofast.rule import Refusal
 
 
 class Unsized(Refusal):
-    """Why it is not known what a batch costs; ``over`` where too much (or little) comes to a Linear, as the images are too large (small)."""
+    """Why it is not known what a batch costs; ``over`` where too much (or little) comes to a
+    Linear, as the images are too large (small).
+    """
 
     def __init__(self, why: str, over: int = 0):
         super().__init__(why)
@@ -22,7 +26,9 @@ class Unsized(Refusal):
 
 @dataclass(frozen=True)
 class Shape:
-    """Of one item of a batch: its channels or features (None: not known), and its other dimensions."""
+    """Of one item of a batch: its channels or features (None: not known), and its other
+    dimensions.
+    """
 
     channels: int | None
     dims: tuple[int, ...] = ()
@@ -41,7 +47,8 @@ class Work:
     """What a training step costs with one item in a batch: forwards and backwards.
 
     Attributes:
-        convolutions, products: FLOP. activations: numbers that layers put out. kernels: launched, for a batch of any size.
+        convolutions, products: FLOP. activations: numbers that layers put out. kernels: launched,
+            for a batch of any size.
         parameters: numbers of them; ``tensors`` that they are in.
     """
 
@@ -82,7 +89,8 @@ FREE = frozenset("Identity contiguous detach to cuda type requires_grad_".split(
 
 
 def layer(name: str, args: Arguments, shape: Shape, work: Work, first: int = 0) -> Shape | None:
-    """What comes out of a layer or function of torch, counted in ``work``; None where the table has no such name.
+    """What comes out of a layer or function of torch, counted in ``work``; None where the table has
+    no such name.
 
     ``first``: the number of arguments before its own (1 for functions, which are given the batch).
     """
@@ -125,7 +133,8 @@ def layer(name: str, args: Arguments, shape: Shape, work: Work, first: int = 0) 
     return None
 
 
-# Of several that one of them may be (``width = 512``, and 32 where the script is tried out), the largest costs most.
+# Of several that one of them may be (``width = 512``, and 32 where the script is tried out), the
+# largest costs most.
 WIDTHS = frozenset("in_channels out_channels in_features out_features".split())
 
 

@@ -49,10 +49,12 @@ UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
 @dataclass(frozen=True)
 class Estimate:
-    """One step. Times on the device are too long rather than too short, those of the host too short rather than too long.
+    """One step. Times on the device are too long rather than too short, those of the host too short
+    rather than too long.
 
     Attributes:
-        kernels: that are launched. host: seconds to issue them. convolutions, products, memory: seconds on the device.
+        kernels: that are launched. host: seconds to issue them. convolutions, products, memory:
+            seconds on the device.
         parameters: numbers of them; ``tensors`` that they are in.
     """
 
@@ -73,7 +75,9 @@ class Estimate:
     def saved(
         self, convolutions: float = 1, products: float = 1, memory: float = 1, more: int = 0
     ) -> float:
-        """The share of a step's time that is saved where the work on the device takes this part of its time, with ``more`` kernels."""
+        """The share of a step's time that is saved where the work on the device takes this part of
+        its time, with ``more`` kernels.
+        """
         device = self.convolutions * convolutions + self.products * products + self.memory * memory
         host = self.host * (self.kernels + more) / self.kernels
         return max(0.0, 1 - self._with(host, device) / self.seconds)
@@ -176,7 +180,9 @@ class Cost:
 
     @cached_property
     def _elsewhere(self) -> str:
-        """Work that is not in the layers of the models; wherever it is, as what is called again is not followed again."""
+        """Work that is not in the layers of the models; wherever it is, as what is called again is
+        not followed again.
+        """
         return self._computes(HEAVY)
 
     @cached_property
@@ -187,7 +193,9 @@ class Cost:
 
     @cached_property
     def convolves_by_function(self) -> bool:
-        """Whether networks hold weights that they give to `F.conv2d`, beside which `F.linear` is for a head: it stands at no more places."""
+        """Whether networks hold weights that they give to `F.conv2d`, beside which `F.linear` is
+        for a head: it stands at no more places.
+        """
         names = [kind.rsplit(".", 1)[-1] for (kind, _), _ in self.script.log.each()]
         convolutions = sum(name in CONVOLUTIONS for name in names)
         return convolutions >= max(1, names.count("linear"))
@@ -214,9 +222,11 @@ class Cost:
         datasets = [d for x in self.script.loaders for d in x.datasets if not d.on_device]
         return {id(d.getitem) for d in datasets if d.getitem is not None}
 
-    # -------------------------------------------------------------------------------------------- passes through models
+    # ------------------------------------------------------------------------ passes through models
     def _pass(self, thing: Thing, occurrence: Occurrence, rows: int) -> tuple[Work, int]:
-        """What a pass costs for each item of a batch, and how many there are; ``rows`` of an item whose shape is not known."""
+        """What a pass costs for each item of a batch, and how many there are; ``rows`` of an item
+        whose shape is not known.
+        """
         inputs = [t for t in occurrence.data.get("inputs", ()) if isinstance(t, Tensor)]
         found = self._loaders(inputs)
         sizes = {batch_size(x) for x in found}
@@ -264,10 +274,12 @@ class Cost:
         things = {id(t) for tensor in inputs for t in tensor.batch}
         return [x for x in self.script.loaders if any(id(t) in things for t in x.things)]
 
-    # -------------------------------------------------------------------------------------------- how often
+    # ------------------------------------------------------------------------------------ how often
     @cached_property
     def training(self) -> list[Step]:
-        """The steps that update something, if any does; others ask for gradients only, as an attack on the images of an evaluation does."""
+        """The steps that update something, if any does; others ask for gradients only, as an attack
+        on the images of an evaluation does.
+        """
         return [s for s in self.script.steps if s.updates] or self.script.steps
 
     def trains_with(self, use: Use) -> bool:
@@ -295,7 +307,9 @@ class Cost:
         return None
 
     def batch_bytes(self, node: ast.AST) -> int | None:
-        """What is copied to the device of a batch of the loader at ``node``, or of those moved there; None where that is not known."""
+        """What is copied to the device of a batch of the loader at ``node``, or of those moved
+        there; None where that is not known.
+        """
         statement = {id(n) for n in walk(statement_of(node))}
         moved = {id(t) for x in self.script.transfers if id(x.node) in statement for t in x.loaders}
         found = [
@@ -308,7 +322,9 @@ class Cost:
         return max(known) if known and len(known) == len(sizes) else None
 
     def copies_at(self, node: ast.AST) -> list[ast.AST]:
-        """Where the batches of the loader at ``node`` are copied to the device; else ``node`` itself."""
+        """Where the batches of the loader at ``node`` are copied to the device; else ``node``
+        itself.
+        """
         moved = [t.node for x in self.script.loaders if x.node is node for t in x.moved]
         return list(moved) or [statement_of(node)]
 
@@ -321,7 +337,9 @@ class Cost:
         return bool(self._moved(node))
 
     def channels(self, node: ast.AST) -> set[int | None]:
-        """How many channels the images have that are moved there; None among them where that is not known."""
+        """How many channels the images have that are moved there; None among them where that is not
+        known.
+        """
         shapes = [item(self.script, d) for x in self._moved(node) for d in x.datasets]
         return {s.channels if s is not None else None for s in shapes}
 
@@ -343,7 +361,9 @@ class Cost:
         return batch * max(elements) * 4
 
     def runs_by_batch(self, node: ast.AST) -> bool:
-        """Whether the script comes to a place in a loop over batches, or in one whose turns are not passes over the training data."""
+        """Whether the script comes to a place in a loop over batches, or in one whose turns are not
+        passes over the training data.
+        """
         steps = [f for step in self.training for f in loops(step.stack)]
         passes = {id(f.node) for f in steps} - {id(step.loop) for step in self.training}
         return any(id(f.node) not in passes for stack in self._ways(node) for f in loops(stack))
@@ -364,7 +384,9 @@ class Cost:
         return [o.stack for _, s in self.script.log.each() if id(s.node) in inside for o in s]
 
     def runs_alone(self, node: ast.AST) -> bool:
-        """Whether the script certainly comes to a place outside of all loops, beside a training that turns: set-up, a look at the end."""
+        """Whether the script certainly comes to a place outside of all loops, beside a training
+        that turns: set-up, a look at the end.
+        """
         stacks = self._ways(node)
         return (
             bool(self.training)
@@ -373,12 +395,16 @@ class Cost:
         )
 
     def runs_seldom(self, node: ast.AST) -> bool:
-        """Whether few turns of a loop come to a place, for a few things at a time: samples that are saved now and then, not an evaluation."""
+        """Whether few turns of a loop come to a place, for a few things at a time: samples that are
+        saved now and then, not an evaluation.
+        """
         stacks = self._ways(node)
         return bool(stacks) and all(map(self._is_seldom, stacks))
 
     def _is_seldom(self, stack: Stack) -> bool:
-        """Below a condition that is seldom true, in no loop there but one over what a list holds."""
+        """Below a condition that is seldom true, in no loop there but one over what a list
+        holds.
+        """
         steps = {id(step.loop) for step in self.training}
         within = False
         for n, frame in enumerate(stack):
@@ -390,7 +416,9 @@ class Cost:
         return False
 
     def _every(self, gate: ast.AST) -> int:
-        """The turns of a loop of which one passes a condition: 100 of ``if step % 100 == 0``, as far as they are known; else 0."""
+        """The turns of a loop of which one passes a condition: 100 of ``if step % 100 == 0``, as
+        far as they are known; else 0.
+        """
         test = gate.test if isinstance(gate, ast.If) else gate
         parts = [
             n for n in ast.walk(test) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod)
@@ -398,7 +426,9 @@ class Cost:
         return min((number(self.script.values(n.right)) or 0 for n in parts), default=0)
 
     def runs_once(self, node: ast.AST) -> bool:
-        """Whether the script certainly comes to a place outside of all loops around its training steps, and these turn more than once."""
+        """Whether the script certainly comes to a place outside of all loops around its training
+        steps, and these turn more than once.
+        """
         training = {
             id(f.node)
             for step in self.training
@@ -423,12 +453,16 @@ def is_each_turn(stack: Stack, loop: ast.AST) -> bool:
 
 
 def _is_called_back(stack: Stack) -> bool:
-    """Whether a library calls a function around: an item of a dataset, made as often as a loader asks."""
+    """Whether a library calls a function around: an item of a dataset, made as often as a loader
+    asks.
+    """
     return any(isinstance(f, CallFrame) and f.node is f.func.node for f in stack)
 
 
 def _is_over_list(loop: LoopFrame) -> bool:
-    """Over lists and tuples, also by ``enumerate`` and ``zip``; of loaders, ``zip`` makes an ``Ext``."""
+    """Over lists and tuples, also by ``enumerate`` and ``zip``; of loaders, ``zip`` makes an
+    ``Ext``.
+    """
     found = list(opened(loop.over, _gone_over))
     ends = [t for t in found if not _gone_over(t)]
     return bool(ends) and all(isinstance(t, Seq) and t.kind in LISTS for t in ends)

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from autofast.model.contents import opened
 from autofast.model.values import Tensor, Unknown, Values
 
-# Packages of Python whose functions give numbers, texts and lists of them, and never a tensor that they were given.
+# Packages of Python whose functions give numbers, texts and lists of them, and never a tensor that
+# they were given.
 PLAIN = frozenset(
     "argparse configparser csv datetime json math os platform re string sys time".split()
 )

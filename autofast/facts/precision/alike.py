@@ -18,7 +18,9 @@ STEPS = 8  # variables and methods that are followed
 
 
 def made_alike(script: Script, call: ast.AST) -> bool:
-    """Whether ``result.index_add_(dim, index, source)`` adds to what was made with the dtype of its source: ``source.new_zeros(...)``."""
+    """Whether ``result.index_add_(dim, index, source)`` adds to what was made with the dtype of its
+    source: ``source.new_zeros(...)``.
+    """
     if not is_method(call):
         return False
     if len(call.args) < 3:
@@ -38,7 +40,9 @@ def made_alike(script: Script, call: ast.AST) -> bool:
 
 
 def _definition(script: Script, expr: ast.expr) -> ast.AST | None:
-    """What a variable holds, where one statement alone gives it its value; else the expression itself."""
+    """What a variable holds, where one statement alone gives it its value; else the expression
+    itself.
+    """
     if not isinstance(expr, ast.Name):
         return expr
     made = list(script.analysis(Flow).reaching(expr))

@@ -26,7 +26,9 @@ def _yields(code: Code) -> str:
 
 
 def between(code: Code) -> str:
-    """What it does to gradients or weights between forward pass and loss, in words; empty where it does nothing."""
+    """What it does to gradients or weights between forward pass and loss, in words; empty where it
+    does nothing.
+    """
     for site, _ in code.events(
         ".backward",
         "torch.autograd.grad",
@@ -52,7 +54,9 @@ def between(code: Code) -> str:
 
 
 def both_modes(code: Code) -> str:
-    """Why the code must not stand in one block: a model runs in it with gradients and without; empty where none does."""
+    """Why the code must not stand in one block: a model runs in it with gradients and without;
+    empty where none does.
+    """
     modes: dict[int, set[bool]] = {}
     for _, occurrence in code.events("forward", entered=True):
         if occurrence.data["outer"]:

@@ -1,4 +1,6 @@
-"""A piece of code with all that it calls: what would come under autocast, or into another layout."""
+"""A piece of code with all that it calls: what would come under autocast, or into another
+layout.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class Code:
         return Code(self.script, statements, models, self.logits)
 
     def _called(self) -> list[ast.AST]:
-        """The functions that are called, and the forward passes of the models, but no constructors."""
+        """The functions that are called, and the forward passes of the models, but no
+        constructors.
+        """
         found: dict[int, ast.AST] = {}
         todo: list[ast.AST] = list(self.statements)
         for model in self.models:
@@ -59,7 +63,9 @@ class Code:
         return list(found.values())
 
     def events(self, *kinds: str, entered: bool = False) -> Iterator[tuple[Site, Occurrence]]:
-        """What happens in this code, or in what it calls; with ``entered`` only what was seen to happen on the way from here."""
+        """What happens in this code, or in what it calls; with ``entered`` only what was seen to
+        happen on the way from here.
+        """
         for site in self.script.log.of(*kinds):
             mine = [o for o in site if happens_in(o, site.node, self.here)]
             if not entered and id(site.node) in self.all and not mine and site.occurrences:
@@ -72,7 +78,9 @@ class Code:
         return sorted({kind for (kind, _), _ in self.script.log.each()})
 
     def is_known(self, site: Site) -> bool:
-        """A call of a known model, of one that was loaded from a file in its place, or of an autograd Function of the project."""
+        """A call of a known model, of one that was loaded from a file in its place, or of an
+        autograd Function of the project.
+        """
         call = site.node
         if not isinstance(call, ast.Call):
             return False
@@ -89,7 +97,9 @@ def _entered(script: Script, node: ast.AST) -> list[ast.AST]:
 
 
 def applied(script: Script, func: ast.expr) -> list[Cls]:
-    """The autograd Functions of the project that calling ``func`` applies: ``Clip.apply``, or ``clip`` after ``clip = Clip.apply``."""
+    """The autograd Functions of the project that calling ``func`` applies: ``Clip.apply``, or
+    ``clip`` after ``clip = Clip.apply``.
+    """
     names = {
         t.name
         for t in script.values(func)

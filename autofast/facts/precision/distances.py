@@ -1,7 +1,9 @@
-"""Distances by way of a product, ``|a|² + |b|² - 2ab``: where a and b are near, what is left is the rounding of the product.
+"""Distances by way of a product, ``|a|² + |b|² - 2ab``: where a and b are near, what is left is the
+rounding of the product.
 
-Autocast keeps ``torch.cdist`` in fp32; written out, the product is 16-bit: off by up to 1/256 of ``|a||b|`` in bf16, however small the distance.
-Their negatives, of which the largest are the nearest (``topk``), are the same.
+Autocast keeps ``torch.cdist`` in fp32; written out, the product is 16-bit: off by up to 1/256 of
+``|a||b|`` in bf16, however small the distance. Their negatives, of which the largest are the
+nearest (``topk``), are the same.
 """
 
 from __future__ import annotations
@@ -73,7 +75,9 @@ def _cancels(script: Script, terms: list[tuple[ast.expr, int]]) -> bool:
 def _terms(
     script: Script, expr: ast.expr, sign: int = 1, depth: int = 0
 ) -> Iterator[tuple[ast.expr, int]]:
-    """What a sum is made of, with its sign, without factors that are numbers and without changes of shape."""
+    """What a sum is made of, with its sign, without factors that are numbers and without changes of
+    shape.
+    """
     match expr:
         case ast.BinOp(left=left, right=right, op=ast.Add() | ast.Sub() as how):
             yield from _terms(script, left, sign, depth)

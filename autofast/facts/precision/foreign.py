@@ -1,4 +1,6 @@
-"""Code that nobody has prepared for 16-bit tensors: autograd Functions of the project, other libraries, what is not known."""
+"""Code that nobody has prepared for 16-bit tensors: autograd Functions of the project, other
+libraries, what is not known.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def foreign(code: Code) -> str:
 
 
 def handed_out(code: Code) -> tuple[ast.AST, str] | None:
-    """Where tensors go into compiled code, or into code of a library that is not made of torch's operations, and whose it is."""
+    """Where tensors go into compiled code, or into code of a library that is not made of torch's
+    operations, and whose it is.
+    """
     for kind in code.kinds():
         called = f"{kind}()" if is_foreign(kind) else ""
         if not called and not any(_owner(o.this) for s in code.script.log.of(kind) for o in s):
@@ -66,7 +70,9 @@ def handed_out(code: Code) -> tuple[ast.AST, str] | None:
 
 
 def is_foreign(name: str) -> bool:
-    """Whether a function or class is of a library that is not known to do with tensors what torch does."""
+    """Whether a function or class is of a library that is not known to do with tensors what torch
+    does.
+    """
     root = name.split(".")[0]
     own = name.startswith(OWN_OPERATORS) and not name.startswith(OPERATORS)
     return own or ("." in name and root != "" and root not in KNOWN_LIBRARIES | PLAIN_TORCH)
@@ -81,7 +87,9 @@ def _owner(thing: Thing | None) -> str:
 
 
 def loaded_in_16(thing: Thing) -> str:
-    """The argument by which a model of a library is loaded in other numbers than fp32; empty where it is not."""
+    """The argument by which a model of a library is loaded in other numbers than fp32; empty where
+    it is not.
+    """
     for name in LOADED_IN_16:
         given = thing.args.named.get(name) if isinstance(thing, Ext) else None
         if given is not None and any(
@@ -93,7 +101,9 @@ def loaded_in_16(thing: Thing) -> str:
 
 
 def custom_function(code: Code) -> str:
-    """An autograd Function of the project that nobody has prepared for other dtypes and layouts, in words."""
+    """An autograd Function of the project that nobody has prepared for other dtypes and layouts, in
+    words.
+    """
     names = (n for p in code.parts for n in walk(p) if isinstance(n, VARIABLES))
     for name, thing in ((n, t) for n in names for t in applied(code.script, n)):
         if not _marked(thing) and not _elementwise(thing):
@@ -101,7 +111,8 @@ def custom_function(code: Code) -> str:
     return ""
 
 
-# Number by number, in the dtype that is given: autocast casts nothing for them. Not what jumps (round, sign).
+# Number by number, in the dtype that is given: autocast casts nothing for them. Not what jumps
+# (round, sign).
 ELEMENTWISE = frozenset(
     """sigmoid tanh relu clamp clamp_min clamp_max abs neg mul add sub div where gt ge lt le eq ne
     zeros_like ones_like view_as reshape clone detach masked_fill masked_fill_ expand expand_as size contiguous
@@ -110,7 +121,9 @@ ELEMENTWISE = frozenset(
 
 
 def _elementwise(cls: Cls) -> bool:
-    """A Function of nothing but elementwise operations, which compute in any dtype; autograd casts what its backward gives."""
+    """A Function of nothing but elementwise operations, which compute in any dtype; autograd casts
+    what its backward gives.
+    """
     methods = [m for m in cls.node.body if isinstance(m, ast.FunctionDef) and m.name[:2] != "__"]
     if {m.name for m in methods} != {"forward", "backward"}:
         return False

@@ -25,7 +25,9 @@ def not_fp16(code: Code) -> str:
 
 
 def _constant(code: Code, node: ast.expr) -> float | None:
-    """The number that an operand or an argument is; not one of a layer, a loss or a functional norm, which compute in fp32."""
+    """The number that an operand or an argument is; not one of a layer, a loss or a functional
+    norm, which compute in fp32.
+    """
     parent = parent_of(node)
     if (call := taker_of(node)) is not None:
         if any(_keeps_fp32(t) for t in code.script.values(call.func)):

@@ -24,7 +24,9 @@ SCIENCE = tuple(
 
 
 def decided(script: Script) -> bool:
-    """Some file says already how precise fp32 products are, in whichever of the three interfaces; a comment decides nothing."""
+    """Some file says already how precise fp32 products are, in whichever of the three interfaces; a
+    comment decides nothing.
+    """
     return any(
         "#" not in source.text[source.text.rfind("\n", 0, found.start()) + 1 : found.start()]
         for source in script.sources
@@ -33,7 +35,9 @@ def decided(script: Script) -> bool:
 
 
 def needs_digits(script: Script) -> str:
-    """What this script computes that wants more than TF32's 10 bits of mantissa; empty where nothing does."""
+    """What this script computes that wants more than TF32's 10 bits of mantissa; empty where
+    nothing does.
+    """
     for site in script.calls("torch.set_default_dtype"):
         if any(
             isinstance(t, Ref) and dtype_of(t) in ("f64", "complex")
@@ -78,7 +82,8 @@ def needs_digits(script: Script) -> str:
     return ""
 
 
-# The reader drops "linalg." from names. Traces are taken of covariances: of a distance between distributions, whose terms cancel out.
+# The reader drops "linalg." from names. Traces are taken of covariances: of a distance between
+# distributions, whose terms cancel out.
 ALGEBRA = LINALG | {
     "trace",
     "cov",

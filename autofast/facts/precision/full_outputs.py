@@ -1,4 +1,6 @@
-"""What a model returns in fp32 although it runs under autocast for CUDA: what a softmax or a norm gives, and what only moves that."""
+"""What a model returns in fp32 although it runs under autocast for CUDA: what a softmax or a norm
+gives, and what only moves that.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class FullOutputs:
         )
 
     def is_full(self, expr: ast.expr, part: int | None = None, depth: int = 0) -> bool:
-        """Whether ``expr`` certainly gives fp32 (or None), or its element ``part``, if it runs under autocast for CUDA."""
+        """Whether ``expr`` certainly gives fp32 (or None), or its element ``part``, if it runs
+        under autocast for CUDA.
+        """
         if depth > DEPTH:
             return False
         match expr:
@@ -130,6 +134,8 @@ def _is_full_layer(thing: Ext) -> bool:
 
 
 def _last(given: Values) -> Values:
-    """The last layer of a ``Sequential``, given by itself; nothing where it comes in a list or dict."""
+    """The last layer of a ``Sequential``, given by itself; nothing where it comes in a list or
+    dict.
+    """
     held = one(given)
     return frozenset() if isinstance(held, (Seq, Const)) else given

@@ -1,8 +1,10 @@
-"""Where the 16-bit results of autocast go, and whether they may: what is done to a model's output in and after the block.
+"""Where the 16-bit results of autocast go, and whether they may: what is done to a model's output
+in and after the block.
 
-Under autocast, a model returns bf16 or fp16. PyTorch's own losses take that and compute in fp32, and reading a class out of
-it (``argmax``) or giving it to the next network of the block is as good as before. Arithmetic by hand loses digits, and
-NumPy, buffers of fp32 and other libraries do not take bf16 at all. :class:`Half` finds the first such use.
+Under autocast, a model returns bf16 or fp16. PyTorch's own losses take that and compute in fp32,
+and reading a class out of it (``argmax``) or giving it to the next network of the block is as good
+as before. Arithmetic by hand loses digits, and NumPy, buffers of fp32 and other libraries do not
+take bf16 at all. :class:`Half` finds the first such use.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from autofast.model.syntax import SEQUENCES, is_read
 from autofast.model.values import Bound, Dict, Ext, Func, Inst, Ref, Seq, Thing, Unknown
 from autofast.ops import autocast
 
-# computed in fp32 by autocast on every device: torch/include/ATen/autocast_mode.h, the losses that were there in torch 2.0
+# computed in fp32 by autocast on every device: torch/include/ATen/autocast_mode.h, the losses that
+# were there in torch 2.0
 FP32_LOSSES = frozenset(
     """CrossEntropyLoss NLLLoss MSELoss L1Loss SmoothL1Loss BCEWithLogitsLoss KLDivLoss
     CosineEmbeddingLoss HingeEmbeddingLoss MarginRankingLoss MultiLabelMarginLoss
@@ -73,9 +76,11 @@ IN_TORCH = ("torch.", "torch.nn.functional.", "torch.Tensor.")
 
 
 class Half(ValueFlow[bool]):
-    """Follows 16-bit tensors through a script; of a place, it has to know whether it is in a function that is called under autocast.
+    """Follows 16-bit tensors through a script; of a place, it has to know whether it is in a
+    function that is called under autocast.
 
-    ``inside`` are the ids of all nodes in the statements under autocast; ``target`` is the kind of device it is for; ``logits`` as in ``Code``.
+    ``inside`` are the ids of all nodes in the statements under autocast; ``target`` is the kind of
+    device it is for; ``logits`` as in ``Code``.
     """
 
     def __init__(
@@ -90,7 +95,9 @@ class Half(ValueFlow[bool]):
         self.networks = {id(m.thing): is_network(m) for m in script.models}
 
     def misuse(self, expr: ast.expr) -> str:
-        """The first use of ``expr``, a 16-bit tensor made under autocast, that must not be; empty where there is none."""
+        """The first use of ``expr``, a 16-bit tensor made under autocast, that must not be; empty
+        where there is none.
+        """
         self._seen.clear()
         if self._is_full(expr):
             return ""
@@ -102,7 +109,9 @@ class Half(ValueFlow[bool]):
         return self.follow(expr, entered)
 
     def misuse_of_part(self, call: ast.Call, part: int, target: ast.Name) -> str:
-        """The first use of a variable that gets a part of a 16-bit output under autocast, and that must not be."""
+        """The first use of a variable that gets a part of a 16-bit output under autocast, and that
+        must not be.
+        """
         self._seen.clear()
         return "" if self._is_full(call, part) else self.bind(target, id(target) not in self.around)
 
@@ -110,7 +119,7 @@ class Half(ValueFlow[bool]):
         """Whether autocast computes it in fp32 anyway."""
         return self.cuda and self.script.analysis(FullOutputs).is_full(expr, part)
 
-    # ------------------------------------------------------------------------------------------------ one use
+    # -------------------------------------------------------------------------------------- one use
     def judge(self, use: Usage, context: bool) -> Answer:
         match use.act:
             case Act.ASKED:
@@ -163,7 +172,7 @@ class Half(ValueFlow[bool]):
             for t in self.script.values(a)
         )
 
-    # ------------------------------------------------------------------------------------------------ calls
+    # ---------------------------------------------------------------------------------------- calls
     def inside(self, call: ast.AST, context: bool) -> bool:
         return context or id(call) in self.around
 
@@ -209,7 +218,7 @@ class Half(ValueFlow[bool]):
             return Verdict.STOPS
         return Verdict.GOES_ON if short in MOVES else None
 
-    # ------------------------------------------------------------------------------------------------ names
+    # ---------------------------------------------------------------------------------------- names
     def reads(self, bound: ast.Name | ast.arg) -> Iterator[ast.Name]:
         return (n for n in super().reads(bound) if self._holds_output(n))
 
@@ -268,7 +277,9 @@ def _is_negative(node: ast.AST) -> bool:
 
 
 def is_network(model: Model) -> bool:
-    """A module with layers of its own that multiply matrices; not a loss or a post-processing step in the form of a module."""
+    """A module with layers of its own that multiply matrices; not a loss or a post-processing step
+    in the form of a module.
+    """
     return any(not name.endswith("Loss") for name in model.layers) or not isinstance(
         model.thing, Inst
     )

@@ -1,4 +1,6 @@
-"""What a model returns as it was given: labels, lengths, indices, of which nobody says that they are no integers."""
+"""What a model returns as it was given: labels, lengths, indices, of which nobody says that they
+are no integers.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from autofast.model.tensors import tensors_in
 
 
 def may_be_integers(script: Script, call: ast.Call, part: int | None = None) -> bool:
-    """Whether the output of a model, or its element ``part``, may be a tensor of a batch that no layer has changed, of any type.
+    """Whether the output of a model, or its element ``part``, may be a tensor of a batch that no
+    layer has changed, of any type.
 
     Such a tensor must not be cast to fp32: a loss that takes class indices does not take floats.
     """

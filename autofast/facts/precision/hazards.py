@@ -1,4 +1,6 @@
-"""What speaks against 16-bit arithmetic in a piece of code: asked once for all code that would run under autocast."""
+"""What speaks against 16-bit arithmetic in a piece of code: asked once for all code that would run
+under autocast.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ def _dtypes(code: Code) -> str:
 
 
 def ratio(code: Code) -> str:
-    """A ratio of probabilities of which one would be in 16 bits and the other not, in words; empty where there is none."""
+    """A ratio of probabilities of which one would be in 16 bits and the other not, in words; empty
+    where there is none.
+    """
     passes = {
         id(n)
         for site, o in code.events("forward", entered=True)

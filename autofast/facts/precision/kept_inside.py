@@ -1,4 +1,6 @@
-"""What code under autocast puts away (``self.feature = x``, a forward hook's ``found[name] = out``), and NumPy is given elsewhere: it has no bf16."""
+"""What code under autocast puts away (``self.feature = x``, a forward hook's ``found[name] =
+out``), and NumPy is given elsewhere: it has no bf16.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ DEEP = 8
 
 
 def kept_inside(code: Code) -> str:
-    """Where a 16-bit tensor that was kept under autocast would be given to NumPy, in words; empty where none is."""
+    """Where a 16-bit tensor that was kept under autocast would be given to NumPy, in words; empty
+    where none is.
+    """
     script = code.script
     classes = [c for m in code.models for c in m.classes]
     inner = nodes_of([*classes, *_hooks(script)])  # helpers are asked about what models give them
@@ -56,7 +60,9 @@ Place = ast.Attribute | ast.Subscript | ast.Name
 
 
 def _places(script: Script, expr: ast.expr, depth: int) -> Iterator[Place]:
-    """The attributes, elements and containers that a value may have been read from; not where it was cast on the way."""
+    """The attributes, elements and containers that a value may have been read from; not where it
+    was cast on the way.
+    """
     if depth > DEEP or is_method(expr, *CASTS):
         return
     if isinstance(expr, (ast.Attribute, ast.Subscript)):
@@ -94,7 +100,9 @@ def _stores(script: Script, place: Place) -> Iterator[ast.AST]:
 
 
 class _Stores:
-    """``script.analysis(_Stores)``: what puts something into attributes, by their names, and into lists and dicts."""
+    """``script.analysis(_Stores)``: what puts something into attributes, by their names, and into
+    lists and dicts.
+    """
 
     def __init__(self, script: Script):
         self.attributes: dict[str, list[ast.Attribute]] = defaultdict(list)

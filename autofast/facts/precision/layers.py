@@ -1,4 +1,6 @@
-"""What layers make of autocast: those too small for it, and those that compute in fp16 whatever it is set to."""
+"""What layers make of autocast: those too small for it, and those that compute in fp16 whatever it
+is set to.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,19 @@ TINY = 2**16  # a matrix with fewer weights than this is multiplied faster than 
 
 
 def is_small(code: Code) -> bool:
-    """All models are small linear layers and what costs nothing beside them: to launch their kernels, and to cast, takes longer than to multiply."""
+    """All models are small linear layers and what costs nothing beside them: to launch their
+    kernels, and to cast, takes longer than to multiply.
+    """
     sizes = [dense_sizes(code.script, m) for m in code.models]
     return bool(sizes) and all(s and max(s) < TINY for s in sizes)
 
 
 def recurrent(code: Code) -> str:
-    """What autocast for CUDA computes in fp16, whichever dtype it was asked for, in words; empty where there is nothing.
+    """What autocast for CUDA computes in fp16, whichever dtype it was asked for, in words; empty
+    where there is nothing.
 
-    torch casts the arguments of cuDNN's recurrent networks to fp16 (AutocastRNN.cpp); cells (``LSTMCell``) get the dtype asked for.
+    torch casts the arguments of cuDNN's recurrent networks to fp16 (AutocastRNN.cpp); cells
+    (``LSTMCell``) get the dtype asked for.
     """
     for model in code.models:
         if found := sorted(model.layers & {*RECURRENT, "RNNBase"}):
@@ -48,7 +54,9 @@ def _may_be_recurrent(thing: Thing | None) -> bool:
 
 
 def dense_sizes(script: Script, model: Model) -> list[int]:
-    """The numbers of weights of the ``nn.Linear`` that a model is made of; empty where it has other heavy layers, or one is not known."""
+    """The numbers of weights of the ``nn.Linear`` that a model is made of; empty where it has other
+    heavy layers, or one is not known.
+    """
     heavy = any(layer.startswith(HEAVY) or is_model_class(layer) for layer in model.layers)
     if heavy or "Linear" not in model.layers:
         return []

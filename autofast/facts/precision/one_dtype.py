@@ -1,4 +1,6 @@
-"""Operations that want all tensors in one dtype, bits that are read as another type, and assertions about a dtype: an error, or wrong, in 16 bits."""
+"""Operations that want all tensors in one dtype, bits that are read as another type, and assertions
+about a dtype: an error, or wrong, in 16 bits.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Method, Tensor, Thing, Unknown, Values
 
-# Autocast brings the operands of none of these to one dtype, on no device; the index at which they begin, in the method.
+# Autocast brings the operands of none of these to one dtype, on no device; the index at which they
+# begin, in the method.
 WANTING = {
     **dict.fromkeys(("lerp", "lerp_", "inner", "heaviside", "allclose", "isclose"), 0),
     **dict.fromkeys(("addmm_", "addmv_", "addbmm_", "baddbmm_"), 0),
@@ -52,9 +55,11 @@ def one_dtype(code: Code) -> str:
 
 
 def own_dtype(code: Code) -> str:
-    """Where a network brings its weights to a dtype that it chooses itself; empty where it does not.
+    """Where a network brings its weights to a dtype that it chooses itself; empty where it does
+    not.
 
-    ``F.linear(x, self.weight.to(x.dtype))`` is mixed precision already, perhaps in fp16, perhaps in fp32 by choice.
+    ``F.linear(x, self.weight.to(x.dtype))`` is mixed precision already, perhaps in fp16, perhaps in
+    fp32 by choice.
     """
     for part in code.parts[len(code.statements) :]:
         for node in nodes_in(part, ast.Call):
@@ -90,7 +95,9 @@ def _has_tensor(values: Values) -> bool:
 
 
 def _demanded(code: Code, node: ast.AST) -> ast.AST | None:
-    """``h.dtype`` in ``assert h.dtype == torch.float32``, or where a condition leads to ``raise``."""
+    """``h.dtype`` in ``assert h.dtype == torch.float32``, or where a condition leads to
+    ``raise``.
+    """
     if isinstance(node, ast.If) and not any(isinstance(s, ast.Raise) for s in node.body):
         return None
     if not isinstance(node, (ast.Assert, ast.If)):

@@ -1,7 +1,8 @@
-"""Logarithms of probabilities: a sigmoid in 16 bits is 1 from 6 (bf16) or 8 (fp16) on, and the logarithm of the rest is that of 0.
+"""Logarithms of probabilities: a sigmoid in 16 bits is 1 from 6 (bf16) or 8 (fp16) on, and the
+logarithm of the rest is that of 0.
 
-Autocast computes ``log_softmax`` in fp32 and losses with logits too; what it cannot see is a logarithm that is taken, far away, of what a
-sigmoid in the model has rounded.
+Autocast computes ``log_softmax`` in fp32 and losses with logits too; what it cannot see is a
+logarithm that is taken, far away, of what a sigmoid in the model has rounded.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ LOGARITHMS = ("torch.log", ".log", "torch.log1p", ".log1p", "torch.log2", "torch
 
 
 def log_of_rounded(script: Script, code: Code, outputs: list[ast.Call]) -> str:
-    """Where ``code`` takes the logarithm of a probability that a model has computed in 16 bits, in words; empty where it does not."""
+    """Where ``code`` takes the logarithm of a probability that a model has computed in 16 bits, in
+    words; empty where it does not.
+    """
     given = [t.prob for call in outputs for t in tensors_in(script.values(call))]
     rounded = any(p is not None and id(p) not in code.logits for p in given)
     for site, occurrence in code.events("loss"):

@@ -1,4 +1,6 @@
-"""Training that is aware of quantisation: what it learns is how the model computes with few bits, which no other rounding may disturb."""
+"""Training that is aware of quantisation: what it learns is how the model computes with few bits,
+which no other rounding may disturb.
+"""
 
 from __future__ import annotations
 

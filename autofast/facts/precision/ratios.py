@@ -1,7 +1,7 @@
 """Ratios of two probabilities, ``exp(new - old)``: one precision for both, or for neither.
 
-Where a policy is updated from what an earlier pass of it has said, both must round alike: the ratio is 1 in the first step then, and
-with ``new`` in 16 bits and ``old`` in fp32 it is not.
+Where a policy is updated from what an earlier pass of it has said, both must round alike: the ratio
+is 1 in the first step then, and with ``new`` in 16 bits and ``old`` in fp32 it is not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ PLAIN = (Const, Num, Arg, Ref, Module, Func, Cls)
 
 
 class Ratios:
-    """The ratios in a piece of code: ``parts`` and what they call, the node ids ``inside``, of which ``passes`` lead to a forward pass."""
+    """The ratios in a piece of code: ``parts`` and what they call, the node ids ``inside``, of
+    which ``passes`` lead to a forward pass.
+    """
 
     def __init__(self, script: Script, parts: list[ast.AST], inside: set[int], passes: set[int]):
         self.script, self.parts, self.inside, self.passes = script, parts, inside, passes
@@ -36,7 +38,9 @@ class Ratios:
 
     @cached_property
     def of_an_earlier_pass(self) -> ast.Call | None:
-        """``exp(a - b)`` of which one is made of a forward pass of this code, and the other comes from outside of it."""
+        """``exp(a - b)`` of which one is made of a forward pass of this code, and the other comes
+        from outside of it.
+        """
         for call in (n for p in self.parts for n in nodes_in(p, ast.Call)):
             for a, b in self._differences(call):
                 if {self._is_made_here(a), self._is_made_here(b)} == {True, False}:
@@ -66,7 +70,9 @@ class Ratios:
                     todo += [inner, *expr.args[:1]]  # x.sum(-1), torch.sum(x, -1)
 
     def _is_made_here(self, expr: ast.expr) -> bool | None:
-        """Whether a value is made of a forward pass in this code; False where it comes from outside, None where it is neither."""
+        """Whether a value is made of a forward pass in this code; False where it comes from
+        outside, None where it is neither.
+        """
         from_outside = False
         todo: list[ast.AST] = [expr]
         seen: set[int] = set()
@@ -88,7 +94,9 @@ class Ratios:
         return False if from_outside else None
 
     def _before(self, definition: Definition) -> list[ast.expr]:
-        """The expressions of this code that a variable gets its value from; empty where it comes from outside."""
+        """The expressions of this code that a variable gets its value from; empty where it comes
+        from outside.
+        """
         if definition.is_parameter:
             function = function_around(definition.node)
             assert not isinstance(function, ast.Module)

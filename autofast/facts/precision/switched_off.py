@@ -1,4 +1,6 @@
-"""Mixed precision that a script has, and that is off unless an option or a setting says otherwise."""
+"""Mixed precision that a script has, and that is off unless an option or a setting says
+otherwise.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from autofast.model.values import Arg, Ext, Unknown, const, one
 
 
 def switched_off(script: Script) -> tuple[ast.AST, str] | None:
-    """A forward pass whose autocast is off by default, and where that is decided, in words; None where there is none, or it is on."""
+    """A forward pass whose autocast is off by default, and where that is decided, in words; None
+    where there is none, or it is on.
+    """
     for step in script.steps:
         around = [
             (o, frame, context)

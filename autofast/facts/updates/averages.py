@@ -1,4 +1,6 @@
-"""Averages of parameters that a program keeps beside them: ``shadow[name] = decay * shadow[name] + (1 - decay) * p.data``."""
+"""Averages of parameters that a program keeps beside them: ``shadow[name] = decay * shadow[name] +
+(1 - decay) * p.data``.
+"""
 
 from __future__ import annotations
 

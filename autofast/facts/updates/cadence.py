@@ -1,7 +1,10 @@
-"""How a scheduler that is stepped once an epoch lies to the updates of that epoch: in which loop, how many there are, how they end.
+"""How a scheduler that is stepped once an epoch lies to the updates of that epoch: in which loop,
+how many there are, how they end.
 
-A scheduler may be stepped after every update instead if each epoch certainly makes the same number of them, and this number can be
-written down before the first: every way that the script comes to an update must lead through the same loop over the same loader.
+A scheduler may be stepped after every update instead if each epoch certainly makes the same number
+of them, and this number can be
+written down before the first: every way that the script comes to an update must lead through the
+same loop over the same loader.
 """
 
 from __future__ import annotations
@@ -43,10 +46,12 @@ class Cadence:
     """The updates of one epoch.
 
     Attributes:
-        epochs, loop: the loop over epochs, and the one over batches. loader: what the latter goes over, without counters and bars.
+        epochs, loop: the loop over epochs, and the one over batches. loader: what the latter goes
+            over, without counters and bars.
         loaders: the loaders that this may be.
         anchor: the statement after which an update is done. updates: their places.
-        gone: the statement that steps the scheduler now. guard: it does so only where there is a scheduler.
+        gone: the statement that steps the scheduler now. guard: it does so only where there is a
+            scheduler.
     """
 
     epochs: Loop
@@ -100,7 +105,7 @@ def _check_tick(script: Script, tick: Tick, schedulers: list[Scheduler]) -> None
         raise Refusal("its step is part of an expression")
 
 
-# ------------------------------------------------------------------------------------------------ the epoch
+# ---------------------------------------------------------------------------------------- the epoch
 def _turning(frame: Frame) -> bool:
     """A loop that goes on and on, not one over a few known values."""
     return isinstance(frame, LoopFrame) and not frame.unrolled
@@ -147,7 +152,9 @@ def _straight(frames: Stack, words: str) -> None:
 
 
 def _at_epoch_end(script: Script, tick: Tick, epochs: Loop) -> tuple[ast.stmt, bool]:
-    """The statement of a step that every epoch makes once, and whether it asks first whether there is a scheduler."""
+    """The statement of a step that every epoch makes once, and whether it asks first whether there
+    is a scheduler.
+    """
     paths = {}
     for occurrence in tick.site:
         rest = below(occurrence.stack, epochs)
@@ -208,7 +215,9 @@ def _in_order(script: Script, tick: Tick, updates: list[Update], epochs: ast.AST
 
 
 def _not_left_before(script: Script, frames: Stack, node: ast.AST, loop: Loop, words: str) -> None:
-    """Nothing before ``node`` ends the iteration of ``loop``, or a function on the way from there."""
+    """Nothing before ``node`` ends the iteration of ``loop``, or a function on the way from
+    there.
+    """
     scope: Loop | None = loop
     for here in (*(f.node for f in frames if isinstance(f, CallFrame)), node):
         if (exit_ := cut_short(script, here, scope)) is not None:
@@ -217,7 +226,9 @@ def _not_left_before(script: Script, frames: Stack, node: ast.AST, loop: Loop, w
 
 
 def cut_short(script: Script, node: ast.AST, loop: Loop | None) -> ast.stmt | None:
-    """A ``continue`` that may end the iteration of ``loop``, or without one a ``return`` that may end the function, before ``node``."""
+    """A ``continue`` that may end the iteration of ``loop``, or without one a ``return`` that may
+    end the function, before ``node``.
+    """
     found = script.analysis(Flow).graph(node).leaving_before(node, loop)
     return next(
         (s for s in found if isinstance(s, ast.Return if loop is None else ast.Continue)), None
@@ -233,7 +244,7 @@ def ends_of(script: Script, loop: Loop) -> list[ast.stmt]:
     ]
 
 
-# ------------------------------------------------------------------------------------------------ the batches
+# -------------------------------------------------------------------------------------- the batches
 def _batches(script: Script, updates: list[Update], epochs: Loop) -> ast.For:
     """The one loop over batches that makes all updates of an epoch."""
     steps = {id(s.loop) for s in script.steps}
@@ -335,7 +346,7 @@ def _once(places: list[tuple[ast.Call, Stack]], depth: int = 0) -> ast.stmt:
         depth += 1
 
 
-# ------------------------------------------------------------------------------------------------ the number of batches
+# ---------------------------------------------------------------------------- the number of batches
 def _loader(script: Script, loop: ast.For, updates: list[Update]) -> tuple[ast.expr, list[Thing]]:
     """The expression of the loader, and the loaders that it may be here."""
     loaders = {
@@ -371,7 +382,9 @@ def _loader(script: Script, loop: ast.For, updates: list[Update]) -> tuple[ast.e
 
 
 def inside_bar(found: Values) -> ast.expr | None:
-    """What a progress bar or a counter goes over, as it is written; None where something else is among these values."""
+    """What a progress bar or a counter goes over, as it is written; None where something else is
+    among these values.
+    """
     inner = {
         id(t.args.positional[0].expr): t.args.positional[0].expr
         for t in found
@@ -415,7 +428,7 @@ def _may_grow(dataset: Thing, set_outside: tuple[ast.AST, ...]) -> bool:
     return bool(counted & touched)
 
 
-# ------------------------------------------------------------------------------------------------ windows of several batches
+# ----------------------------------------------------------------------- windows of several batches
 class Counter:
     """Reads conditions about the number of the batch."""
 

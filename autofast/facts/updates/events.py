@@ -1,4 +1,6 @@
-"""What one training loop does to gradients, parameters and learning rates in the iteration of a batch, and in which statements."""
+"""What one training loop does to gradients, parameters and learning rates in the iteration of a
+batch, and in which statements.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,8 @@ NONE = Const(None)
 @dataclass(eq=False)
 class Event:
     """Attributes:
-    kind: ``zero``, ``backward``, ``clip``, ``unscale``, ``step``, ``scaler``, ``schedule`` or ``average`` (of parameters, or any change to them).
+    kind: ``zero``, ``backward``, ``clip``, ``unscale``, ``step``, ``scaler``, ``schedule`` or
+    ``average`` (of parameters, or any change to them).
     order: when it first happens. calls: the calls on the way to it, from the loop on.
     things: the optimizers (or models) that it concerns.
     """
@@ -94,7 +97,9 @@ class Iteration:
 
 
 def iteration_of(script: Script, step: Step) -> Iteration:
-    """All that matters in one iteration; raises :class:`Refusal` where something is done that has no place in a window of several batches."""
+    """All that matters in one iteration; raises :class:`Refusal` where something is done that has
+    no place in a window of several batches.
+    """
     assert isinstance(step.loop, ast.For)
     iteration = Iteration(step, step.loop)
     check_hooks(script)
@@ -243,9 +248,11 @@ def check_hooks(script: Script) -> None:
             raise Refusal(f"{node.attr}() on {at(node)} sees the gradients of every batch")
 
 
-# ------------------------------------------------------------------------------------------------ everything else
+# ---------------------------------------------------------------------------------- everything else
 def _others(script: Script, iteration: Iteration) -> None:
-    """What else is done to models and optimizers: it belongs to the update, or is no matter, or is a reason to refuse."""
+    """What else is done to models and optimizers: it belongs to the update, or is no matter, or is
+    a reason to refuse.
+    """
     known = {id(e.node) for e in iteration.events}
     trained = {id(x) for m in iteration.step.models for x in unwrapped(m)} | {
         id(m) for m in iteration.step.models
@@ -386,9 +393,11 @@ def _trains(thing: Thing) -> bool:
     )
 
 
-# ------------------------------------------------------------------------------------------------ order
+# -------------------------------------------------------------------------------------------- order
 def check_order(script: Script, iteration: Iteration) -> None:
-    """Between two updates of an optimizer, its gradients come from the same backwards as before, once for each batch."""
+    """Between two updates of an optimizer, its gradients come from the same backwards as before,
+    once for each batch.
+    """
     backwards, zeros = iteration.of("backward"), iteration.of("zero")
     for step in iteration.of("step"):
         mine = [z for z in zeros if clears(script, z, step)]

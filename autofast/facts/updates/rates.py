@@ -1,4 +1,6 @@
-"""Who else reads and sets learning rates, and schedules that count one thing while they are stepped after another."""
+"""Who else reads and sets learning rates, and schedules that count one thing while they are stepped
+after another.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ FINE = ("step", "state_dict", *SHOWS)
 
 
 def check_rates(script: Script, cadence: Cadence, schedulers: list[Scheduler]) -> None:
-    """Raise :class:`Refusal` where something relies on the scheduler counting epochs, or sets the rates as well."""
+    """Raise :class:`Refusal` where something relies on the scheduler counting epochs, or sets the
+    rates as well.
+    """
     wanted = {id(t) for s in schedulers for t in s.things}
     rates = {id(t) for s in schedulers for t in s.optimizers}
     for other in script.schedulers:
@@ -52,7 +56,9 @@ def check_rates(script: Script, cadence: Cadence, schedulers: list[Scheduler]) -
 
 
 def log_between(script: Script, cadence: Cadence) -> str:
-    """A note on lines that show the learning rate after the updates of an epoch, and before the step that is moved away."""
+    """A note on lines that show the learning rate after the updates of an epoch, and before the
+    step that is moved away.
+    """
     wanted = {id(t) for t in cadence.tick.things}
     flow, tick, epochs = script.analysis(Flow), cadence.tick.node, cadence.epochs
     graph = flow.graph(tick)
@@ -77,7 +83,7 @@ def by_hand(script: Script) -> ast.AST | None:
     return None
 
 
-# ------------------------------------------------------------------------------------------------ uses
+# --------------------------------------------------------------------------------------------- uses
 def _uses(script: Script, wanted: set[int]) -> Iterator[ast.expr]:
     for node in script.nodes:
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and is_read(node):
@@ -86,7 +92,9 @@ def _uses(script: Script, wanted: set[int]) -> Iterator[ast.expr]:
 
 
 def _taken_by(script: Script, node: ast.expr) -> ast.Call | None:
-    """A call that is given the scheduler and is not of this project, so what it does with it is not known."""
+    """A call that is given the scheduler and is not of this project, so what it does with it is not
+    known.
+    """
     here: ast.AST = node
     for outer in ancestors(node):
         if isinstance(outer, ast.stmt):
@@ -119,7 +127,9 @@ def _rates(script: Script) -> Iterator[ast.Subscript]:
 
 
 def _is_group(script: Script, expr: ast.expr) -> bool:
-    """Whether an expression is one of an optimizer's ``param_groups``: an element of them, or made of one."""
+    """Whether an expression is one of an optimizer's ``param_groups``: an element of them, or made
+    of one.
+    """
     if isinstance(expr, ast.Name):
         made = (bound_to(d.node)[0] for d in script.analysis(Flow).reaching(expr))
         return any(value is not None and _has_groups(value) for value in made)
@@ -157,7 +167,7 @@ def _decides(script: Script, node: ast.expr) -> ast.AST | None:
     return None
 
 
-# ------------------------------------------------------------------------------------------------ units
+# -------------------------------------------------------------------------------------------- units
 HORIZONS = {
     "StepLR": (1, "step_size"),
     "CosineAnnealingLR": (1, "T_max"),
@@ -168,7 +178,9 @@ HORIZONS = {
 
 
 def counted_wrong(script: Script, tick: Tick, schedulers: list[Scheduler]) -> str:
-    """A horizon in epochs of a scheduler that is stepped in every iteration, or the other way round."""
+    """A horizon in epochs of a scheduler that is stepped in every iteration, or the other way
+    round.
+    """
     for scheduler in schedulers:
         if scheduler.own:
             continue
@@ -224,7 +236,9 @@ def counts_batches(script: Script, expr: ast.expr) -> bool:
 
 
 def _is_number_of_epochs(script: Script, values: Values, tick: Tick) -> bool:
-    """Whether the same number says how often the loop over epochs goes round, in which a loop over a loader steps the scheduler."""
+    """Whether the same number says how often the loop over epochs goes round, in which a loop over
+    a loader steps the scheduler.
+    """
     if not values or not all(isinstance(t, (Arg, Const)) for t in values):
         return False
     for occurrence in tick.site:

@@ -1,4 +1,6 @@
-"""What the code behind a loader has from before, and no worker can have for itself: open files, tensors on the device, generators."""
+"""What the code behind a loader has from before, and no worker can have for itself: open files,
+tensors on the device, generators.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ class Held:
         return next((c for c in self._origins if is_method(c, "cuda") or id(c) in moves), None)
 
     def generator(self) -> ast.AST | None:
-        """Where a generator was made that items draw from, and of which each worker would have a copy."""
+        """Where a generator was made that items draw from, and of which each worker would have a
+        copy.
+        """
         of_splits = {
             id(t)
             for thing in self.code.objects.values()
@@ -83,7 +87,7 @@ class Held:
         around = function_around(node)
         return any(f is around or holds(f, around) for f in self.code.functions.values())
 
-    # ------------------------------------------------------------------------------------------ where values come from
+    # ----------------------------------------------------------------------- where values come from
     @cached_property
     def _origins(self) -> list[ast.Call]:
         """The calls that what items read comes from, but those that items make themselves."""

@@ -1,4 +1,6 @@
-"""What the code behind a loader changes for good: objects that stay, files, iterators that it advances."""
+"""What the code behind a loader changes for good: objects that stay, files, iterators that it
+advances.
+"""
 
 from __future__ import annotations
 

@@ -35,7 +35,9 @@ REDUCTIONS = frozenset(
 
 
 def _each_epoch(script: Script, loader: Loader) -> bool:
-    """Made once in each pass of the loop over epochs, and iterated there: any loader has its workers started as often, unless they are kept."""
+    """Made once in each pass of the loop over epochs, and iterated there: any loader has its
+    workers started as often, unless they are kept.
+    """
     around = {f.node for t in loader.things for f in loops(getattr(t, "made", ()))}
     if len(around) != 1 or not loader.uses or any(use.is_next for use in loader.uses):
         return False
@@ -55,7 +57,9 @@ def _only_below(use: Use, epochs: ast.AST) -> bool:
 
 
 def against(script: Script, loader: Loader) -> str:
-    """Why (more) workers would change or break something, whatever they cost; empty where nothing speaks against."""
+    """Why (more) workers would change or break something, whatever they cost; empty where nothing
+    speaks against.
+    """
     if script.processes:
         return f"the script starts processes of its own ({at(script.processes[0].node)}): share the cores between them by hand"
     anew = loader.loop is not None and not hooks(loader) and not _each_epoch(script, loader)
@@ -85,13 +89,15 @@ def against(script: Script, loader: Loader) -> str:
 
 # Since then workers seed NumPy (torch/utils/data/_utils/worker.py).
 SEEDS_NUMPY = (1, 9)
-# Since then each pipeline of albumentations has a generator of its own, which none of torch's seeds reaches
-# (albumentations/core/composition.py; issue 266 of albumentations-team/AlbumentationsX).
+# Since then each pipeline of albumentations has a generator of its own, which none of torch's seeds
+# reaches (albumentations/core/composition.py; issue 266 of albumentations-team/AlbumentationsX).
 OWN_GENERATORS = (1, 4, 21)
 
 
 def _same_numbers(script: Script, loader: Loader) -> str:
-    """Generators that torch seeds in no worker: each would have a copy, and draw the same numbers."""
+    """Generators that torch seeds in no worker: each would have a copy, and draw the same
+    numbers.
+    """
     drawn = loader.collate_random.union(*(d.random for d in loader.datasets))
     if "numpy" in drawn and (place := script.torch.rules_out(SEEDS_NUMPY)):
         if "numpy" not in seeded_by_workers(loader):
@@ -110,7 +116,9 @@ def _same_numbers(script: Script, loader: Loader) -> str:
 
 
 def _own_seeds(script: Script, loader: Loader) -> str:
-    """Workers get all their seeds from torch's generator: what another one is seeded with while the script runs would not reach them."""
+    """Workers get all their seeds from torch's generator: what another one is seeded with while the
+    script runs would not reach them.
+    """
     anew = seeded_anew(script, loader)
     if anew is None or "torch" in anew[1]:
         return ""
@@ -118,7 +126,9 @@ def _own_seeds(script: Script, loader: Loader) -> str:
 
 
 def _other_split(script: Script, loader: Loader) -> str:
-    """Items of workers no longer draw from torch's generator of the main process, by which data are split later."""
+    """Items of workers no longer draw from torch's generator of the main process, by which data are
+    split later.
+    """
     drawn = loader.collate_random.union(*(d.random for d in loader.datasets))
     ways = [(use.node, use.stack) for use in loader.uses]
     split = split_after(script, ways) if drawn & {"torch", "transform"} else None
@@ -202,7 +212,9 @@ def _shared_generator(script: Script, loader: Loader) -> str:
 
 
 def cheap(script: Script, loader: Loader) -> str:
-    """Why an item costs less than handing a batch over from another process; empty where it is worth a worker."""
+    """Why an item costs less than handing a batch over from another process; empty where it is
+    worth a worker.
+    """
     for dataset in loader.datasets:
         if isinstance(images(script).get(id(dataset.node)), Images) or _makes_batches(dataset):
             return f"{dataset.name} can make whole batches at once, which needs no worker: see batched-dataset"
@@ -241,7 +253,9 @@ def _transforms(dataset: Dataset) -> bool:
 
 
 def rounding(dataset: Dataset) -> bool:
-    """Items are sums over many numbers: a worker computes them with one thread, which may round differently."""
+    """Items are sums over many numbers: a worker computes them with one thread, which may round
+    differently.
+    """
     if dataset.getitem is None:
         return False
     return any(is_attribute(n, *REDUCTIONS) for n in ast.walk(dataset.getitem))

@@ -1,4 +1,6 @@
-"""What outlives an item: whether a value of the code behind a loader may have been there before, and be there afterwards."""
+"""What outlives an item: whether a value of the code behind a loader may have been there before,
+and be there afterwards.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ class Lifetime:
         self._kept: dict[object, bool] = {}
 
     def keeps(self, expr: ast.expr | None, depth: int = 0) -> bool:
-        """Whether what ``expr`` is, in this code, may have been there before and be there afterwards."""
+        """Whether what ``expr`` is, in this code, may have been there before and be there
+        afterwards.
+        """
         if expr is None or depth > DEEP:
             return False
         match expr:
@@ -79,7 +83,9 @@ class Lifetime:
         return False
 
     def keeps_parts(self, expr: ast.expr, depth: int) -> bool:
-        """Whether a part of what ``expr`` is may have been there before: also of a shallow copy, ``dict(self.rows[i])``."""
+        """Whether a part of what ``expr`` is may have been there before: also of a shallow copy,
+        ``dict(self.rows[i])``.
+        """
         if self.keeps(expr, depth) or depth > DEEP:
             return depth <= DEEP
         match expr:

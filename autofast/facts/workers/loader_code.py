@@ -1,4 +1,6 @@
-"""One side of a loader: the code of the project that runs there, what it reads, what it changes, and what others change of that."""
+"""One side of a loader: the code of the project that runs there, what it reads, what it changes,
+and what others change of that.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ PASSES = 8
 
 
 class Side:
-    """The project's code that runs for a loader in one place (fetching items, or choosing indices), and the objects it reads."""
+    """The project's code that runs for a loader in one place (fetching items, or choosing indices),
+    and the objects it reads.
+    """
 
     def __init__(self, script: Script, roots: Iterable[Thing], beside: Iterable[Thing] = ()):
         self.script = script
@@ -139,7 +143,9 @@ class Side:
         self.calls.append(node)
 
     def value(self, node: ast.expr) -> None:
-        """Functions that are passed on, and objects of the project that are used as a whole (``x in bag``, ``with lock``)."""
+        """Functions that are passed on, and objects of the project that are used as a whole (``x in
+        bag``, ``with lock``).
+        """
         parent = parent_of(node)
         called = call_of(node) is not None
         for thing in self.script.values(node):
@@ -169,7 +175,9 @@ class Side:
 
     # ---------------------------------------------------------------- objects
     def collect(self) -> None:
-        """Everything that this code may read, beginning with what the loader has and the names around."""
+        """Everything that this code may read, beginning with what the loader has and the names
+        around.
+        """
         todo = [*self.roots]
         for name in self.free.values():
             todo += ordered(self.script.values(name))
@@ -218,12 +226,16 @@ class Side:
             yield from (f for n, f in thing.env.vars.items() if n in self.loads)
 
     def enter_held(self, thing: Inst) -> None:
-        """Something with ``__call__`` that a library holds (in ``Compose([...])``), or that is not seen to be called here."""
+        """Something with ``__call__`` that a library holds (in ``Compose([...])``), or that is not
+        seen to be called here.
+        """
         if thing not in self.roots:
             self.enter(thing)
 
     def given_names(self) -> tuple[set[tuple[int, str]], set[tuple[int, str]]]:
-        """The variables, and attributes of objects, that hold what was given to these objects when they were made."""
+        """The variables, and attributes of objects, that hold what was given to these objects when
+        they were made.
+        """
         names = {key for key, name in self.free.items() if not is_number(self.script.values(name))}
         names |= {
             key
@@ -272,7 +284,9 @@ def holds(function: ast.AST, home: ast.AST) -> bool:
 
 
 def run_by(thing: Thing, methods: tuple[str, ...]) -> list[ast.AST]:
-    """The functions of the project that run when a thing is called, or an object is used by these methods."""
+    """The functions of the project that run when a thing is called, or an object is used by these
+    methods.
+    """
     if isinstance(thing, Inst):
         return [
             t.node for name in methods for t in thing.cls.find(name) or () if isinstance(t, Func)
@@ -281,7 +295,9 @@ def run_by(thing: Thing, methods: tuple[str, ...]) -> list[ast.AST]:
 
 
 def ever_bound(name: ast.Name) -> list[tuple[ast.expr | None, bool]]:
-    """What a variable is bound to anywhere, and whether to the whole of it (see :func:`bound_to`)."""
+    """What a variable is bound to anywhere, and whether to the whole of it (see
+    :func:`bound_to`).
+    """
     table = variables_of(name)
     variable = table.of(name)
     return [bound_to(n) for n in table.stores(variable)] if variable is not None else []

@@ -1,4 +1,6 @@
-"""Seeds that are set anew while the script runs: which random numbers a worker draws then, and which one draws that stays or is new."""
+"""Seeds that are set anew while the script runs: which random numbers a worker draws then, and
+which one draws that stays or is new.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def draws_of(loader: Loader) -> frozenset[str]:
 
 
 def seeded_anew(script: Script, loader: Loader) -> tuple[ast.AST, frozenset[str]] | None:
-    """A place that seeds a generator again after the loader has been gone through, which its items draw from; and all that are seeded so."""
+    """A place that seeds a generator again after the loader has been gone through, which its items
+    draw from; and all that are seeded so.
+    """
     drawn = draws_of(loader)
     if not drawn:
         return None
@@ -77,7 +81,9 @@ def _is_called(script: Script, node: ast.AST) -> bool:
 
 
 def fixed_by_workers(script: Script, loader: Loader) -> str:
-    """Where each worker seeds itself with numbers that are the same in each epoch; empty where none does."""
+    """Where each worker seeds itself with numbers that are the same in each epoch; empty where none
+    does.
+    """
     for function, calls in _beginnings(loader) if draws_of(loader) else ():
         if _has_own_number(function, calls):
             continue  # what a worker got from the loader, another number in each epoch
@@ -89,7 +95,9 @@ def fixed_by_workers(script: Script, loader: Loader) -> str:
 
 
 def seeded_by_workers(loader: Loader) -> frozenset[str]:
-    """Whose generators its ``worker_init_fn`` seeds with a number that each worker has for itself."""
+    """Whose generators its ``worker_init_fn`` seeds with a number that each worker has for
+    itself.
+    """
     found: set[str] = set()
     for function, calls in _beginnings(loader):
         parameters = {a.arg for a in function.args.args}

@@ -90,7 +90,9 @@ class Shared:
         return {n for attrs in held for n in attrs if n in self.code.loads}
 
     def is_part(self, expr: ast.expr, depth: int = 0) -> bool:
-        """Whether ``expr``, outside this code, is something that it reads: by its name, or as an attribute of an object that it has."""
+        """Whether ``expr``, outside this code, is something that it reads: by its name, or as an
+        attribute of an object that it has.
+        """
         if depth > 6:
             return False
         if isinstance(expr, ast.Name):
@@ -139,7 +141,9 @@ class Shared:
 
 
 def is_open(found: Values) -> bool:
-    """Whether nothing is known of it, or no more than of which library object it is an attribute."""
+    """Whether nothing is known of it, or no more than of which library object it is an
+    attribute.
+    """
     return all(isinstance(t, (Unknown, Method)) for t in found)
 
 

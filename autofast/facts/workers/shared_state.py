@@ -1,4 +1,6 @@
-"""What worker processes would not share: state that fetching an item changes, and state that others change while items read it."""
+"""What worker processes would not share: state that fetching an item changes, and state that others
+change while items read it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ DICE = tuple(
 
 
 class _Sides:
-    """``script.analysis(_Sides)``: the code on both sides of each loader, made when it is asked for."""
+    """``script.analysis(_Sides)``: the code on both sides of each loader, made when it is asked
+    for.
+    """
 
     def __init__(self, script: Script):
         self.script = script
@@ -118,19 +122,25 @@ def changed_between(script: Script, loader: Loader) -> str:
 
 
 def changed_since_made(script: Script, loader: Loader) -> str:
-    """What items read and is changed once the loader has been made: all items that it took at once would be others."""
+    """What items read and is changed once the loader has been made: all items that it took at once
+    would be others.
+    """
     side = items(script, loader)
     time = Time.since_made(script, loader, _skip(side))
     return _changed(script, side, time.after, time)
 
 
 def changed_ever(script: Script, loader: Loader) -> str:
-    """What items read and is changed outside constructors, whenever that is: it is no longer as its class makes it."""
+    """What items read and is changed outside constructors, whenever that is: it is no longer as its
+    class makes it.
+    """
     return _changed(script, items(script, loader), lambda _: True)
 
 
 def unseen(script: Script, loader: Loader) -> bool:
-    """Items read variables of modules that the script sets as it runs: only a forked worker has their values."""
+    """Items read variables of modules that the script sets as it runs: only a forked worker has
+    their values.
+    """
     side = items(script, loader)
     shared = Shared(side)
     held: set[int] = set(side.classes)
@@ -210,7 +220,9 @@ def _makes_itself(change: Write) -> bool:
 
 
 def _at_once(script: Script, side: Side) -> bool:
-    """All indices are computed where the iterator is made: ``return iter(torch.randperm(n).tolist())``."""
+    """All indices are computed where the iterator is made: ``return
+    iter(torch.randperm(n).tolist())``.
+    """
     for function in (side.functions[n] for n in side.starts):
         parts = [
             n
@@ -234,7 +246,9 @@ def _at_once(script: Script, side: Side) -> bool:
 
 
 def draws_ahead(script: Script, loader: Loader) -> bool:
-    """Whether its sampler draws random numbers from one index to the next: with workers that happens earlier."""
+    """Whether its sampler draws random numbers from one index to the next: with workers that
+    happens earlier.
+    """
     side = indices(script, loader)
     for call in side.calls:
         if any(
@@ -302,7 +316,9 @@ def _files(script: Script, loader: Loader, side: Side, time: Time) -> str:
 
 
 def _names_entry(side: Side, part: ast.expr) -> bool:
-    """Of ``settings["paths"]["out"]``, the code of the items names the last key, too; true where there is none."""
+    """Of ``settings["paths"]["out"]``, the code of the items names the last key, too; true where
+    there is none.
+    """
     key, whole = "", parent_of(part)
     while isinstance(whole, ast.Subscript) and isinstance(whole.slice, ast.Constant):
         name, whole = whole.slice.value, parent_of(whole)

@@ -1,4 +1,6 @@
-"""When code runs, as seen from a loader: after it was made, after its workers have started, or while an iterator of it is in use."""
+"""When code runs, as seen from a loader: after it was made, after its workers have started, or
+while an iterator of it is in use.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,9 @@ class Time:
         return isinstance(function, FUNCTIONS) and self.called(function, within)
 
     def of_new(self, change: Write) -> bool:
-        """It changes a list or dict that the same call of a function has made: what workers have is older."""
+        """It changes a list or dict that the same call of a function has made: what workers have is
+        older.
+        """
         function = function_of(change.node)
         if not isinstance(change.base, ast.Name) or not isinstance(function, ast.FunctionDef):
             return False

@@ -1,8 +1,8 @@
 """What an expression may be: abstract values.
 
-The interpreter gives every expression a *set* of things it may evaluate to (:data:`Values`). A thing says
-what an object is and where it was made, never how it was spelled. What is not known is :class:`Unknown`,
-with the reason that ends up in a refusal.
+The interpreter gives every expression a *set* of things it may evaluate to (:data:`Values`). A
+thing says what an object is and where it was made, never how it was spelled. What is not known is
+:class:`Unknown`, with the reason that ends up in a refusal.
 """
 
 # mypy: implicit-reexport

@@ -13,8 +13,8 @@ from autofast.model.values.thing import NOTHING, Values
 class Given:
     """One argument of a call: its values, its expression, and the ways it came there.
 
-    ``via`` lists dict entries that supply it through ``**``; empty where the call itself spells it out.
-    ``sure`` is False where it is only given under a condition.
+    ``via`` lists dict entries that supply it through ``**``; empty where the call itself spells it
+    out. ``sure`` is False where it is only given under a condition.
     """
 
     values: Values
@@ -33,7 +33,9 @@ class Arguments:
     dicts: list[Dict] = field(default_factory=list)  # what is spread with ``**``
     open: str = ""  # why there may be arguments that are not known
     loose: int | None = (
-        None  # from here on, positional arguments may stand anywhere (after ``*`` of something of unknown length)
+        # from here on, positional arguments may stand anywhere (after ``*`` of something of unknown
+        # length)
+        None
     )
 
     def get(self, index: int, name: str) -> Values:

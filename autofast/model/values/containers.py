@@ -13,7 +13,9 @@ from autofast.model.values.thing import NOTHING, Thing, Values
 
 @dataclass(eq=False, repr=False)
 class Seq(Mutable, Thing):
-    """A list, tuple or set: ``items`` where they are known one by one; ``elem`` may stand at any place, and after them."""
+    """A list, tuple or set: ``items`` where they are known one by one; ``elem`` may stand at any
+    place, and after them.
+    """
 
     node: ast.AST | None
     items: tuple[Values, ...] | None
@@ -50,7 +52,9 @@ class Entry:
 
 @dataclass(eq=False, repr=False)
 class Dict(Mutable, Thing):
-    """A dict with string (or constant) keys; ``rest`` are all values under keys that are not known (one may be Unknown: then anything is)."""
+    """A dict with string (or constant) keys; ``rest`` are all values under keys that are not known
+    (one may be Unknown: then anything is).
+    """
 
     node: ast.AST | None
     entries: dict[Any, list[Entry]] = field(default_factory=dict)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Env:
-    """A scope: module, function call, class body or comprehension; ``owner`` is the class of a class body."""
+    """A scope: module, function call, class body or comprehension; ``owner`` is the class of a
+    class body.
+    """
 
     kind: str
     vars: dict[str, Values]
@@ -31,7 +33,8 @@ class Env:
 
     # Where it is opaque: names that functions declare global or nonlocal.
     rebound: frozenset[str] = frozenset()
-    # Functions that were made in it live on; a call like the one whose scope it was takes it over, and leaves here what it held before.
+    # Functions that were made in it live on; a call like the one whose scope it was takes it over,
+    # and leaves here what it held before.
     captured: bool = False
     past: dict[str, Values] = field(default_factory=dict)
 
@@ -100,7 +103,9 @@ class Partial(Mutable, Thing):
 
 @dataclass(eq=False, repr=False)
 class Cls(Mutable, Thing):
-    """A class of the project. ``external`` holds the dotted names of all library classes among its ancestors."""
+    """A class of the project. ``external`` holds the dotted names of all library classes among its
+    ancestors.
+    """
 
     node: ast.ClassDef
     env: Env
@@ -109,11 +114,15 @@ class Cls(Mutable, Thing):
     members: dict[str, Values] = field(default_factory=dict)
 
     def ancestors(self) -> list[Cls]:
-        """The classes of the project that it derives from, in the order in which Python asks them."""
+        """The classes of the project that it derives from, in the order in which Python asks
+        them.
+        """
         return list(_lineage(self)[1:])
 
     def find(self, name: str, after: Cls | None = None) -> Values | None:
-        """The class attribute ``name`` along the classes of the project; only those that come after ``after``, as ``super()`` does."""
+        """The class attribute ``name`` along the classes of the project; only those that come after
+        ``after``, as ``super()`` does.
+        """
         order = _lineage(self)
         if after is not None:
             order = order[order.index(after) + 1 :] if after in order else after.bases

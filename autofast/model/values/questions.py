@@ -18,7 +18,9 @@ def things(*found: Thing) -> Values:
 
 
 def ordered(values: Values) -> list[Thing]:
-    """The things in an order that is the same in every run (strings and types hash differently in each)."""
+    """The things in an order that is the same in every run (strings and types hash differently in
+    each).
+    """
     if len(values) < 2:
         return list(values)
     return sorted(values, key=_rank)
@@ -82,7 +84,9 @@ def const(values: Values) -> Any:
 
 
 def library_name(values: Values) -> str:
-    """The canonical name of the library's object that ``values`` must be; empty where it is not certain."""
+    """The canonical name of the library's object that ``values`` must be; empty where it is not
+    certain.
+    """
     thing = one(values)
     return thing.name if isinstance(thing, Ref) else ""
 
@@ -93,7 +97,9 @@ def library_names(values: Values) -> set[str]:
 
 
 def consts(values: Values) -> set[Any] | None:
-    """All constants that ``values`` may be, options by their defaults left out; None where any is not a constant."""
+    """All constants that ``values`` may be, options by their defaults left out; None where any is
+    not a constant.
+    """
     found = set()
     for thing in values:
         if not isinstance(thing, Const):

@@ -1,4 +1,6 @@
-"""Values without parts: constants, numbers, what stands in libraries, options, and what is not known."""
+"""Values without parts: constants, numbers, what stands in libraries, options, and what is not
+known.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ class Const(Thing):
 class Num(Thing, metaclass=Pooled):
     """A Python number or string that is not known.
 
-    ``synced`` is the tensor read to get it (``loss.item()``); ``pattern`` is what is known of a string, with ``*`` for the rest.
+    ``synced`` is the tensor read to get it (``loss.item()``); ``pattern`` is what is known of a
+    string, with ``*`` for the rest.
     """
 
     synced: Tensor | None = None
@@ -50,7 +53,8 @@ class Num(Thing, metaclass=Pooled):
 
 @dataclass(frozen=True)
 class Setting(Num):
-    """A number or string out of a file with settings; ``value`` is what the file of the project says, which another file may say otherwise.
+    """A number or string out of a file with settings; ``value`` is what the file of the project
+    says, which another file may say otherwise.
 
     ``file`` is the file's path from the project's root, ``line`` its line there.
     """
@@ -65,7 +69,9 @@ class Setting(Num):
 
 @dataclass(frozen=True)
 class Located(Num):
-    """The path of a file that may hold settings, the file opened, or its text; ``by`` is the option or constant that names it."""
+    """The path of a file that may hold settings, the file opened, or its text; ``by`` is the option
+    or constant that names it.
+    """
 
     by: Arg | Const | None = None
 
@@ -75,7 +81,9 @@ class Located(Num):
 
 @dataclass(frozen=True)
 class Ref(Thing, metaclass=Pooled):
-    """Something outside the project, by its canonical dotted name: ``torch.nn.functional``, ``builtins.print``."""
+    """Something outside the project, by its canonical dotted name: ``torch.nn.functional``,
+    ``builtins.print``.
+    """
 
     name: str
 
@@ -97,9 +105,11 @@ class Reason(Enum):
 
 @dataclass(frozen=True)
 class Unknown(Thing, metaclass=Pooled):
-    """Not resolved; ``why`` completes "... is not known: ..." and is for people only: code asks ``reason`` and ``name``.
+    """Not resolved; ``why`` completes "... is not known: ..." and is for people only: code asks
+    ``reason`` and ``name``.
 
-    ``name`` is the library's function or method that returned it (``torch.load``, ``pandas.DataFrame.groupby``), or the name that is not resolved.
+    ``name`` is the library's function or method that returned it (``torch.load``,
+    ``pandas.DataFrame.groupby``), or the name that is not resolved.
     """
 
     why: str = "not resolved"
@@ -129,7 +139,9 @@ class Method(Thing, metaclass=Pooled):
 
 @dataclass(frozen=True)
 class Arg(Thing):
-    """A command-line option: ``args.workers``; ``node`` is the call that declares it, ``default`` its default, which stands at ``said``."""
+    """A command-line option: ``args.workers``; ``node`` is the call that declares it, ``default``
+    its default, which stands at ``said``.
+    """
 
     name: str
     default: Values

@@ -22,17 +22,20 @@ class Tensor(Thing, metaclass=Pooled):
     Attributes:
         batch: loaders whose batches it comes from, not through a model.
         models: models whose forward made it (with or without a gradient).
-        passes: the calls of models that a backward through it reaches; none where it carries no gradient.
+        passes: the calls of models that a backward through it reaches; none where it carries no
+            gradient.
         device: ``cpu``, ``dev`` (moved to the device of the script, perhaps a GPU) or ``?``.
         dtype: ``f64``, ``complex``, ``half``, ``int``, ``f32`` or ``?``.
         grad: a backward through it reaches parameters.
-        prob: it is the direct result of a sigmoid (or a view of it), which stands here: the call, or the layer where a container calls it.
+        prob: it is the direct result of a sigmoid (or a view of it), which stands here: the call,
+            or the layer where a container calls it.
         loss: a loss function made it.
         fresh: made by a factory (``zeros``, ``randn``...), named here, with no data of its own.
         param: it is a model's parameter, or a parameter's ``.grad`` or ``.data``.
-        rank: ``4d`` where it is known to be an image batch, ``0d`` where it has no dimensions (a loss, a mean), ``?`` where it may
-            not be a tensor at all but a tuple or dict.
-        loss_first: it is no tensor but what a model of a library gives that was given labels: its first part is the loss.
+        rank: ``4d`` where it is known to be an image batch, ``0d`` where it has no dimensions (a
+            loss, a mean), ``?`` where it may not be a tensor at all but a tuple or dict.
+        loss_first: it is no tensor but what a model of a library gives that was given labels: its
+            first part is the loss.
     """
 
     batch: frozenset[Any] = frozenset()
@@ -72,7 +75,9 @@ class Tensor(Thing, metaclass=Pooled):
 
     @cached_property
     def _facts(self) -> tuple[object, ...]:
-        """All that is said of it, put together once: tensors are compared far more often than made."""
+        """All that is said of it, put together once: tensors are compared far more often than
+        made.
+        """
         return tuple(map(self.__dict__.__getitem__, self.__dataclass_fields__))
 
     passes: frozenset[Any] = frozenset()

@@ -129,7 +129,9 @@ class Binding(Lookup):
     def store_attribute(
         self, thing: Inst | Ext, name: str, found: Values, sure: bool = True
     ) -> None:
-        """``thing.name = found``: what was there before stays possible where this may not happen, or not to this very object."""
+        """``thing.name = found``: what was there before stays possible where this may not happen,
+        or not to this very object.
+        """
         found |= thing.past.get(name, NOTHING) if isinstance(thing, Inst) else NOTHING
         again = any(isinstance(f, LoopFrame) for f in thing.made) and not any(
             t is thing for t in self.building
@@ -161,7 +163,9 @@ class Binding(Lookup):
             thing.env.opaque = thing.env.opaque or why
 
     def forget(self, found: Values, scope: Env, why: str) -> None:
-        """Everything that can be reached from ``found`` and by the names of ``scope`` may have been changed."""
+        """Everything that can be reached from ``found`` and by the names of ``scope`` may have been
+        changed.
+        """
         unknown = values(Unknown(why))
         todo: list[Thing | Env] = [scope, *found]
         seen: set[int] = set()
@@ -318,7 +322,9 @@ class Binding(Lookup):
             self.emit("tensor_write", target, thing, None, found, name="[]")
 
     def set_entry(self, thing: Dict, key: Any, entry: Entry) -> None:
-        """``thing[key] = ...``: the entry replaces all others where it is certain, else it is one more."""
+        """``thing[key] = ...``: the entry replaces all others where it is certain, else it is one
+        more.
+        """
         self.keep(entry.values, thing, key if isinstance(key, (str, int)) else None)
         if key is ...:
             thing.rest = join(thing.rest, entry.values)
@@ -337,7 +343,9 @@ class Binding(Lookup):
             ]
 
     def drop_entry(self, thing: Dict, key: Any) -> None:
-        """``del thing[key]``, ``thing.pop(key)``: the entry may be gone, any entry where the key is not known."""
+        """``del thing[key]``, ``thing.pop(key)``: the entry may be gone, any entry where the key is
+        not known.
+        """
         thing.removed |= {key}
         certain = key is not ... and not self.weak(thing.made)
         for name in list(thing.entries) if key is ... else [key] if key in thing.entries else []:

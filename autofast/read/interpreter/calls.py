@@ -157,9 +157,11 @@ class Calls(Binding):
         return found
 
     def takes(self, thing: Thing, args: Arguments) -> bool:
-        """Whether it may be this that is called: False where the call would only raise, as it is no function or an argument is missing.
+        """Whether it may be this that is called: False where the call would only raise, as it is no
+        function or an argument is missing.
 
-        ``models.__dict__[name](num_classes=10)`` calls none of the layers and modules beside the functions that make models.
+        ``models.__dict__[name](num_classes=10)`` calls none of the layers and modules beside the
+        functions that make models.
         """
         if isinstance(thing, (Const, Module)) or (
             isinstance(thing, Ref) and thing.name in self.libraries
@@ -249,7 +251,9 @@ class Calls(Binding):
         )
 
     def device_loader(self, cls: Cls, args: Arguments, node: ast.AST | None) -> Values:
-        """The DataLoader that it is, whose data are on the device: its methods do nothing that another loader does not do."""
+        """The DataLoader that it is, whose data are on the device: its methods do nothing that
+        another loader does not do.
+        """
         self.called |= {id(f.node) for v in cls.members.values() for f in v if isinstance(f, Func)}
         given = replace(args, named={k: g for k, g in args.named.items() if k != "device"})
         made = torchlib.call(self, Ref(LOADER), given, node)
@@ -259,7 +263,9 @@ class Calls(Binding):
         return made
 
     def fields(self, inst: Inst, cls: Cls, args: Arguments, node: ast.AST | None) -> None:
-        """Annotated attributes of a class (a dataclass, a NamedTuple, ...) as the arguments of its constructor."""
+        """Annotated attributes of a class (a dataclass, a NamedTuple, ...) as the arguments of its
+        constructor.
+        """
         if (
             not args.positional
             and not args.named
@@ -295,7 +301,9 @@ class Calls(Binding):
             )
 
     def field_default(self, found: Values) -> Values:
-        """``x: int = 4``, ``x: int = field(default=4)``, ``x: list = field(default_factory=list)``."""
+        """``x: int = 4``, ``x: int = field(default=4)``, ``x: list =
+        field(default_factory=list)``.
+        """
         out: Values = NOTHING
         for thing in ordered(found):
             if (
@@ -316,7 +324,9 @@ class Calls(Binding):
         return out
 
     def is_another_wrapper(self, func: Func) -> bool:
-        """One decorator stands above a function several times: what it returned each time is no recursion."""
+        """One decorator stands above a function several times: what it returned each time is no
+        recursion.
+        """
         entered = [f for f in self.entered if f.node is func.node]
         return (
             func.env.kind == "function"
@@ -553,7 +563,9 @@ def _first(func: Func) -> str:
 
 
 def _completed(kept: Arguments, args: Arguments) -> Arguments:
-    """The arguments of a call of ``partial(f, ...)``: those kept, then those of the call, which win."""
+    """The arguments of a call of ``partial(f, ...)``: those kept, then those of the call, which
+    win.
+    """
     named = dict(kept.named.items())
     for name, given in args.named.items():
         old = named.get(name)

@@ -475,7 +475,9 @@ def _head(thing: Thing | None) -> tuple[Values, ...]:
 
 
 def _is_given(key: Any, thing: Thing | None) -> bool | None:
-    """Whether ``key`` is among the keywords ``**kwargs`` of the call that runs; None where it is not known."""
+    """Whether ``key`` is among the keywords ``**kwargs`` of the call that runs; None where it is
+    not known.
+    """
     if not isinstance(key, str) or not isinstance(thing, Dict):
         return None
     if not isinstance(thing.node, ast.arg) or thing.open or thing.rest:

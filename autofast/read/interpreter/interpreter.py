@@ -1,9 +1,10 @@
 """Follows the script from its first line, with abstract values instead of real ones.
 
-Functions of the project are entered with the arguments of each call, both arms of a condition are taken
-(unless the test is a constant), loop bodies run until their variables come to rest. Nothing is executed.
-What happens on the way (a backward, a copy to the device, a loader built) goes into the :class:`Log`
-with the frames around it. The library's objects are described in :mod:`autofast.read.library.torch_library`.
+Functions of the project are entered with the arguments of each call, both arms of a condition are
+taken (unless the test is a constant), loop bodies run until their variables come to rest. Nothing
+is executed. What happens on the way (a backward, a copy to the device, a loader built) goes into
+the :class:`Log` with the frames around it. The library's objects are described in
+:mod:`autofast.read.library.torch_library`.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ class Interpreter(Loops, Expressions, Calls):
         return module
 
     def run_uncalled(self, source: Source) -> None:
-        """Enter the functions and methods of ``source`` that nothing called, with unknown arguments."""
+        """Enter the functions and methods of ``source`` that nothing called, with unknown
+        arguments.
+        """
         module = self.modules.get(source)
         if module is None:
             return
@@ -90,7 +93,9 @@ class Interpreter(Loops, Expressions, Calls):
                     self.run_class(thing)
 
     def run_class(self, cls: Cls) -> None:
-        """Enter the methods of a class that nothing called, on an instance the script made or one with unknown arguments."""
+        """Enter the methods of a class that nothing called, on an instance the script made or one
+        with unknown arguments.
+        """
         methods = [
             f for v in cls.members.values() for f in v if isinstance(f, Func) and f.owner is cls
         ]
@@ -134,7 +139,9 @@ class Interpreter(Loops, Expressions, Calls):
             self.limits.pop()
 
     def unknown_arguments(self, funcs: Values | None, skip_self: bool = True) -> Arguments:
-        """Arguments for a function nobody calls: what the annotation says, else the default, else unknown."""
+        """Arguments for a function nobody calls: what the annotation says, else the default, else
+        unknown.
+        """
         args = Arguments(None)
         for func in funcs or ():
             if not isinstance(func, Func):

@@ -98,14 +98,18 @@ class Lookup(Core):
         return values(Unknown(f"`{name}` is not defined here", Reason.UNDEFINED, name))
 
     def is_unbound_local(self, name: str, env: Env) -> bool:
-        """Whether ``name`` is a variable of the running function alone, which has not come to where it gets a value."""
+        """Whether ``name`` is a variable of the running function alone, which has not come to where
+        it gets a value.
+        """
         call = next((f for f in reversed(self.stack) if isinstance(f, CallFrame)), None)
         if call is None or env.kind != "function" or env.module.opaque or name in env.nonlocals:
             return False
         return any(is_name(n, name) and is_stored(n) for n in own_nodes(call.func.node))
 
     def catches(self, errors: frozenset[str]) -> bool:
-        """Whether this place stands in a ``try`` of the running function that goes on where one of these errors is raised."""
+        """Whether this place stands in a ``try`` of the running function that goes on where one of
+        these errors is raised.
+        """
         for frame in reversed(self.stack):
             if isinstance(frame, CallFrame):
                 return False
@@ -114,7 +118,9 @@ class Lookup(Core):
         return False
 
     def variable(self, scope: Env, name: str, found: Values) -> Values:
-        """The value of a name of ``scope``; where anything may have been set, constants and what functions rebind are not known."""
+        """The value of a name of ``scope``; where anything may have been set, constants and what
+        functions rebind are not known.
+        """
         if scope.opaque and (any(isinstance(t, Const) for t in found) or name in scope.rebound):
             return found | values(Unknown(scope.opaque))
         return found
@@ -313,7 +319,9 @@ def _is_beginning(index: ast.expr) -> bool:
 
 
 def _part_of(thing: Seq, index: ast.Slice) -> tuple[Values, ...] | None:
-    """``row[:2]``, ``batch[2:]`` of a tuple: the elements; None where they are not known one by one."""
+    """``row[:2]``, ``batch[2:]`` of a tuple: the elements; None where they are not known one by
+    one.
+    """
     bounds = [_bound_of(part) for part in (index.lower, index.upper, index.step)]
     if thing.kind != "tuple" or thing.names or ... in bounds or bounds[2] == 0:
         return None

@@ -1,4 +1,6 @@
-"""Things that a script finds by a name that it computes: ``eval("models." + name)``, ``globals()[name]``."""
+"""Things that a script finds by a name that it computes: ``eval("models." + name)``,
+``globals()[name]``.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def by_key(interp: Core, index: Values, env: Env, node: ast.expr) -> Values:
 
 
 def evaluated(interp: Core, source: ast.expr, env: Env, node: ast.expr) -> Values | None:
-    """``eval(source)`` where that is a dotted name, of which one part may be computed; None for any other code."""
+    """``eval(source)`` where that is a dotted name, of which one part may be computed; None for any
+    other code.
+    """
     parts = _parts(interp, source)
     if parts is None:
         return None

@@ -55,7 +55,9 @@ class Statements(Binding):
     """Everything but imports and loops."""
 
     def block(self, body: Iterable[ast.stmt], env: Env) -> bool:
-        """Interpret statements; True where the end is not reached (return, raise, break, continue)."""
+        """Interpret statements; True where the end is not reached (return, raise, break,
+        continue).
+        """
         noted = len(self.left)
         try:
             for stmt in body:
@@ -187,7 +189,9 @@ class Statements(Binding):
         node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef,
         decorators: tuple[Values, ...],
     ) -> Values:
-        """A function or class after its decorators of the project; those of libraries leave it as it is."""
+        """A function or class after its decorators of the project; those of libraries leave it as
+        it is.
+        """
         for decorator, written in reversed(list(zip(decorators, node.decorator_list, strict=True))):
             own = frozenset(
                 t for t in decorator if isinstance(t, (Func, Bound, Partial, Cls, Inst))
@@ -206,7 +210,9 @@ class Statements(Binding):
         return found
 
     def only_registers(self, decorator: Thing) -> bool:
-        """Whether a decorator returns what it is given and has been followed often enough: what it fills is unknown from then on."""
+        """Whether a decorator returns what it is given and has been followed often enough: what it
+        fills is unknown from then on.
+        """
         func = decorator.func if isinstance(decorator, Bound) else decorator
         if not isinstance(func, Func) or not isinstance(func.node, ast.FunctionDef):
             return False
@@ -228,7 +234,9 @@ class Statements(Binding):
         return True
 
     def stmt_ClassDef(self, node: ast.ClassDef, env: Env) -> None:
-        """One class for each choice of bases, as ``class Data(SETS[name], SAMPLERS[task])`` has several."""
+        """One class for each choice of bases, as ``class Data(SETS[name], SAMPLERS[task])`` has
+        several.
+        """
         given = [ordered(self.expr(e, env)) for e in node.bases]
         decorators = tuple(self.expr(d, env) for d in node.decorator_list)
         is_dataclass = any(
@@ -329,7 +337,9 @@ class Statements(Binding):
         return not ends
 
     def narrow(self, test: ast.expr, taken: bool, env: Env) -> Arm:
-        """In ``if x is None`` / ``if x`` the variable is known better inside; says whether its type lets it come here."""
+        """In ``if x is None`` / ``if x`` the variable is known better inside; says whether its type
+        lets it come here.
+        """
         fits = Arm.POSSIBLE
         negated = False
         while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -373,7 +383,9 @@ class Statements(Binding):
     def narrow_type(
         self, name: ast.Name, types: ast.expr, positive: bool, truth: bool, env: Env
     ) -> Arm:
-        """Below ``if isinstance(name, types)``: what the variable may hold there, and whether anything is."""
+        """Below ``if isinstance(name, types)``: what the variable may hold there, and whether
+        anything is.
+        """
         asked = kinds(self.at.get(id(types), NOTHING))
         if asked is not None and name.id in env.vars:
             have = env.vars[name.id]
@@ -510,7 +522,7 @@ class Statements(Binding):
             self.stack.pop()
         env.vars = merge(ends)
 
-    # ---------------------------------------------------------------------------------------- assignment
+    # ----------------------------------------------------------------------------------- assignment
 
 
 DATACLASSES = frozenset(("dataclass", "define", "attrs", "frozen", "mutable", "s"))

@@ -28,7 +28,9 @@ def bodies(thing: Func | Cls) -> list[Func]:
 
 
 def changes_others(func: Func) -> bool:
-    """Whether its own code sets something on what it is given or finds around it; what the functions that it calls do is not asked."""
+    """Whether its own code sets something on what it is given or finds around it; what the
+    functions that it calls do is not asked.
+    """
     mine = _fresh(func)
     for node in walk(func.node):
         if isinstance(node, (ast.Global, ast.Nonlocal)):
@@ -49,7 +51,9 @@ def changes_others(func: Func) -> bool:
 
 
 def _fresh(func: Func) -> set[str]:
-    """Names that stand for something of its own: ``**kwargs``, the object that ``__init__`` is called for, and what it makes."""
+    """Names that stand for something of its own: ``**kwargs``, the object that ``__init__`` is
+    called for, and what it makes.
+    """
     arguments = func.node.args
     given = {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
     own = {n.id for n in nodes_in(func.node, ast.Name) if is_stored(n)}

@@ -39,7 +39,9 @@ def _parameters(interp: Core, name: str, args: Arguments, node: ast.AST | None) 
 
 @gives("apex.amp.initialize")
 def _initialize(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
-    """The models and optimizers that it is given, where they stay what they are: O1 changes the functions of torch instead."""
+    """The models and optimizers that it is given, where they stay what they are: O1 changes the
+    functions of torch instead.
+    """
     level = _level(args.get(4, "opt_level")) if args.given(4, "opt_level") is not None else "O1"
     models, optimizers = args.get(0, "models"), args.get(1, "optimizers")
     if (

@@ -39,7 +39,9 @@ OVER = LoopFrame(ast.Pass(), NOTHING)
 def begun(
     interp: Core, node: ast.AST | None, of: Thing | None = None
 ) -> tuple[Dict, dict[Any, list[Entry]] | None]:
-    """The dict that is made at a place, without entries, and those of the dicts made there before (None: it is the first)."""
+    """The dict that is made at a place, without entries, and those of the dicts made there before
+    (None: it is the first).
+    """
     known = len(interp.things)
     made: Dict = interp.intern(Dict, (id(node), of), lambda: Dict(node, made=tuple(interp.stack)))
     past = made.entries if known == len(interp.things) else None
@@ -108,7 +110,9 @@ def _may_hold(interp: Core, made: Dict, row: tuple[Values, Values], node: ast.AS
 
 
 def revive(made: Dict, past: dict[Any, list[Entry]] | None) -> None:
-    """Dicts made at the same place before (``past``) live on: what they hold stays possible, what they lack is not certain."""
+    """Dicts made at the same place before (``past``) live on: what they hold stays possible, what
+    they lack is not certain.
+    """
     if past is None:
         made.entries = made.entries
         return
@@ -318,7 +322,9 @@ def seq_method(interp: Core, this: Seq, name: str, args: Arguments, node: ast.AS
 
 
 def extend(interp: Core, seq: Seq, found: Values) -> None:
-    """``seq += found``, ``seq.extend(found)``, ``seq.append(x)``: exactly, where that happens once."""
+    """``seq += found``, ``seq.extend(found)``, ``seq.append(x)``: exactly, where that happens
+    once.
+    """
 
     single = one(found)
     looped = any(isinstance(f, LoopFrame) for f in seq.made)
@@ -349,9 +355,11 @@ def shuffle(interp: Core, seq: Seq) -> None:
 def deep_copied(
     interp: Core, thing: Thing, node: ast.AST | None, done: dict[int, Thing] | None = None
 ) -> Thing:
-    """A copy with copies of the lists, dicts and plain objects in it; layers are not told from their copies.
+    """A copy with copies of the lists, dicts and plain objects in it; layers are not told from
+    their copies.
 
-    Of a copy of a copy of a copy that one place has made, it makes no other: the last one stands for several things from then on.
+    Of a copy of a copy of a copy that one place has made, it makes no other: the last one stands
+    for several things from then on.
     """
     done = {} if done is None else done
     if id(thing) in done:

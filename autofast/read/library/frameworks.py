@@ -158,7 +158,9 @@ BATCH = Tensor(device="dev", rank="?")
 
 
 def fed(interp: Core, func: Func, param: ast.arg) -> Values:
-    """What a framework gives to a function of the project that nothing in it calls, as this parameter; empty where that is not known."""
+    """What a framework gives to a function of the project that nothing in it calls, as this
+    parameter; empty where that is not known.
+    """
     cls, spec = func.owner, func.node.args
     names = [p.arg for p in (*spec.posonlyargs, *spec.args)][1:]
     if cls is None or param.arg not in names:
@@ -179,7 +181,7 @@ def fed(interp: Core, func: Func, param: ast.arg) -> Values:
     return NOTHING
 
 
-# ------------------------------------------------------------------------------------------------ options in dataclasses
+# --------------------------------------------------------------------------- options in dataclasses
 def method(
     interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
 ) -> Values | None:

@@ -1,4 +1,6 @@
-"""Datasets of Hugging Face: what ``datasets.load_dataset()`` gives, its splits, and what its methods make of it."""
+"""Datasets of Hugging Face: what ``datasets.load_dataset()`` gives, its splits, and what its
+methods make of it.
+"""
 
 from __future__ import annotations
 

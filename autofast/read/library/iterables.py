@@ -1,4 +1,6 @@
-"""Functions of Python's library that go through what they are given: ``zip``, ``map``, ``sorted``, ``itertools``, ``random``."""
+"""Functions of Python's library that go through what they are given: ``zip``, ``map``, ``sorted``,
+``itertools``, ``random``.
+"""
 
 from __future__ import annotations
 
@@ -157,7 +159,9 @@ def _filter(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
 
 @gives(*FOLDS)
 def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    """``sum(...)``, ``max(...)``, ``min(...)``: a tensor, a number, or one of the things that are compared."""
+    """``sum(...)``, ``max(...)``, ``min(...)``: a tensor, a number, or one of the things that are
+    compared.
+    """
     given = [g.values for g in args.positional]
     if tensors := tensors_in(*given):
         return values(mixed(tensors))
@@ -175,7 +179,9 @@ def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
 
 @gives("builtins.len")
 def _length(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    """The lengths of tuples that are known one by one; a number where there may be something else."""
+    """The lengths of tuples that are known one by one; a number where there may be something
+    else.
+    """
     exact = [t.exact if isinstance(t, Seq) and t.kind == "tuple" else None for t in _first(args)]
     lengths = frozenset(Const(len(items)) for items in exact if items is not None)
     return lengths if lengths and None not in exact else values(Num())

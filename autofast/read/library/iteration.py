@@ -59,7 +59,9 @@ def iterate(interp: Core, over: Values, node: ast.AST | None) -> Values:
 
 
 def _unwrapped(over: Values) -> list[Thing]:
-    """What ``over`` goes through in the end: what ``filter``, ``reversed``, ``tqdm`` are given, each once, however they are nested."""
+    """What ``over`` goes through in the end: what ``filter``, ``reversed``, ``tqdm`` are given,
+    each once, however they are nested.
+    """
     found: dict[int, Thing] = {}
     todo, seen = ordered(over), set[int]()
     while todo:
@@ -115,7 +117,9 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
 
 
 def following(interp: Core, over: Values, node: ast.AST | None) -> Values:
-    """What ``next(over)`` may be: an object with ``__next__`` is asked for it, whatever its ``__iter__`` gives."""
+    """What ``next(over)`` may be: an object with ``__next__`` is asked for it, whatever its
+    ``__iter__`` gives.
+    """
     found: Values = NOTHING
     node = node or ast.Pass()
     for thing in ordered(over):
@@ -127,7 +131,9 @@ def following(interp: Core, over: Values, node: ast.AST | None) -> Values:
 
 
 def by_iterator(interp: Core, thing: Inst, node: ast.AST) -> Values:
-    """What the iterator gives that ``__iter__`` returns: ``__next__`` of an object of the project, which may be ``thing`` itself."""
+    """What the iterator gives that ``__iter__`` returns: ``__next__`` of an object of the project,
+    which may be ``thing`` itself.
+    """
     found: Values = NOTHING
     for iterator in ordered(interp.call_method_of(thing, "__iter__", [], node)):
         if isinstance(iterator, Inst) and iterator.cls.find("__next__") is not None:
@@ -144,7 +150,9 @@ def submodules(thing: Inst | Ext) -> list[Thing]:
 
 
 def loss_of(output: Tensor) -> Tensor:
-    """The loss that a model of a library computes from the labels that it is given, in fp32 (see ``loss_first``)."""
+    """The loss that a model of a library computes from the labels that it is given, in fp32 (see
+    ``loss_first``).
+    """
     return output.but(fresh="", rank="0d", loss=True, loss_first=False, dtype="f32")
 
 
@@ -327,7 +335,9 @@ def _library_sample(interp: Core, thing: Ext) -> Values:
 def _collated(
     interp: Core, thing: Thing, loader: Thing, done: dict[int, Thing] | None = None
 ) -> Thing:
-    """``thing`` after ``default_collate``: numbers and arrays become tensors, containers keep their shape, also those that may hold themselves."""
+    """``thing`` after ``default_collate``: numbers and arrays become tensors, containers keep their
+    shape, also those that may hold themselves.
+    """
     done = {} if done is None else done
     if id(thing) in done:
         return done[id(thing)]
@@ -370,7 +380,9 @@ def _collated(
 
 
 def _collated_object(interp: Core, thing: Inst, loader: Thing) -> Inst:
-    """A batch that is an object of the project: its tensors are those of a batch. Each batch is an object of its own, so ``past`` holds them, too."""
+    """A batch that is an object of the project: its tensors are those of a batch. Each batch is an
+    object of its own, so ``past`` holds them, too.
+    """
     parts = {
         name: frozenset(
             _collated(interp, t, loader) if isinstance(t, (Tensor, Seq)) else t for t in found

@@ -1,4 +1,5 @@
-"""Settings that a script loads (JSON, YAML, TOML): which file of the project a path means, and what it holds.
+"""Settings that a script loads (JSON, YAML, TOML): which file of the project a path means, and what
+it holds.
 
 What stands there is a default: the values are :class:`Setting`, and dicts may hold other keys.
 """
@@ -121,7 +122,7 @@ def _located(thing: Thing) -> Located | None:
     return None
 
 
-# ------------------------------------------------------------------------------------------------ which file
+# --------------------------------------------------------------------------------------- which file
 def _loaded(interp: Core, thing: Thing, kinds: tuple[str, ...], node: ast.AST | None) -> Values:
     place = _located(thing)
     path = _file(interp, place.by, kinds or SUFFIXES) if place is not None and place.by else None
@@ -138,7 +139,9 @@ def _loaded(interp: Core, thing: Thing, kinds: tuple[str, ...], node: ast.AST | 
 
 
 def _file(interp: Core, by: Arg | Const, kinds: tuple[str, ...]) -> Path | None:
-    """The file of the project that an option or a constant means: the one that it names, or the only one there is."""
+    """The file of the project that an option or a constant means: the one that it names, or the
+    only one there is.
+    """
     name = const(by.default) if isinstance(by, Arg) else by.value
     folder = interp.project.entry.resolve().parent
     if name is None:
@@ -155,13 +158,15 @@ def _file(interp: Core, by: Arg | Const, kinds: tuple[str, ...]) -> Path | None:
 
 
 def _is_named(interp: Core, path: Path) -> bool:
-    """Whether the code has the file's name as a constant of its own: then it is read for something else."""
+    """Whether the code has the file's name as a constant of its own: then it is read for something
+    else.
+    """
     quoted = re.compile(rf"""[/"']{re.escape(path.name)}["']""")
     named = [s for s in interp.project.sources.values() if quoted.search(s.text)]
     return bool(named) and path.stem not in ("config", "settings", "params", "default")
 
 
-# ------------------------------------------------------------------------------------------------ what it holds
+# ------------------------------------------------------------------------------------ what it holds
 class _Scalar:
     def __init__(self, value: Any, line: int):
         self.value, self.line = value, line
@@ -239,7 +244,9 @@ def _line(lines: list[str], table: str, key: str) -> int:
 def _thing(
     interp: Core, parsed: Any, file: str, key: tuple[Any, ...], node: ast.AST | None
 ) -> Values:
-    """What is known of a loaded value: entries that are there by default, beside which there may be others."""
+    """What is known of a loaded value: entries that are there by default, beside which there may be
+    others.
+    """
     interp.steps += 1
     if isinstance(parsed, _Scalar):
         return values(Setting(value=parsed.value, file=file, line=parsed.line))
@@ -259,12 +266,14 @@ def _thing(
     return values(made)
 
 
-# ------------------------------------------------------------------------------------------------ names in settings
+# -------------------------------------------------------------------------------- names in settings
 MOST_MEMBERS = 12
 
 
 def member(interp: Core, module: Module, name: Setting | Arg, node: ast.AST | None) -> Values:
-    """``getattr(module, settings["type"])``: what the default names, and all else of its kind in the module, which other settings may name."""
+    """``getattr(module, settings["type"])``: what the default names, and all else of its kind in
+    the module, which other settings may name.
+    """
     default = name.value if isinstance(name, Setting) else const(name.default)
     first = module.env.vars.get(default, NOTHING) if isinstance(default, str) else NOTHING
     if not first or module.env.opaque or any(isinstance(t, Ref) for t in first):
@@ -278,7 +287,9 @@ def member(interp: Core, module: Module, name: Setting | Arg, node: ast.AST | No
 
 
 def any_member(module: Thing) -> Values:
-    """``getattr(module, name)`` with a name that is not known: whatever the module offers; empty where that is not all known, or too much."""
+    """``getattr(module, name)`` with a name that is not known: whatever the module offers; empty
+    where that is not all known, or too much.
+    """
     if not isinstance(module, Module) or module.env.opaque:
         return NOTHING
     public = [held for name, held in module.env.vars.items() if not name.startswith("_")]
@@ -288,7 +299,9 @@ def any_member(module: Thing) -> Values:
 
 
 def _may_stand_for(module: Module, thing: Thing, named: Thing) -> bool:
-    """Whether other settings may name ``thing`` where these name ``named``: it is of its kind and from the same file (or gathered with it), no base of it."""
+    """Whether other settings may name ``thing`` where these name ``named``: it is of its kind and
+    from the same file (or gathered with it), no base of it.
+    """
     if isinstance(thing, Cls) and isinstance(named, Cls):
         alike = thing.external == named.external and thing not in named.ancestors()
     else:

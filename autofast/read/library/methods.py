@@ -148,7 +148,9 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
 
 
 def _merged(interp: Core, settings: Ext, why: str) -> None:
-    """Settings that are kept as attributes (yacs and its kin) are set from elsewhere, those in them too."""
+    """Settings that are kept as attributes (yacs and its kin) are set from elsewhere, those in them
+    too.
+    """
     todo, seen = [settings], set[int]()
     while todo:
         thing = todo.pop()

@@ -1,4 +1,6 @@
-"""Models that a project registers with timm: what ``create_model(name)`` makes of a name that is its own."""
+"""Models that a project registers with timm: what ``create_model(name)`` makes of a name that is
+its own.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ def _created(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
 
 
 def _own(interp: Core, args: Arguments, node: ast.AST | None) -> Values:
-    """The models of the project that the name may mean; nothing where it may be none of them by default.
+    """The models of the project that the name may mean; nothing where it may be none of them by
+    default.
 
     An option may name any other model that is registered.
     """

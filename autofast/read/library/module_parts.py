@@ -1,4 +1,6 @@
-"""The modules directly below a module: layers of a Sequential, attributes that hold modules, modules under names that are computed."""
+"""The modules directly below a module: layers of a Sequential, attributes that hold modules,
+modules under names that are computed.
+"""
 
 from __future__ import annotations
 
@@ -39,20 +41,24 @@ def is_container(thing: Thing, kinds: frozenset[str] = CONTAINERS) -> bool:
 
 
 def is_of_library(thing: Thing | None) -> bool:
-    """A model of torchvision: each of its parts is taken for the whole, as that says what it is made of."""
+    """A model of torchvision: each of its parts is taken for the whole, as that says what it is
+    made of.
+    """
     return isinstance(thing, Ext) and thing.name.startswith("torchvision.models.")
 
 
 def parts(thing: Inst | Ext) -> tuple[dict[str, Values], Values]:
-    """Those under names that are known, in order; and what may stand under any other, or at any place."""
+    """Those under names that are known, in order; and what may stand under any other, or at any
+    place.
+    """
     named: dict[str, Values] = {}
     rest: Values = NOTHING
     if isinstance(thing, Ext):
         if thing.name in CONTAINERS:
             named, rest = given_parts(thing.args)
         elif not thing.name.startswith("torch.nn."):
-            # Attributes that the script sets are some of the parts of a library's model. Each part is taken for
-            # the whole, as that says what it is made of.
+            # Attributes that the script sets are some of the parts of a library's model. Each part
+            # is taken for the whole, as that says what it is made of.
             rest = values(thing if is_of_library(thing) else Unknown(f"a part of {thing.name}"))
     for name, found in list(thing.attrs.items()):
         if name == MORE:
@@ -167,7 +173,9 @@ def _bounds(interp: Core, node: ast.Subscript) -> slice | None:
 
 
 def keep_parts(interp: Core, thing: Inst, args: Arguments) -> None:
-    """A class of the project that extends a container is made: what it is given are modules below it."""
+    """A class of the project that extends a container is made: what it is given are modules below
+    it.
+    """
     named, rest = given_parts(args)
     for name, found in named.items():
         interp.store_attribute(thing, name, found)
@@ -190,7 +198,9 @@ def in_order(interp: Core, thing: Inst | Ext, args: Arguments, base: Values) -> 
 
 
 def by_prefix(thing: Thing, name: Values) -> Values:
-    """``getattr(self, f"conv{i}")``: the modules whose names begin like this; nothing where others may be."""
+    """``getattr(self, f"conv{i}")``: the modules whose names begin like this; nothing where others
+    may be.
+    """
     first = _beginning(name)
     if not first or not isinstance(thing, (Inst, Ext)) or thing.open or not is_module(thing):
         return NOTHING
@@ -205,7 +215,9 @@ def _has_members(cls: Cls, first: str) -> bool:
 
 
 def set_by_prefix(interp: Core, thing: Thing, args: Arguments) -> bool:
-    """``setattr(self, f"conv{i}", nn.Conv2d(...))``; False where other attributes may be set by it."""
+    """``setattr(self, f"conv{i}", nn.Conv2d(...))``; False where other attributes may be set by
+    it.
+    """
     first, found = _beginning(args.get(1, "name")), args.get(2, "value")
     if not first or not isinstance(thing, Inst) or not is_module(thing):
         return False

@@ -129,10 +129,12 @@ def _output(
     gathers: bool,
     done: dict[int, Thing],
 ) -> Thing:
-    """A result of a module: whatever it was made of, now it is the output of ``makers``, called at ``passes``.
+    """A result of a module: whatever it was made of, now it is the output of ``makers``, called at
+    ``passes``.
 
-    ``gathers``: the module may be one that puts the results of several devices into one tensor, as DataParallel does. ``done``: what the lists
-    and dicts of this result became, as the same may lie in it in many places.
+    ``gathers``: the module may be one that puts the results of several devices into one tensor, as
+    DataParallel does. ``done``: what the lists and dicts of this result became, as the same may lie
+    in it in many places.
     """
     if isinstance(thing, Tensor):
         rank = thing.rank if thing.rank == "?" or (thing.rank == "0d" and not gathers) else ""
@@ -260,7 +262,9 @@ def _forward(
 
 
 def _gives_one_tensor(thing: Ext) -> bool:
-    """Whether calling this module gives a tensor: models of other libraries do, unless they are asked for more."""
+    """Whether calling this module gives a tensor: models of other libraries do, unless they are
+    asked for more.
+    """
     if names.is_of_model_library(thing.name):
         more = {"aux_params", "features_only", "out_indices"} & thing.args.named.keys()
         return not more and not thing.args.open

@@ -1,4 +1,6 @@
-"""Functions of Python's library that make, copy or look into objects, and what comes out as a number or a text."""
+"""Functions of Python's library that make, copy or look into objects, and what comes out as a
+number or a text.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Options of the command line: what argparse, click and absl give a script is the default, or what its user says."""
+"""Options of the command line: what argparse, click and absl give a script is the default, or what
+its user says.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ ACTION = "argparse.Action"
 FLAGS = "absl.flags.FLAGS"
 DEFINE = "absl.flags.DEFINE_"
 TYPER = frozenset({"typer.Option", "typer.Argument"})
-# What makes a command of a function: its parameters are options, their defaults those of the options.
+# What makes a command of a function: its parameters are options, their defaults those of the
+# options.
 RUNNERS = {
     "fire.Fire": "component",
     "tyro.cli": "f",
@@ -66,7 +69,9 @@ def _parser(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
 
 @gives(*RUNNERS)
 def _run(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
-    """What the function gives that ``fire.Fire(train)`` calls; None where it is no function of the project."""
+    """What the function gives that ``fire.Fire(train)`` calls; None where it is no function of the
+    project.
+    """
     given = args.get(0, RUNNERS[name])
     if (
         not isinstance(node, ast.Call)
@@ -105,7 +110,7 @@ def _of_typer(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
     return values(Arg(_parameter_of(node), given.values, node, "", given.expr))
 
 
-# ---------------------------------------------------------------------------------------------------- argparse
+# ----------------------------------------------------------------------------------------- argparse
 def _inherit(interp: Core, parser: Ext, parents: Values, node: ast.AST | None) -> None:
     """``ArgumentParser(parents=[...])``: it has the options that these have when it is made."""
 
@@ -161,7 +166,9 @@ def parser_method(
 def chosen(
     interp: Core, parser: Ext | Inst, option: Arg, args: Arguments, node: ast.Call
 ) -> Values:
-    """The classes and functions of which an option names one, by an action or a ``type=`` of the project; nothing for any other option."""
+    """The classes and functions of which an option names one, by an action or a ``type=`` of the
+    project; nothing for any other option.
+    """
     text = Given(values(replace(option, default=NOTHING)), None)
     if (kind := args.named.get("type")) is not None and all(
         isinstance(t, Func) for t in kind.values
@@ -260,9 +267,11 @@ def _set_defaults(interp: Core, this: Ext | Inst, args: Arguments) -> None:
         interp.open_attributes(this, "defaults of options are set that are not known")
 
 
-# ---------------------------------------------------------------------------------------------------- click
+# -------------------------------------------------------------------------------------------- click
 def of_command(interp: Core, func: Func, parameter: str) -> Values:
-    """What click gives a parameter of ``@click.option(...) def main(...)``; nothing where no option is declared for it."""
+    """What click gives a parameter of ``@click.option(...) def main(...)``; nothing where no option
+    is declared for it.
+    """
     for written in getattr(func.node, "decorator_list", ()):
         if isinstance(written, ast.Call) and _is_option(interp, written):
             words = [const(interp.at.get(id(a), NOTHING)) for a in written.args]
@@ -310,7 +319,7 @@ def parameters(spec: ast.arguments) -> list[tuple[str, ast.expr | None]]:
     return [(parameter.arg, default) for parameter, default in pairs]
 
 
-# ---------------------------------------------------------------------------------------------------- absl
+# --------------------------------------------------------------------------------------------- absl
 @gives(f"{DEFINE.rpartition('.')[0]}.*")
 def _defined(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
     """``flags.DEFINE_integer("workers", 4, "...")``, which gives a holder with the ``value``."""

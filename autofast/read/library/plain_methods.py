@@ -47,7 +47,9 @@ def _of_text(text: str, name: str, args: Arguments) -> Values:
 def method(
     interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
 ) -> Values | None:
-    """A method of a container, a number, a string or an argument parser; None where ``this`` is none of them."""
+    """A method of a container, a number, a string or an argument parser; None where ``this`` is
+    none of them.
+    """
     if isinstance(this, Dict):
         return dict_method(interp, this, name, args, node)
     if isinstance(this, Seq):

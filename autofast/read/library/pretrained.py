@@ -1,4 +1,5 @@
-"""Models of a project that extend one of transformers: what ``Model.from_pretrained(name, ...)`` makes.
+"""Models of a project that extend one of transformers: what ``Model.from_pretrained(name, ...)``
+makes.
 
 It makes the object as ``Model(config, ...)`` does, and puts the weights of a file into it.
 """

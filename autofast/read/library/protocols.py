@@ -1,5 +1,6 @@
-"""What Python calls by itself on objects of the project: their operators, descriptors, ``__setattr__`` and its kin,
-and functions that a library calls back at once (``sorted(key=f)``, ``pool.map(f, items)``)."""
+"""What Python calls by itself on objects of the project: their operators, descriptors,
+``__setattr__`` and its kin, and functions that a library calls back at once (``sorted(key=f)``,
+``pool.map(f, items)``)."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ SPELLED = {
 def operate(
     interp: Core, node: ast.BinOp | ast.AugAssign, left: Values, right: Values
 ) -> Values | None:
-    """``a + b`` or ``a += b`` by the methods of classes of the project; None where none of them has one."""
+    """``a + b`` or ``a += b`` by the methods of classes of the project; None where none of them has
+    one.
+    """
     name = OPERATORS[type(node.op)]
     asked = [f"__{name}__"] if isinstance(node, ast.BinOp) else [f"__i{name}__", f"__{name}__"]
     found, others = NOTHING, False
@@ -77,7 +80,9 @@ def get(interp: Core, member: Thing, this: Inst, node: ast.AST | None) -> Values
 
 
 def put(interp: Core, this: Thing, name: str, found: Values, node: ast.AST) -> bool:
-    """``this.name = found`` by the class's own ``__setattr__``, property or descriptor; False where it has none."""
+    """``this.name = found`` by the class's own ``__setattr__``, property or descriptor; False where
+    it has none.
+    """
     if not isinstance(this, Inst):
         return False
     if (own := this.cls.find("__setattr__")) and not _runs(interp, own, this):
@@ -106,7 +111,9 @@ def _runs(interp: Core, methods: Values, this: Inst) -> bool:
 
 
 def spelled(this: Thing, name: str, args: Arguments) -> tuple[str, Arguments] | None:
-    """``x.__setattr__(n, v)``, ``object.__setattr__(x, n, v)`` and ``super().__setattr__(n, v)`` as ``setattr(x, n, v)``."""
+    """``x.__setattr__(n, v)``, ``object.__setattr__(x, n, v)`` and ``super().__setattr__(n, v)`` as
+    ``setattr(x, n, v)``.
+    """
     builtin = SPELLED.get(name)
     if builtin is None:
         return None
@@ -124,7 +131,9 @@ def spelled(this: Thing, name: str, args: Arguments) -> tuple[str, Arguments] | 
 
 
 def drop(interp: Core, this: Thing, name: str, node: ast.AST | None) -> None:
-    """``del this.name``: a class attribute shows again, and where this may not happen both are possible."""
+    """``del this.name``: a class attribute shows again, and where this may not happen both are
+    possible.
+    """
     if not isinstance(this, (Inst, Ext)):
         return
     if isinstance(this, Inst) and this.cls.find("__delattr__"):
@@ -147,7 +156,9 @@ def run_often(interp: Core, func: Values, args: Arguments, node: ast.AST | None)
 def in_pool(
     interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
 ) -> Values | None:
-    """``pool.map(f, items)`` and ``pool.submit(f, x)``: the function runs, here or in another process."""
+    """``pool.map(f, items)`` and ``pool.submit(f, x)``: the function runs, here or in another
+    process.
+    """
     known = this.name if isinstance(this, (Ext, Unknown)) else ""
     if not known.startswith(names.POOLS) or not args.positional:
         return None
@@ -168,7 +179,9 @@ def in_pool(
 def manual_context(
     interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
 ) -> Values | None:
-    """``stack.enter_context(cm)`` of an ExitStack, and ``torch.no_grad().__enter__()``: contexts without a block of their own."""
+    """``stack.enter_context(cm)`` of an ExitStack, and ``torch.no_grad().__enter__()``: contexts
+    without a block of their own.
+    """
     if not isinstance(this, Ext):
         return None
     if name in ("__enter__", "__exit__") and grad_mode_of(values(this)) is not None:
@@ -190,7 +203,9 @@ def manual_context(
 
 
 def unwound(interp: Core, this: Thing, grad: str, node: ast.AST | None) -> None:
-    """The block of an ExitStack ends: what was entered is left, and gradients are as they were before it."""
+    """The block of an ExitStack ends: what was entered is left, and gradients are as they were
+    before it.
+    """
     if not isinstance(this, Ext) or this.name not in STACKS:
         return
     interp.grad_default = grad

@@ -1,8 +1,10 @@
-"""The one table of what functions of libraries give: by name, by the module they stand in, or by the package.
+"""The one table of what functions of libraries give: by name, by the module they stand in, or by
+the package.
 
-A function that knows some of them is registered for their names: ``torch.stack`` is that function, ``torch.fft.*`` all that stand in
-the module themselves, ``json.**`` all below. It gives None for what it does not know after all; the next one is asked then, first those
-of the name, in the order in which they were registered (a module that another falls back from is imported by it).
+A function that knows some of them is registered for their names: ``torch.stack`` is that function,
+``torch.fft.*`` all that stand in the module themselves, ``json.**`` all below. It gives None for
+what it does not know after all; the next one is asked then, first those of the name, in the order
+in which they were registered (a module that another falls back from is imported by it).
 """
 
 from __future__ import annotations

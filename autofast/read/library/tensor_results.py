@@ -27,7 +27,9 @@ PAIR = ("values", "indices")
 def result(
     interp: Core, name: str, tensors: list[Tensor], args: Arguments, node: ast.AST | None
 ) -> Values:
-    """What ``torch.add``, ``torch.nn.functional.relu`` or (a method) ``.sum`` gives for these operands."""
+    """What ``torch.add``, ``torch.nn.functional.relu`` or (a method) ``.sum`` gives for these
+    operands.
+    """
     made = mixed(tensors, prob=tensors[0].prob if is_view(name) else None)
     dtype = result_dtype(name, made.dtype, args)
     if dtype == "int":

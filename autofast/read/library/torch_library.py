@@ -1,4 +1,6 @@
-"""What the library's objects do when they are called or asked for an attribute: the way into the knowledge of torch."""
+"""What the library's objects do when they are called or asked for an attribute: the way into the
+knowledge of torch.
+"""
 
 from __future__ import annotations
 
@@ -164,7 +166,7 @@ def _super_attribute(interp: Core, thing: Ext, name: str, node: ast.AST | None) 
     return values(Method(thing, name))
 
 
-# ------------------------------------------------------------------------------------------------ calls
+# -------------------------------------------------------------------------------------------- calls
 def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
     """Calling anything that is not a function or class of the project."""
     if isinstance(thing, Ref):
@@ -245,7 +247,9 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
 
 
 def _other_process(interp: Core, short: str, args: Arguments, node: ast.AST | None) -> Values:
-    """``Process(target=f, args=(...))`` and ``mp.spawn(f, args=(...))``: the function runs with these arguments."""
+    """``Process(target=f, args=(...))`` and ``mp.spawn(f, args=(...))``: the function runs with
+    these arguments.
+    """
     target = args.named["target"].values if "target" in args.named else args.get(0, "fn")
     given: list[Given] = [] if short in ("Process", "Thread") else [Given(values(Num()), None)]
     single = one(args.named["args"].values) if "args" in args.named else one(args.get(1, "args"))

@@ -56,8 +56,9 @@ def read_script(
     overlay: dict[Path, bytes] | None = None,
     before: Iterable[Source] = (),
 ) -> Script:
-    """Read ``entry`` and what it uses of the project below ``root``, but for files that are nested too deeply; raises :class:`BadInput`.
-    ``overlay`` and ``before`` are those of :class:`Project`."""
+    """Read ``entry`` and what it uses of the project below ``root``, but for files that are nested
+    too deeply; raises :class:`BadInput`. ``overlay`` and ``before`` are those of
+    :class:`Project`."""
     broken: dict[Path, str] = {}
     while True:
         restart()
@@ -129,7 +130,7 @@ def build(interp: Interpreter, source: object) -> Script:
     return script
 
 
-# ------------------------------------------------------------------------------------------------ frameworks, flags
+# -------------------------------------------------------------------------------- frameworks, flags
 def _frameworks(interp: Interpreter) -> dict[str, ast.AST]:
     found: dict[str, ast.AST] = {}
     for (kind, _), site in interp.log.each():
@@ -153,8 +154,8 @@ def _frameworks(interp: Interpreter) -> dict[str, ast.AST]:
 
 
 def _may_initialise_apex(interp: Interpreter) -> bool:
-    """Without ``amp.initialize`` apex changes neither models nor optimizers, and its ``scale_loss`` raises
-    (apex/amp/handle.py): what is left of it is never run."""
+    """Without ``amp.initialize`` apex changes neither models nor optimizers, and its ``scale_loss``
+    raises (apex/amp/handle.py): what is left of it is never run."""
     return any(
         isinstance(node, ast.Attribute | ast.alias)
         and "initialize" in (node.attr if isinstance(node, ast.Attribute) else node.name)
@@ -164,7 +165,7 @@ def _may_initialise_apex(interp: Interpreter) -> bool:
     )
 
 
-# ------------------------------------------------------------------------------------------------ optimizers
+# --------------------------------------------------------------------------------------- optimizers
 def _optimizers(interp: Interpreter, script: Script) -> list[Optimizer]:
     found: dict[int, Optimizer] = {}
     updates = [u for step in script.steps for u in step.updates]
@@ -214,7 +215,7 @@ def _given_over(thing: Thing) -> Iterable[Thing]:
     return elements(thing)
 
 
-# ------------------------------------------------------------------------------------------------ transfers, syncs
+# --------------------------------------------------------------------------------- transfers, syncs
 def _transfers(script: Script) -> list[Transfer]:
     found = []
     for site in script.log.of("move"):
@@ -296,7 +297,9 @@ def _syncs(script: Script) -> list[Sync]:
 
 
 def _gates(frame: BranchFrame) -> bool:
-    """A condition that makes something rare (``i % n == 0``, ``rank == 0``), not ``if scaler is None`` or ``if use_cuda``."""
+    """A condition that makes something rare (``i % n == 0``, ``rank == 0``), not ``if scaler is
+    None`` or ``if use_cuda``.
+    """
     test = frame.node.test if isinstance(frame.node, (ast.If, ast.IfExp)) else None
     if test is None:
         return True

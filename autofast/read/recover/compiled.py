@@ -25,7 +25,9 @@ def records_graphs(script: Script) -> ast.AST | None:
 
 
 def is_left_eager(script: Script, occurrence: Occurrence) -> bool:
-    """Whether a call stands under ``set_stance("force_eager")``: in a block, or in a function that it decorates."""
+    """Whether a call stands under ``set_stance("force_eager")``: in a block, or in a function that
+    it decorates.
+    """
     contexts: list[ast.expr] = []
     for frame in occurrence.stack:
         if isinstance(frame, WithFrame):
@@ -43,7 +45,9 @@ def _is_eager(script: Script, context: ast.expr) -> bool:
 
 
 def is_in_place(call: ast.AST) -> bool:
-    """``model.forward = torch.compile(model.forward)``: as ``model.compile()``, for a container of torch."""
+    """``model.forward = torch.compile(model.forward)``: as ``model.compile()``, for a container of
+    torch.
+    """
     match call, statement_of(call):
         case ast.Call(args=[given]), ast.Assign(targets=[target], value=value):
             spelled = ast.unparse(given)

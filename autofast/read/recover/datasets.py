@@ -1,4 +1,6 @@
-"""What a dataset is: where its items come from, what they cost, and what random numbers they draw."""
+"""What a dataset is: where its items come from, what they cost, and what random numbers they
+draw.
+"""
 
 from __future__ import annotations
 

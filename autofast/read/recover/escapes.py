@@ -1,8 +1,10 @@
 """What leaves a piece of code: whether a tensor made inside may meet autograd outside.
 
-A tensor made under ``torch.inference_mode()`` may be read anywhere, but outside it must neither be saved for a backward nor changed
-in place: both are errors. So everything that may carry one out is followed - names, containers, attributes, results of functions - to
-the places where it is used. Reading it as a number, printing it and saving it is harmless; what is not understood is a leak.
+A tensor made under ``torch.inference_mode()`` may be read anywhere, but outside it must neither be
+saved for a backward nor changed
+in place: both are errors. So everything that may carry one out is followed - names, containers,
+attributes, results of functions - to the places where it is used. Reading it as a number, printing
+it and saving it is harmless; what is not understood is a leak.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class _Ways:
                 if part.value is not None and function_of(part) is region.scope:
                     yield self.leaks.returned(usage_of(part.value))
 
-    # ------------------------------------------------------------------------------------------------ what is kept
+    # --------------------------------------------------------------------------------- what is kept
     def kept(self) -> Iterator[str]:
         """Stores other than in local variables, here and in the functions called here."""
         for site, occurrence in self.region.sites(self.script, "set_attribute", "set_elsewhere"):
@@ -120,9 +122,11 @@ class _Ways:
         ]
         return [n for n in names if function_of(n) is scope and is_local(n)]
 
-    # ------------------------------------------------------------------------------------------------ names
+    # ---------------------------------------------------------------------------------------- names
     def tainted(self) -> Iterator[ast.Name]:
-        """The places that read a local variable which may hold something made here: bound in the region, or a container filled there."""
+        """The places that read a local variable which may hold something made here: bound in the
+        region, or a container filled there.
+        """
         region = self.region
         if region.whole:
             return
@@ -143,7 +147,9 @@ class _Ways:
                     yield from self.leaks.filled(name, region.node)
 
     def adds_to_one_from_outside(self, name: ast.Name) -> bool:
-        """``hits += ...`` in place, of a tensor that was made before the region: it stays one that autograd takes."""
+        """``hits += ...`` in place, of a tensor that was made before the region: it stays one that
+        autograd takes.
+        """
         statement = parent_of(name)
         if not isinstance(statement, ast.AugAssign):
             return False
@@ -156,7 +162,9 @@ class _Ways:
 
 
 def ends_with_call(node: ast.AST, region: Region) -> bool:
-    """It goes into a variable of a function that the region calls, which can hand it on by its result only."""
+    """It goes into a variable of a function that the region calls, which can hand it on by its
+    result only.
+    """
     root = root_of(node.target if isinstance(node, ast.AugAssign) else node)
     return (
         root is not None
@@ -167,11 +175,15 @@ def ends_with_call(node: ast.AST, region: Region) -> bool:
 
 
 def _stays_normal(occurrence: Occurrence) -> bool:
-    """Numbers are written into a tensor: one that was made before stays a tensor as autograd takes them, whatever the mode is now."""
+    """Numbers are written into a tensor: one that was made before stays a tensor as autograd takes
+    them, whatever the mode is now.
+    """
     return isinstance(occurrence.this, Tensor) and occurrence.data.get("name") != "set_"
 
 
 def _is_computed(node: ast.AST) -> bool:
-    """``x.sum().mul_(2)``: what is changed in place has just been computed, and nothing else holds it."""
+    """``x.sum().mul_(2)``: what is changed in place has just been computed, and nothing else holds
+    it.
+    """
     made = node.func.value if is_method(node) else None
     return is_method(made) and made.func.attr in FRESH

@@ -15,7 +15,9 @@ def switching_functions(script: Script) -> frozenset[ast.AST]:
 
 
 def switched_above(script: Script, evaluation: Evaluation) -> bool:
-    """Whether a model of an evaluation that is one statement is switched above it, in the same block."""
+    """Whether a model of an evaluation that is one statement is switched above it, in the same
+    block.
+    """
     assert isinstance(evaluation.node, ast.stmt)
     here = block(evaluation.node)
     above = nodes_of(here[: index(here, evaluation.node)])

@@ -1,4 +1,6 @@
-"""Evaluations: forward passes that no backward follows, the statements that hold them, and whether anything of them is needed later."""
+"""Evaluations: forward passes that no backward follows, the statements that hold them, and whether
+anything of them is needed later.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,7 @@ def region_of(script: Script, evaluation: Evaluation) -> Region:
     )
 
 
-# ------------------------------------------------------------------------------------------------ where it is
+# -------------------------------------------------------------------------------------- where it is
 def _switched_off(occurrence: Occurrence) -> tuple[ast.AST, str, ast.expr | None] | None:
     """The block or decorator that switches gradients off there."""
     for frame, expr, _ in gradient_modes(occurrence.stack):
@@ -112,7 +114,9 @@ def _switched_off(occurrence: Occurrence) -> tuple[ast.AST, str, ast.expr | None
 def _plain(
     site: Site, occurrence: Occurrence, training: Training
 ) -> tuple[ast.AST, str, ast.expr | None] | None:
-    """The outermost loop over batches, else the function, else the statement around this forward that no backward happens in."""
+    """The outermost loop over batches, else the function, else the statement around this forward
+    that no backward happens in.
+    """
     if (
         occurrence.grad != "on"
         or site.node in training.passes
@@ -150,7 +154,8 @@ def _plain(
 
 
 def _outside_models(call: ast.expr, stack: Stack, backs: list[Stack]) -> tuple[int, ast.expr]:
-    """The last frame that is none of a model's own methods, and the call there: ``model.predict(x)`` rather than its layers.
+    """The last frame that is none of a model's own methods, and the call there:
+    ``model.predict(x)`` rather than its layers.
 
     A method that trains is none that only computes.
     """
@@ -194,7 +199,9 @@ def _has_backward(prefix: Stack, backs: list[Stack]) -> bool:
 
 
 def _blind(stack: Stack, backs: list[Stack]) -> bool:
-    """Whether a backward of something that is not known runs in a loop or function around this place."""
+    """Whether a backward of something that is not known runs in a loop or function around this
+    place.
+    """
     return any(
         inside(b, f.func.node if isinstance(f, CallFrame) else f.node) for f in stack for b in backs
     ) or any(not b for b in backs)

@@ -72,7 +72,8 @@ def _compiled(script: Script, evaluation: Evaluation, region: Region) -> str:
     return ""
 
 
-# Models of transformers that compute all they need anew in each pass: no tables of positions that grow.
+# Models of transformers that compute all they need anew in each pass: no tables of positions that
+# grow.
 _KEEPS_NOTHING = re.compile(
     r"transformers\.(models\.\w+\.\w+\.)?"
     r"(Bert|Roberta|XLMRoberta|Camembert|DistilBert|Albert|Electra|GPT2|OpenAIGPT|T5|Bart|MBart|ViT|DeiT)"
@@ -94,7 +95,9 @@ def _keeps_nothing(thing: Ext) -> bool:
 
 
 def _foreign_model(evaluation: Evaluation) -> str:
-    """A model of a library that keeps tables which it computes when they are first needed, or one that is not known."""
+    """A model of a library that keeps tables which it computes when they are first needed, or one
+    that is not known.
+    """
     for site in evaluation.forwards:
         for occurrence in site:
             for thing in _inner(occurrence.this):
@@ -119,7 +122,9 @@ def _inner(thing: Thing | None) -> list[Thing]:
 
 
 def _caches(script: Script, region: Region) -> str:
-    """Results that are remembered: by ``lru_cache``, or by a dataset that is read in this process."""
+    """Results that are remembered: by ``lru_cache``, or by a dataset that is read in this
+    process.
+    """
     for frame in region.calls(script):
         for decorator in frame.func.decorators:
             if any(getattr(t, "name", "") in REMEMBERS for t in decorator):
@@ -139,7 +144,9 @@ def _caches(script: Script, region: Region) -> str:
 
 
 def _shared_objects(script: Script, region: Region) -> str:
-    """A library's object (a metric) that gets tensors here, and is used outside as well: its state is changed in place there."""
+    """A library's object (a metric) that gets tensors here, and is used outside as well: its state
+    is changed in place there.
+    """
     for _, site in script.log.each():
         for occurrence in site:
             thing = occurrence.this
@@ -175,7 +182,9 @@ def _shared_objects(script: Script, region: Region) -> str:
 
 
 def _cast_outside(evaluation: Evaluation, region: Region) -> str:
-    """The cast weights that autocast keeps until its block ends would be used by a training pass in the same block."""
+    """The cast weights that autocast keeps until its block ends would be used by a training pass in
+    the same block.
+    """
     for site in evaluation.forwards:
         for occurrence in (
             site if region.holds(site.node) else [o for o in site if region.reaches(o.stack)]
@@ -228,7 +237,9 @@ def needs_gradients(
 
 
 def _looks_at_graph(script: Script, evaluation: Evaluation, region: Region) -> ast.AST | None:
-    """A place that asks a result of these forwards (or anything in them) whether it carries a gradient, or for its graph."""
+    """A place that asks a result of these forwards (or anything in them) whether it carries a
+    gradient, or for its graph.
+    """
     for site, _ in region.sites(script, "torch.is_grad_enabled"):
         return site.node
     forwards = {id(s.node) for s in evaluation.forwards}

@@ -1,4 +1,6 @@
-"""What the code does that fetches an item: the random numbers that it draws, what it costs, and what it changes."""
+"""What the code does that fetches an item: the random numbers that it draws, what it costs, and
+what it changes.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,8 @@ DRAWS = frozenset(
 )
 # scipy.stats.norm.rvs, skimage.util.random_noise, os.urandom.
 SOME_DICE = re.compile(r"^(?!torch).*(rand|\.rvs$|\.sample$|\.shuffle$)")
-# Libraries whose functions draw no random numbers, or only by what is known here: torch and the standard library first, then arrays,
-# images, sound, text, and files and their formats.
+# Libraries whose functions draw no random numbers, or only by what is known here: torch and the
+# standard library first, then arrays, images, sound, text, and files and their formats.
 WITHOUT_DICE = frozenset(
     """torch torchvision torchaudio numpy random builtins math os sys io json re csv copy time
     pickle pathlib glob itertools functools collections struct string typing datetime
@@ -83,7 +85,9 @@ COMPOSERS = ("Compose", "RandomApply", "Lambda", "Sequential", "RandomChoice")
 
 
 class Walk:
-    """Walks the code that fetches an item, through the project's functions, and notes what it does."""
+    """Walks the code that fetches an item, through the project's functions, and notes what it
+    does.
+    """
 
     def __init__(self, interp: Core, funcs: list[Func]):
         self.interp = interp
@@ -113,7 +117,9 @@ class Walk:
 
     @property
     def sharded(self) -> bool:
-        """It asks how many workers there are; one that asks only for its number or seed need not share anything out."""
+        """It asks how many workers there are; one that asks only for its number or seed need not
+        share anything out.
+        """
         return self.asks and self.counts
 
     def target(self, target: ast.expr) -> None:
@@ -157,7 +163,9 @@ class Walk:
                 self.reads.add("compute")
 
     def moves(self, node: ast.Call) -> bool:
-        """``x.cuda()``, ``x.to(device)``, ``torch.zeros(3, device=device)``, where the device may be another than the CPU."""
+        """``x.cuda()``, ``x.to(device)``, ``torch.zeros(3, device=device)``, where the device may
+        be another than the CPU.
+        """
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         if method == "cuda":
             return True
@@ -258,7 +266,9 @@ class Walk:
                 self.random.add("own")
 
     def follow_attributes(self, inst: Inst) -> None:
-        """Transforms kept on the dataset (``self.transform(x)``) that the call itself did not resolve."""
+        """Transforms kept on the dataset (``self.transform(x)``) that the call itself did not
+        resolve.
+        """
         for name, found in inst.attrs.items():
             if "transform" in name or "augment" in name:
                 draws, _ = transform_randomness(self.interp, found)
@@ -344,7 +354,9 @@ def _short(thing: Ext) -> str:
 
 
 def _draws_nothing(method: Method) -> bool:
-    """A method of an object of a library whose functions draw no random numbers, or only by what is known here."""
+    """A method of an object of a library whose functions draw no random numbers, or only by what is
+    known here.
+    """
     assert isinstance(method.this, Ext)
     name = method.this.name
     known = name in GENERATORS or name.split(".")[0] in WITHOUT_DICE | OBJECTS_WITHOUT_DICE

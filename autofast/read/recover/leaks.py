@@ -1,4 +1,6 @@
-"""What is done, outside, with a tensor that was made in inference mode: whether it may meet autograd there."""
+"""What is done, outside, with a tensor that was made in inference mode: whether it may meet
+autograd there.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,8 @@ READS = frozenset({
     "builtins.print", "builtins.float", "builtins.int", "builtins.bool", "builtins.str", "builtins.repr", "builtins.format", "builtins.len",
     "builtins.isinstance", "builtins.id", "builtins.type", "builtins.hash", "torch.save",
 })
-CHOOSES = frozenset({"builtins.max", "builtins.min", "builtins.sorted"})  # of several things, without computing with them
+# of several things, without computing with them
+CHOOSES = frozenset({"builtins.max", "builtins.min", "builtins.sorted"})
 PASS_ON = frozenset({"random", "heapq", "queue", "multiprocessing", "threading", "collections", "itertools", "functools", "operator"})
 FRESH = frozenset({  # a tensor of their own, made where they run
     "eq", "ne", "lt", "gt", "le", "ge", "sum", "mean", "argmax", "argmin", "topk", "max", "min", "mul", "add", "sub", "div", "pow", "exp",
@@ -72,7 +75,9 @@ def carries(values: Values) -> bool:
 
 
 def _is_of_arrays(thing: Unknown) -> bool:
-    """What a library returned that computes with arrays of its own (pandas keeps tensors as objects where it is given some: see ``_Leaks``)."""
+    """What a library returned that computes with arrays of its own (pandas keeps tensors as objects
+    where it is given some: see ``_Leaks``).
+    """
     returned = thing.reason in (Reason.RESULT, Reason.METHOD)
     return returned and thing.name.startswith(("numpy.", "scipy.", "sklearn.", "pandas."))
 
@@ -92,7 +97,7 @@ class Leaks(ValueFlow[None]):
         # Objects that only keep numbers, as far as they have been followed.
         self.keepers: set[tuple[int, str]] = set()
 
-    # ------------------------------------------------------------------------------------------------ one use
+    # -------------------------------------------------------------------------------------- one use
     def met(self, expr: ast.expr, context: None) -> Answer:
         if self.region.holds(expr):
             return Verdict.STOPS
@@ -140,7 +145,8 @@ class Leaks(ValueFlow[None]):
     def operand(self, parent: ast.AST, parts: Iterable[ast.expr | None]) -> str:
         """An operation whose other operand carries a gradient saves this one for the backward.
 
-        What a model made counts as such also where gradients are off: whether they are may be changed in the same rewrite.
+        What a model made counts as such also where gradients are off: whether they are may be
+        changed in the same rewrite.
         """
         for part in filter(None, parts):
             for tensor in self.script.values(part):
@@ -178,10 +184,12 @@ class Leaks(ValueFlow[None]):
         return any(isinstance(t, (Tensor, Unknown)) for t in self.script.values(node))
 
     def is_plain(self, expr: ast.expr) -> bool:
-        """Certainly a tensor or a number: what is computed of it outside is a tensor like any other."""
+        """Certainly a tensor or a number: what is computed of it outside is a tensor like any
+        other.
+        """
         return all(isinstance(t, (Tensor, Const, Num)) for t in self.script.values(expr))
 
-    # ------------------------------------------------------------------------------------------------ calls
+    # ---------------------------------------------------------------------------------------- calls
     def given(self, use: Usage, callee: Thing, context: None) -> Answer:
         expr, call = use.expr, use.node
         assert isinstance(call, ast.Call)
@@ -264,9 +272,11 @@ class Leaks(ValueFlow[None]):
         why = first(self.follow(call, None) for call in self.calls.sites(function))
         return f"{leaves}: {why}" if why else ""
 
-    # ------------------------------------------------------------------------------------------------ what keeps it
+    # -------------------------------------------------------------------------------- what keeps it
     def stored(self, root: ast.Name | None, by: ast.AST, keeps: str) -> str:
-        """It becomes a part of what ``root`` holds; ``keeps`` is the reason where that may be more than a variable."""
+        """It becomes a part of what ``root`` holds; ``keeps`` is the reason where that may be more
+        than a variable.
+        """
         if root is None or is_parameter(owner(root) or function_of(root), root.id):
             return keeps
         return first(self.follow(read, None) for read in self.filled(root, by))
@@ -280,7 +290,8 @@ class Leaks(ValueFlow[None]):
         return _keeps(target) if lost else ""
 
     def keeper(self, thing: Thing | None, attribute: str) -> str:
-        """Why an object that keeps tensors may bring them to autograd (after a colon); empty for a meter that is only filled here and read.
+        """Why an object that keeps tensors may bring them to autograd (after a colon); empty for a
+        meter that is only filled here and read.
 
         Of a module, which has parameters besides, only this attribute is asked for.
         """
@@ -336,9 +347,11 @@ class Leaks(ValueFlow[None]):
         return ... in given or attribute in given
 
 
-# ------------------------------------------------------------------------------------------------ small questions
+# ---------------------------------------------------------------------------------- small questions
 def root_of(node: ast.AST) -> ast.Name | None:
-    """The variable at the bottom of ``x.append(...)``, ``x[0][i]``; none where an attribute of an object is between."""
+    """The variable at the bottom of ``x.append(...)``, ``x[0][i]``; none where an attribute of an
+    object is between.
+    """
     if is_method(node):
         node = node.func.value
     while isinstance(node, ast.Subscript):
@@ -366,7 +379,9 @@ def _in_turn(name: str, expr: ast.expr, call: ast.Call) -> ast.expr | None:
 
 
 def _writes(name: str, call: ast.Call) -> bool:
-    """``torch.clamp_(x, 0)``, ``F.relu(x, inplace=True)``, ``F.dropout(x, 0.5, True, True)``, ``torch.exp(x, out=x)``."""
+    """``torch.clamp_(x, 0)``, ``F.relu(x, inplace=True)``, ``F.dropout(x, 0.5, True, True)``,
+    ``torch.exp(x, out=x)``.
+    """
     flags = [a for a in call.args[1:] if not isinstance(a, ast.Constant) or a.value is True]
     placed = (
         name.startswith("torch.nn.functional.")

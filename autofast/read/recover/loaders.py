@@ -106,7 +106,9 @@ def _uses(script: Script, things: list[Thing]) -> list[Use]:
 
 
 def _through(stack: Stack, frame: LoopFrame) -> bool:
-    """Whether a backward's way leads through this loop over these very loaders (one function may train and evaluate)."""
+    """Whether a backward's way leads through this loop over these very loaders (one function may
+    train and evaluate).
+    """
     return any(
         isinstance(f, LoopFrame) and f.node is frame.node and f.loaders & frame.loaders
         for f in stack
@@ -114,7 +116,9 @@ def _through(stack: Stack, frame: LoopFrame) -> bool:
 
 
 def is_guarded(stack: Stack, entry: object) -> bool:
-    """Not run again when a worker imports the entry script: below a main guard, or not reached from its top level."""
+    """Not run again when a worker imports the entry script: below a main guard, or not reached from
+    its top level.
+    """
     if any(isinstance(f, GuardFrame) for f in stack):
         return True
     first = next((f for f in stack if isinstance(f, CallFrame)), None)

@@ -61,7 +61,9 @@ def build_models(interp: Interpreter, script: Script) -> list[Model]:
 
 
 def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
-    """The torch layers below a module, why they are not all known, and the project's classes among them."""
+    """The torch layers below a module, why they are not all known, and the project's classes among
+    them.
+    """
     layers: set[str] = set()
     classes: dict[int, ast.ClassDef] = {}
     unknown = ""
@@ -108,7 +110,9 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
 
 
 def _layer(part: Ext) -> str:
-    """What a layer is called among the layers of a model: whole networks of images by their architecture."""
+    """What a layer is called among the layers of a model: whole networks of images by their
+    architecture.
+    """
     if part.name.startswith(names.VISION):
         return part.name
     short = part.name.rsplit(".", 1)[-1]

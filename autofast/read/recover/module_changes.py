@@ -1,7 +1,10 @@
-"""What a piece of code does to modules whose parameters it does not leave as they are: ones it makes, copies, moves, gives tensors to.
+"""What a piece of code does to modules whose parameters it does not leave as they are: ones it
+makes, copies, moves, gives tensors to.
 
-Under ``torch.inference_mode()`` the new parameters and buffers are inference tensors. Training them is an error in some operations, and in
-others silently does something else: their version is not counted, so a forward before the update and a backward after it pass.
+Under ``torch.inference_mode()`` the new parameters and buffers are inference tensors. Training them
+is an error in some operations, and in
+others silently does something else: their version is not counted, so a forward before the update
+and a backward after it pass.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ READS = ("torch.nn.utils.clip_grad", "torch.nn.utils.parameters_to_vector")
 
 
 def changed_module(script: Script, evaluation: Evaluation, region: Region) -> str:
-    """Which module gets parameters or buffers here that training could not go on with; empty where none does."""
+    """Which module gets parameters or buffers here that training could not go on with; empty where
+    none does.
+    """
     return (
         _lazy(script, evaluation)
         or _made(script, region)
@@ -83,7 +88,9 @@ def _holds_module(args: Arguments) -> bool:
 
 
 def _given(script: Script, region: Region) -> str:
-    """New tensors for a module: a buffer that it registers, a state that replaces its parameters, a parametrization."""
+    """New tensors for a module: a buffer that it registers, a state that replaces its parameters, a
+    parametrization.
+    """
     for site, occurrence in region.sites(script, *GROWS):
         if occurrence.this is not None and is_module(occurrence.this):
             return f"{at(site.node)} gives a module a tensor that is made here"
@@ -123,7 +130,9 @@ def _renewed(script: Script, region: Region) -> str:
 
 
 def _is_there(script: Script, region: Region, move: Occurrence) -> bool:
-    """All moves of the module go to one kind of device and cast nothing, and one of them certainly came before the region."""
+    """All moves of the module go to one kind of device and cast nothing, and one of them certainly
+    came before the region.
+    """
     same = [(site, o) for site in script.log.of("move_model") for o in site if o.this is move.this]
     kinds = {frozenset(o.data["kinds"]) for _, o in same}
     casts = any(dtype_of(t) for _, o in same for t in o.data["dtype"])

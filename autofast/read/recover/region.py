@@ -11,7 +11,9 @@ from autofast.model.source import function_of, walk
 
 
 class Region:
-    """Statements of one block, or the body of a function; ``scope`` is the function (or module) whose code they are."""
+    """Statements of one block, or the body of a function; ``scope`` is the function (or module)
+    whose code they are.
+    """
 
     def __init__(self, log: Log, node: ast.AST, statements: Iterable[ast.stmt], whole: bool):
         self.node, self.statements, self.whole = node, list(statements), whole

@@ -1,4 +1,6 @@
-"""Learning-rate schedulers: what they are made of, whose rates they set, and when they are stepped."""
+"""Learning-rate schedulers: what they are made of, whose rates they set, and when they are
+stepped.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Functions that no gradient leaves: whatever backward runs outside of them, none reaches the passes of models in them."""
+"""Functions that no gradient leaves: whatever backward runs outside of them, none reaches the
+passes of models in them.
+"""
 
 from __future__ import annotations
 
@@ -77,12 +79,16 @@ class Sealed:
 
 
 def _is_free(found: Values) -> bool:
-    """Numbers, arrays and texts alone: a tensor that was computed with something unknown may carry a gradient without being known to."""
+    """Numbers, arrays and texts alone: a tensor that was computed with something unknown may carry
+    a gradient without being known to.
+    """
     return bool(found) and all(isinstance(t, (Const, Num)) for t in things_in(found))
 
 
 def _is_local_variable(node: ast.AST) -> bool:
-    """It goes into a variable that is its function's own: what leaves of it leaves by a result or another place."""
+    """It goes into a variable that is its function's own: what leaves of it leaves by a result or
+    another place.
+    """
     root = root_of(node.target if isinstance(node, ast.AugAssign) else node)
     return (
         root is not None

@@ -1,7 +1,9 @@
-"""Evaluations that share their code with training: ``run_epoch(loader, train=False)``, a helper that calls the model for both.
+"""Evaluations that share their code with training: ``run_epoch(loader, train=False)``, a helper
+that calls the model for both.
 
-The pass itself stands in code that a backward reaches, so the *way* to it decides: from the first frame on in which no backward runs,
-nothing is trained, provided that nothing with a gradient leaves what runs there.
+The pass itself stands in code that a backward reaches, so the *way* to it decides: from the first
+frame on in which no backward runs, nothing is trained, provided that nothing with a gradient leaves
+what runs there.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ KEEPS = ("set_attribute", "set_elsewhere", "append", "set_item", "augment", "ten
 def apart(
     script: Script, passes: set[ast.AST], backwards: list[Stack]
 ) -> Iterator[tuple[Site, Occurrence, ast.AST, str]]:
-    """The passes through trained code that no backward follows: each with the loop, function or statement that holds it alone, and its kind."""
+    """The passes through trained code that no backward follows: each with the loop, function or
+    statement that holds it alone, and its kind.
+    """
     trained = {way[: i + 1] for way in map(_way, backwards) for i in range(len(way))}
     found: list[tuple[Site, Occurrence, int]] = []
     shared: set[int] = set()
@@ -62,7 +66,9 @@ def _node(frame: Frame) -> ast.AST:
 
 
 def _place(rest: Stack, shared: set[int]) -> tuple[ast.AST, str] | None:
-    """The first loop that is on no trained way; else the statement of the call that leads into shared code."""
+    """The first loop that is on no trained way; else the statement of the call that leads into
+    shared code.
+    """
     for frame in rest:
         if isinstance(frame, LoopFrame) and isinstance(frame.node, LOOPS):
             return (frame.node, "loop") if id(frame.node) not in shared else None
@@ -74,7 +80,9 @@ def _place(rest: Stack, shared: set[int]) -> tuple[ast.AST, str] | None:
 
 
 def keeps_gradients(script: Script, region: Region, backwards: list[Stack]) -> bool:
-    """Whether something that carries a gradient may be used after the region: by a variable, a container, an attribute or a result."""
+    """Whether something that carries a gradient may be used after the region: by a variable, a
+    container, an attribute or a result.
+    """
     names = [
         part
         for statement in region.statements
@@ -104,7 +112,9 @@ def keeps_gradients(script: Script, region: Region, backwards: list[Stack]) -> b
 
 
 def _is_only_looked_at(script: Script, site: Site, backwards: list[Stack]) -> bool:
-    """``self.attention = weights`` in a forward, if code that trains, or that a training loop runs, reads it only where the same call has set it."""
+    """``self.attention = weights`` in a forward, if code that trains, or that a training loop runs,
+    reads it only where the same call has set it.
+    """
     target = site.node
     if site.kind != "set_attribute" or not isinstance(target, ast.Attribute):
         return False

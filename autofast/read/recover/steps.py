@@ -22,7 +22,9 @@ CLIPS = (
 
 
 def build_steps(script: Script) -> list[Step]:
-    """All training steps, one for each loop (or loop-less function) that holds a backward and its update."""
+    """All training steps, one for each loop (or loop-less function) that holds a backward and its
+    update.
+    """
     backwards = _backwards(script)
     updates = all_updates(script)
     homes: dict[int, ast.AST] = {}
@@ -120,7 +122,9 @@ def _is_framework(thing: Thing | None) -> bool:
 
 
 def _peel(script: Script, backward: Backward) -> None:
-    """``scaler.scale(loss / 4).backward()`` is the backward of ``loss``, with a scaler and a divisor."""
+    """``scaler.scale(loss / 4).backward()`` is the backward of ``loss``, with a scaler and a
+    divisor.
+    """
     expr = backward.expr
     if is_method(expr, "scale") and expr.args:
         if any(is_scaler(t) or isinstance(t, Unknown) for t in script.values(expr.func.value)):
@@ -215,7 +219,9 @@ def _step(
 
 
 def _may_autocast(found: frozenset[Thing]) -> bool:
-    """A context held in a variable that is autocast on one branch, or one that is not known at all."""
+    """A context held in a variable that is autocast on one branch, or one that is not known at
+    all.
+    """
     return any(isinstance(t, Ext) and t.name == "torch.autocast" for t in found)
 
 

@@ -28,8 +28,9 @@ HARMLESS = frozenset({
 class Training:
     """Which calls of models a backward reaches.
 
-    ``passes`` are those it certainly may reach, as the reader followed the loss there. ``blind`` are the ways to the other backwards:
-    whatever runs in the same loop or function may be trained by them.
+    ``passes`` are those it certainly may reach, as the reader followed the loss there. ``blind``
+    are the ways to the other backwards: whatever runs in the same loop or function may be trained
+    by them.
     """
 
     def __init__(self, script: Script):

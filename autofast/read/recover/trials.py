@@ -1,4 +1,6 @@
-"""Forward passes that only ask whether a batch fits into memory, with all that a backward would need."""
+"""Forward passes that only ask whether a batch fits into memory, with all that a backward would
+need.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ MEASURES = tuple(
 
 
 def memory_trial(script: Script, evaluation: Evaluation, region: Region) -> str:
-    """Where a forward whose result nobody needs is tried, or its memory measured; empty where none is."""
+    """Where a forward whose result nobody needs is tried, or its memory measured; empty where none
+    is.
+    """
     measured = any(True for _ in region.sites(script, *MEASURES))
     for site in evaluation.forwards:
         tried = measured or any(_may_fail(o) for o in site)
@@ -53,7 +57,9 @@ def _catches(node: ast.AST) -> bool:
 
 
 def _is_dropped(script: Script, expr: ast.expr, seen: set[ast.AST]) -> bool:
-    """Whether nothing comes of the value of ``expr``: it is thrown away, or what is computed of it is."""
+    """Whether nothing comes of the value of ``expr``: it is thrown away, or what is computed of it
+    is.
+    """
     parent = parent_of(expr)
     if isinstance(parent, ast.Expr | ast.Delete):
         return True

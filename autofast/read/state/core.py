@@ -1,4 +1,6 @@
-"""What all parts of the interpreter share: its state, events, and small questions about the frames around a place."""
+"""What all parts of the interpreter share: its state, events, and small questions about the frames
+around a place.
+"""
 
 from __future__ import annotations
 
@@ -81,12 +83,16 @@ def join(*sets: Values) -> Values:
 
 
 def _count(found: Values, kinds: tuple[type, ...]) -> int:
-    """How many things of these kinds there are; types are counted first, as there are few of them."""
+    """How many things of these kinds there are; types are counted first, as there are few of
+    them.
+    """
     return sum(n for kind, n in Counter(map(type, found)).items() if issubclass(kind, kinds))
 
 
 def _give_up(left_out: Values) -> None:
-    """What is done by way of the set to things that it no longer names is not seen: they may have changed."""
+    """What is done by way of the set to things that it no longer names is not seen: they may have
+    changed.
+    """
     news = [
         t
         for t in (getattr(x, "this", x) for x in left_out)  # the object that a method belongs to
@@ -103,7 +109,9 @@ def _give_up(left_out: Values) -> None:
 
 
 def _are_alike(found: Values, before: Values) -> bool:
-    """Whether few kinds of things are in a set; ``before``, the largest part of it, was one such if it is large itself."""
+    """Whether few kinds of things are in a set; ``before``, the largest part of it, was one such if
+    it is large itself.
+    """
     if len(found) > MOST_ALIKE:
         return False
     new = set(map(_kind, found - before))
@@ -113,7 +121,9 @@ def _are_alike(found: Values, before: Values) -> bool:
 
 
 def _kind(thing: Thing) -> Hashable:
-    """What things have in common that differ in the object alone: the blocks of a network, their layers, methods of these, closures."""
+    """What things have in common that differ in the object alone: the blocks of a network, their
+    layers, methods of these, closures.
+    """
     match thing:
         case Inst():
             return thing.cls
@@ -144,7 +154,9 @@ def _uncertain(frame: Frame) -> bool:
 
 
 def _is_lazy(frame: Frame) -> bool:
-    """Whether a call only makes a generator, whose code runs some time later, as far as it is asked to."""
+    """Whether a call only makes a generator, whose code runs some time later, as far as it is asked
+    to.
+    """
     return isinstance(frame, CallFrame) and is_generator(frame.func.node)
 
 
@@ -153,7 +165,9 @@ class TooDeep(Exception):
 
 
 class NoValue(Exception):
-    """A variable of the running function is read before it has a value, in a ``try`` that goes on then."""
+    """A variable of the running function is read before it has a value, in a ``try`` that goes on
+    then.
+    """
 
 
 class Record:
@@ -170,14 +184,18 @@ class Record:
         self.missed: set[str] = set()
 
     def first_miss(self, name: str) -> bool:
-        """Whether a name is asked for that has no value, for the first time: a loop may give it one further down."""
+        """Whether a name is asked for that has no value, for the first time: a loop may give it one
+        further down.
+        """
         new = name not in self.missed
         self.missed.add(name)
         return new
 
 
 class Core:
-    """The state of one run. Results: ``log``, ``at`` (values of each expression), ``modules``, ``called``."""
+    """The state of one run. Results: ``log``, ``at`` (values of each expression), ``modules``,
+    ``called``.
+    """
 
     def __init__(self, project: Project):
         self.project = project
@@ -215,7 +233,8 @@ class Core:
         self.building: list[Thing] = []  # objects whose __init__ runs
         self.patched: dict[str, Values] = {}  # names of libraries that the program assigns to
         self.summaries = Summaries()
-        # By what tells calls apart: a call like an earlier one makes the same functions again, in the same scope.
+        # By what tells calls apart: a call like an earlier one makes the same functions again, in
+        # the same scope.
         self.scopes: dict[Hashable, Env] = {}
         self.constants: dict[int, Values] = {}  # by id of their node
         self.methods: dict[type, Any] = {}  # for each kind of node
@@ -233,12 +252,16 @@ class Core:
         return tuple(len(kept) for kept in self._opened())
 
     def unwind(self, depths: tuple[int, ...]) -> None:
-        """Leave all that was opened since: what is around a call that is given up is not around what comes next."""
+        """Leave all that was opened since: what is around a call that is given up is not around
+        what comes next.
+        """
         for kept, depth in zip(self._opened(), depths, strict=True):
             del kept[depth:]
 
     def cut_short(self, what: str, env: Env, given: Values = NOTHING) -> None:
-        """The budget is used up: what this place can reach, by the names around it or what it was given, may have changed since."""
+        """The budget is used up: what this place can reach, by the names around it or what it was
+        given, may have changed since.
+        """
         self.note(f"{what} is too large to follow to the end")
         self.cut = self.cut or what
         self.changes += 1
@@ -265,14 +288,17 @@ class Core:
     def grad_on(self) -> bool:
         return self.grad_mode() in ("on", "maybe")
 
-    # ---------------------------------------------------------------------------------------- statements
+    # ----------------------------------------------------------------------------------- statements
 
     def weak(self, made: tuple[Any, ...], once: bool = False) -> bool:
-        """Whether a change made here to a thing that was made below the frames ``made`` may not happen, or happen to only one of many.
+        """Whether a change made here to a thing that was made below the frames ``made`` may not
+        happen, or happen to only one of many.
 
-        So it is where a condition, ``try`` or loop has begun since, where an ``if`` before this place may have left the function or the
-        loop, where the loop that made the thing has ended (it may have made several), or where it is one of several things.
-        With ``once`` it is enough that it happens in training over the batches of a loader: there is at least one epoch and batch.
+        So it is where a condition, ``try`` or loop has begun since, where an ``if`` before this
+        place may have left the function or the loop, where the loop that made the thing has ended
+        (it may have made several), or where it is one of several things. With ``once`` it is enough
+        that it happens in training over the batches of a loader: there is at least one epoch and
+        batch.
         """
         before = {id(f.node) for f in made}
         once = once and any(isinstance(f, LoopFrame) and f.loaders for f in self.stack)
@@ -316,16 +342,20 @@ class Core:
         return any(isinstance(f, LoopFrame) for f in self.stack)
 
     def keep(self, found: Values, *place: Hashable) -> None:
-        """Note that a thing got these values at a place of it, which may be news to a loop that has passed it already."""
+        """Note that a thing got these values at a place of it, which may be news to a loop that has
+        passed it already.
+        """
         old = self.ever.get(place, NOTHING)
         if not found <= old:
             self.ever[place] = old | found
             self.changes += 1
 
-    # ---------------------------------------------------------------------------------------- expressions
+    # ---------------------------------------------------------------------------------- expressions
 
     def intern(self, kind: type, key: tuple[Any, ...], make: Any) -> Any:
-        """One object per place and way there: interpreting a place again gives the same thing again."""
+        """One object per place and way there: interpreting a place again gives the same thing
+        again.
+        """
         turns: list[int] = []
         below = kind is Dict  # the call that runs
         for frame in reversed(self.stack):

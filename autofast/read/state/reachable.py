@@ -42,7 +42,8 @@ TABLES: dict[type, tuple[str, ...]] = {
 
 
 def reached(roots: Iterable[Thing], most: int) -> list[Thing] | None:
-    """What can be reached from ``roots`` and may change; None where there are more than ``most`` things.
+    """What can be reached from ``roots`` and may change; None where there are more than ``most``
+    things.
 
     As long as none of it has changed, nothing else can be reached, either.
     """

@@ -1,8 +1,11 @@
-"""Summaries of calls: what a call gave the last time is looked up again instead of being interpreted again.
+"""Summaries of calls: what a call gave the last time is looked up again instead of being
+interpreted again.
 
-A call that leaves all as it was (what it sets was set already, or is set back) gives the same again as long as nothing has changed: no object
-among those it can come to (:data:`CLOCK`), and no variable around the function that it read. Then only its events happen once more, with the frames that are
-around them this time. Loops that are followed until they come to rest would else follow each call in them over and over.
+A call that leaves all as it was (what it sets was set already, or is set back) gives the same again
+as long as nothing has changed: no object among those it can come to (:data:`CLOCK`), and no
+variable around the function that it read. Then only its events happen once more, with the frames
+that are around them this time. Loops that are followed until they come to rest would else follow
+each call in them over and over.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ Read = tuple[Env, str, "Values | None", int]
 
 @dataclass(slots=True)
 class Event:
-    """Something that happened in a call: with the frames below the call's, or with all (``whole``)."""
+    """Something that happened in a call: with the frames below the call's, or with all
+    (``whole``).
+    """
 
     kind: str
     node: Any
@@ -86,7 +91,9 @@ class Summaries:
         self.dicts = self.unsure = 0
 
     def context(self, stack: list[Frame]) -> tuple[int, ...]:
-        """The last calls on the way to a place: fewer for a function that has been followed often, as its objects would be too many."""
+        """The last calls on the way to a place: fewer for a function that has been followed often,
+        as its objects would be too many.
+        """
         found: list[int] = []
         most = 4
         for frame in reversed(stack):
@@ -128,7 +135,9 @@ class Summaries:
         return None
 
     def way_there(self, stack: list[Frame]) -> tuple[Hashable, ...]:
-        """What tells objects apart that are made at one place: the last calls on the way there, and the turns of unrolled loops."""
+        """What tells objects apart that are made at one place: the last calls on the way there, and
+        the turns of unrolled loops.
+        """
         return (
             *self.context(stack),
             *(f.turn for f in stack if isinstance(f, LoopFrame) and f.unrolled),
@@ -180,9 +189,11 @@ class Summaries:
         this: Thing | None,
         result: Values | None,
     ) -> None:
-        """A call ends: kept where it changed nothing; ``result`` is None where it was not followed to its end.
+        """A call ends: kept where it changed nothing; ``result`` is None where it was not followed
+        to its end.
 
-        ``stack`` holds the frames of the call and those around it, ``this`` is the object ``func`` belongs to.
+        ``stack`` holds the frames of the call and those around it, ``this`` is the object ``func``
+        belongs to.
         """
         number, ticks, epoch, noted, events, reads, made, recursions, dicts, unsure = began
         self.open -= 1
@@ -243,7 +254,9 @@ def _turns(stack: list[Frame]) -> tuple[int, ...]:
 def key_of(
     func: Func, args: Arguments, this: Thing | None, grad: str, around: tuple[Hashable, ...]
 ) -> Hashable:
-    """What a call depends on, but for what may change: the function, its arguments by what they may be, the modes around it."""
+    """What a call depends on, but for what may change: the function, its arguments by what they may
+    be, the modes around it.
+    """
     positional = tuple((g.values, g.sure) for g in args.positional)
     named = tuple((name, g.values, g.sure) for name, g in args.named.items())
     return (func, this, positional, named, args.open, args.loose, grad, around)

@@ -1,4 +1,6 @@
-"""``isinstance(x, (tuple, list))``, ``type(x) in (tuple, list)``, ``torch.is_tensor(x)``: what a variable may be in either arm."""
+"""``isinstance(x, (tuple, list))``, ``type(x) in (tuple, list)``, ``torch.is_tensor(x)``: what a
+variable may be in either arm.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class Arm(IntEnum):
 
 
 def tested(test: ast.expr) -> tuple[ast.Name, ast.expr, bool] | None:
-    """The variable whose type is asked for, the types (or the function that asks), and whether they are what it must be."""
+    """The variable whose type is asked for, the types (or the function that asks), and whether they
+    are what it must be.
+    """
     match test:
         case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name() as name, types]):
             return name, types, True

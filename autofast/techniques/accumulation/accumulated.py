@@ -34,7 +34,9 @@ OTHERS = {
 
 @dataclass(frozen=True, eq=False)
 class Accumulated:
-    """What becomes of one training loop. ``window`` and ``iteration`` are None where it gathers gradients already, or where it cannot (``refusal``)."""
+    """What becomes of one training loop. ``window`` and ``iteration`` are None where it gathers
+    gradients already, or where it cannot (``refusal``).
+    """
 
     step: Step
     node: ast.AST
@@ -57,7 +59,9 @@ class Accumulated:
 
 
 class _All:
-    """What becomes of the training loops of a script, for each number of batches and whether the batches stay as large, found once."""
+    """What becomes of the training loops of a script, for each number of batches and whether the
+    batches stay as large, found once.
+    """
 
     def __init__(self, script: Script):
         self.script = script
@@ -77,7 +81,9 @@ def accumulated(script: Script, options: Options) -> list[Accumulated]:
 
 
 def planned(script: Script, options: Options, loop: ast.AST) -> Accumulated | None:
-    """What becomes of a loop in the same plan, for rules that count updates; None where it does nothing there."""
+    """What becomes of a loop in the same plan, for rules that count updates; None where it does
+    nothing there.
+    """
     if not options.decides(Accumulated) or options.accumulate < 2:
         return None
     return next((a for a in accumulated(script, options) if a.step.loop is loop and a.edits), None)
@@ -159,7 +165,9 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
 
 
 def _check_schedules(script: Script, iteration: Iteration) -> None:
-    """A scheduler that is stepped after every update has its lengths in batches, which would become others."""
+    """A scheduler that is stepped after every update has its lengths in batches, which would become
+    others.
+    """
     for event in iteration.of("schedule"):
         if isinstance(event.node, ast.Call) and not arguments_of(event.node):
             raise Refusal(

@@ -1,4 +1,6 @@
-"""``--keep-batch``: batches that are as many times smaller as there are in a window, so that an update sees what it saw before."""
+"""``--keep-batch``: batches that are as many times smaller as there are in a window, so that an
+update sees what it saw before.
+"""
 
 from __future__ import annotations
 
@@ -161,7 +163,9 @@ def _in_a_loader(script: Script, node: ast.AST) -> bool:
 
 
 def _is_passed_on(script: Script, node: ast.AST) -> bool:
-    """Given to a function of the project, which is looked at itself, or put into a variable that is."""
+    """Given to a function of the project, which is looked at itself, or put into a variable that
+    is.
+    """
     if (call := taker_of(node)) is not None:
         return certainly(script.called(call), Func, Bound)
     outer = parent_of(node)

@@ -1,7 +1,8 @@
-"""The statements of an iteration that belong to the update, put under "the last batch of a window"; also where they stand in other functions.
+"""The statements of an iteration that belong to the update, put under "the last batch of a window";
+also where they stand in other functions.
 
-What a function does for the update alone (clip, step, clear) is done by its call. Where it computes the gradients as well, the condition and the
-share of the batch become parameters of it.
+What a function does for the update alone (clip, step, clear) is done by its call. Where it computes
+the gradients as well, the condition and the share of the batch become parameters of it.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Body:
             event.order > e.order for e in self.iteration.of("backward")
         )
 
-    # ------------------------------------------------------------------------------------------------ statements
+    # ----------------------------------------------------------------------------------- statements
     def _units(self, events: Iterable[Event]) -> list[Unit]:
         wanted = list(events)
         found: dict[int, Unit] = {}
@@ -146,7 +147,9 @@ class Body:
         return True
 
     def _runs(self, units: list[Unit]) -> list[list[ast.stmt]]:
-        """Neighbours of one block, together; an ``if`` or ``with`` that holds nothing else, as a whole."""
+        """Neighbours of one block, together; an ``if`` or ``with`` that holds nothing else, as a
+        whole.
+        """
         chosen = {id(u.statement): u.statement for u in units}
         while True:
             for statement in list(chosen.values()):
@@ -185,7 +188,7 @@ class Body:
     def _is_around_loop(self, statement: ast.stmt) -> bool:
         return within(self.loop, statement)
 
-    # ------------------------------------------------------------------------------------------------ clearing
+    # ------------------------------------------------------------------------------------- clearing
     def _move(self, start: Unit, ends: list[Unit], runs: list[list[ast.stmt]]) -> None:
         """Gradients that are cleared before the backward are cleared after the update."""
         statement = start.statement
@@ -221,14 +224,18 @@ class Body:
         self._clear_first(statement)
 
     def _steps_after(self, start: Unit) -> list[Event]:
-        """The steps after which gradients may be cleared: all, or those of the same optimizers where others compute their gradients later."""
+        """The steps after which gradients may be cleared: all, or those of the same optimizers
+        where others compute their gradients later.
+        """
         steps, backwards = self.iteration.of("step"), self.iteration.of("backward")
         if max(b.order for b in backwards) < min(s.order for s in steps):
             return steps
         return [s for s in steps if any(clears(self.script, z, s) for z in start.events)]
 
     def _only_run(self, ends: list[Unit], runs: list[list[ast.stmt]]) -> list[ast.stmt] | None:
-        """The one place of all updates, where the backwards stand beside it: without it there are no gradients."""
+        """The one place of all updates, where the backwards stand beside it: without it there are
+        no gradients.
+        """
         steps = [u for u in ends if any(e.kind == "step" for e in u.events)]
         run = next(
             (r for r in runs if all(any(within(u.statement, s) for s in r) for u in steps)), None
@@ -277,7 +284,7 @@ class Body:
                     return site.node
         return None
 
-    # ------------------------------------------------------------------------------------------------ the losses
+    # ----------------------------------------------------------------------------------- the losses
     def _divide(self) -> None:
         for event in self.iteration.of("backward"):
             backward = event.backward
@@ -297,7 +304,7 @@ class Body:
                 Wrap(whole(backward), f"{{}} * {literal(weight)}", rank=Rank.LOSS_DIVIDE)
             )
 
-    # ------------------------------------------------------------------------------------------------ other functions
+    # ------------------------------------------------------------------------------ other functions
     def _last(self, statement: ast.stmt) -> str:
         if function_of(statement) is not self.home:
             return self._in(statement, "is_update", self.window.is_last)
@@ -308,7 +315,9 @@ class Body:
         return self.window.is_last
 
     def _first_call(self) -> ast.stmt:
-        """The first statement of the loop's body that calls a function with something of the iteration in it."""
+        """The first statement of the loop's body that calls a function with something of the
+        iteration in it.
+        """
         called = [Unit(self.loop, [e]) for e in self.iteration.events if e.calls]
         return min(
             (top_of(self.loop, unit, self.iteration) for unit in called),
@@ -336,7 +345,9 @@ class Body:
         return found
 
     def _bring(self) -> None:
-        """The variables that are brought to other functions, and that these are called from nowhere else."""
+        """The variables that are brought to other functions, and that these are called from nowhere
+        else.
+        """
         if not self._carried:
             return
         first = self._first_call()
@@ -360,9 +371,11 @@ class Body:
             {id(c.func.node): c.func.node for e in self.iteration.events for c in e.calls}.values()
         )
 
-    # ------------------------------------------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------------------------- what must hold
     def _check_exits(self, units: list[Unit]) -> None:
-        """Nothing ends the iteration of a batch, or a function on the way, before one of its units."""
+        """Nothing ends the iteration of a batch, or a function on the way, before one of its
+        units.
+        """
         calls = [c.node for e in self.iteration.events for c in e.calls]
         for node in [
             *(u.statement for u in units),
@@ -405,7 +418,7 @@ class Body:
                     )
 
 
-# ------------------------------------------------------------------------------------------------ small things
+# ------------------------------------------------------------------------------------- small things
 def whole(backward: Backward) -> ast.expr:
     """What the backward is of, without the scaler."""
     func = backward.node.func

@@ -1,4 +1,6 @@
-"""Where DDP is put around models whose gradients are gathered over several batches, they are exchanged once a window."""
+"""Where DDP is put around models whose gradients are gathered over several batches, they are
+exchanged once a window.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,11 @@ EXCHANGE = "the processes exchange gradients after every batch, and the last of 
 def quiet(
     script: Script, options: Options, wrapped: dict[int, str], beside: object
 ) -> Iterator[Finding]:
-    """Where the gradients of several batches are gathered, the processes exchange them once a window.
+    """Where the gradients of several batches are gathered, the processes exchange them once a
+    window.
 
-    ``wrapped`` are the names by which the calls of models call them now, ``beside`` the key of the finding that names them so.
+    ``wrapped`` are the names by which the calls of models call them now, ``beside`` the key of the
+    finding that names them so.
     """
     for step in script.steps:
         calls = [

@@ -1,4 +1,6 @@
-"""Training that gathers the gradients of several batches already: how many, and where that number stands."""
+"""Training that gathers the gradients of several batches already: how many, and where that number
+stands.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from autofast.rule import Refusal
 
 @dataclass(frozen=True, eq=False)
 class Existing:
-    """``every`` is the expression of the number of batches in a window, and ``count`` that number where it is known."""
+    """``every`` is the expression of the number of batches in a window, and ``count`` that number
+    where it is known.
+    """
 
     every: ast.expr
     test: ast.expr
@@ -27,7 +31,9 @@ class Existing:
 
 
 def existing(script: Script, step: Step) -> Existing | None:
-    """The window of a training loop; None where there is none. Conditions of another kind raise :class:`Refusal`."""
+    """The window of a training loop; None where there is none. Conditions of another kind raise
+    :class:`Refusal`.
+    """
     found: dict[int, Existing] = {}
     plain = False
     for update in step.updates:
@@ -137,9 +143,11 @@ def _resolved(script: Script, test: ast.expr, rest: Stack) -> ast.expr:
     return test
 
 
-# ------------------------------------------------------------------------------------------------ another number
+# ----------------------------------------------------------------------------------- another number
 def other_number(script: Script, window: Existing) -> ast.Call | None:
-    """The option of the command line whose default is the number, and may be another one; None where that stands elsewhere."""
+    """The option of the command line whose default is the number, and may be another one; None
+    where that stands elsewhere.
+    """
     option = one(script.values(window.every))
     if not isinstance(option, Arg) or not any(k.arg == "default" for k in option.node.keywords):
         return None

@@ -1,4 +1,6 @@
-"""DistributedDataParallel: the ranks exchange their gradients once for each window, not once for each batch."""
+"""DistributedDataParallel: the ranks exchange their gradients once for each window, not once for
+each batch.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ SLOW = "the ranks exchange gradients after every batch: put model.no_sync() arou
 
 
 def communicates(script: Script, iteration: Iteration, window: Window, edits: list[Edit]) -> str:
-    """Adds ``no_sync()`` to ``edits`` where the model is certainly a DistributedDataParallel; a note where it may be one."""
+    """Adds ``no_sync()`` to ``edits`` where the model is certainly a DistributedDataParallel; a
+    note where it may be one.
+    """
     calls = [
         s.node
         for s in iteration.step.forwards
@@ -60,10 +64,11 @@ def no_sync(
     always: bool,
     holes: Mapping[str, ast.expr] | None = None,
 ) -> list[Edit]:
-    """``no_sync()`` around forward and backward of all batches but the last of a window; none where ``edits`` put something between them.
+    """``no_sync()`` around forward and backward of all batches but the last of a window; none where
+    ``edits`` put something between them.
 
-    ``condition`` is a template for "the last batch of a window". ``calls`` run the model, which is called ``name`` there and is ``always`` a
-    DistributedDataParallel, or only in some runs.
+    ``condition`` is a template for "the last batch of a window". ``calls`` run the model, which is
+    called ``name`` there and is ``always`` a DistributedDataParallel, or only in some runs.
     """
     ends = [statement_of(b) for b in backwards]
     here = block(ends[0])
@@ -85,9 +90,11 @@ def no_sync(
 
 
 def last_of_window(script: Script, step: Step) -> ast.expr | None:
-    """The condition for the last batch of a window in a script that gathers gradients already, if it says the same at the begin of a batch.
+    """The condition for the last batch of a window in a script that gathers gradients already, if
+    it says the same at the begin of a batch.
 
-    None where it does not, or where anything that needs the gradients of all ranks stands outside of it.
+    None where it does not, or where anything that needs the gradients of all ranks stands outside
+    of it.
     """
     check_hooks(script)
     present = existing(script, step)

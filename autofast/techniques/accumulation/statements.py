@@ -18,7 +18,9 @@ from autofast.rule import Refusal
 
 @dataclass(eq=False)
 class Unit:
-    """A statement that does something of the update and nothing else. ``event`` is the last of what it does."""
+    """A statement that does something of the update and nothing else. ``event`` is the last of what
+    it does.
+    """
 
     statement: ast.stmt
     events: list[Event]
@@ -78,7 +80,9 @@ def top_of(loop: ast.For, unit: Unit, iteration: Iteration) -> ast.stmt:
 
 
 def closed(units: list[Unit], iteration: Iteration) -> list[Unit]:
-    """With the statements between them that only work out what they need (``skipped = scale > scaler.get_scale()``)."""
+    """With the statements between them that only work out what they need (``skipped = scale >
+    scaler.get_scale()``).
+    """
     units = list(units)
     events = {id(e.node) for e in iteration.events} | {
         id(c.node) for e in iteration.events for c in e.calls

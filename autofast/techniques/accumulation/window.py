@@ -1,4 +1,6 @@
-"""The loop over batches as windows: what its counter is, and what to write for "the last batch of a window" and for a batch's share of one."""
+"""The loop over batches as windows: what its counter is, and what to write for "the last batch of a
+window" and for a batch's share of one.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,12 @@ class Window:
     """Windows of ``steps`` batches.
 
     Attributes:
-        loop: over the batches. loader: what it goes over, as it is written. things: the loaders that this may be.
-        counter, start: the loop's variable that counts batches, and its first value. made: edits that make the counter.
-        number, name: the number of batches at module level, and as the loop has it. share: the function of a batch's share.
+        loop: over the batches. loader: what it goes over, as it is written. things: the loaders
+            that this may be.
+        counter, start: the loop's variable that counts batches, and its first value. made: edits
+            that make the counter.
+        number, name: the number of batches at module level, and as the loop has it. share: the
+            function of a batch's share.
         drop: a window that is not whole is left out.
     """
 
@@ -121,7 +126,9 @@ def window_of(script: Script, step: Step, steps: int, drop: bool) -> Window:
 
 
 def _flags(script: Script, jump: ast.stmt, loop: ast.For) -> Iterator[str]:
-    """Options that are off and, where they are on, end the loop early (``if args.dry_run: break``): each batch is a window then."""
+    """Options that are off and, where they are on, end the loop early (``if args.dry_run: break``):
+    each batch is a window then.
+    """
     for outer in (jump, *ancestors(jump)):
         if outer is loop:
             break
@@ -175,7 +182,9 @@ def loader_of(script: Script, step: Step, loop: ast.For) -> tuple[ast.expr, list
 
 
 def _check_users(script: Script, loop: ast.For, expr: ast.expr) -> None:
-    """A test may call the function with a list of batches: windows need a DataLoader, and a test may count on a step for each batch."""
+    """A test may call the function with a list of batches: windows need a DataLoader, and a test
+    may count on a step for each batch.
+    """
     function = function_of(loop)
     given = any(is_parameter(function, n.id) for n in nodes_in(expr, ast.Name))
     user = script.analysis(Importers).user(function) if given else None
@@ -186,7 +195,9 @@ def _check_users(script: Script, loop: ast.For, expr: ast.expr) -> None:
 
 
 def _check_batches(loader: Loader) -> None:
-    """Its batches are those of torch's own sampler, so that it can be asked how many samples they have."""
+    """Its batches are those of torch's own sampler, so that it can be asked how many samples they
+    have.
+    """
     where = f"the loader on {at(loader.node)}"
     if any(t != Const(None) for t in loader.args.get(6, "collate_fn")):
         raise Refusal(f"{where} has a collate_fn: what its batches have of samples is not known")

@@ -1,4 +1,6 @@
-"""The call of ``scaled_dot_product_attention`` that stands for attention that is written out, and what speaks against it."""
+"""The call of ``scaled_dot_product_attention`` that stands for attention that is written out, and
+what speaks against it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ OTHER_FLOATS = (".half", ".double", ".bfloat16", "apex.amp.initialize", "torch.s
 
 
 def against_script(script: Script) -> str:
-    """Why no attention of a script should become one call; empty where nothing speaks against it."""
+    """Why no attention of a script should become one call; empty where nothing speaks against
+    it.
+    """
     if (node := gradients_of_gradients(script)) is not None:
         return f"{at(node)} computes gradients of gradients, which fused attention has not"
     if (found := functional_derivative(script)) is not None:
@@ -102,7 +106,9 @@ def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect
 
 
 def _in_place(product: ast.expr, call: str, holes: dict[str, ast.expr]) -> tuple[Edit, ...]:
-    """The call where the product stands, or, with methods behind it that make a long line of both, in a statement before them."""
+    """The call where the product stands, or, with methods behind it that make a long line of both,
+    in a statement before them.
+    """
     statement = statement_of(product)
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)], value=value) if _is_chain(value, product):
@@ -115,14 +121,16 @@ def _in_place(product: ast.expr, call: str, holes: dict[str, ast.expr]) -> tuple
 
 
 def _is_chain(value: ast.expr, product: ast.expr) -> bool:
-    """Whether ``value`` is methods of the product: ``(weights @ v).transpose(1, 2).reshape(b, t, c)``."""
+    """Whether ``value`` is methods of the product: ``(weights @ v).transpose(1, 2).reshape(b, t,
+    c)``.
+    """
     match value:
         case ast.Call(func=ast.Attribute(value=inner)):
             return inner is product or _is_chain(inner, product)
     return False
 
 
-# ------------------------------------------------------------------------------------------------ arguments
+# ---------------------------------------------------------------------------------------- arguments
 def _dropout(script: Script, call: ast.Call, holes: dict[str, ast.expr]) -> str:
     """``dropout_p``: a number that holds in training alone; empty where nothing is dropped."""
     keywords = {k.arg: k.value for k in call.keywords}
@@ -230,7 +238,7 @@ def _only_for_default(
                     yield made.statement
 
 
-# ------------------------------------------------------------------------------------------------ what speaks against it
+# --------------------------------------------------------------------------- what speaks against it
 def _one_dtype(script: Script) -> None:
     """A mask of floats must have the dtype of the query, and a new one has the default."""
     for site in script.log.of("move_model", *OTHER_FLOATS):
@@ -246,7 +254,9 @@ def _not_hidden(source: Source, place: ast.AST, name: str) -> None:
 
 
 def no_hooks(script: Script) -> None:
-    """Hooks see what layers are given and give, and these are no longer called, or give less. Raises :class:`Refusal`."""
+    """Hooks see what layers are given and give, and these are no longer called, or give less.
+    Raises :class:`Refusal`.
+    """
     for site in script.methods(*HOOKS):
         raise Refusal(f"{at(site.node)} sets a hook, which may be on this layer")
 

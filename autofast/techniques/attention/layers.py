@@ -1,4 +1,6 @@
-"""Calls of ``nn.MultiheadAttention`` that drop the weights, which it writes attention out for unless it is told not to."""
+"""Calls of ``nn.MultiheadAttention`` that drop the weights, which it writes attention out for
+unless it is told not to.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ PLACE = 4  # need_weights, in forward(query, key, value, key_padding_mask, need_
 
 
 def drops_weights(script: Script) -> Iterator[tuple[ast.Call, Effect]]:
-    """The calls that ask for weights and drop them; ``sampling`` where there is dropout, which is drawn in another order."""
+    """The calls that ask for weights and drop them; ``sampling`` where there is dropout, which is
+    drawn in another order.
+    """
     for site in script.log.of("forward"):
         call = site.node
         if not isinstance(call, ast.Call) or len(call.args) > PLACE:

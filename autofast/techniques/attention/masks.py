@@ -1,8 +1,10 @@
 """What a mask of written-out attention becomes: ``is_causal=True``, or an ``attn_mask``.
 
-Where ``attn_mask`` is bool, True takes part; a row in which nothing does is 0. Softmax of a row of ``-inf`` is NaN, so nothing that trains is changed
-by that; but of a row of ``-1e9`` it is the mean of all, also of what is masked. So finite numbers are added, which gives the same mean; but scores that
-were replaced get no gradient, and scores that are added to get one in such a row (measured). Nothing shows that no row is masked as a whole.
+Where ``attn_mask`` is bool, True takes part; a row in which nothing does is 0. Softmax of a row of
+``-inf`` is NaN, so nothing that trains is changed by that; but of a row of ``-1e9`` it is the mean
+of all, also of what is masked. So finite numbers are added, which gives the same mean; but scores
+that were replaced get no gradient, and scores that are added to get one in such a row (measured).
+Nothing shows that no row is masked as a whole.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ SHAPES = frozenset("view reshape unsqueeze bool byte to type expand contiguous c
 
 
 def is_causal(script: Script, found: Attention) -> bool:
-    """Whether exactly what lies above the diagonal of a square is masked, and the scores are one."""
+    """Whether exactly what lies above the diagonal of a square is masked, and the scores are
+    one.
+    """
     mask = found.mask
     if mask is None or mask.unless_none is not None:
         return False
@@ -47,7 +51,9 @@ def is_causal(script: Script, found: Attention) -> bool:
 
 
 def _is_added_triangle(script: Script, expr: ast.expr) -> bool:
-    """``torch.full((n, n), float("-inf")).triu(1)``, for as many positions as there are scores: else it could not be added to them."""
+    """``torch.full((n, n), float("-inf")).triu(1)``, for as many positions as there are scores:
+    else it could not be added to them.
+    """
     match expr:
         case ast.Name():
             found = list(script.analysis(Flow).reaching(expr))
@@ -79,7 +85,9 @@ def _is_added_triangle(script: Script, expr: ast.expr) -> bool:
 
 
 def _ends(script: Script, where: ast.expr) -> list[ast.expr]:
-    """Up to where a mask goes: ``T`` of ``[:, :, :T, :T]`` and of ``torch.ones(T, T)``, also of what a variable holds."""
+    """Up to where a mask goes: ``T`` of ``[:, :, :T, :T]`` and of ``torch.ones(T, T)``, also of
+    what a variable holds.
+    """
     found: list[ast.expr] = []
     for node in ast.walk(where):
         match node:
@@ -101,9 +109,11 @@ def _sizes(script: Script, expr: ast.expr) -> list[ast.expr]:
 
 
 def _have_length(script: Script, tensor: ast.expr, length: ast.expr) -> bool:
-    """Whether the tensor was brought into shape with ``length`` as one of its sizes: ``q.view(B, T, heads, -1).transpose(1, 2)``.
+    """Whether the tensor was brought into shape with ``length`` as one of its sizes: ``q.view(B, T,
+    heads, -1).transpose(1, 2)``.
 
-    A mask of one position fits any scores, so it must be certain that there are as many queries and keys as the mask is cut to.
+    A mask of one position fits any scores, so it must be certain that there are as many queries and
+    keys as the mask is cut to.
     """
     flow = script.analysis(Flow)
     expr, moved = tensor, False
@@ -156,7 +166,9 @@ def _is_unpacked(flow: Flow, length: ast.expr, tensor: ast.Name) -> bool:
 
 
 def _plain(script: Script, where: ast.expr, kept: bool) -> tuple[ast.expr, bool]:
-    """A condition without ``== 0``, ``~`` and the like around it, and whether what is kept holds there."""
+    """A condition without ``== 0``, ``~`` and the like around it, and whether what is kept holds
+    there.
+    """
     match where:
         case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[number]):
             value = const(script.values(number))
@@ -173,7 +185,9 @@ def _plain(script: Script, where: ast.expr, kept: bool) -> tuple[ast.expr, bool]
 
 
 def _is_triangle(script: Script, expr: ast.expr, lower: bool, depth: int) -> bool:
-    """Whether it is ``tril(ones(n, n))`` (else ``triu(ones(n, n), 1)``), or a square from its corner."""
+    """Whether it is ``tril(ones(n, n))`` (else ``triu(ones(n, n), 1)``), or a square from its
+    corner.
+    """
     if depth > 8:
         return False
     match expr:
@@ -216,7 +230,9 @@ def _is_ones(script: Script, expr: ast.expr) -> bool:
 
 
 def _is_square(cut: ast.expr) -> bool:
-    """``[:, :, :n, :n]``, ``[:n, :n]``, ``[None, None]``: the last two dimensions from their beginning, to one end."""
+    """``[:, :, :n, :n]``, ``[:n, :n]``, ``[None, None]``: the last two dimensions from their
+    beginning, to one end.
+    """
     parts = items_of(cut)
     new = [p for p in parts if is_constant(p, None)]
     rest = [p for p in parts if p not in new]

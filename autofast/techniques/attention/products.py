@@ -1,4 +1,6 @@
-"""The two products of attention: ``q @ k.transpose(-2, -1)`` and ``weights @ v``, in the ways that they are written."""
+"""The two products of attention: ``q @ k.transpose(-2, -1)`` and ``weights @ v``, in the ways that
+they are written.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Axes = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Product:
-    """Two operands; ``turns`` says what brings their axes, and those of the result, into order (heads in front), as methods."""
+    """Two operands; ``turns`` says what brings their axes, and those of the result, into order
+    (heads in front), as methods.
+    """
 
     left: ast.expr
     right: ast.expr
@@ -48,7 +52,9 @@ def factors(script: Script, expr: ast.expr) -> Pair | None:
 
 
 def of_scores(script: Script, expr: ast.expr) -> Product | None:
-    """Query and key of ``q @ k.transpose(-2, -1)`` or ``einsum("bhid,bhjd->bhij", q, k)``; None where it is neither."""
+    """Query and key of ``q @ k.transpose(-2, -1)`` or ``einsum("bhid,bhjd->bhij", q, k)``; None
+    where it is neither.
+    """
     if (pair := factors(script, expr)) is not None:
         key = _swapped(script, pair[1])
         return Product(pair[0], key) if key is not None else None
@@ -64,7 +70,9 @@ def of_scores(script: Script, expr: ast.expr) -> Product | None:
 
 
 def of_values(script: Script, expr: ast.expr) -> Product | None:
-    """Weights and values of ``weights @ v`` or ``einsum("bhij,bhjd->bhid", weights, v)``; None where it is neither."""
+    """Weights and values of ``weights @ v`` or ``einsum("bhij,bhjd->bhid", weights, v)``; None
+    where it is neither.
+    """
     if (pair := factors(script, expr)) is not None:
         return Product(*pair)
     if (letters := _einsum(script, expr)) is None:
@@ -87,7 +95,9 @@ def _turned(pair: Pair, axes: tuple[Axes, Axes], wanted: tuple[Axes, Axes]) -> P
 
 
 def _turn(axes: Axes, wanted: Axes) -> str | None:
-    """The method that brings ``axes`` into an order with the same axis last; None where there is none, or the last would move."""
+    """The method that brings ``axes`` into an order with the same axis last; None where there is
+    none, or the last would move.
+    """
     if sorted(axes) != sorted(wanted) or axes[-1] != wanted[-1]:
         return None
     moved = [n for n, (a, b) in enumerate(zip(axes, wanted, strict=True)) if a != b]

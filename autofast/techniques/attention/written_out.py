@@ -1,7 +1,8 @@
-"""Attention that is written out: ``softmax(q @ k.transpose(-2, -1) * scale + mask) @ v``, in one expression or over several statements.
+"""Attention that is written out: ``softmax(q @ k.transpose(-2, -1) * scale + mask) @ v``, in one
+expression or over several statements.
 
-It is read from the softmax: down to the scores, up to the product with the values. Variables on the way are looked through where nothing else
-reads them; the statements that give them their values go.
+It is read from the softmax: down to the scores, up to the product with the values. Variables on the
+way are looked through where nothing else reads them; the statements that give them their values go.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ FILLS = frozenset({"masked_fill", "masked_fill_"})
 
 @dataclass(frozen=True)
 class Mask:
-    """What scores are masked by: replaced by ``value`` where ``expr`` holds (``kept``: where it does not), or added to without a ``value``.
+    """What scores are masked by: replaced by ``value`` where ``expr`` holds (``kept``: where it
+    does not), or added to without a ``value``.
 
     ``unless_none`` is the variable of ``if mask is not None:`` around it.
     """
@@ -51,7 +53,9 @@ class Scale:
 
 @dataclass
 class Attention:
-    """One place; ``product`` is the product with the values, ``statements`` are those that only lead to it."""
+    """One place; ``product`` is the product with the values, ``statements`` are those that only
+    lead to it.
+    """
 
     softmax: ast.Call
     query: ast.expr = field(init=False)
@@ -155,9 +159,11 @@ class _Reader:
         self.flow: DefUse = script.analysis(Flow).definitions(found.softmax)
         self.behind: set[int] = set()  # reads behind a condition in which the variable is set anew
 
-    # -------------------------------------------------------------------------------------------- down to the scores
+    # --------------------------------------------------------------------------- down to the scores
     def scores(self, expr: ast.expr) -> bool:
-        """Whether an expression is the scores of attention; what is done to them on the way is noted."""
+        """Whether an expression is the scores of attention; what is done to them on the way is
+        noted.
+        """
         if (pair := of_scores(self.script, expr)) is not None:
             self.found.query, self.found.key = self._scaled(pair.left), pair.right
             self.found.turns |= {"q": pair.turns[0], "k": pair.turns[1]}
@@ -271,9 +277,11 @@ class _Reader:
             for t in found
         )
 
-    # -------------------------------------------------------------------------------------------- up to the values
+    # ----------------------------------------------------------------------------- up to the values
     def weights(self, node: ast.expr) -> bool:
-        """Whether the weights are multiplied with values; what is done to them on the way is noted."""
+        """Whether the weights are multiplied with values; what is done to them on the way is
+        noted.
+        """
         outer = _user(node)
         if isinstance(outer, ast.expr) and (pair := of_values(self.script, outer)) is not None:
             if pair.left is node:

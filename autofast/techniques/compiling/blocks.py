@@ -15,10 +15,12 @@ from autofast.model.script import Model, Script
 from autofast.model.source import ancestors
 from autofast.model.values import Dict, Ext, Inst, Tensor, Thing, Values, const, one
 
-# Parameters and what modules hold are inputs of compiled code since 2.5; before, each block would be compiled for itself, and the ninth not at all.
+# Parameters and what modules hold are inputs of compiled code since 2.5; before, each block would
+# be compiled for itself, and the ninth not at all.
 SINCE = (2, 5)
 LEAST = 4  # blocks
-WIDE = 256  # features: with more of them in a layer, compiled blocks have enough to do to be started one by one
+# features: with more of them in a layer, compiled blocks have enough to do to be started one by one
+WIDE = 256
 DENSE = frozenset({"torch.nn.Linear", "torch.nn.MultiheadAttention"})
 LISTS = frozenset({"torch.nn.ModuleList", "torch.nn.Sequential"})
 DEEP = 3  # attributes below the model: ``model.transformer.h``
@@ -34,7 +36,9 @@ class Blocks:
 
 
 def blocks_of(script: Script, model: Model) -> Blocks | None:
-    """The blocks of one class, made alike, that are worth compiling by themselves; None where there are none."""
+    """The blocks of one class, made alike, that are worth compiling by themselves; None where there
+    are none.
+    """
     if script.torch.rules_out(SINCE):
         return None
     for path, container in _lists(model.thing):
@@ -95,7 +99,9 @@ def _loop(block: Inst) -> ast.AST | None:
 
 
 def _are_alike(block: Inst) -> bool:
-    """They are made by one call in a loop, whose arguments do not tell which turn it is: one piece of compiled code is that of all."""
+    """They are made by one call in a loop, whose arguments do not tell which turn it is: one piece
+    of compiled code is that of all.
+    """
     match _loop(block), block.node:
         case (ast.ListComp() | ast.GeneratorExp()) as loop, ast.Call() as call:
             return not loaded_in(call) & {n for g in loop.generators for n in stored_in(g.target)}
@@ -126,7 +132,9 @@ def _is_wide(block: Inst) -> bool:
 
 
 def _takes_tensors(script: Script, block: Inst) -> bool:
-    """Nothing but tensors and None, which a Sequential gives anyway: a number that changes would be compiled again."""
+    """Nothing but tensors and None, which a Sequential gives anyway: a number that changes would be
+    compiled again.
+    """
     calls = [o for s in script.log.of("forward") for o in s if o.this is block]
     given = [g.values for o in calls if o.args is not None for g in o.args.every]
     return all(

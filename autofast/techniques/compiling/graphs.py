@@ -1,7 +1,9 @@
-"""Whether the kernels of a compiled model may be recorded in CUDA graphs (``mode="reduce-overhead"``), and which evaluations have to stay out.
+"""Whether the kernels of a compiled model may be recorded in CUDA graphs
+(``mode="reduce-overhead"``), and which evaluations have to stay out.
 
-Each run overwrites what the run before gave: outputs, and gradients, which a second backward would add to itself. So a model is only recorded
-that is called once a step, with inputs of one shape, whose gradients are dropped in every step, and whose output nobody holds any longer.
+Each run overwrites what the run before gave: outputs, and gradients, which a second backward would
+add to itself. So a model is only recorded that is called once a step, with inputs of one shape,
+whose gradients are dropped in every step, and whose output nobody holds any longer.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ KNOWN = ("torch.", "builtins.", "numpy.", "math.")
 
 @dataclass(frozen=True)
 class Recorded:
-    """A model that may be recorded: ``uneven`` where the last batch may be smaller, ``eager`` keeps evaluations as they are."""
+    """A model that may be recorded: ``uneven`` where the last batch may be smaller, ``eager`` keeps
+    evaluations as they are.
+    """
 
     uneven: bool
     eager: tuple[Edit, ...]
@@ -89,7 +93,7 @@ def _launches(script: Script) -> str:
     return "" if found.host >= found.device else found.words
 
 
-# ------------------------------------------------------------------------------------------------ the step
+# ----------------------------------------------------------------------------------------- the step
 def _calls(script: Script, model: Model, step: Step) -> str:
     """Called once a step, with one backward and one update for each call."""
     sites = [s for s in model.forwards if any(o.grad in ("on", "maybe") for o in s)]
@@ -108,7 +112,9 @@ def _calls(script: Script, model: Model, step: Step) -> str:
 
 
 def _gradients(script: Script, model: Model, step: Step) -> str:
-    """Dropped in every step, and not between the call and its backward, when those of the step before would be overwritten already."""
+    """Dropped in every step, and not between the call and its backward, when those of the step
+    before would be overwritten already.
+    """
     forward = max(o.order for s in step.forwards for o in s)
     backward = max(o.order for o in step.backwards[0].site)
     for zero in step.zeros:
@@ -150,7 +156,9 @@ def _shapes(script: Script, model: Model, step: Step) -> str:
 
 
 def _varies(script: Script, index: ast.expr) -> bool:
-    """Whether what is taken by an index may be more or less another time: bounds that are no constants, masks."""
+    """Whether what is taken by an index may be more or less another time: bounds that are no
+    constants, masks.
+    """
     match index:
         case ast.Tuple(elts=parts):
             return any(_varies(script, part) for part in parts)
@@ -160,7 +168,9 @@ def _varies(script: Script, index: ast.expr) -> bool:
 
 
 def _kept(script: Script, model: Model, step: Step) -> str:
-    """Where an output, or a view of it, is still there when the next one overwrites it, or may be once its reads are put off."""
+    """Where an output, or a view of it, is still there when the next one overwrites it, or may be
+    once its reads are put off.
+    """
     (site,) = step.forwards
     call: ast.expr = site.node  # type: ignore[assignment]
     if gives_its_loss(script, site):
@@ -181,7 +191,9 @@ def _kept(script: Script, model: Model, step: Step) -> str:
 
 
 def _is_known(script: Script, call: ast.Call) -> bool:
-    """A call that keeps nothing of what it is given: of torch, or of the project, which is followed."""
+    """A call that keeps nothing of what it is given: of torch, or of the project, which is
+    followed.
+    """
     if script.analysis(CallGraph).callees(call):
         return True
     found = script.values(call.func)
@@ -193,9 +205,11 @@ def _is_known(script: Script, call: ast.Call) -> bool:
     )
 
 
-# ------------------------------------------------------------------------------------------------ evaluations
+# -------------------------------------------------------------------------------------- evaluations
 def _evaluations(script: Script, model: Model, step: Step) -> list[Edit] | str:
-    """What keeps all other calls as they are: under inference_mode graphs cannot be recorded for a training, and outputs are often collected."""
+    """What keeps all other calls as they are: under inference_mode graphs cannot be recorded for a
+    training, and outputs are often collected.
+    """
     edits: list[Edit] = []
     left: dict[int, Site] = {id(s): s for s in model.forwards if s not in step.forwards}
     done: set[int] = set()

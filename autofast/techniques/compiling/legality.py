@@ -1,4 +1,6 @@
-"""What speaks against compiling a model: asked of the whole script, of how the model is used, and of the code of its forward pass."""
+"""What speaks against compiling a model: asked of the whole script, of how the model is used, and
+of the code of its forward pass.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,7 @@ NOISY = tuple(
 COMPILES = re.compile(r"^--?(no[-_])?(use[-_])?(torch[-_]?)?(compile|dynamo)\b")
 
 
-# ------------------------------------------------------------------------------------------------ the script as a whole
+# ---------------------------------------------------------------------------- the script as a whole
 def is_there(script: Script) -> ast.AST | None:
     """Where the script knows about torch.compile already, perhaps behind an option."""
     return next(
@@ -217,7 +219,7 @@ def _kinds(script: Script, prefixes: tuple[str, ...]) -> Iterator[tuple[str, Sit
     return ((kind, site) for (kind, _), site in script.log.each() if kind.startswith(prefixes))
 
 
-# ------------------------------------------------------------------------------------------------ one model
+# ---------------------------------------------------------------------------------------- one model
 def against(script: Script, model: Model, code: Code) -> str:
     """Why this model must not be compiled; empty where nothing speaks against."""
     if why := not_known(model):
@@ -301,7 +303,9 @@ def _given(model: Model) -> Iterator[tuple[Site, Arguments]]:
 
 
 def padded(script: Script, model: Model) -> str:
-    """Where batches get the size of their longest item, in words; empty where nothing shows that."""
+    """Where batches get the size of their longest item, in words; empty where nothing shows
+    that.
+    """
     things = [t for step in _steps(script, model) for t in step.loaders]
     for loader in script.loaders:
         if any(t in things for t in loader.things) and (why := _pads(script, loader.args)):

@@ -1,4 +1,6 @@
-"""The statement that compiles a model: with which arguments, in which form, and what else it takes."""
+"""The statement that compiles a model: with which arguments, in which form, and what else it
+takes.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def message_of(model: Model) -> str:
 
 @dataclass(frozen=True)
 class Form:
-    """Arguments of ``compile()``, why they are given, ``eager`` for evaluations that stay out; or the blocks that are compiled in place of the model."""
+    """Arguments of ``compile()``, why they are given, ``eager`` for evaluations that stay out; or
+    the blocks that are compiled in place of the model.
+    """
 
     given: tuple[str, ...] = ()
     why: str = ""

@@ -1,7 +1,10 @@
-"""What must be alike in all processes, or they wait for each other for ever, or train different models without a word.
+"""What must be alike in all processes, or they wait for each other for ever, or train different
+models without a word.
 
-The path through a training step: who leaves out a backward lets the others wait. What is made before the training: data, splits,
-vocabularies. The parameters: nothing but the averaged gradients may change them. What a model keeps from one batch to the next.
+The path through a training step: who leaves out a backward lets the others wait. What is made
+before the training: data, splits,
+vocabularies. The parameters: nothing but the averaged gradients may change them. What a model keeps
+from one batch to the next.
 """
 
 from __future__ import annotations
@@ -65,7 +68,7 @@ def check(script: Script, extent: Extent, losses: Loss) -> None:
         _kept(script, inst)
 
 
-# ------------------------------------------------------------------------------------------------ the path through a step
+# -------------------------------------------------------------------------- the path through a step
 def _path(script: Script, step: Step, losses: Loss) -> None:
     """No condition in a training step depends on the samples that a process has."""
     frames: dict[int, BranchFrame] = {}
@@ -94,7 +97,9 @@ def _path(script: Script, step: Step, losses: Loss) -> None:
 
 
 def _catches(frame: TryFrame) -> ast.AST | None:
-    """A handler that goes on after an error; one for Ctrl-C does not, which reaches all processes."""
+    """A handler that goes on after an error; one for Ctrl-C does not, which reaches all
+    processes.
+    """
     handlers = (
         frame.node.handlers if isinstance(frame.node, ast.Try) and frame.part == "body" else []
     )
@@ -140,7 +145,9 @@ def _of_a_share(script: Script, expr: ast.expr, losses: Loss, depth: int) -> str
 
 
 def _walk(script: Script, expr: ast.AST) -> Iterator[ast.AST]:
-    """All parts of an expression, but for loaders that are only asked for their number of batches."""
+    """All parts of an expression, but for loaders that are only asked for their number of
+    batches.
+    """
     yield expr
     found = (
         script.values(expr.args[0])
@@ -175,7 +182,7 @@ def _is_asked(node: ast.AST) -> bool:
     )
 
 
-# ------------------------------------------------------------------------------------------------ what is made before
+# ------------------------------------------------------------------------------ what is made before
 def _orders(script: Script) -> None:
     """The order of a set of strings is another one in every process."""
     for site in script.log.of("iterate", *ORDERED):
@@ -243,7 +250,9 @@ def _is_sorted_later(flow: Flow, target: ast.Name) -> bool:
 
 
 def _draws_before(script: Script, extent: Extent) -> None:
-    """Before the group is made, nothing is drawn that is not seeded; and no generator of its own goes without a seed."""
+    """Before the group is made, nothing is drawn that is not seeded; and no generator of its own
+    goes without a seed.
+    """
     seeded: set[str] = set()
     for (kind, _), site in sorted(
         script.log.each(), key=lambda item: min((o.order for o in item[1]), default=0)
@@ -288,7 +297,7 @@ def _seeded_later(script: Script, node: ast.AST) -> bool:
     )
 
 
-# ------------------------------------------------------------------------------------------------ parameters and state
+# ----------------------------------------------------------------------------- parameters and state
 def _written(script: Script, node: ast.AST, occurrences: list[Occurrence]) -> None:
     """A parameter that gets random numbers while it trains gets others in each process."""
     if not is_method(node):

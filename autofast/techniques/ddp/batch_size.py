@@ -1,4 +1,6 @@
-"""Who else uses the size of the batch: as a number it stays that of the whole batch, as a size of tensors it must be that of the part."""
+"""Who else uses the size of the batch: as a number it stays that of the whole batch, as a size of
+tensors it must be that of the part.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,18 @@ MAKES = frozenset("zeros ones full empty rand randn randint normal zeros_like".s
 
 @dataclass(frozen=True)
 class Known:
-    """``passes``: the calls of models that train, by id; ``written``: nodes that are the loader's batch size itself."""
+    """``passes``: the calls of models that train, by id; ``written``: nodes that are the loader's
+    batch size itself.
+    """
 
     passes: dict[int, ast.Call]
     written: frozenset[int]
 
 
 def check(script: Script, loader: Loader, passes: dict[int, ast.Call]) -> None:
-    """Raises :class:`Refusal` where the training uses the batch size for something that must fit the part of one process."""
+    """Raises :class:`Refusal` where the training uses the batch size for something that must fit
+    the part of one process.
+    """
     size = size_of(script, loader)
     if size is None:
         return
@@ -190,7 +196,9 @@ def _evaluates(script: Script, call: ast.Call) -> bool:
 
 
 def _apart(script: Script, call: ast.Call, known: Known) -> bool:
-    """A tensor of its own that only goes into calls of models that no backward reaches: a fixed noise, to look at results."""
+    """A tensor of its own that only goes into calls of models that no backward reaches: a fixed
+    noise, to look at results.
+    """
     if not any(
         isinstance(t, Ref) and t.name.startswith("torch.") and t.name.rsplit(".", 1)[-1] in MAKES
         for t in script.values(call.func)

@@ -1,7 +1,9 @@
-"""Each process gets its share of every training batch: a DistributedSampler, and a part of the batch size.
+"""Each process gets its share of every training batch: a DistributedSampler, and a part of the
+batch size.
 
-With ``W`` processes that divide the batch, batch ``i`` of all processes together holds the same samples as batch ``i`` of one process that
-goes through the same order; an epoch has the same number of batches. The sampler repeats a few samples where the dataset does not divide.
+With ``W`` processes that divide the batch, batch ``i`` of all processes together holds the same
+samples as batch ``i`` of one process that goes through the same order; an epoch has the same number
+of batches. The sampler repeats a few samples where the dataset does not divide.
 """
 
 from __future__ import annotations
@@ -35,9 +37,11 @@ PLAIN_ORDERS = "torch.utils.data.RandomSampler", "torch.utils.data.SequentialSam
 READ = frozenset({"dataset"})  # what may be asked of a loader that gives a share only
 
 
-# ------------------------------------------------------------------------------------------------ which
+# -------------------------------------------------------------------------------------------- which
 def loaders_of(script: Script) -> list[Loader]:
-    """The loaders whose batches are trained on; raises :class:`Refusal` where one cannot be shared out."""
+    """The loaders whose batches are trained on; raises :class:`Refusal` where one cannot be shared
+    out.
+    """
     found: dict[int, Loader] = {}
     for step in script.steps:
         _check_step(step)
@@ -72,7 +76,9 @@ def _zipped(step: Step) -> bool:
 
 @dataclass(frozen=True)
 class Whole:
-    """A loader whose sampler gives the indices of whole batches: ``BatchSampler(RandomSampler(data), batch_size=8, drop_last=False)``."""
+    """A loader whose sampler gives the indices of whole batches:
+    ``BatchSampler(RandomSampler(data), batch_size=8, drop_last=False)``.
+    """
 
     inner: ast.Call
     random: bool
@@ -81,7 +87,9 @@ class Whole:
 
 
 def whole_batches(script: Script, loader: Loader) -> Whole | None:
-    """How the batches are put together, where the sampler does that in the order of a plain loader."""
+    """How the batches are put together, where the sampler does that in the order of a plain
+    loader.
+    """
     sampler, dataset = given(loader, "sampler"), given(loader, "dataset")
     if sampler is None or len(sampler.values) != 1 or dataset is None or sampler.via:
         return None
@@ -210,7 +218,7 @@ def _check_uses(script: Script, loader: Loader) -> None:
                 )
 
 
-# ------------------------------------------------------------------------------------------------ the loader
+# --------------------------------------------------------------------------------------- the loader
 def share(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
     """Gives each process its share of what ``loader`` gives."""
     if (whole := whole_batches(script, loader)) is not None:
@@ -324,7 +332,9 @@ def _before(expr: ast.expr, statement: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _name(script: Script, ranks: Ranks, loader: Loader, dataset: str = "") -> str:
-    """A name for the sampler, or the ``dataset``, that no other loader of the same statement gets."""
+    """A name for the sampler, or the ``dataset``, that no other loader of the same statement
+    gets.
+    """
     taken: list[str] = []
     for other in script.loaders:
         if statement_of(other.node) is statement_of(loader.node):
@@ -359,7 +369,9 @@ def _sampler(
     wanted: dict[str, Given | None],
     dropped: str | None = None,
 ) -> tuple[str, bool | None]:
-    """The code of the sampler, and whether the order is random: None where that depends on the run."""
+    """The code of the sampler, and whether the order is random: None where that depends on the
+    run.
+    """
     cls = ranks.imported(*SAMPLER, loader.node)
     shuffle, drop = wanted["shuffle"], wanted["drop_last"]
     order = False if shuffle is None else const(shuffle.values)
@@ -388,7 +400,9 @@ def _text(value: Given | None, loader: Loader) -> str:
 def _through_dict(
     script: Script, ranks: Ranks, loader: Loader, wanted: dict[str, Given | None]
 ) -> list[Edit]:
-    """``DataLoader(data, **kwargs)``: what is in ``kwargs`` is changed just before, in a copy where others use it, too."""
+    """``DataLoader(data, **kwargs)``: what is in ``kwargs`` is changed just before, in a copy where
+    others use it, too.
+    """
     call, where = loader.node, at(loader.node)
     spread = [k.value for k in call.keywords if k.arg is None]
     if len(spread) != 1 or not isinstance(spread[0], ast.Name):
@@ -456,7 +470,7 @@ def _own(call: ast.Call, value: Given, name: str) -> ast.expr:
     return expr
 
 
-# ------------------------------------------------------------------------------------------------ the epoch
+# ---------------------------------------------------------------------------------------- the epoch
 def epochs_of(step: Step, stack: Stack) -> ast.AST | None:
     """The loop around a training loop, across calls."""
     loops = [f for f in stack if isinstance(f, LoopFrame) and not f.unrolled]
@@ -524,7 +538,9 @@ def _by_number(
     outer: list[ast.AST],
     sampler: str,
 ) -> list[Edit]:
-    """``sampler.set_epoch(epoch)`` at the beginning of the loop over epochs, where both are to be had; else nothing."""
+    """``sampler.set_epoch(epoch)`` at the beginning of the loop over epochs, where both are to be
+    had; else nothing.
+    """
     loop = outer[0]
     if (
         len(outer) != 1

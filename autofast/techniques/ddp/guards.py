@@ -27,7 +27,8 @@ ALONE = (
 class Host:
     """The effects of a script, sorted by what becomes of them.
 
-    ``guards`` maps the id of each guarded statement to the first and last statement of the guard around it.
+    ``guards`` maps the id of each guarded statement to the first and last statement of the guard
+    around it.
     """
 
     def __init__(
@@ -130,7 +131,9 @@ def run(
 
 
 def caught(handler: ast.ExceptHandler) -> set[str]:
-    """The exceptions that a handler takes, as they are written; ``BaseException`` where it names none."""
+    """The exceptions that a handler takes, as they are written; ``BaseException`` where it names
+    none.
+    """
     if handler.type is None:
         return {"BaseException"}
     return {ast.unparse(kind) for kind in (items_of(handler.type))}

@@ -1,8 +1,11 @@
-"""What a script does outside its process - prints, logs, files, progress bars, downloads - is done by one of the processes.
+"""What a script does outside its process - prints, logs, files, progress bars, downloads - is done
+by one of the processes.
 
-Statements that only do such things stand under ``if RANK == 0:``; files are opened as ``os.devnull`` by the others, so that whatever
-writes to them needs no change; a writer object is None there, and all its uses are guarded; progress bars are disabled; downloads
-happen in one process of a machine first. Where a guarded statement needs a value of all processes, :mod:`.metrics` puts that before it.
+Statements that only do such things stand under ``if RANK == 0:``; files are opened as
+``os.devnull`` by the others, so that whatever writes to them needs no change; a writer object is
+None there, and all its uses are guarded; progress bars are disabled; downloads happen in one
+process of a machine first. Where a guarded statement needs a value of all processes,
+:mod:`.metrics` puts that before it.
 """
 
 from __future__ import annotations
@@ -64,7 +67,9 @@ def _path(call: ast.Call) -> ast.expr | None:
 
 
 def _bar(script: Script, ranks: Ranks, call: ast.Call) -> Iterator[Edit]:
-    """``tqdm(..., disable=RANK != 0)``; what the script says about it itself holds in the first process."""
+    """``tqdm(..., disable=RANK != 0)``; what the script says about it itself holds in the first
+    process.
+    """
     others = f"{ranks.rank(call)} != 0"
     present = keyword_of(call, "disable")
     if any(k.arg is None for k in call.keywords):
@@ -75,7 +80,7 @@ def _bar(script: Script, ranks: Ranks, call: ast.Call) -> Iterator[Edit]:
         yield Wrap(present, f"{others} or {{}}")
 
 
-# ------------------------------------------------------------------------------------------------ downloads
+# ---------------------------------------------------------------------------------------- downloads
 def _downloads(script: Script, ranks: Ranks, host: Host) -> Iterator[Edit]:
     """One process of each machine downloads first; the others wait, then find what is there."""
     mine = {

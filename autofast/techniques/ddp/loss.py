@@ -1,11 +1,15 @@
-"""Whether a loss is a mean or a sum over the samples of a batch, which decides what averaged gradients mean.
+"""Whether a loss is a mean or a sum over the samples of a batch, which decides what averaged
+gradients mean.
 
-DistributedDataParallel averages gradients over processes. For a mean over equal parts that is the gradient of the mean over all; for a sum
-it is too small by the number of processes. A loss that is neither - a quotient of sums, a root of a mean, a sum with a part that does not
-depend on the samples, anything that compares the samples of a batch with each other - has no such factor, and is refused.
+DistributedDataParallel averages gradients over processes. For a mean over equal parts that is the
+gradient of the mean over all; for a sum it is too small by the number of processes. A loss that is
+neither - a quotient of sums, a root of a mean, a sum with a part that does not depend on the
+samples, anything that compares the samples of a batch with each other - has no such factor, and is
+refused.
 
-The loss is followed backwards from ``backward()`` as :mod:`autofast.facts.batch` does; here, a batch is whatever the reader knows to be one, and of
-models it is asked whether they treat the samples one by one (:mod:`.samples`).
+The loss is followed backwards from ``backward()`` as :mod:`autofast.facts.batch` does; here, a
+batch is whatever the reader knows to be one, and of models it is asked whether they treat the
+samples one by one (:mod:`.samples`).
 """
 
 from __future__ import annotations
@@ -86,7 +90,7 @@ class Loss(Losses):
         function = function_of(expr)
         return self._runs.setdefault(id(function), Activation(function))
 
-    # ------------------------------------------------------------------------------------------------ expressions
+    # ---------------------------------------------------------------------------------- expressions
     def _shape(self, expr: ast.expr, run: Activation) -> Shape:
         if isinstance(expr, ast.Constant):
             return Kind.NUMBER
@@ -110,7 +114,9 @@ class Loss(Losses):
         return self._counted(expr, run)
 
     def _counted(self, expr: ast.expr, run: Activation) -> Kind:
-        """``SIZE`` for a number that is the batch's size or a multiple of it, else ``NUMBER``; raises :class:`Refusal` where it is made of one otherwise."""
+        """``SIZE`` for a number that is the batch's size or a multiple of it, else ``NUMBER``;
+        raises :class:`Refusal` where it is made of one otherwise.
+        """
         match expr:
             case ast.Call() | ast.Attribute() | ast.Subscript():
                 try:
@@ -171,7 +177,7 @@ class Loss(Losses):
             f"`{words(expr)}` on {at(expr)} picks some of the samples: how many may differ between processes",
         )
 
-    # ------------------------------------------------------------------------------------------------ calls
+    # ---------------------------------------------------------------------------------------- calls
     def _loss(self, known: KnownLoss, made: Ext | None, expr: ast.Call, run: Activation) -> Shape:
         kind = super()._loss(known, made, expr, run)
         return Kind.TURNED if kind is Kind.ROWS else kind  # one number for each sample, or more
@@ -236,7 +242,9 @@ class Loss(Losses):
     def _looser(
         self, name: str, kind: Shape, args: list[ast.expr], expr: ast.Call, run: Activation
     ) -> Kind | None:
-        """An operation that keeps the samples apart, wherever it puts their dimension: as much is needed for a mean or a sum over all of it."""
+        """An operation that keeps the samples apart, wherever it puts their dimension: as much is
+        needed for a mean or a sum over all of it.
+        """
         others = [self.shape(a, run) for a in args if tensors_in(self.script.values(a))]
         flat = [
             k

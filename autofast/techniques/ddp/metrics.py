@@ -1,8 +1,10 @@
 """The numbers of a training that people or decisions see are those of all processes together.
 
-In the training loops each process has its part of every batch. What the script makes a number of (``loss.item()``, a printed tensor) becomes
-the mean or the sum over processes there, by whichever of the two it is for the whole batch; numbers of samples are multiplied by the number of
-processes. Evaluations run on all data in every process, so they stay what they were; a decision on what they find is the first process's.
+In the training loops each process has its part of every batch. What the script makes a number of
+(``loss.item()``, a printed tensor) becomes the mean or the sum over processes there, by whichever
+of the two it is for the whole batch; numbers of samples are multiplied by the number of processes.
+Evaluations run on all data in every process, so they stay what they were; a decision on what they
+find is the first process's.
 """
 
 from __future__ import annotations
@@ -143,7 +145,9 @@ def _check_followed(script: Script, host: Host, walk: Walk) -> None:
 
 
 def _check_kept(script: Script, walk: Walk) -> None:
-    """What code keeps that libraries call (hooks, a model's forward, a dataset) is not asked for in code that is followed."""
+    """What code keeps that libraries call (hooks, a model's forward, a dataset) is not asked for in
+    code that is followed.
+    """
     kept: dict[str, ast.AST] = {}
     asked: dict[str, ast.AST] = {}
     handed = _handed_over(script)
@@ -167,7 +171,9 @@ def _check_kept(script: Script, walk: Walk) -> None:
 
 
 def _handed_over(script: Script) -> set[str]:
-    """The names of functions that are handed over as they are (hooks), and that nothing calls by name."""
+    """The names of functions that are handed over as they are (hooks), and that nothing calls by
+    name.
+    """
     found: set[str] = set()
     for node in script.nodes:
         if isinstance(node, VARIABLES) and is_read(node):
@@ -178,7 +184,9 @@ def _handed_over(script: Script) -> set[str]:
 
 
 def _names_in(statement: ast.AST, stored: bool) -> Iterator[tuple[str, ast.AST]]:
-    """The attributes and outer variables that a statement changes (without those of the blocks in it), or looks at."""
+    """The attributes and outer variables that a statement changes (without those of the blocks in
+    it), or looks at.
+    """
     todo: list[ast.AST] = [statement]
     while todo:
         node = todo.pop()

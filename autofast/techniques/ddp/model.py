@@ -1,8 +1,10 @@
-"""The models that train get a second name, by which they are called in training: DistributedDataParallel, where there are several processes.
+"""The models that train get a second name, by which they are called in training:
+DistributedDataParallel, where there are several processes.
 
-All else - saving, loading, evaluation, modes, parameters - stays with the module itself, so checkpoints keep their keys and an evaluation
-starts no hidden communication. The wrapper is made last, directly before the training starts: whatever was loaded, moved, frozen or
-initialised by then is what it sends from the first process to the others.
+All else - saving, loading, evaluation, modes, parameters - stays with the module itself, so
+checkpoints keep their keys and an evaluation starts no hidden communication. The wrapper is made
+last, directly before the training starts: whatever was loaded, moved, frozen or initialised by then
+is what it sends from the first process to the others.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ class Trained:
 
     Attributes:
         thing: the module itself. calls: where training calls it. steps: the loops these are in.
-        name: that of the wrapper; ``anchor`` is the statement before (``after``: after) which it is made, ``raw`` the module's name there.
+        name: that of the wrapper; ``anchor`` is the statement before (``after``: after) which it is
+            made, ``raw`` the module's name there.
     """
 
     model: Model
@@ -62,7 +65,7 @@ class Trained:
     options: list[str] = field(default_factory=list)
 
 
-# ------------------------------------------------------------------------------------------------ which
+# -------------------------------------------------------------------------------------------- which
 def passes_of(script: Script) -> dict[int, ast.Call]:
     """The calls of models that a backward reaches, by id."""
     found: dict[int, ast.Call] = {}
@@ -78,7 +81,9 @@ def passes_of(script: Script) -> dict[int, ast.Call]:
 
 
 def trained(script: Script) -> list[Trained]:
-    """The models whose parameters the optimizers change, each called by itself; raises :class:`Refusal`."""
+    """The models whose parameters the optimizers change, each called by itself; raises
+    :class:`Refusal`.
+    """
     calls = passes_of(script)
     by_thing: dict[int, Trained] = {}
     for site in script.log.of("forward"):
@@ -159,9 +164,11 @@ def _check_owners(script: Script, found: list[Trained]) -> None:
                 )
 
 
-# ------------------------------------------------------------------------------------------------ whether
+# ------------------------------------------------------------------------------------------ whether
 def check(script: Script, mine: Trained, parallel: bool = False) -> None:
-    """DistributedDataParallel can stand in for the model (``parallel``: or for DataParallel around it); decides on its options."""
+    """DistributedDataParallel can stand in for the model (``parallel``: or for DataParallel around
+    it); decides on its options.
+    """
     name = mine.model.name
     if mine.model.unknown:
         raise Refusal(f"what {name} is made of is not known: {mine.model.unknown}")
@@ -236,7 +243,9 @@ def _several_at_once(mine: Trained) -> ast.AST | None:
 
 
 def _check_freezing(script: Script, mine: Trained, attribute: str) -> None:
-    """Parameters that are frozen or freed while the training runs: the wrapper was told at its beginning."""
+    """Parameters that are frozen or freed while the training runs: the wrapper was told at its
+    beginning.
+    """
     loops = {id(f.node) for s in mine.steps for f in s.stack if isinstance(f, LoopFrame)} | {
         id(s.loop) for s in mine.steps
     }
@@ -261,7 +270,7 @@ def _repeats(stack: Stack, loops: set[int]) -> bool:
     return any(isinstance(f, LoopFrame) and id(f.node) in loops for f in stack)
 
 
-# ------------------------------------------------------------------------------------------------ the edits
+# ---------------------------------------------------------------------------------------- the edits
 def edits(
     script: Script, ranks: Ranks, models: list[Trained], options: Options, seeds: bool
 ) -> tuple[list[Edit], dict[int, str]]:
@@ -326,7 +335,9 @@ def _named(script: Script, ranks: Ranks, mine: Trained, wrapped: dict[int, str])
 
 
 class _Bring:
-    """Brings the wrapper to the places that call the model, by an argument where the function has one for the model."""
+    """Brings the wrapper to the places that call the model, by an argument where the function has
+    one for the model.
+    """
 
     def __init__(self, script: Script, mine: Trained, way: Way, name: str, scope: Function | None):
         self.script, self.mine, self.way, self.name, self.scope = script, mine, way, name, scope
@@ -354,7 +365,9 @@ class _Bring:
         return name
 
     def _is_given(self, function: Function, name: str) -> bool:
-        """The function gets the model by a parameter that can hold the wrapper instead: then all its calls give that."""
+        """The function gets the model by a parameter that can hold the wrapper instead: then all
+        its calls give that.
+        """
         if not isinstance(function, DEFS) or not is_parameter(function, name):
             return False
         if not all(self._is_light(n) for n in mentions(function, name)):
@@ -395,11 +408,13 @@ class _Bring:
         return is_attribute(parent, *LIGHT)
 
 
-# ------------------------------------------------------------------------------------------------ where it is made
+# --------------------------------------------------------------------------------- where it is made
 def _beside_variable(
     script: Script, mine: Trained, scope: Function, stores: Iterable[ast.stmt]
 ) -> None:
-    """Directly before the statement, in the block of the model's variable, that leads to the training."""
+    """Directly before the statement, in the block of the model's variable, that leads to the
+    training.
+    """
     stores = list(stores)
     here = _block_with(stores)
     order = {id(s): n for n, s in enumerate(here)}
@@ -437,7 +452,9 @@ def _beside_variable(
 
 
 def _block_with(stores: list[ast.stmt]) -> list[ast.stmt]:
-    """The innermost block in which all the statements are, not below a condition for one of several."""
+    """The innermost block in which all the statements are, not below a condition for one of
+    several.
+    """
     for outer in (stores[0], *(a for a in ancestors(stores[0]) if isinstance(a, ast.stmt))):
         here = block_around(outer)
         parent = parent_of(outer)

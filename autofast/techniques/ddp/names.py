@@ -1,4 +1,5 @@
-"""What the parts of the rule ``ddp`` share: the names of the ranks in each file, what a training is, and how it is refused.
+"""What the parts of the rule ``ddp`` share: the names of the ranks in each file, what a training
+is, and how it is refused.
 
 Every file that needs one of them gets constants, so that no function needs a parameter for it::
 
@@ -6,7 +7,8 @@ Every file that needs one of them gets constants, so that no function needs a pa
     RANK = int(os.environ["RANK"]) if "LOCAL_RANK" in os.environ else 0
     WORLD_SIZE = int(os.environ["WORLD_SIZE"]) if "LOCAL_RANK" in os.environ else 1
 
-torchrun sets all three; LOCAL_RANK tells it from clusters and containers that set WORLD_SIZE to other ends.
+torchrun sets all three; LOCAL_RANK tells it from clusters and containers that set WORLD_SIZE to
+other ends.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ CODE = {
 
 
 class Ranks:
-    """Hands out the names to write in the code around a node, and collects the imports and constants that they need."""
+    """Hands out the names to write in the code around a node, and collects the imports and
+    constants that they need.
+    """
 
     def __init__(self, script: Script):
         self.script = script
@@ -66,8 +70,9 @@ class Ranks:
     def several(self, node: ast.AST) -> str:
         """The test that there are several processes that can be waited for.
 
-        Where workers start by importing the script again, module-level code outside the main guard runs in them, too: there it asks
-        whether this process is one of the group (``node`` must then stand after the set-up).
+        Where workers start by importing the script again, module-level code outside the main guard
+        runs in them, too: there it asks whether this process is one of the group (``node`` must
+        then stand after the set-up).
         """
         if self.imported_again(node):
             return f"{self.dist(node)}.is_initialized()"
@@ -100,7 +105,9 @@ class Ranks:
         return name
 
     def imported(self, module: str, name: str, node: ast.AST) -> str:
-        """The name of ``module.name`` (``torch.utils.data.distributed``, ``DistributedSampler``), imported where it is not."""
+        """The name of ``module.name`` (``torch.utils.data.distributed``, ``DistributedSampler``),
+        imported where it is not.
+        """
         source = source_of(node)
         bound, imports = imported(source, module, name)
         if imports:
@@ -116,7 +123,9 @@ class Ranks:
         return name
 
     def fresh(self, *candidates: str, besides: Collection[str] = ()) -> str:
-        """The first of some names, then the first one with a number, that no file of the project uses and that is not in ``besides``."""
+        """The first of some names, then the first one with a number, that no file of the project
+        uses and that is not in ``besides``.
+        """
         numbered = (f"{candidates[0]}_{n}" for n in itertools.count(2))
         return next(
             name
@@ -125,7 +134,9 @@ class Ranks:
         )
 
     def imported_again(self, node: ast.AST) -> bool:
-        """Code of the entry's module level outside the main guard, where the training is below it."""
+        """Code of the entry's module level outside the main guard, where the training is below
+        it.
+        """
         if not self.script.guarded or source_of(node) is not self.script.entry:
             return False
         guards = {
@@ -152,7 +163,9 @@ class Ranks:
 
 
 def _comes_before(source: Source, node: ast.AST, os: str) -> bool:
-    """Whether ``node`` may run before constants that stand below ``import os`` and the imports at the top."""
+    """Whether ``node`` may run before constants that stand below ``import os`` and the imports at
+    the top.
+    """
     body = source.tree.body
     top = next(
         (n for n, s in enumerate(body) if s is node or any(a is s for a in ancestors(node))),
@@ -174,13 +187,17 @@ class Training:
     """What is shared out among the processes. All nodes are of the original tree.
 
     Attributes:
-        steps: the training loops; ``loops`` are the loops over batches of theirs, which all ranks pass equally often.
-        models: the models that train, by the raw module; ``wrapped`` maps the id of each forward call (``ast.Call``) that goes through
-            DistributedDataParallel to what is called there. All other uses stay on the raw module.
-        loaders: those whose batches are shared out by a DistributedSampler; ``batch`` is the part of the whole batch that a rank has.
+        steps: the training loops; ``loops`` are the loops over batches of theirs, which all ranks
+            pass equally often.
+        models: the models that train, by the raw module; ``wrapped`` maps the id of each forward
+            call (``ast.Call``) that goes through DistributedDataParallel to what is called there.
+            All other uses stay on the raw module.
+        loaders: those whose batches are shared out by a DistributedSampler; ``batch`` is the part
+            of the whole batch that a rank has.
         epochs: the loop around the training loops, if there is one.
         setup: just before this statement the process group is made.
-        end: after this statement the group is left. reductions: ``mean`` or ``sum`` over the batch, by the id of each backward's call.
+        end: after this statement the group is left. reductions: ``mean`` or ``sum`` over the batch,
+            by the id of each backward's call.
     """
 
     steps: list[Step]

@@ -40,7 +40,8 @@ STARTS = (
 def edits_for(
     script: Script, options: Options, parallel: Callable[[Ranks], list[Edit]] | None = None
 ) -> tuple[list[Edit], str, dict[int, str]]:
-    """All that it takes, a remark, and what the calls that train call now, by their ids; raises :class:`Refusal`.
+    """All that it takes, a remark, and what the calls that train call now, by their ids; raises
+    :class:`Refusal`.
 
     ``parallel`` makes the edits that hold DataParallel to one GPU.
     """

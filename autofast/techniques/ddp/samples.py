@@ -1,8 +1,10 @@
-"""Whether a model treats the samples of a batch one by one: only then do parts of a batch give the parts of the result.
+"""Whether a model treats the samples of a batch one by one: only then do parts of a batch give the
+parts of the result.
 
-What compares the samples with each other - a matrix product over the batch, a mean or a softmax along its dimension - gives other values
-for a part of the batch than for the whole. Layers of torch do not (but for the statistics of BatchNorm, which are those of the share);
-code of the project is looked through, and what is not known in it is a refusal.
+What compares the samples with each other - a matrix product over the batch, a mean or a softmax
+along its dimension - gives other values for a part of the batch than for the whole. Layers of torch
+do not (but for the statistics of BatchNorm, which are those of the share); code of the project is
+looked through, and what is not known in it is a refusal.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ LIBRARIES = ("torchvision.models.", "timm.", "torch.nn.")
 
 
 def check_forward(script: Script, module: Thing) -> bool:
-    """Raises :class:`Refusal` where a module may mix samples; whether the batch may be another dimension than the first inside it."""
+    """Raises :class:`Refusal` where a module may mix samples; whether the batch may be another
+    dimension than the first inside it.
+    """
     turned = False
     seen: set[int] = set()
     todo: list[Thing] = [module]
@@ -291,7 +295,9 @@ def _einsum(script: Script, call: ast.Call) -> None:
 
 
 def first_dim(script: Script, call: ast.Call, arguments: list[ast.expr]) -> bool | None:
-    """Whether an operation goes along the first dimension: True, False, or None where no dimension is named (it goes over all)."""
+    """Whether an operation goes along the first dimension: True, False, or None where no dimension
+    is named (it goes over all).
+    """
     named = next((k.value for k in call.keywords if k.arg in ("dim", "axis", "dims")), None)
     expr = named if named is not None else next((a for a in arguments if _is_dims(script, a)), None)
     if expr is None:

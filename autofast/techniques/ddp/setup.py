@@ -1,7 +1,9 @@
-"""Where a training starts and ends, so that the group of processes is made before and left after it; and what is chosen once for all.
+"""Where a training starts and ends, so that the group of processes is made before and left after
+it; and what is chosen once for all.
 
-The extent of a training is the innermost function (or the module) below which everything happens that belongs to the training: datasets, models,
-optimizers, steps, evaluations. The group is made before its first statement that does anything but read the command line.
+The extent of a training is the innermost function (or the module) below which everything happens
+that belongs to the training: datasets, models, optimizers, steps, evaluations. The group is made
+before its first statement that does anything but read the command line.
 """
 
 from __future__ import annotations
@@ -47,8 +49,10 @@ class Extent:
     """The code in which a training happens.
 
     Attributes:
-        scope: a function or the module. block: the statements of it that hold all, those below a main guard where all are there.
-        first: before it the group is made. last: after it (before it, where it is a ``return``) the group is left.
+        scope: a function or the module. block: the statements of it that hold all, those below a
+            main guard where all are there.
+        first: before it the group is made. last: after it (before it, where it is a ``return``) the
+            group is left.
     """
 
     scope: Function
@@ -64,7 +68,9 @@ class Extent:
 def in_block(
     block: list[ast.stmt], scope: Function, stack: Stack, node: ast.AST
 ) -> ast.stmt | None:
-    """The statement of ``block`` (in the code of ``scope``) below which the script comes to ``node``; None where it is not below it."""
+    """The statement of ``block`` (in the code of ``scope``) below which the script comes to
+    ``node``; None where it is not below it.
+    """
     here = place_in(scope, stack, node)
     if here is None:
         return None
@@ -167,7 +173,9 @@ def _matters(occurrence: Occurrence) -> bool:
 
 
 def _last(scope: Function, block: list[ast.stmt], stacks: list[Stack]) -> ast.stmt:
-    """The last statement of the block: the last one of the module is below the main guard, where the training is there."""
+    """The last statement of the block: the last one of the module is below the main guard, where
+    the training is there.
+    """
     last = block[-1]
     guards = {id(f.node) for stack in stacks for f in stack if isinstance(f, GuardFrame)}
     if isinstance(last, ast.If) and id(last) in guards:
@@ -175,12 +183,13 @@ def _last(scope: Function, block: list[ast.stmt], stacks: list[Stack]) -> ast.st
     return last
 
 
-# ------------------------------------------------------------------------------------------------ the group
+# ---------------------------------------------------------------------------------------- the group
 def group(script: Script, ranks: Ranks, extent: Extent) -> list[Edit]:
     """The statements that make the group and leave it.
 
-    The work of the last collective is kept in a variable. Without that, gloo's own thread may be the last to hold it, and waits for the GIL to
-    let it go, while the wrapped model, with the GIL, ends the group and waits for that thread (measured with torch 2.13: one run in six hung).
+    The work of the last collective is kept in a variable. Without that, gloo's own thread may be
+    the last to hold it, and waits for the GIL to let it go, while the wrapped model, with the GIL,
+    ends the group and waits for that thread (measured with torch 2.13: one run in six hung).
     """
     node = extent.first
     torch, dist = ranks.torch(node), ranks.dist(node)
@@ -242,7 +251,9 @@ def _chooses_devices(script: Script) -> str:
 
 
 def _one_seed(script: Script, ranks: Ranks, extent: Extent) -> list[str]:
-    """Where the script seeds not all that it draws from: splits, data and first weights must still be the same everywhere."""
+    """Where the script seeds not all that it draws from: splits, data and first weights must still
+    be the same everywhere.
+    """
     loose = []
     for module, seeds in (
         ("torch", SEEDS),
@@ -316,9 +327,11 @@ def own_seeds(ranks: Ranks, script: Script, node: ast.AST) -> list[str]:
     return lines
 
 
-# ------------------------------------------------------------------------------------------------ devices by number
+# -------------------------------------------------------------------------------- devices by number
 def devices(script: Script, ranks: Ranks) -> list[Edit]:
-    """``cuda:0`` is this process's own GPU; raises :class:`Refusal` where the script chooses another."""
+    """``cuda:0`` is this process's own GPU; raises :class:`Refusal` where the script chooses
+    another.
+    """
     edits: list[Edit] = []
     for node in script.each(ast.Constant):
         if isinstance(node.value, str) and node.value.startswith("cuda:") and script.reached(node):

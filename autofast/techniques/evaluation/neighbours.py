@@ -12,7 +12,9 @@ from autofast.write.neighbours import follows
 
 
 def joined(found: Sequence[Finding], rule: str) -> list[Finding]:
-    """The findings of a rule, with one block for those whose statements stand beside each other: under no_grad where one of them needs that."""
+    """The findings of a rule, with one block for those whose statements stand beside each other:
+    under no_grad where one of them needs that.
+    """
     runs: list[list[Around]] = []
     blocks = [_block(finding, rule) for finding in found]
     for block in blocks:

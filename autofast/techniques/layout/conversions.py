@@ -57,7 +57,9 @@ def trained(script: Script) -> Iterator[Model]:
 
 
 def beside(script: Script) -> Iterator[Model]:
-    """Networks of the classes that are trained, which every step calls without training them: averages of the weights, targets, teachers."""
+    """Networks of the classes that are trained, which every step calls without training them:
+    averages of the weights, targets, teachers.
+    """
     mine = list(trained(script))
     classes = {m.thing.cls for m in mine if isinstance(m.thing, Inst)}
     for model in script.models:
@@ -76,7 +78,9 @@ def _in_steps(script: Script, model: Model) -> bool:
 
 
 def averages(script: Script, place: ast.expr, models: list[Model]) -> list[Model]:
-    """Networks of the same classes that are converted at the same place, and only measured: averages of the weights, targets, teachers."""
+    """Networks of the same classes that are converted at the same place, and only measured:
+    averages of the weights, targets, teachers.
+    """
     classes = {m.thing.cls for m in models if isinstance(m.thing, Inst)}
     return [
         m
@@ -90,7 +94,9 @@ def averages(script: Script, place: ast.expr, models: list[Model]) -> list[Model
 
 
 def part_of(models: list[Model], others: list[Model]) -> str:
-    """In words, in which network one of ``models`` is beside ``others``, that stay: each would convert for the next; empty where in none."""
+    """In words, in which network one of ``models`` is beside ``others``, that stay: each would
+    convert for the next; empty where in none.
+    """
     whole = {m.thing.cls for m in others if isinstance(m.thing, Inst)}
     whole |= {owner for m in others for owner in _networks_around(m)}
     owners = (owner for m in models for owner in _networks_around(m) if owner in whole)
@@ -99,7 +105,9 @@ def part_of(models: list[Model], others: list[Model]) -> str:
 
 
 def scattered(models: list[Model], converted: list[list[Model]]) -> str:
-    """In words, which network makes ``models``, and elsewhere others that would each be converted by themselves; empty where none does."""
+    """In words, which network makes ``models``, and elsewhere others that would each be converted
+    by themselves; empty where none does.
+    """
     whole = {m.thing.cls for group in converted for m in group if isinstance(m.thing, Inst)}
     mine = {owner for m in models for owner in _networks_around(m)} - whole
     here = _statements(models)
@@ -114,7 +122,9 @@ def _statements(models: list[Model]) -> set[ast.stmt]:
 
 
 def whole_of(model: Model, others: list[Model]) -> Model | None:
-    """The one of ``others`` whose constructor makes the model, and which is converted with all its parts."""
+    """The one of ``others`` whose constructor makes the model, and which is converted with all its
+    parts.
+    """
     owners = set(_networks_around(model))
     return next(
         (
@@ -127,7 +137,9 @@ def whole_of(model: Model, others: list[Model]) -> Model | None:
 
 
 def fed_by(models: list[Model], others: list[Model]) -> str:
-    """In words, which of ``others``, that stay, makes all that ``models`` are given: their layout begins there; empty where none does."""
+    """In words, which of ``others``, that stay, makes all that ``models`` are given: their layout
+    begins there; empty where none does.
+    """
     stay = {id(m.thing): m.name for m in others}
     makers: set[str] = set()
     for model in models:
@@ -150,7 +162,9 @@ def _networks_around(model: Model) -> Iterator[Cls]:
 
 
 def place_of(script: Script, model: Model) -> ast.expr | None:
-    """The call that the model is converted at: the only one that moves it to its device, else the one that makes it."""
+    """The call that the model is converted at: the only one that moves it to its device, else the
+    one that makes it.
+    """
     moves = [s for s in model.moves if isinstance(s.node, ast.Call)]
     made = model.node if isinstance(model.node, ast.Call) else None
     if len(moves) == 1:
@@ -189,7 +203,9 @@ def conversions(
 
 
 def _others(script: Script, place: ast.expr, models: list[Model]) -> str:
-    """A network besides ``models`` that the place may convert too, in words: what it does with its layout was not looked at."""
+    """A network besides ``models`` that the place may convert too, in words: what it does with its
+    layout was not looked at.
+    """
     known = {id(m.thing) for m in models}
     of = [place]
     if any(s.node is place for m in models for s in m.moves):
@@ -240,7 +256,9 @@ def _convert(script: Script, place: ast.expr, models: list[Model]) -> Finding:
 
 
 def _below(place: ast.expr, layout: str) -> Edit | None:
-    """``model = model.to(...)`` below the line that makes the model, where this would grow too long."""
+    """``model = model.to(...)`` below the line that makes the model, where this would grow too
+    long.
+    """
     match statement_of(place):
         case ast.Assign(targets=[ast.Name() | ast.Attribute() as target], value=value) as statement:
             last = source_of(place).lines[(statement.end_lineno or 1) - 1]
@@ -254,7 +272,9 @@ def _below(place: ast.expr, layout: str) -> Edit | None:
 def images(
     script: Script, converted: list[tuple[Model, object]], effect: Effect | None
 ) -> Iterator[Finding]:
-    """The transfers of the image batches that go into these networks first; they need the findings that convert them, which have these keys."""
+    """The transfers of the image batches that go into these networks first; they need the findings
+    that convert them, which have these keys.
+    """
     keys = {id(model): key for model, key in converted}
     eating = [model for model, _ in converted if takes_image(script, model)]
     done: dict[int, list[Transfer]] = {}
@@ -294,7 +314,9 @@ def _is_image(script: Script, transfer: Transfer, models: list[Model]) -> bool:
 
 
 def _holds(script: Script, given: ast.expr, target: ast.expr, copy: ast.AST) -> bool:
-    """Whether ``given`` is what was put into ``target``: nothing else, or the batch as it was where it was not copied."""
+    """Whether ``given`` is what was put into ``target``: nothing else, or the batch as it was where
+    it was not copied.
+    """
     if function_of(given) is not function_of(target) or ast.dump(given) != ast.dump(
         ast.parse(ast.unparse(target), mode="eval").body
     ):
@@ -313,7 +335,9 @@ def _holds(script: Script, given: ast.expr, target: ast.expr, copy: ast.AST) -> 
 
 
 def _copied(script: Script) -> set[int]:
-    """The variables that copies to a device are put into: a batch may be copied in either arm of an `if`."""
+    """The variables that copies to a device are put into: a batch may be copied in either arm of an
+    `if`.
+    """
     found = (_target(_outermost(script, t.node)) for t in script.transfers if _is_copy(t))
     return {id(target) for target in found if target is not None}
 
@@ -323,8 +347,8 @@ def _is_copy(transfer: Transfer) -> bool:
 
 
 def _passed_on(script: Script, expr: ast.expr) -> ast.expr | None:
-    """The tensor in ``Variable(x)``, ``x.float()`` and ``x / 255``: what comes out lies in memory as it does. Of a variable, what was put
-    there where it is one of these."""
+    """The tensor in ``Variable(x)``, ``x.float()`` and ``x / 255``: what comes out lies in memory
+    as it does. Of a variable, what was put there where it is one of these."""
     match expr:
         case ast.BinOp(left=inner, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div(), right=other):
             return inner if isinstance(other, ast.Constant) else None

@@ -21,7 +21,9 @@ from autofast.model.values import Ext, Ref, Tensor, Thing, Unknown, Values, cons
 
 
 def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str:
-    """``.view()`` of values that may be in the other layout becomes ``.reshape()``, which is the same where both work."""
+    """``.view()`` of values that may be in the other layout becomes ``.reshape()``, which is the
+    same where both work.
+    """
     if why := _unbound(script):
         return why
     found: list[Edit] = []
@@ -40,7 +42,9 @@ def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str
 
 
 def _reshapings(script: Script, code: Code, models: Values) -> Iterator[tuple[ast.Call, ast.expr]]:
-    """The calls that give values which may be in the other layout another shape, and these values."""
+    """The calls that give values which may be in the other layout another shape, and these
+    values.
+    """
     differentiated = _differentiated(script, models)
     for node in script.nodes:
         base = is_reshaping(script, node)
@@ -59,7 +63,9 @@ def _reshapings(script: Script, code: Code, models: Values) -> Iterator[tuple[as
 
 
 def _differentiated(script: Script, models: Values) -> frozenset[Thing] | None:
-    """The models behind the tensors by which what ``models`` give is differentiated; None where nothing is."""
+    """The models behind the tensors by which what ``models`` give is differentiated; None where
+    nothing is.
+    """
     found: list[Tensor] = []
     for site in script.calls("torch.autograd.grad"):
         for occurrence in site:
@@ -72,14 +78,18 @@ def _differentiated(script: Script, models: Values) -> frozenset[Thing] | None:
 
 
 def _may_be_gradient(found: Values, differentiated: frozenset[Thing] | None) -> bool:
-    """Whether a value may come from such a gradient: a convolution gives that of its input in the layout of its weights."""
+    """Whether a value may come from such a gradient: a convolution gives that of its input in the
+    layout of its weights.
+    """
     return differentiated is not None and any(
         isinstance(t, Tensor) and t.grad and t.models <= differentiated for t in found
     )
 
 
 def _unbound(script: Script) -> str:
-    """A ``view`` that is not simply called on a tensor: ``torch.Tensor.view(x, -1)``, ``v = x.view``, ``getattr(x, "view")``."""
+    """A ``view`` that is not simply called on a tensor: ``torch.Tensor.view(x, -1)``, ``v =
+    x.view``, ``getattr(x, "view")``.
+    """
     for node in script.nodes:
         if is_attribute(node, "view", "view_as") and is_read(node):
             found, called = script.values(node.value), call_of(node) is not None
@@ -97,7 +107,9 @@ def _unbound(script: Script) -> str:
 
 
 def _is_fine(script: Script, node: ast.Call, base: ast.expr) -> bool:
-    """A view of something that is contiguous, or of a 1x1 image, or one of the dtype, or one that leaves the first two dimensions alone."""
+    """A view of something that is contiguous, or of a 1x1 image, or one of the dtype, or one that
+    leaves the first two dimensions alone.
+    """
     if any(isinstance(t, Ref) for a in node.args for t in script.values(a)):
         return True
     if _keeps_channels(script, node, base) or _has_one_number_each(script, node, base):
@@ -167,7 +179,9 @@ def _keeps_channels(script: Script, node: ast.Call, base: ast.expr) -> bool:
 
 
 def _has_one_number_each(script: Script, node: ast.Call, base: ast.expr) -> bool:
-    """``net(x).view(x.size(0))``: a single number for each sample, as nothing else has that size, in whichever order it lies."""
+    """``net(x).view(x.size(0))``: a single number for each sample, as nothing else has that size,
+    in whichever order it lies.
+    """
     if len(node.args) != 1:
         return False
     given = [base, *(a for call in nodes_in(base, ast.Call) for a in call.args)]
@@ -240,7 +254,9 @@ def _is_contiguous(script: Script, call: ast.Call, around: tuple[ast.expr, ...])
 
 
 def _comes_in_order(script: Script, call: ast.Call, around: tuple[ast.expr, ...]) -> bool:
-    """Whether all functions that are called return what is contiguous: networks that end in a Linear."""
+    """Whether all functions that are called return what is contiguous: networks that end in a
+    Linear.
+    """
     calls = script.analysis(CallGraph)
     callees = [] if calls.may_run_others(call) else calls.callees(call)
     returned = [
@@ -255,7 +271,9 @@ def _comes_in_order(script: Script, call: ast.Call, around: tuple[ast.expr, ...]
 
 
 def _is_averaged(call: ast.Call) -> bool:
-    """``x.mean(3).mean(2)``, ``x.mean([2, 3])`` of an image: of what is left, channels lie together."""
+    """``x.mean(3).mean(2)``, ``x.mean([2, 3])`` of an image: of what is left, channels lie
+    together.
+    """
     gone: list[str] = []
     expr: ast.expr = call
     while is_method(expr):
@@ -273,7 +291,9 @@ def _may_be_tensor(found: Values) -> bool:
 
 
 def _gives_one_channel(callee: Thing) -> bool:
-    """A convolution into one channel, or layers that end in one: rows and columns lie in the same order in both layouts."""
+    """A convolution into one channel, or layers that end in one: rows and columns lie in the same
+    order in both layouts.
+    """
     match callee:
         case Ext(name="torch.nn.Conv2d" | "torch.nn.ConvTranspose2d", args=args):
             return const(args.get(1, "out_channels")) in (1,)

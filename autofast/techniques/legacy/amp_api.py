@@ -30,7 +30,8 @@ class Use:
 
     Attributes:
         call: the call of it. decorated: the function that it decorates without a call.
-        binding: the import that binds the name it is reached by; None where that is ``torch`` itself.
+        binding: the import that binds the name it is reached by; None where that is ``torch``
+            itself.
     """
 
     source: Source
@@ -86,7 +87,9 @@ def _bindings(source: Source) -> Iterator[tuple[str, tuple[str, ast.Import | ast
 def _named(
     script: Script, node: ast.expr, bound: dict[str, tuple[str, ast.Import | ast.ImportFrom]]
 ) -> str:
-    """The canonical name of what an expression means: as the reader found it, else by the file's imports."""
+    """The canonical name of what an expression means: as the reader found it, else by the file's
+    imports.
+    """
     found = library_names(script.values(node))
     if found:
         return next(iter(sorted(found)))
@@ -143,7 +146,9 @@ def _other_use(use: Use, binding: ast.Import | ast.ImportFrom) -> ast.expr | Non
 
 
 def edits(source: Source, use: Use) -> Iterator[Edit]:
-    """``autocast(True)`` → ``autocast("cuda", enabled=True)``; ``torch.cuda.amp.GradScaler()`` → ``torch.amp.GradScaler("cuda")``."""
+    """``autocast(True)`` → ``autocast("cuda", enabled=True)``; ``torch.cuda.amp.GradScaler()`` →
+    ``torch.amp.GradScaler("cuda")``.
+    """
     callee = _callee(source, use)
     if use.binding is None:
         yield from torch_in(source)[1]
@@ -172,7 +177,9 @@ def _callee(source: Source, use: Use) -> str:
 
 
 def imports(uses: list[Use]) -> Iterator[Edit]:
-    """``from torch.cuda.amp import autocast`` → ``from torch.amp import autocast``; aliases are kept."""
+    """``from torch.cuda.amp import autocast`` → ``from torch.amp import autocast``; aliases are
+    kept.
+    """
     for binding in {id(u.binding): u.binding for u in uses if u.binding is not None}.values():
         if isinstance(binding, ast.ImportFrom) and binding.module in OLD:
             yield Replace(

@@ -43,12 +43,14 @@ MODULES = ("torch.autograd", "torch.autograd.variable")
 
 @dataclass(frozen=True, eq=False)
 class Use:
-    """A place that names ``Variable``: ``edits`` and ``message`` where it can change, else ``refusal``.
+    """A place that names ``Variable``: ``edits`` and ``message`` where it can change, else
+    ``refusal``.
 
     Attributes:
         bound: it is reached by a name that an import binds to it.
         reached: the script comes to it.
-        asks: what decides whether it is worth its lines: nothing is where all that can be written is ``x.detach()`` of what has no graph.
+        asks: what decides whether it is worth its lines: nothing is where all that can be written
+            is ``x.detach()`` of what has no graph.
     """
 
     node: ast.expr
@@ -221,7 +223,9 @@ def _given(call: ast.Call) -> tuple[ast.expr, ast.expr | None, ast.expr | None] 
 def _edits(
     script: Script, call: ast.Call, data: ast.expr, asks: ast.expr | None, plain: Plainness
 ) -> tuple[Edit, ...]:
-    """``x`` where nothing tells it from ``Variable(x)``, else ``x.detach()``, which is what a Variable of a tensor is."""
+    """``x`` where nothing tells it from ``Variable(x)``, else ``x.detach()``, which is what a
+    Variable of a tensor is.
+    """
     wanted = False if asks is None else _decided(script, asks)
     if wanted is False and plain.same(data):
         statement = statement_of(call)
@@ -239,7 +243,9 @@ def _edits(
 
 
 def _decided(script: Script, asks: ast.expr) -> object:
-    """What is asked for; not known of a parameter, which others may give: ``def to_var(x, grad=False)``."""
+    """What is asked for; not known of a parameter, which others may give: ``def to_var(x,
+    grad=False)``.
+    """
     if isinstance(asks, ast.Name) and is_parameter(function_of(asks), asks.id):
         return None
     return const(script.values(asks))
@@ -297,7 +303,9 @@ def _import_edits(
 
 
 def _may_take(script: Script, other: Source, source: Source, names: set[str]) -> bool:
-    """Whether another file may have the name from ``source``: by its own import, as an attribute of the module, or by ``*``."""
+    """Whether another file may have the name from ``source``: by its own import, as an attribute of
+    the module, or by ``*``.
+    """
     for node in other.nodes:
         if isinstance(node, ast.ImportFrom) and node.module not in MODULES:
             asked = {a.name for a in node.names}
@@ -309,7 +317,9 @@ def _may_take(script: Script, other: Source, source: Source, names: set[str]) ->
 
 
 def _may_be(script: Script, importer: Source, node: ast.ImportFrom, source: Source) -> bool:
-    """Whether an import is of a file of the script that has its names from ``source``, or of one that is not found."""
+    """Whether an import is of a file of the script that has its names from ``source``, or of one
+    that is not found.
+    """
     name = node.module or ""
     if name.split(".")[0] == "torch" and not node.level:
         return False
@@ -334,7 +344,9 @@ def renewed(script: Script) -> Iterator[Finding]:
 
 
 def _is_one_of_several(node: ast.AST, mine: set[int]) -> bool:
-    """Whether other ``loss.data[0]`` of the same statement would stay, and stop on newer versions all the same."""
+    """Whether other ``loss.data[0]`` of the same statement would stay, and stop on newer versions
+    all the same.
+    """
     for part in ast.walk(statement_of(node)):
         match part:
             case ast.Subscript(value=ast.Attribute(attr="data"), slice=ast.Constant(value=0)):

@@ -44,7 +44,9 @@ class Number:
 
     @property
     def is_default(self) -> bool:
-        """The default of an option, a parameter or a dataclass, which says less than a number that is chosen for this loader."""
+        """The default of an option, a parameter or a dataclass, which says less than a number that
+        is chosen for this loader.
+        """
         match parent_of(self.origin.expr):
             case ast.arguments():
                 return True
@@ -104,7 +106,9 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
 
 
 def _enough(script: Script, number: Number) -> str:
-    """Why the workers that there are make batches fast enough, as far as the code tells; empty where more are likely to help."""
+    """Why the workers that there are make batches fast enough, as far as the code tells; empty
+    where more are likely to help.
+    """
     cheaply = [cheap(script, loader) for loader in number.loaders]
     if all(cheaply):
         return cheaply[0]

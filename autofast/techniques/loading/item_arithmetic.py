@@ -1,4 +1,6 @@
-"""Arithmetic and choices between values of ``__getitem__``, as they are written for a whole batch."""
+"""Arithmetic and choices between values of ``__getitem__``, as they are written for a whole
+batch.
+"""
 
 from __future__ import annotations
 
@@ -205,7 +207,7 @@ class Arithmetic(Names):
             return self.chosen(test.code, one, other, "")
         raise Refusal(f"{at(node)} has no form for batches")
 
-    # -------------------------------------------------------------------------------------------- choices
+    # -------------------------------------------------------------------------------------- choices
     def alike(self, one: Items, other: Items) -> bool:
         """Whether items of both have as many dimensions."""
         ranks = (self.rank(one), self.rank(other))

@@ -1,4 +1,6 @@
-"""Calls in ``__getitem__``, as they are written for a whole batch: of NumPy, torch and ``random``, and methods of arrays and tensors."""
+"""Calls in ``__getitem__``, as they are written for a whole batch: of NumPy, torch and ``random``,
+and methods of arrays and tensors.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ class Calls(Parts):
                 return self.method_of(call, self.value(inner), attr)
         raise Refusal(f"{at(call)}: `{ast.unparse(call.func)}` has no form for batches")
 
-    # -------------------------------------------------------------------------------------------- draws
+    # ---------------------------------------------------------------------------------------- draws
     def dice(self, call: ast.Call, name: str) -> Value | None:
         """A random number, or random numbers of an item's shape; None where nothing is drawn."""
         if name in CHOICES:
@@ -174,7 +176,7 @@ class Calls(Parts):
         dtype = "float64" if double else "float32"
         return replace(like, code=drawn, dtype=dtype, made="float32", numpy=double, fresh=True, laid_out=True, taken=True)  # fmt: skip
 
-    # -------------------------------------------------------------------------------------------- functions
+    # ------------------------------------------------------------------------------------ functions
     def function(self, call: ast.Call, package: str, short: str) -> Value:
         """A function whose first argument is the item."""
         if package == "builtins":
@@ -283,7 +285,7 @@ class Calls(Parts):
         found = const(self.script.values(expr))
         return list(found) if isinstance(found, tuple) else found
 
-    # -------------------------------------------------------------------------------------------- methods
+    # -------------------------------------------------------------------------------------- methods
     def method_of(self, call: ast.Call, value: Value, attr: str) -> Value:
         if isinstance(value, Draw):
             if attr in ("item", "float") and not call.args:
@@ -312,7 +314,9 @@ class Calls(Parts):
         return self.changed(items, attr, args, call)
 
     def changed(self, items: Items, short: str, rest: list[ast.expr], call: ast.Call) -> Value:
-        """What changes the places of numbers, or each number by itself, as function or as method."""
+        """What changes the places of numbers, or each number by itself, as function or as
+        method.
+        """
         axes = self.axes(rest, call)
         if short in KEPT and not rest and not call.keywords:
             return replace(items, fresh=items.fresh or short in ("copy", "clone", "array"))
@@ -338,7 +342,9 @@ class Calls(Parts):
         return self.reshaped(items, short, rest, call)
 
     def axes(self, rest: list[ast.expr], call: ast.Call) -> list[int] | None:
-        """Numbers of dimensions, one by one or in a tuple, by place or by name; None where something else is given."""
+        """Numbers of dimensions, one by one or in a tuple, by place or by name; None where
+        something else is given.
+        """
         named = [k.value for k in call.keywords if k.arg in ("axis", "dims", "dim", "axes")]
         given = [*rest, *named]
         found: object = [self.numbers_of(a) for a in given]

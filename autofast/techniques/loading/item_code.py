@@ -1,8 +1,10 @@
-"""The code that makes a whole batch of what ``__getitem__`` makes of one item, statement by statement, with draws of its own for each item.
+"""The code that makes a whole batch of what ``__getitem__`` makes of one item, statement by
+statement, with draws of its own for each item.
 
-Arrays of an item become tensors with one dimension more, random numbers become vectors, and what all items share stays as it is. An ``if`` that
-a draw decides becomes ``torch.where``. What has no such form raises :class:`Refusal`. Nothing here asks how many items there are, or of which
-size: an item that differs from the others in its shape could not be collated.
+Arrays of an item become tensors with one dimension more, random numbers become vectors, and what
+all items share stays as it is. An ``if`` that a draw decides becomes ``torch.where``. What has no
+such form raises :class:`Refusal`. Nothing here asks how many items there are, or of which size: an
+item that differs from the others in its shape could not be collated.
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ def {name}(draws, items):
 
 @dataclass(frozen=True)
 class Form:
-    """The method: ``code``, with the parameters that it gets for ``stored`` rows and for ``fixed`` arrays.
+    """The method: ``code``, with the parameters that it gets for ``stored`` rows and for ``fixed``
+    arrays.
 
-    ``draws``: it draws random numbers; ``computes``: it rounds otherwise than the host may; ``spread``: it uses that function.
+    ``draws``: it draws random numbers; ``computes``: it rounds otherwise than the host may;
+    ``spread``: it uses that function.
     ``by_index``: it is given all that is stored and the items' indices, in place of rows.
     """
 
@@ -102,7 +106,9 @@ class Code(Statements):
 
 
 def _needed(lines: list[str]) -> list[str]:
-    """The lines without those that set a variable for nobody: the end of a window whose length is known."""
+    """The lines without those that set a variable for nobody: the end of a window whose length is
+    known.
+    """
     for line in reversed(lines):
         name, sign, _ = line.partition(" = ")
         others = [x for x in lines if x is not line]

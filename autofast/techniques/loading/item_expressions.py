@@ -1,4 +1,6 @@
-"""Expressions of ``__getitem__``, as they are written for a whole batch: what the dataset holds, rows of it, parts of items, sizes."""
+"""Expressions of ``__getitem__``, as they are written for a whole batch: what the dataset holds,
+rows of it, parts of items, sizes.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ class Expressions(Calls):
         raise Refusal(f"{at(expr)} has no form for batches")
 
     def shared(self, expr: ast.Name | ast.Attribute) -> Value:
-        """What all items share: a constant, an attribute of the dataset, a small array of the module."""
+        """What all items share: a constant, an attribute of the dataset, a small array of the
+        module.
+        """
         match expr:
             case ast.Attribute(value=inner, attr="T"):
                 return self.turned(self.value(inner), expr)
@@ -124,7 +128,9 @@ class Expressions(Calls):
         return Same(code, self.number(expr))
 
     def number(self, expr: ast.expr) -> object:
-        """The constant that it is; ``int`` or ``float`` for an option of that type; ``...`` where it may be anything."""
+        """The constant that it is; ``int`` or ``float`` for an option of that type; ``...`` where
+        it may be anything.
+        """
         found = self.script.values(expr)
         if (value := const(found)) is not ...:
             return value

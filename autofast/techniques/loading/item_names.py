@@ -13,7 +13,9 @@ from autofast.techniques.loading.windows import Sum
 
 
 class Names:
-    """``torch`` and ``spread`` are names in the file; ``ranks`` the dimensions of the items of stored arrays, as far as they are known."""
+    """``torch`` and ``spread`` are names in the file; ``ranks`` the dimensions of the items of
+    stored arrays, as far as they are known.
+    """
 
     script: Script
     taken: set[str]
@@ -28,7 +30,7 @@ class Names:
         self.lines: list[str] = []
         self.depth = 0
 
-    # -------------------------------------------------------------------------------------------- names
+    # ---------------------------------------------------------------------------------------- names
     def fresh(self, name: str) -> str:
         """A name that the code does not use yet."""
         found = name
@@ -79,7 +81,7 @@ class Names:
         given = ", ".join([*arguments, f"device={self.device}"])
         return f"{self.torch}.{function}({given})"
 
-    # -------------------------------------------------------------------------------------------- dimensions
+    # ----------------------------------------------------------------------------------- dimensions
     def items(self, value: Value, node: ast.AST) -> Items:
         if not isinstance(value, Items):
             raise Refusal(f"{at(node)} has no form for batches")

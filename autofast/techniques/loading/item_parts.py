@@ -1,4 +1,6 @@
-"""Parts that are cut out of items, the same ones of all or each at a place of its own, for a whole batch."""
+"""Parts that are cut out of items, the same ones of all or each at a place of its own, for a whole
+batch.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ class Parts(Moves):
     """Slices and crops."""
 
     def cut(self, items: Items, parts: list[ast.expr], node: ast.expr) -> Items:
-        """``image[:, ::-1]``, ``image[top : top + 32, left : left + 32]``, ``image[None]``, ``image[0]``."""
+        """``image[:, ::-1]``, ``image[top : top + 32, left : left + 32]``, ``image[None]``,
+        ``image[0]``.
+        """
         crops: list[tuple[int, str, str]] = []
         plain: list[str] = []
         flips: list[int] = []
@@ -108,8 +112,9 @@ class Parts(Moves):
         return Same(" + ".join(codes), span.number if not sides else ...)
 
     def within(self, first: Draw, size: Same, node: ast.AST) -> None:
-        """A crop ends inside of the image. A slice would be shorter where it does not, and items of different lengths could not be collated:
-        so it is certain if more than one place may be drawn, or if they are drawn up to the last one."""
+        """A crop ends inside of the image. A slice would be shorter where it does not, and items of
+        different lengths could not be collated: so it is certain if more than one place may be
+        drawn, or if they are drawn up to the last one."""
         if first.index:
             return
         if first.kind != "int" or first.low is None or first.low < 0:

@@ -1,4 +1,6 @@
-"""Statements of ``__getitem__``, one by one, as they are written for a whole batch; an ``if`` that a draw decides becomes ``torch.where``."""
+"""Statements of ``__getitem__``, one by one, as they are written for a whole batch; an ``if`` that
+a draw decides becomes ``torch.where``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a variable of ``__getitem__`` is where the code makes a whole batch: rows of a tensor, a number drawn for each item, or the same for all."""
+"""What a variable of ``__getitem__`` is where the code makes a whole batch: rows of a tensor, a
+number drawn for each item, or the same for all.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,14 @@ SMALL = ("bool", "uint8", "int8", "int16")
 
 @dataclass(frozen=True)
 class Items:
-    """An array or tensor of each item: ``code`` is a tensor of all, the first dimension counts them.
+    """An array or tensor of each item: ``code`` is a tensor of all, the first dimension counts
+    them.
 
     Attributes:
-        root: the stored array whose items' dimensions ``more`` is counted from; empty: ``more`` is their number.
-        dtype: in the script, as NumPy calls it; ``made``: of the tensor. Empty where it is not known.
+        root: the stored array whose items' dimensions ``more`` is counted from; empty: ``more`` is
+            their number.
+        dtype: in the script, as NumPy calls it; ``made``: of the tensor. Empty where it is not
+            known.
         numpy: an array of NumPy in the script. fresh: in memory of its own there.
         laid_out: the tensor certainly lies in memory as a stacked one.
         shape: two that are equal have the same one. taken: torch took it as it is stored.
@@ -37,7 +42,8 @@ class Items:
 class Draw:
     """A random number for each item: ``code`` has one dimension.
 
-    ``kind`` is float, int or bool; ``low`` to ``high``: the whole numbers that it may be; ``below``: what it is below, as code, made of
+    ``kind`` is float, int or bool; ``low`` to ``high``: the whole numbers that it may be;
+    ``below``: what it is below, as code, made of
     the length of a side. ``index``: it is not drawn but made of the item's index.
     """
 
@@ -51,7 +57,9 @@ class Draw:
 
 @dataclass(frozen=True)
 class Same:
-    """A value of Python that all items share; ``side``: the length of one of an item's sides, ``sided``: a number is added to one."""
+    """A value of Python that all items share; ``side``: the length of one of an item's sides,
+    ``sided``: a number is added to one.
+    """
 
     code: str
     value: object = ...

@@ -63,7 +63,9 @@ OPERATORS = (ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
 
 
 def may_keep(script: Script, call: ast.Call, home: Home, members: list[Loader]) -> bool:
-    """Whether a loader that need not keep its workers, as it may be gone through only once, may: they end with a function of its own."""
+    """Whether a loader that need not keep its workers, as it may be gone through only once, may:
+    they end with a function of its own.
+    """
     if is_never_used(script, call):
         return True  # it never starts a worker
     function = function_of(call)
@@ -89,7 +91,9 @@ def may_keep(script: Script, call: ast.Call, home: Home, members: list[Loader]) 
 
 
 def is_never_used(script: Script, call: ast.Call) -> bool:
-    """Whether nothing goes through the loaders that a call makes: a test set that a helper gives back, and the script leaves alone."""
+    """Whether nothing goes through the loaders that a call makes: a test set that a helper gives
+    back, and the script leaves alone.
+    """
     mine = [x for x in script.loaders if x.node is call]
     if script.unread or not mine or any(x.uses or x.framework for x in mine):
         return False
@@ -105,7 +109,9 @@ def is_never_used(script: Script, call: ast.Call) -> bool:
 def workers_of(
     script: Script, loader: Loader, loaders: list[Loader], options: Options
 ) -> Wish | list[Home] | str:
-    """Where the number of workers is written, or the wish to go with those that num-workers adds; empty where there are none."""
+    """Where the number of workers is written, or the wish to go with those that num-workers adds;
+    empty where there are none.
+    """
     argument = given(loader, WORKERS)
     if argument is None:
         return together(script, loader, options, "{} > 0") or []
@@ -142,7 +148,9 @@ def peeking(script: Script) -> Iterator[Finding]:
 
 
 def made_anew(script: Script, loader: Loader) -> Iterator[Finding]:
-    """Advice for a loader with workers that is made in each epoch, of data that were there before."""
+    """Advice for a loader with workers that is made in each epoch, of data that were there
+    before.
+    """
     number = given(loader, WORKERS)
     used = {f.node for use in loader.uses if use.trains for f in loops(use.stack)}
     made = [f.node for t in loader.things for f in loops(getattr(t, "made", ()))]
@@ -196,7 +204,9 @@ def against(script: Script, loader: Loader) -> str:
 
 
 def _drops(script: Script, loader: Loader) -> Use | None:
-    """Where workers that stay would fetch ahead in vain, time and again: not before the epochs, which go on with the workers."""
+    """Where workers that stay would fetch ahead in vain, time and again: not before the epochs,
+    which go on with the workers.
+    """
     use = peeks(script, loader)
     around = {frame.node for frame in loops(use.stack)} if use is not None else set()
     epochs = [u for u in loader.uses if u.trains and u.repeated and not u.is_next]
@@ -218,7 +228,9 @@ def _never_ends(loader: Loader) -> bool:
 
 
 def _changed_later(script: Script, loader: Loader, dataset: Thing) -> str:
-    """The line that changes the dataset, or a list or tensor it holds, once workers may have been started."""
+    """The line that changes the dataset, or a list or tensor it holds, once workers may have been
+    started.
+    """
     start = first_use(script, loader)
     epochs = {id(frame.node) for use in loader.uses for frame in loops(use.stack)}
     side = items(script, loader)
@@ -246,7 +258,9 @@ def _changed_later(script: Script, loader: Loader, dataset: Thing) -> str:
 
 
 def _is_over(script: Script, loader: Loader, dataset: Thing, method: ast.FunctionDef) -> bool:
-    """Whether a method of a dataset is called, as far as it is called on this one, before workers may have been started."""
+    """Whether a method of a dataset is called, as far as it is called on this one, before workers
+    may have been started.
+    """
     flow, calls = script.analysis(Flow), script.analysis(CallGraph)
     if calls.handed(method) is not None or calls.unknown_calls(method):
         return False
@@ -280,7 +294,8 @@ def _while_made(stack: Stack, thing: Thing | None) -> bool:
 def positive(script: Script, expr: ast.expr) -> str:
     """``expr > 0``, or True where that is certain: without workers the argument is an error.
 
-    A constant of the script is asked, since whoever sets it to 0 would meet that error; what counts the cores is not.
+    A constant of the script is asked, since whoever sets it to 0 would meet that error; what counts
+    the cores is not.
     """
     if _is_positive(expr) or _counts_cores(script, expr):
         return "True"

@@ -1,4 +1,6 @@
-"""Which loaders give batches in page-locked memory, or will: what ``pin-memory`` decides, and rules on copies ask."""
+"""Which loaders give batches in page-locked memory, or will: what ``pin-memory`` decides, and rules
+on copies ask.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from autofast.write.arguments import room
 
 
 class Pinned:
-    """What ``pin-memory`` decides: that the batches of a loader are pinned, at the place where its argument is written."""
+    """What ``pin-memory`` decides: that the batches of a loader are pinned, at the place where its
+    argument is written.
+    """
 
 
 def pinnable(script: Script, options: Options) -> list[Loader]:
@@ -37,7 +41,9 @@ def pinnable(script: Script, options: Options) -> list[Loader]:
 
 
 def place(script: Script, options: Options, things: Sequence[Thing]) -> ast.AST | bool:
-    """Where one of these loaders gets its argument, as the key of that fix; True where one has it already, False where none can get it."""
+    """Where one of these loaders gets its argument, as the key of that fix; True where one has it
+    already, False where none can get it.
+    """
     mine = [x for x in script.loaders if any(t is thing for t in things for thing in x.things)]
     if not mine or any(is_given(x) for x in mine):
         return True

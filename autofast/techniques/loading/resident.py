@@ -36,14 +36,17 @@ class Kept:
 
 
 class Augmented:
-    """The decision that images which are cropped and flipped at random are kept on the device as well, and cropped and flipped there."""
+    """The decision that images which are cropped and flipped at random are kept on the device as
+    well, and cropped and flipped there.
+    """
 
 
 @dataclass(frozen=True)
 class Plan:
     """A loader that can be one of the class: how all its items are made, and where its batches go.
 
-    ``made``: of images of a file in which some are cropped or flipped, how; ``padded``: some of them have a border.
+    ``made``: of images of a file in which some are cropped or flipped, how; ``padded``: some of
+    them have a border.
     ``batches``: a method of the dataset makes them at once, how.
     """
 
@@ -63,7 +66,9 @@ class Plan:
 
 
 def plans(script: Script, options: Options) -> list[tuple[Loader, Plan | str]]:
-    """The loaders whose data lie in memory and could be kept on the device, each with a plan or the reason against it."""
+    """The loaders whose data lie in memory and could be kept on the device, each with a plan or the
+    reason against it.
+    """
     if options.target == "cpu" or not uses_gpu(script):
         return []
     found = script.analysis(_drawn if options.decides(Augmented) else _Plans).found
@@ -82,14 +87,18 @@ def random_images(loader: Loader) -> bool:
 
 
 def left(script: Script, options: Options) -> list[Loader]:
-    """The loaders that go on as they are, for rules that use what decides :class:`Kept` and about processes: on the others there is nothing more to do."""
+    """The loaders that go on as they are, for rules that use what decides :class:`Kept` and about
+    processes: on the others there is nothing more to do.
+    """
     kept = {id(x) for x in script.loaders if x.kept}
     kept |= {id(x) for x, _ in made_resident(script, options)}
     return [x for x in script.loaders if id(x) not in kept]
 
 
 def made_resident(script: Script, options: Options) -> list[tuple[Loader, Plan]]:
-    """The loaders that become one of the class, as far as the rules are on that decide :class:`Kept` and :class:`Augmented`."""
+    """The loaders that become one of the class, as far as the rules are on that decide
+    :class:`Kept` and :class:`Augmented`.
+    """
     return [
         (x, plan)
         for x, plan in plans(script, options)
@@ -126,7 +135,9 @@ class _Plans:
             self.found = [(x, p) for x, p in self.found if isinstance(p, str) and x.trains]
 
     def _one_class_a_file(self) -> None:
-        """All loaders of a file get one class: the ways to make items are joined to the one that does it for all."""
+        """All loaders of a file get one class: the ways to make items are joined to the one that
+        does it for all.
+        """
         files: dict[Source, list[Plan]] = {}
         for loader, plan in self.found:
             if isinstance(plan, Plan):
@@ -142,7 +153,9 @@ class _Plans:
                     self.found[n] = loader, replace(plan, items=ITEMS)
 
     def _of_batches(self, plan: Plan, together: list[Plan]) -> Plan | str:
-        """A plan for the class that makes batches by a method of the dataset, where the training's loader is one; or why it cannot be of that class."""
+        """A plan for the class that makes batches by a method of the dataset, where the training's
+        loader is one; or why it cannot be of that class.
+        """
         leader = next((p for p in together if p.loader.trains), plan)
         if leader.batches is None or plan.batches is None:
             return plan if leader.batches is plan.batches else BESIDE
@@ -199,7 +212,7 @@ def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
     return (*imports, *plan.imports, *helpers, Rewrite(call.func, name), *own)
 
 
-# ------------------------------------------------------------------------------------------------ which
+# -------------------------------------------------------------------------------------------- which
 def _lie_in_memory(loader: Loader) -> bool:
     """Where an expert would think of it: nothing but memory is read."""
     return bool(loader.datasets) and all(
@@ -306,7 +319,9 @@ def _of_uses(script: Script, loader: Loader) -> str:
 
 
 def _effect(loader: Loader) -> Effect:
-    """The same random numbers, but where workers that stay alive spare a draw an epoch, or draw their order earlier."""
+    """The same random numbers, but where workers that stay alive spare a draw an epoch, or draw
+    their order earlier.
+    """
     persistent, workers = loader.args.named.get("persistent_workers"), given(loader, "num_workers")
     if persistent is not None and const(persistent.values) not in (False, None):
         return Effect.SAMPLING

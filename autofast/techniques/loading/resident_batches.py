@@ -1,4 +1,6 @@
-"""Data in memory whose items the project's own code makes: the method of the dataset that makes whole batches, and the class that calls it."""
+"""Data in memory whose items the project's own code makes: the method of the dataset that makes
+whole batches, and the class that calls it.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ EITHER = """\
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """How whole batches are made: by which ``form`` of ``getitem``; ``part``: the loader's dataset is a part of the one that has it."""
+    """How whole batches are made: by which ``form`` of ``getitem``; ``part``: the loader's dataset
+    is a part of the one that has it.
+    """
 
     getitem: ast.FunctionDef
     form: Form
@@ -80,7 +84,9 @@ def batches_of(script: Script, loader: Loader) -> Batches:
 
 
 def _written(script: Script, things: Sequence[Thing], attr: str) -> None:
-    """Raises :class:`Refusal` for a tensor that something may write to once the loader has copied it."""
+    """Raises :class:`Refusal` for a tensor that something may write to once the loader has copied
+    it.
+    """
     for site in script.log.of("set_attribute"):
         made = [o for o in site if o.data["name"] == attr and any(o.this is t for t in things)]
         expr = assigned(site.node) if made else None
@@ -93,7 +99,9 @@ def _written(script: Script, things: Sequence[Thing], attr: str) -> None:
 
 
 def _is_part(thing: Thing, datasets: Sequence[Dataset]) -> bool | None:
-    """Whether it is a part of the dataset, by a list of indices; None where it is neither that nor the dataset itself."""
+    """Whether it is a part of the dataset, by a list of indices; None where it is neither that nor
+    the dataset itself.
+    """
     if any(thing is d.thing for d in datasets):
         return False
     if isinstance(thing, Ext) and thing.name in SUBSETS:

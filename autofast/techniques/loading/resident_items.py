@@ -1,4 +1,6 @@
-"""Items that lie in memory: why they may be others in another epoch, and how a class makes them all at once."""
+"""Items that lie in memory: why they may be others in another epoch, and how a class makes them all
+at once.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ TARGETS = "\n        tensors = [images, {torch}.as_tensor(self.dataset.{targets}
 
 
 def may_vary(script: Script, loader: Loader, drawn: bool) -> str:
-    """Why items may be others in another epoch; ``drawn``: but for random numbers that images are made with, as those may be drawn for batches."""
+    """Why items may be others in another epoch; ``drawn``: but for random numbers that images are
+    made with, as those may be drawn for batches.
+    """
     if why := next((w for d in loader.datasets if (w := _of_dataset(script, d, drawn))), ""):
         return why
     # What a library's images are made of has to be what the library read.
@@ -54,7 +58,8 @@ def _of_dataset(script: Script, dataset: Dataset, drawn: bool) -> str:
     if dataset.kind == "library":
         return ""
     if why := dataset.random or indexed(dataset, singly=True):
-        # The code of the project: whether it has a form for batches is asked beside it (resident_batches).
+        # The code of the project: whether it has a form for batches is asked beside it
+        # (resident_batches).
         return "" if dataset.kind == "project" else f"{dataset.name}: {why}"
     if not returns_tuple(dataset):
         return f"items of {dataset.name} are no tuples"
@@ -97,7 +102,9 @@ def _is_part(thing: Thing, datasets: list[Dataset]) -> bool:
 
 
 def augmented(script: Script, loader: Loader) -> tuple[str, Augmentation]:
-    """How the images of a loader are made before they are cropped and flipped, and how that is done; raises Refusal."""
+    """How the images of a loader are made before they are cropped and flipped, and how that is
+    done; raises Refusal.
+    """
     found = set()
     for dataset in loader.datasets:
         images, targets = _arrays(dataset)
@@ -123,7 +130,9 @@ def _image_form(script: Script, dataset: Dataset) -> str:
 
 
 def _arrays(dataset: Dataset) -> tuple[str, str]:
-    """How all images of a set of torchvision's become floats, and how the tensors are called; raises Refusal."""
+    """How all images of a set of torchvision's become floats, and how the tensors are called;
+    raises Refusal.
+    """
     thing = dataset.thing
     short = thing.name.rsplit(".", 1)[-1] if isinstance(thing, Ext) else ""
     if not isinstance(thing, Ext) or short not in (*GREY, *COLOUR, "SVHN"):

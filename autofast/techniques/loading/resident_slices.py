@@ -1,4 +1,6 @@
-"""Parts of a tensor in host memory that a training copies to the device step by step, with no loader: the tensor could be there from the beginning."""
+"""Parts of a tensor in host memory that a training copies to the device step by step, with no
+loader: the tensor could be there from the beginning.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ Given = Mapping[str, ast.expr]
 
 
 def slices(script: Script) -> Iterator[tuple[Transfer, str]]:
-    """The copies of parts of a tensor in training steps, with what the tensor is called above the loop; one for each tensor."""
+    """The copies of parts of a tensor in training steps, with what the tensor is called above the
+    loop; one for each tensor.
+    """
     seen: set[str] = set()
     loops = {id(step.loop): step.loop for step in script.steps}
     for transfer in script.transfers:
@@ -42,7 +46,9 @@ def slices(script: Script) -> Iterator[tuple[Transfer, str]]:
 
 
 def _whole(script: Script, expr: ast.expr, given: Given, depth: int) -> ast.expr | None:
-    """The tensor that ``expr`` is a part of, where the script shows that it is; ``given``: the arguments of the function around."""
+    """The tensor that ``expr`` is a part of, where the script shows that it is; ``given``: the
+    arguments of the function around.
+    """
     if depth > DEPTH:
         return None
     match expr:
@@ -112,7 +118,9 @@ def _returned(script: Script, call: ast.Call, place: int | None, depth: int) -> 
 
 
 def _is_above(script: Script, whole: ast.expr, loop: ast.AST) -> bool:
-    """Whether the tensor is made above the loop, in the function that the loop stands in, by the module or by a constructor."""
+    """Whether the tensor is made above the loop, in the function that the loop stands in, by the
+    module or by a constructor.
+    """
     match whole:
         case ast.Name():
             places = [d.node for d in script.analysis(Flow).reaching(whole)]

@@ -1,9 +1,12 @@
-"""Windows that are cut out of a long row one by one: ``torch.stack([data[i : i + length] for i in starts])``.
+"""Windows that are cut out of a long row one by one: ``torch.stack([data[i : i + length] for i in
+starts])``.
 
-All windows of a row are one strided view of it, and those that begin at ``starts`` are rows of that view: one index operation copies them.
-The numbers are copied as they are, into a tensor that lies in memory as ``stack`` lays it out. What has to be proven: the row has one
-dimension (the windows of a matrix would have their dimensions in another order), no start is negative (a slice counts from the end
-then), and the last window ends inside the row (a slice is cut off there, a view has no such row).
+All windows of a row are one strided view of it, and those that begin at ``starts`` are rows of that
+view: one index operation copies them. The numbers are copied as they are, into a tensor that lies
+in memory as ``stack`` lays it out. What has to be proven: the row has one dimension (the windows of
+a matrix would have their dimensions in another order), no start is negative (a slice counts from
+the end then), and the last window ends inside the row (a slice is cut off there, a view has no such
+row).
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ DEVICES = ("torch.set_default_device", "torch.set_default_tensor_type")
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """Windows that are cut one by one; ``edits`` cut them at once, or ``refusal`` says why that is not certain to be the same."""
+    """Windows that are cut one by one; ``edits`` cut them at once, or ``refusal`` says why that is
+    not certain to be the same.
+    """
 
     call: ast.Call
     edits: tuple[Edit, ...] = ()
@@ -102,7 +107,9 @@ def _windows(script: Script, call: ast.Call, comp: ast.ListComp) -> Windows | No
 
 
 def _window(script: Script, expr: ast.expr, index: str) -> ast.Subscript | None:
-    """The slice in ``torch.from_numpy(data[i : i + n].astype(np.int64))``: what is done to it is done number by number."""
+    """The slice in ``torch.from_numpy(data[i : i + n].astype(np.int64))``: what is done to it is
+    done number by number.
+    """
     match expr:
         case ast.Subscript():
             return expr
@@ -124,7 +131,9 @@ def _window(script: Script, expr: ast.expr, index: str) -> ast.Subscript | None:
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """``call`` stacks ``each`` window ``row[start + offset : start + offset + length]`` for all ``starts``."""
+    """``call`` stacks ``each`` window ``row[start + offset : start + offset + length]`` for all
+    ``starts``.
+    """
 
     call: ast.Call
     each: ast.expr
@@ -174,10 +183,12 @@ def _is_reshaped(script: Script) -> bool:
     return any(reshapes(n.attr) or (n.attr in ("data", "shape") and is_stored(n)) for n in nodes)
 
 
-# ------------------------------------------------------------------------------------------------ sums
+# --------------------------------------------------------------------------------------------- sums
 @dataclass
 class Sum:
-    """A sum of names, attributes and a number: ``i + 1 + config.length``. ``terms`` counts them by their text."""
+    """A sum of names, attributes and a number: ``i + 1 + config.length``. ``terms`` counts them by
+    their text.
+    """
 
     terms: Counter[str] = field(default_factory=Counter)
     number: int = 0
@@ -214,7 +225,9 @@ class Sum:
         )
 
     def code(self) -> str:
-        """The sum, where it is one of variables and a number that nothing is taken off but from that."""
+        """The sum, where it is one of variables and a number that nothing is taken off but from
+        that.
+        """
         if any(
             n != 1 or not isinstance(self.nodes[k], VARIABLES) for k, n in self.terms.items()
         ) or not (self.terms or self.number > 0):
@@ -225,7 +238,7 @@ class Sum:
         return " + ".join(self.terms) + number if self.terms else str(self.number)
 
 
-# ------------------------------------------------------------------------------------------------ starts
+# ------------------------------------------------------------------------------------------- starts
 def _inside(script: Script, windows: Windows) -> str:
     """Whether all windows lie inside the row; the library that has drawn their starts."""
     starts, row = windows.starts, windows.row.id
@@ -282,7 +295,9 @@ def _inside(script: Script, windows: Windows) -> str:
 
 
 def _is_touched(order: Graph, starts: ast.Name, call: ast.Call) -> bool:
-    """Something other than windows is made of the starts before they are used: a name, a view or a function that may change them."""
+    """Something other than windows is made of the starts before they are used: a name, a view or a
+    function that may change them.
+    """
     cut, loop = statement_of(starts), loop_of(call)
     return any(
         order.may_follow(n, call, loop)
@@ -305,7 +320,9 @@ def _is_flat(script: Script, size: ast.expr) -> bool:
 
 
 def _library(script: Script, row: ast.Name) -> str:
-    """``torch`` or ``numpy`` where the row certainly has one dimension; empty where that is not known."""
+    """``torch`` or ``numpy`` where the row certainly has one dimension; empty where that is not
+    known.
+    """
     found = script.values(row)
     if rank(script, row) != 1:
         return ""

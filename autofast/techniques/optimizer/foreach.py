@@ -1,7 +1,8 @@
 """What a loop over parameters does to each of them, as operations that torch does to whole lists.
 
-An operation reads and writes the tensors at one place of the lists only, so that doing it to all of them before the next operation gives
-what the loop gives, also where the same parameter stands at the same place of both lists.
+An operation reads and writes the tensors at one place of the lists only, so that doing it to all of
+them before the next operation gives what the loop gives, also where the same parameter stands at
+the same place of both lists.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ PARTS = (ast.operator, ast.unaryop, ast.expr_context)
 
 @dataclass(frozen=True, eq=False)
 class Op:
-    """``name`` of ``torch._foreach_...`` on the list of ``target``, with the list of ``other`` and a number.
+    """``name`` of ``torch._foreach_...`` on the list of ``target``, with the list of ``other`` and
+    a number.
 
-    ``exact``: each number becomes the same as in the loop. ``new``: the loop gives the parameters new memory. ``low``: of ``clamp_``, whose
+    ``exact``: each number becomes the same as in the loop. ``new``: the loop gives the parameters
+    new memory. ``low``: of ``clamp_``, whose
     upper bound is the number. ``rest``: the number is the rest to one.
     """
 
@@ -40,7 +43,9 @@ class Op:
 
 
 def operations(script: Script, loop: ParameterLoop) -> list[Op]:
-    """What the body of the loop does; :class:`~autofast.rule.Refusal` without words where it does anything else."""
+    """What the body of the loop does; :class:`~autofast.rule.Refusal` without words where it does
+    anything else.
+    """
     found: list[Op] = []
     for stmt in _body(loop):
         found += _Reader(script, loop).statement(stmt)
@@ -48,7 +53,9 @@ def operations(script: Script, loop: ParameterLoop) -> list[Op]:
 
 
 def _body(loop: ParameterLoop) -> list[ast.stmt]:
-    """The statements, without the question whether there is a gradient, where nothing else is done than to that gradient."""
+    """The statements, without the question whether there is a gradient, where nothing else is done
+    than to that gradient.
+    """
     match loop.node.body:
         case [
             ast.If(test=ast.Compare(left=held, ops=[ast.IsNot()]) as test, body=[only], orelse=[])
@@ -151,7 +158,7 @@ class _Reader:
                     return Op("lerp_", target, end, number, exact=False)
         raise Refusal
 
-    # ------------------------------------------------------------------------------------------ parts of expressions
+    # ------------------------------------------------------------------------- parts of expressions
     def average(self, target: ast.expr, value: ast.expr) -> Op:
         """``(1 - w) * t + w * p``, ``torch.lerp(t, p, w)``, ``torch.lerp(p, t, 1 - w)``"""
         match value:

@@ -14,7 +14,9 @@ from autofast.techniques.optimizer.foreach import Op
 
 @dataclass
 class Writer:
-    """The statements for ``done``, with ``TORCH`` for the module; lists that are used twice get a name."""
+    """The statements for ``done``, with ``TORCH`` for the module; lists that are used twice get a
+    name.
+    """
 
     script: Script
     loop: ParameterLoop

@@ -1,4 +1,6 @@
-"""Models whose gradients a backward computes and nothing uses: the discriminator while the generator learns from it."""
+"""Models whose gradients a backward computes and nothing uses: the discriminator while the
+generator learns from it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from autofast.rule import Refusal
 
 @dataclass(frozen=True)
 class Dropped:
-    """``backward`` computes gradients of the model that ``name`` is, which are dropped; ``first`` to ``last`` are statements of one block around it."""
+    """``backward`` computes gradients of the model that ``name`` is, which are dropped; ``first``
+    to ``last`` are statements of one block around it.
+    """
 
     backward: Backward
     name: str
@@ -53,7 +57,9 @@ class _Stale(Protocol[bool, Event]):
 
 
 def dropped(script: Script) -> Iterator[tuple[Dropped, str]]:
-    """Each such backward with why it is left as it is; empty where the model can be frozen for it."""
+    """Each such backward with why it is left as it is; empty where the model can be frozen for
+    it.
+    """
     if freezes(script):
         return
     for step in script.steps:
@@ -75,7 +81,9 @@ def _owners(script: Script, model: Thing) -> list[Optimizer]:
 
 
 def _is_unused(script: Script, step: Step, backward: Backward, model: Thing) -> bool:
-    """Whether its gradients are dropped on every way before an update, a clip, another backward or anything else uses them."""
+    """Whether its gradients are dropped on every way before an update, a clip, another backward or
+    anything else uses them.
+    """
     owners = _owners(script, model)
     if not owners or not all(o.params for o in script.optimizers):
         return False
@@ -103,7 +111,7 @@ def _is_unused(script: Script, step: Step, backward: Backward, model: Thing) -> 
     return not stale.problems and id(backward.node) in followed.visited
 
 
-# ------------------------------------------------------------------------------------------------ where
+# -------------------------------------------------------------------------------------------- where
 def _place(script: Script, step: Step, backward: Backward, model: Thing) -> Dropped | None:
     """Around the calls of the model that this backward goes through, and no others."""
     mine = [
@@ -148,7 +156,7 @@ def _lifted(node: ast.AST, around: list[ast.stmt]) -> ast.stmt | None:
     return here  # type: ignore[return-value]
 
 
-# ------------------------------------------------------------------------------------------------ what speaks against it
+# --------------------------------------------------------------------------- what speaks against it
 def freezes(script: Script) -> bool:
     """Whether the script says somewhere which parameters are trained: it may do so here."""
     for node in script.each(ast.Attribute):
@@ -165,7 +173,9 @@ def freezes(script: Script) -> bool:
 
 
 def _makes_tensor(script: Script, keyword: ast.keyword) -> bool:
-    """``Variable(zeros, requires_grad=False)``, ``torch.ones(3, requires_grad=False)``: no parameter of a model."""
+    """``Variable(zeros, requires_grad=False)``, ``torch.ones(3, requires_grad=False)``: no
+    parameter of a model.
+    """
     call = parent_of(keyword)
     found = script.values(call) if call is not None else frozenset()
     return bool(found) and all(isinstance(t, Tensor) and not t.param for t in found)

@@ -46,10 +46,11 @@ COMPLEX = frozenset(
 
 
 def edits(script: Script, home: Home, unless: str = "") -> Iterator[Edit]:
-    """``fused=True``, which CPUs and GPUs take; never False, with which torch takes the loop over single parameters instead of the foreach kernels.
+    """``fused=True``, which CPUs and GPUs take; never False, with which torch takes the loop over
+    single parameters instead of the foreach kernels.
 
-    Other accelerators got the kernels later: a script that may run on one says where it wants them. ``unless``: an expression that must be
-    true.
+    Other accelerators got the kernels later: a script that may run on one says where it wants them.
+    ``unless``: an expression that must be true.
     """
     if unless:
         yield home.set("fused", f"True if {unless} else None")
@@ -65,7 +66,9 @@ def edits(script: Script, home: Home, unless: str = "") -> Iterator[Edit]:
 
 
 def is_exact(optimizer: Optimizer) -> bool:
-    """One of torch's own classes: a subclass may do anything in its step. :func:`home` says whether it may be another."""
+    """One of torch's own classes: a subclass may do anything in its step. :func:`home` says whether
+    it may be another.
+    """
     own = (f"torch.optim.{optimizer.name}", ANY_OPTIMIZER)
     return optimizer.name in FUSED and all(
         isinstance(t, Ext) and t.name in own for t in optimizer.things
@@ -73,7 +76,9 @@ def is_exact(optimizer: Optimizer) -> bool:
 
 
 def home(script: Script, optimizer: Optimizer, calls: list[ast.Call]) -> Home | str:
-    """Where ``fused=`` goes; or why nowhere. In a class or function that is given the optimizer's class, it goes where that is named."""
+    """Where ``fused=`` goes; or why nowhere. In a class or function that is given the optimizer's
+    class, it goes where that is named.
+    """
     name = optimizer.node.func
     if not isinstance(name, ast.Name):
         return _only_those(script, optimizer) or room(script, optimizer.args, "fused", calls)
@@ -144,7 +149,9 @@ def against(script: Script, optimizer: Optimizer, *, without_apex: bool) -> str:
 
 
 def _complex(script: Script, optimizer: Optimizer) -> str:
-    """A parameter that is complex: made so, given to the optimizer, of a layer or a model of that dtype."""
+    """A parameter that is complex: made so, given to the optimizer, of a layer or a model of that
+    dtype.
+    """
     for site in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
         if any(_is_complex(script, site.node, o) for o in site):
             return f"the parameter of {at(site.node)} is complex, which no fused kernel takes"
@@ -197,7 +204,9 @@ def _from_models(given: Values) -> bool:
 
 
 def _lightning_clips(script: Script) -> str:
-    """In mixed precision, bfloat16 too, Lightning takes it for an error to clip the gradients of a fused optimizer."""
+    """In mixed precision, bfloat16 too, Lightning takes it for an error to clip the gradients of a
+    fused optimizer.
+    """
     why = "in mixed precision Lightning clips no gradients of fused optimizers"
     for trainer in script.trainers:
         clip = trainer.args.named.get("gradient_clip_val")
@@ -233,7 +242,9 @@ def _may_scale(fabric: Trainer) -> bool:
 
 
 def _configured(script: Script, word: str) -> str:
-    """Where the defaults or the configuration files of a LightningCLI name an argument of its Trainer."""
+    """Where the defaults or the configuration files of a LightningCLI name an argument of its
+    Trainer.
+    """
     for node in script.each(ast.Constant):
         if isinstance(node.value, str) and node.value.removeprefix("trainer.") == word:
             return f"{at(node)}"

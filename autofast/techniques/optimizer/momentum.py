@@ -1,9 +1,11 @@
 """The momentum of fused SGD: where its buffers come into being at the wrong time.
 
-SGD makes a buffer at a parameter's first gradient. The fused kernel (torch 2.13) makes all of them in its first step, and does not set
-them where a GradScaler skips that step: they hold what was in memory, and the next step takes them for momentum. Whether a scaler is
-enabled only on some machines (fp16 where there is no bf16) makes no difference there. And it takes all of them or none, so that a
-parameter which gets its first gradient later is an error. What a plain ``fused=True`` cannot do stays as it is.
+SGD makes a buffer at a parameter's first gradient. The fused kernel (torch 2.13) makes all of them
+in its first step, and does not set
+them where a GradScaler skips that step: they hold what was in memory, and the next step takes them
+for momentum. Whether a scaler is enabled only on some machines (fp16 where there is no bf16) makes
+no difference there. And it takes all of them or none, so that a parameter which gets its first
+gradient later is an error. What a plain ``fused=True`` cannot do stays as it is.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ SPOILT = "in steps that a GradScaler skips, fused SGD spoils its momentum"
 def against_momentum(
     script: Script, optimizer: Optimizer, options: Options, *, scaled: bool
 ) -> str:
-    """Why fused SGD could not start its momentum; empty where it can. ``scaled``: mixed precision may bring a GradScaler."""
+    """Why fused SGD could not start its momentum; empty where it can. ``scaled``: mixed precision
+    may bring a GradScaler.
+    """
     if not has_momentum(script, optimizer):
         return ""
     return _skipped(script, options, scaled) or _late(script, optimizer)
@@ -55,7 +59,9 @@ def _skipped(script: Script, options: Options, scaled: bool) -> str:
 
 
 def _never_scales(script: Script, framework: str) -> bool:
-    """All its objects are told a precision that needs no scaler. Lightning's default is one; of Accelerate, the launcher's is taken."""
+    """All its objects are told a precision that needs no scaler. Lightning's default is one; of
+    Accelerate, the launcher's is taken.
+    """
     objects = [t for t in script.trainers if t.framework == framework]
     if framework not in ASKED or not objects:
         return False

@@ -1,4 +1,6 @@
-"""Optimizers of which a file with settings says the class: ``getattr(torch.optim, settings["type"])``."""
+"""Optimizers of which a file with settings says the class: ``getattr(torch.optim,
+settings["type"])``.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def _of_torch(occurrence: Occurrence) -> bool:
 
 
 def _asked(script: Script, occurrence: Occurrence, node: ast.AST) -> ast.AST:
-    """The outermost call on the way that hands on ``torch.optim``: where the script asks for the optimizer."""
+    """The outermost call on the way that hands on ``torch.optim``: where the script asks for the
+    optimizer.
+    """
     for frame in occurrence.stack:
         if isinstance(frame, CallFrame) and isinstance(frame.node, ast.Call):
             given = arguments_of(frame.node)

@@ -108,7 +108,9 @@ def _reads(script: Script, zeroing: Zeroing, step: Step) -> Iterator[ast.AST]:
 
 
 def _is_test(node: ast.AST) -> bool:
-    """``p.grad is not None``, or a place that is only come to where it is: ``None if p.grad is None else p.grad.norm()``."""
+    """``p.grad is not None``, or a place that is only come to where it is: ``None if p.grad is None
+    else p.grad.norm()``.
+    """
     parent = parent_of(node)
     if _compares(parent):
         return True
@@ -143,7 +145,9 @@ def _compares(node: ast.AST | None) -> bool:
 
 
 def _skipped(script: Script, zeroing: Zeroing, step: Step) -> str:
-    """A parameter that an optimizer would move with a gradient of zeros, and leaves alone with None."""
+    """A parameter that an optimizer would move with a gradient of zeros, and leaves alone with
+    None.
+    """
     mine = [
         o
         for o in script.optimizers

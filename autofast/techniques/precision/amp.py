@@ -1,15 +1,19 @@
-"""Mixed precision for a whole script: what runs under autocast, in which 16-bit type, and whether a GradScaler goes with it.
+"""Mixed precision for a whole script: what runs under autocast, in which 16-bit type, and whether a
+GradScaler goes with it.
 
-``autocast`` and ``grad-scaler`` write one form between them, so both ask here. The forms, for ``--precision auto``:
+``autocast`` and ``grad-scaler`` write one form between them, so both ask here. The forms, for
+``--precision auto``:
 
 - with a scaler: bf16 where the GPU computes in it, else fp16 with the scaler enabled;
-- without one (the rule is not selected, or there can be none): bf16 where the GPU computes in it, else fp32.
+- without one (the rule is not selected, or there can be none): bf16 where the GPU computes in it,
+  else fp32.
 
 Two things compute in fp16 whatever was asked for: with them, the form is fp16 and a scaler.
 
-- ``torch.nn.DataParallel`` runs its replicas in threads of their own, which get only the fact that autocast is on, not its dtype
-  (torch/nn/parallel/parallel_apply.py).
-- LSTM, GRU and RNN on CUDA: autocast casts to fp16 for cuDNN (:func:`autofast.facts.precision.layers.recurrent`).
+- ``torch.nn.DataParallel`` runs its replicas in threads of their own, which get only the fact that
+  autocast is on, not its dtype (torch/nn/parallel/parallel_apply.py).
+- LSTM, GRU and RNN on CUDA: autocast casts to fp16 for cuDNN
+  (:func:`autofast.facts.precision.layers.recurrent`).
 """
 
 from __future__ import annotations
@@ -55,8 +59,10 @@ class Amp:
     """Attributes:
     blocks: what runs under autocast.
     refused: a place that does not, and why.
-    scaling: the scaler, and ``makes``, the edits that make it; None, with ``no_scaler``, where there is none.
-    torch: the oldest torch that runs the blocks. logits: the losses that are to take logits, which they count on; None where they do not.
+    scaling: the scaler, and ``makes``, the edits that make it; None, with ``no_scaler``, where
+    there is none.
+    torch: the oldest torch that runs the blocks. logits: the losses that are to take logits, which
+    they count on; None where they do not.
     """
 
     blocks: list[Block] = field(default_factory=list)
@@ -69,7 +75,9 @@ class Amp:
 
 
 class _Made(dict[tuple[str, str, bool, bool], Amp]):
-    """``script.analysis(_Made)``: what mixed precision means for a script, by the options that it depends on."""
+    """``script.analysis(_Made)``: what mixed precision means for a script, by the options that it
+    depends on.
+    """
 
     def __init__(self, script: Script):
         super().__init__()
@@ -161,9 +169,11 @@ def _first_forwards(script: Script) -> Iterator[ast.AST]:
             yield step.forwards[0].node
 
 
-# ------------------------------------------------------------------------------------------------ what can be done
+# --------------------------------------------------------------------------------- what can be done
 def _accepted(script: Script, options: Options, found: Amp) -> Iterator[tuple[Region, Code]]:
-    """The regions that can run under autocast. A step takes part as a whole, and evaluations only beside training."""
+    """The regions that can run under autocast. A step takes part as a whole, and evaluations only
+    beside training.
+    """
     training: list[tuple[Region, Code]] = []
     logits = logits_of(script, options)
     found.logits = with_logits(script) if logits else None
@@ -213,7 +223,9 @@ def _place(region: Region) -> ast.AST:
 
 
 def _fit(script: Script, region: Region, code: Code) -> list[tuple[Region, Code]] | str:
-    """The region as a whole, or its forward passes alone where the rest must stay in fp32; a reason where even they must."""
+    """The region as a whole, or its forward passes alone where the rest must stay in fp32; a reason
+    where even they must.
+    """
     span = code.other(region.span, region.things)
     if why := region.refusal or between(code) or _in_fp32_too(script, span, region):
         return why
@@ -224,12 +236,16 @@ def _fit(script: Script, region: Region, code: Code) -> list[tuple[Region, Code]
 
 
 def _in_fp32_too(script: Script, span: Code, region: Region) -> str:
-    """What would go wrong with a forward pass in 16 bits although what is made of it is computed in fp32."""
+    """What would go wrong with a forward pass in 16 bits although what is made of it is computed in
+    fp32.
+    """
     return (ratio(span) if region.trains else "") or log_of_rounded(script, span, region.outputs)
 
 
 def _unseen(script: Script, step: Step) -> str:
-    """Why a step that trains a model, but in which no call of one is seen, keeps all training in fp32; empty where it does not."""
+    """Why a step that trains a model, but in which no call of one is seen, keeps all training in
+    fp32; empty where it does not.
+    """
     trains = any(o.params for o in script.optimizers if any(u in step.updates for u in o.updates))
     if step.forwards or not step.backwards or not trains:
         return ""
@@ -288,7 +304,9 @@ def _precision(
 
 
 def _in_fp16_anyway(script: Script, code: list[Code]) -> str:
-    """What computes in fp16 whichever type autocast is asked for, in words; empty where nothing does."""
+    """What computes in fp16 whichever type autocast is asked for, in words; empty where nothing
+    does.
+    """
     if _is_data_parallel(script):
         return "DataParallel runs its replicas in fp16, whatever autocast is set to"
     return next(filter(None, map(recurrent, code)), "")

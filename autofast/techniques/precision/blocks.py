@@ -27,7 +27,8 @@ KEY = "amp"  # of the scaler
 class Block:
     """A region that autocast goes around, with the edits for it.
 
-    ``keys`` name its forwards in findings: where one part of the training stays in fp32, all of it does, and no evaluation is other than it.
+    ``keys`` name its forwards in findings: where one part of the training stays in fp32, all of it
+    does, and no evaluation is other than it.
     """
 
     region: Region
@@ -41,7 +42,9 @@ class Block:
 def block_edits(
     script: Script, options: Options, region: Region, precision: Precision, inside: set[int]
 ) -> tuple[Edit, ...] | str:
-    """The edits that put a region under autocast; why there can be none. ``inside`` are the nodes of all such regions."""
+    """The edits that put a region under autocast; why there can be none. ``inside`` are the nodes
+    of all such regions.
+    """
     header, needed = precision.header(script, region.first)
     half = Half(script, inside, options.target, logits_of(script, options))
     casts: dict[int, tuple[ast.Call, str]] = {}
@@ -86,7 +89,9 @@ def joined(script: Script, blocks: Sequence[Block]) -> list[Block]:
 
 
 def _are_neighbours(script: Script, one: Block, other: Block) -> bool:
-    """Whether nothing stands between two blocks that begin with the same line, and one block may hold both."""
+    """Whether nothing stands between two blocks that begin with the same line, and one block may
+    hold both.
+    """
     first, second = one.edits[0], other.edits[0]
     if not isinstance(first, Around) or not isinstance(second, Around):
         return False

@@ -1,4 +1,6 @@
-"""How the fp32 form of what a model returns is written: of a tensor, of what holds tensors, or of one part of it."""
+"""How the fp32 form of what a model returns is written: of a tensor, of what holds tensors, or of
+one part of it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ NO_CAST = frozenset({"int", "f64", "complex"})  # to fp32: it would lose what th
 
 
 def cast_of(script: Script, call: ast.Call, maybe: bool = False) -> str:
-    """A template for the output: a tensor, or a tuple, list or dict of them; empty where it is not known to be one.
+    """A template for the output: a tensor, or a tuple, list or dict of them; empty where it is not
+    known to be one.
 
     With ``maybe``, parts may be None.
     """
@@ -32,7 +35,8 @@ def cast_of(script: Script, call: ast.Call, maybe: bool = False) -> str:
 
 
 def casts_below(script: Script, half: Half, call: ast.Call) -> list[Edit]:
-    """``a = a.float()`` below ``a, b = model(x)`` for each part that must not be 16-bit; empty where one is not known to hold tensors.
+    """``a = a.float()`` below ``a, b = model(x)`` for each part that must not be 16-bit; empty
+    where one is not known to hold tensors.
 
     Or below ``a = model(x)``, where the model gives a tensor or something else.
     """
@@ -79,7 +83,9 @@ def _statement(name: str, found: Values) -> str:
 
 
 def _form(found: Values, what: str) -> str:
-    """The fp32 form of ``what``; empty where it is not known to be a tensor, or one kind of container of them."""
+    """The fp32 form of ``what``; empty where it is not known to be a tensor, or one kind of
+    container of them.
+    """
     if _all_floats(found):
         return f"{what}.float()"
     kinds = {_kind(t) for t in found}
@@ -106,7 +112,9 @@ def _kind(thing: Thing) -> str:
 
 
 def _parts(thing: Thing) -> tuple[Values, ...] | None:
-    """What the elements of a container are, one by one or all together; None where that is not known."""
+    """What the elements of a container are, one by one or all together; None where that is not
+    known.
+    """
     if isinstance(thing, Seq) and _kind(thing):
         return thing.exact or (thing.any(),)
     if isinstance(thing, Dict) and _kind(thing) and not thing.rest:

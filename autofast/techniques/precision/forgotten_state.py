@@ -20,7 +20,9 @@ from autofast.techniques.precision.scaler_state import checkpoints, places
 
 
 def forgotten(script: Script, message: str) -> Iterator[Finding]:
-    """The places where the state of the script's own scaler is to be saved and loaded; nothing where it is."""
+    """The places where the state of the script's own scaler is to be saved and loaded; nothing
+    where it is.
+    """
     updates = [u for s in script.steps for u in s.updates if u.scaled]
     optimizers = list({id(t): t for u in updates for t in u.things}.values())
     if any(
@@ -72,7 +74,7 @@ class _Names:
                 value = made
         return _are_scalers(self.script.values(value))
 
-    # ------------------------------------------------------------------------------------------------ variables
+    # ------------------------------------------------------------------------------------ variables
     def _is_set(self, function: ast.AST, name: str, place: ast.AST) -> bool:
         """Whether the variable is a scaler whenever the place is come to."""
         flow = self.flow.definitions(place)
@@ -95,9 +97,11 @@ class _Names:
         reads = (n for n in own_nodes(function) if is_name(n, name))
         return next((self.script.values(n) for n in reads), frozenset())
 
-    # ------------------------------------------------------------------------------------------------ attributes
+    # ----------------------------------------------------------------------------------- attributes
     def _attributes(self, function: ast.AST) -> Iterator[ast.Attribute]:
-        """``self.scaler`` of the class that the method belongs to, as it stands in one of its methods."""
+        """``self.scaler`` of the class that the method belongs to, as it stands in one of its
+        methods.
+        """
         cls = parent_of(function)
         if not isinstance(cls, ast.ClassDef):
             return
@@ -111,7 +115,9 @@ class _Names:
                 yield node
 
     def _is_kept(self, attribute: ast.Attribute, place: ast.AST) -> bool:
-        """Whether ``__init__`` always sets it, to a scaler, before the place is come to, and nothing sets it to anything else."""
+        """Whether ``__init__`` always sets it, to a scaler, before the place is come to, and
+        nothing sets it to anything else.
+        """
         stores = [
             n for n in self.script.each(ast.Attribute) if n.attr == attribute.attr and is_stored(n)
         ]

@@ -74,7 +74,9 @@ class Known:
         return mine is None or any(id(t) in mine for t in things)
 
     def against(self, statement: ast.stmt, update: Update) -> str:
-        """What goes wrong on some way where gradients are unscaled before ``statement`` and did not before."""
+        """What goes wrong on some way where gradients are unscaled before ``statement`` and did not
+        before.
+        """
         wanted = frozenset(map(id, update.things))
         for things in stepped_together(self.updates):
             if not things & wanted:
@@ -92,7 +94,9 @@ class Known:
 
 
 def forgotten(known: Known, step: Step) -> Iterator[Finding]:
-    """Clips between a scaled backward and ``scaler.step(optimizer)`` that no ``unscale_`` comes before."""
+    """Clips between a scaled backward and ``scaler.step(optimizer)`` that no ``unscale_`` comes
+    before.
+    """
     done: set[int] = set()  # updates whose gradients are unscaled
     for site in as_they_run([*step.clips, *step.grad_reads], step):
         edits: list[Edit] = []
@@ -114,7 +118,9 @@ def forgotten(known: Known, step: Step) -> Iterator[Finding]:
 
 
 def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None]:
-    """Why the gradients cannot be unscaled before ``site``, or the edit that does it; neither where they are, or need not be."""
+    """Why the gradients cannot be unscaled before ``site``, or the edit that does it; neither where
+    they are, or need not be.
+    """
     for mine in site:
         for theirs in update.site:
             if not inside(mine.stack, step.loop) or not inside(theirs.stack, step.loop):

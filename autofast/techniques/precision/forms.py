@@ -20,9 +20,11 @@ DTYPE_SINCE = (1, 10)
 
 @dataclass(frozen=True)
 class Precision:
-    """How autocast and the scaler are spelled. ``form``: auto, bf16, fp16, native (bf16 on GPUs that have it); ``device``: cuda, cpu.
+    """How autocast and the scaler are spelled. ``form``: auto, bf16, fp16, native (bf16 on GPUs
+    that have it); ``device``: cuda, cpu.
 
-    ``shared`` is what the forms auto and native ask the GPU; ``off`` an option with which something else does all this.
+    ``shared`` is what the forms auto and native ask the GPU; ``off`` an option with which something
+    else does all this.
     """
 
     form: str
@@ -32,11 +34,15 @@ class Precision:
 
     @property
     def torch(self) -> tuple[int, int]:
-        """The oldest torch that runs it: ``autocast(dtype=...)``, or the constant that it is given."""
+        """The oldest torch that runs it: ``autocast(dtype=...)``, or the constant that it is
+        given.
+        """
         return DTYPE_SINCE if self.shared is None else max(DTYPE_SINCE, self.shared.since)
 
     def header(self, script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
-        """The ``with`` line of a block that begins with ``place``, and what it needs in its file."""
+        """The ``with`` line of a block that begins with ``place``, and what it needs in its
+        file.
+        """
         torch, needed = torch_in(source_of(place))
         edits: tuple[Edit, ...] = needed
         dtype = f"{torch}.float16" if self.form == "fp16" else f"{torch}.bfloat16"
@@ -84,7 +90,9 @@ class Precision:
 def shared(
     script: Script, precision: Precision, regions: list[Region], scaling: Scaling | None
 ) -> Precision:
-    """The precision, with the place of the constant that it asks for; fp16 where there is no one place for it, as that needs none."""
+    """The precision, with the place of the constant that it asks for; fp16 where there is no one
+    place for it, as that needs none.
+    """
     firsts = [r.first for r in regions]
     if precision.form == "auto" and scaling is not None:
         beside = scaling.makes[0] if len(scaling.makes) == 1 else None

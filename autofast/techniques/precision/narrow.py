@@ -1,4 +1,6 @@
-"""Blocks come down to the forward passes, where all that these give is written as fp32 anyway, or end where only targets are prepared."""
+"""Blocks come down to the forward passes, where all that these give is written as fp32 anyway, or
+end where only targets are prepared.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,17 @@ from autofast.techniques.precision.casts import PART, cast_of
 from autofast.techniques.precision.with_logits import logits_of
 
 TARGETS = 2  # statements that have to do with no network, from which on a block ends above them
-MANY = 2  # statements beside the forward passes from which on indenting them all is more than a reviewer wants to read
+# statements beside the forward passes from which on indenting them all is more than a reviewer
+# wants to read
+MANY = 2
 
 Accepted = tuple[Region, Code]
 
 
 def narrowed(script: Script, options: Options, accepted: Sequence[Accepted]) -> Iterator[Accepted]:
-    """The regions, or their forward passes: what is computed from fp32 is the same, or more exact, outside of autocast."""
+    """The regions, or their forward passes: what is computed from fp32 is the same, or more exact,
+    outside of autocast.
+    """
     inside = {n for region, _ in accepted for n in nodes_of(region.parts)}
     half = Half(script, inside, options.target, logits_of(script, options))
     for region, code in accepted:
@@ -49,7 +55,9 @@ def _others(region: Region) -> int:
 
 
 def _alone(script: Script, half: Half, region: Region, code: Code) -> list[Accepted]:
-    """The forward passes, where each is a statement of its own and gives what is cast as a whole; else none."""
+    """The forward passes, where each is a statement of its own and gives what is cast as a whole;
+    else none.
+    """
     if {id(c) for c in region.forwards} != {id(c) for c in region.outputs}:
         return []
     if not all(half.misuse(c) and cast_of(script, c) for c in region.outputs):
@@ -61,9 +69,11 @@ def _alone(script: Script, half: Half, region: Region, code: Code) -> list[Accep
 def _above_targets(
     script: Script, options: Options, region: Region, inside: set[int], whole: Code
 ) -> Accepted | None:
-    """The region up to statements that only prepare targets for the loss (labels that are copied, masks); None where there are none.
+    """The region up to statements that only prepare targets for the loss (labels that are copied,
+    masks); None where there are none.
 
-    The loss is then computed from fp32: what the one network gives that it is computed from must be cast as a whole.
+    The loss is then computed from fp32: what the one network gives that it is computed from must be
+    cast as a whole.
     """
     if not region.trains or region.hoisted or region.is_forward_only:
         return None
@@ -89,7 +99,9 @@ def _holds(part: ast.AST, region: Region) -> bool:
 
 
 def _concerns(script: Script, part: ast.AST, region: Region) -> bool:
-    """Whether a statement calls a network, computes from what one gave, or holds more than one simple statement."""
+    """Whether a statement calls a network, computes from what one gave, or holds more than one
+    simple statement.
+    """
     if not isinstance(part, (ast.Assign, ast.AnnAssign)) or _holds(part, region):
         return True
     reads = (n for n in nodes_in(part, ast.expr))

@@ -1,4 +1,6 @@
-"""apex behind an option that is off by default: what runs without it gets autocast, and what runs with it stays as it is."""
+"""apex behind an option that is off by default: what runs without it gets autocast, and what runs
+with it stays as it is.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from autofast.techniques.precision.scaling import Scaling
 
 
 def apex_option(script: Script) -> Off | None:
-    """The option, off by default, without which the script has nothing to do with apex; None where there is none."""
+    """The option, off by default, without which the script has nothing to do with apex; None where
+    there is none.
+    """
     if "apex" not in script.frameworks:
         return None
     sites = [

@@ -61,7 +61,9 @@ def makes(
 
 
 def _below_schedulers(script: Script, place: ast.stmt, busy: set[int]) -> ast.stmt:
-    """The last of the statements directly below that make schedulers, which belong to their optimizers; the place itself where there is none."""
+    """The last of the statements directly below that make schedulers, which belong to their
+    optimizers; the place itself where there is none.
+    """
     made = {id(statement_of(s.node)) for s in script.schedulers}
     here = block(place)
     for below in here[index(here, place) + 1 :]:
@@ -76,7 +78,9 @@ def _below_schedulers(script: Script, place: ast.stmt, busy: set[int]) -> ast.st
 
 
 def _does_little(script: Script, statement: ast.stmt) -> bool:
-    """A simple statement that has nothing to do with an optimizer, or a condition that never holds."""
+    """A simple statement that has nothing to do with an optimizer, or a condition that never
+    holds.
+    """
     if isinstance(statement, ast.If):
         return not any(script.reached(s) for s in (*statement.body, *statement.orelse))
     optimizers = {t for optimizer in script.optimizers for t in optimizer.things}

@@ -43,11 +43,14 @@ def checkpoints(script: Script, optimizers: Iterable[Thing]) -> list[ast.Dict | 
 
 
 def places(script: Script, optimizers: Iterable[Thing], name: Name) -> list[Place]:
-    """Where the state of the optimizers is saved and loaded, and that of the scaler can be; none where it is not saved.
+    """Where the state of the optimizers is saved and loaded, and that of the scaler can be; none
+    where it is not saved.
 
-    None, too, where the script loads states, but none of these: what it saves of the optimizers is not what it goes on from.
+    None, too, where the script loads states, but none of these: what it saves of the optimizers is
+    not what it goes on from.
 
-    ``name`` gives what to write for the scaler at a node, or raises. Raises :class:`Refusal` where a checkpoint may not have another key, too.
+    ``name`` gives what to write for the scaler at a node, or raises. Raises :class:`Refusal` where
+    a checkpoint may not have another key, too.
     """
     optimizers = list(optimizers)
     displays = checkpoints(script, optimizers)
@@ -66,7 +69,9 @@ def _loads_states(script: Script) -> bool:
 
 
 def _key(displays: Iterable[ast.Dict | ast.Call]) -> str:
-    """``scaler``, or ``scaler_state_dict`` where all states that are saved have such keys: one key for all checkpoints."""
+    """``scaler``, or ``scaler_state_dict`` where all states that are saved have such keys: one key
+    for all checkpoints.
+    """
     states = [k for d in displays for k, v in _keys(d).items() if _is_state(v)]
     return KEY + next((e for e in ENDINGS if states and all(k.endswith(e) for k in states)), "")
 
@@ -93,7 +98,9 @@ def _loads(script: Script, optimizers: Iterable[Thing], name: Name, key: str) ->
 
 
 def _is_closed(script: Script, checkpoint: ast.expr) -> bool:
-    """Whether something may notice a new key: ``Snapshot(**checkpoint)``, ``for name in checkpoint:``, ``check(checkpoint)``; or it is no dict."""
+    """Whether something may notice a new key: ``Snapshot(**checkpoint)``, ``for name in
+    checkpoint:``, ``check(checkpoint)``; or it is no dict.
+    """
     if any(isinstance(t, (Seq, Inst)) for t in script.values(checkpoint)):
         return True
     return not all(_asks_for_a_key(use) for use in _uses(script, checkpoint))
@@ -158,7 +165,9 @@ def _has_names(display: ast.Dict | ast.Call) -> bool:
 
 
 def _is_saved(script: Script, expr: ast.expr, deep: int) -> bool:
-    """Whether a dict goes to ``torch.save``, by variables, functions that are given it and functions that return it, and nowhere else."""
+    """Whether a dict goes to ``torch.save``, by variables, functions that are given it and
+    functions that return it, and nowhere else.
+    """
     if deep == 0:
         return False
     parent = parent_of(expr)

@@ -1,6 +1,8 @@
-"""A GradScaler for the whole script: made beside the optimizers, around every backward, every step and every update.
+"""A GradScaler for the whole script: made beside the optimizers, around every backward, every step
+and every update.
 
-Either all of it can be done, or none: a gradient that is scaled in one place and not unscaled in another is a wrong gradient.
+Either all of it can be done, or none: a gradient that is scaled in one place and not unscaled in
+another is a wrong gradient.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ NAMES = ("scaler", "grad_scaler", "amp_scaler")
 
 @dataclass(eq=False)
 class Scaling:
-    """All that it takes. ``makes`` are the statements after which the scaler is made, ``edits`` everything but its making.
+    """All that it takes. ``makes`` are the statements after which the scaler is made, ``edits``
+    everything but its making.
 
     With ``early`` it is made before that statement, in which something may be trained already.
     """
@@ -67,7 +70,9 @@ def scaling(script: Script) -> Scaling | str:
 
 
 def of_cuda_amp(script: Script) -> bool:
-    """Whether GradScaler is spelled as it was before torch 2.3, which the project's torch may not have."""
+    """Whether GradScaler is spelled as it was before torch 2.3, which the project's torch may not
+    have.
+    """
     return bool(script.torch.rules_out(SINCE))
 
 

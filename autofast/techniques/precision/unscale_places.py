@@ -1,4 +1,6 @@
-"""Where gradients are unscaled: before what clips or reads them between a backward and its update."""
+"""Where gradients are unscaled: before what clips or reads them between a backward and its
+update.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ Named = Callable[[ast.AST], str]  # what the scaler is called at a place; raises
 
 @dataclass(eq=False)
 class Unscale:
-    """A place that clips or reads gradients before the update: they are unscaled just before ``statement``."""
+    """A place that clips or reads gradients before the update: they are unscaled just before
+    ``statement``.
+    """
 
     node: ast.AST
     edits: tuple[Edit, ...]
@@ -84,7 +88,9 @@ def as_they_run(sites: Iterable[Site], step: Step) -> list[Site]:
 def _updates_after(
     script: Script, step: Step, site: Site, occurrence: Occurrence
 ) -> list[tuple[ast.stmt, Update]]:
-    """The updates that use the gradients which ``site`` reads, each with the statement before which they must be unscaled."""
+    """The updates that use the gradients which ``site`` reads, each with the statement before which
+    they must be unscaled.
+    """
     scaled, found, related = False, [], False
     for backward in step.backwards:
         scaled |= any(
@@ -117,7 +123,9 @@ def _updates_after(
 
 
 def _backward_between(step: Step, mine: ast.stmt, distance: int) -> bool:
-    """Another backward stands between a clip and an update: the update is not that of the clipped gradients alone."""
+    """Another backward stands between a clip and an update: the update is not that of the clipped
+    gradients alone.
+    """
     here = block(mine)
     start = index(here, mine)
     nodes = nodes_of(here[start + 1 : start + distance])
@@ -132,7 +140,9 @@ def _reads_of(script: Script, site: Site, update: Update) -> bool:
 
 
 def _in_arm(occurrence: Occurrence, node: ast.AST, statement: ast.stmt) -> ast.stmt:
-    """The statement of a place in the arm of ``statement`` (an ``if``) that certainly runs; ``statement`` where there is none."""
+    """The statement of a place in the arm of ``statement`` (an ``if``) that certainly runs;
+    ``statement`` where there is none.
+    """
     stack = occurrence.stack
     first = next((n for n, f in enumerate(stack) if f.node is statement), len(stack))
     depth = first

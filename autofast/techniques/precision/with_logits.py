@@ -1,4 +1,6 @@
-"""The edits that give a binary cross entropy what goes into a sigmoid, and the sigmoid to those who read the probability."""
+"""The edits that give a binary cross entropy what goes into a sigmoid, and the sigmoid to those who
+read the probability.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ HOMES = {"BCELoss": "torch.nn", "binary_cross_entropy": "torch.nn.functional"}
 
 @dataclass(frozen=True, eq=False)
 class WithLogits:
-    """The losses of a script that are to take logits; ``nodes`` are the ids of their calls, and of the sigmoids that go."""
+    """The losses of a script that are to take logits; ``nodes`` are the ids of their calls, and of
+    the sigmoids that go.
+    """
 
     groups: tuple[tuple[Group, tuple[Edit, ...]], ...] = ()
 
@@ -85,7 +89,9 @@ def edits_of(script: Script, group: Group) -> list[Edit]:
 
 
 def _with_logits(call: ast.Call) -> list[Edit]:
-    """``nn.BCELoss`` to ``nn.BCEWithLogitsLoss``: both take the same arguments, in the same order."""
+    """``nn.BCELoss`` to ``nn.BCEWithLogitsLoss``: both take the same arguments, in the same
+    order.
+    """
     match call.func:
         case ast.Attribute(value=module, attr=attr) if attr in NEW:
             return [Rewrite(call.func, f"{{module}}.{NEW[attr]}", {"module": module})]
@@ -106,7 +112,9 @@ def _without_call(call: ast.Call) -> list[Edit]:
 
 
 def _beside(script: Script, call: ast.Call, names: list[ast.Name]) -> list[Edit]:
-    """The losses are given what goes into ``p = torch.sigmoid(x)``; ``p`` stays, unless they alone have read it."""
+    """The losses are given what goes into ``p = torch.sigmoid(x)``; ``p`` stays, unless they alone
+    have read it.
+    """
     inner, statement = taken_by(call), statement_of(call)
     assert inner is not None
     flow = script.analysis(Flow)
@@ -124,7 +132,9 @@ def _beside(script: Script, call: ast.Call, names: list[ast.Name]) -> list[Edit]
 
 
 def _without_layer(layer: ast.Call) -> Edit:
-    """The layer is taken out of where it is put: layers before it keep their places, and the parameters their names."""
+    """The layer is taken out of where it is put: layers before it keep their places, and the
+    parameters their names.
+    """
     item: ast.expr = layer
     outer = parent_of(layer)
     match outer, parent_of(outer or layer):

@@ -1,6 +1,8 @@
-"""Schedulers that count epochs, made to count updates: which arguments are lengths, and which are factors.
+"""Schedulers that count epochs, made to count updates: which arguments are lengths, and which are
+factors.
 
-The learning rates at the ends of epochs stay what they are (to the last digits); between them they follow the same formula.
+The learning rates at the ends of epochs stay what they are (to the last digits); between them they
+follow the same formula.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from autofast.write.spelling import spelled
 
 @dataclass(frozen=True)
 class Form:
-    """How a scheduler counts: the argument ``name`` at position ``index`` is a number of epochs (``times``), a list of such numbers
-    (``each``), or a factor for each epoch (``root``)."""
+    """How a scheduler counts: the argument ``name`` at position ``index`` is a number of epochs
+    (``times``), a list of such numbers (``each``), or a factor for each epoch (``root``)."""
 
     name: str
     index: int
@@ -64,7 +66,9 @@ class Conversion:
 
 
 def every_part(script: Script, scheduler: Scheduler, tick: Tick) -> list[Scheduler]:
-    """The scheduler and those that it is made of; raises :class:`Refusal` where they are not known."""
+    """The scheduler and those that it is made of; raises :class:`Refusal` where they are not
+    known.
+    """
     parts = [scheduler]
     for item in _items(scheduler):
         for thing in item:
@@ -109,7 +113,9 @@ def check(scheduler: Scheduler, parts: list[Scheduler]) -> None:
 
 
 def changed(script: Script, scheduler: Scheduler, count: str) -> Conversion:
-    """What makes ``scheduler`` count updates, of which an epoch has ``count``; raises :class:`Refusal`."""
+    """What makes ``scheduler`` count updates, of which an epoch has ``count``; raises
+    :class:`Refusal`.
+    """
     form = FORMS[scheduler.name]
     args, call = scheduler.args, scheduler.node
     given = args.given(form.index, form.name)
@@ -148,7 +154,9 @@ def changed(script: Script, scheduler: Scheduler, count: str) -> Conversion:
 
 
 def _whole(script: Script, expr: ast.expr) -> None:
-    """A number of epochs must be whole: half an epoch is reached now at its end, and would be in its middle."""
+    """A number of epochs must be whole: half an epoch is reached now at its end, and would be in
+    its middle.
+    """
     found = script.values(expr)
     if any(
         isinstance(t, Const) and isinstance(t.value, float) and not t.value.is_integer()

@@ -1,7 +1,9 @@
-"""Statements that prepare, in every step, what is only shown in few: they move into the condition that shows it.
+"""Statements that prepare, in every step, what is only shown in few: they move into the condition
+that shows it.
 
-``info = {"loss": loss.item(), "mean": total / (i + 1)}`` above ``if i % 100 == 0: print(info)`` makes the host wait in every step, and
-keeps ``total`` from waiting. As the first statement of the condition it costs nothing in all other steps.
+``info = {"loss": loss.item(), "mean": total / (i + 1)}`` above ``if i % 100 == 0: print(info)``
+makes the host wait in every step, and keeps ``total`` from waiting. As the first statement of the
+condition it costs nothing in all other steps.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ class Move:
 
 
 def moves(script: Script) -> dict[int, Move]:
-    """All statements of loops over batches that can be moved, by id; without those that a comment spares."""
+    """All statements of loops over batches that can be moved, by id; without those that a comment
+    spares.
+    """
     return script.analysis(_movable)
 
 
@@ -92,7 +96,9 @@ def _find(script: Script) -> Iterator[Move]:
 
 
 def _gate(script: Script, statement: ast.Assign, target: ast.Name) -> ast.If | None:
-    """The condition, further below in the block, that holds every use of what the statement computes."""
+    """The condition, further below in the block, that holds every use of what the statement
+    computes.
+    """
     scope = function_of(target)
     if target.id in declared(scope) or shows_names(scope):
         return None
@@ -111,7 +117,9 @@ def _gate(script: Script, statement: ast.Assign, target: ast.Name) -> ast.If | N
 
 
 def _is_pure(script: Script, value: ast.expr) -> bool:
-    """Whether an expression only computes with what is there: it may be computed later, or not at all."""
+    """Whether an expression only computes with what is there: it may be computed later, or not at
+    all.
+    """
     for node in walk(value):
         if not isinstance(node, PLAIN):
             return False
@@ -137,7 +145,9 @@ def _is_pure_call(script: Script, call: ast.Call) -> bool:
 
 
 def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
-    """Whether nothing between the statement and the condition, or in the condition itself, changes what it computes with."""
+    """Whether nothing between the statement and the condition, or in the condition itself, changes
+    what it computes with.
+    """
     here = block(statement)
     between: list[ast.AST] = [*here[index(here, statement) + 1 : index(here, gate)], gate.test]
     if (
@@ -191,7 +201,9 @@ def _is_object(script: Script, expr: ast.expr) -> bool:
 
 
 def _is_fixed(script: Script, name: ast.Name) -> bool:
-    """Whether a variable holds what cannot change by itself: a number, a text, a function, a tensor that nothing changes in place."""
+    """Whether a variable holds what cannot change by itself: a number, a text, a function, a tensor
+    that nothing changes in place.
+    """
     found = script.values(name)
     if certainly(found, Num, Const, Ref, Func):
         return True
@@ -214,7 +226,9 @@ def _is_quiet(script: Script, call: ast.Call) -> bool:
 
 
 def _leaves_all(name: str) -> bool:
-    """Whether a function, which does not write to an argument by what the table of torch's operations says, changes none."""
+    """Whether a function, which does not write to an argument by what the table of torch's
+    operations says, changes none.
+    """
     root, _, rest = name.partition(".")
     if root == "torch":
         return op(name) is not None or rest.startswith("cuda.") or rest in TORCH
@@ -227,7 +241,9 @@ def _leaves_all(name: str) -> bool:
 def _is_elsewhere(
     script: Script, call: ast.Call, names: list[ast.Name], things: set[Thing]
 ) -> bool:
-    """``batch_time.update(t)``: a method of an object that keeps to itself, and is none of those that are needed."""
+    """``batch_time.update(t)``: a method of an object that keeps to itself, and is none of those
+    that are needed.
+    """
     if not isinstance(call.func, ast.Attribute) or not all(
         _is_fixed(script, n) or _is_object(script, n) for n in names
     ):

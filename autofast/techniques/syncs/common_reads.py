@@ -1,4 +1,6 @@
-"""Several reads in one step become one: of the same tensor, or of tensors that are shown together."""
+"""Several reads in one step become one: of the same tensor, or of tensors that are shown
+together.
+"""
 
 from __future__ import annotations
 
@@ -52,10 +54,12 @@ def is_always(read: ast.expr, statement: ast.stmt) -> bool:
     return False
 
 
-# ------------------------------------------------------------------------------------------------ the same tensor
+# ---------------------------------------------------------------------------------- the same tensor
 @dataclass(eq=False)
 class Repeated:
-    """Statements that read the same tensor in each turn, in the block of the first or below it; those that could be put off are ``sinks``."""
+    """Statements that read the same tensor in each turn, in the block of the first or below it;
+    those that could be put off are ``sinks``.
+    """
 
     statements: list[ast.stmt]
     reads: list[Read]
@@ -65,8 +69,8 @@ class Repeated:
 def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[Edit]]]:
     """For each statement the edits by which all share one read; raises :class:`Refusal`.
 
-    The read stands before the first statement that cannot wait; statements before it that can wait are moved down to it, where
-    work for the device is started in between.
+    The read stands before the first statement that cannot wait; statements before it that can wait
+    are moved down to it, where work for the device is started in between.
     """
     core = repeated.reads[0].core
     if not isinstance(core, ast.Name):
@@ -116,7 +120,8 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
 
 
 def may_move(script: Script, sink: Sink, to: ast.stmt, mine: Collection[int] = ()) -> bool:
-    """Whether a sum may be added to a little later: nothing in between looks at it, or changes what is added.
+    """Whether a sum may be added to a little later: nothing in between looks at it, or changes what
+    is added.
 
     ``mine`` are the ids of statements that move with it.
     """
@@ -155,16 +160,18 @@ def _changes(name: str, statements: Sequence[ast.stmt]) -> bool:
     return False
 
 
-# ------------------------------------------------------------------------------------------------ tensors shown together
+# --------------------------------------------------------------------------- tensors shown together
 def read_together(
     script: Script, statement: ast.stmt, reads: list[Read], origins: Mapping[int, Read]
 ) -> list[Edit]:
-    """The edits by which a statement gets all its numbers by one copy from the device; raises :class:`Refusal`.
+    """The edits by which a statement gets all its numbers by one copy from the device; raises
+    :class:`Refusal`.
 
-    ``origins`` tells of variables (by the id of their use) that hold tensors now, where they come from.
+    ``origins`` tells of variables (by the id of their use) that hold tensors now, where they come
+    from.
 
-    Tensors of one element with different floating-point types are brought to the widest of these, which changes no value. Counts
-    must stay integers, so they are not mixed with others.
+    Tensors of one element with different floating-point types are brought to the widest of these,
+    which changes no value. Counts must stay integers, so they are not mixed with others.
     """
     cores = [origins.get(id(r.node), r).core for r in reads]
     if not all(r.how == "item" and is_always(r.node, statement) for r in reads) or several_gpus(
@@ -215,7 +222,9 @@ def free_names(source: Source, stems: Sequence[str]) -> list[str]:
 
 
 def one_number(script: Script, core: ast.expr, hole: str) -> str:
-    """The template of a tensor that is read as one number, as ``hstack`` takes it: a tensor that may have dimensions loses them."""
+    """The template of a tensor that is read as one number, as ``hstack`` takes it: a tensor that
+    may have dimensions loses them.
+    """
     return "{" + hole + "}" + ("" if is_scalar(script, core) else ".reshape(1)")
 
 

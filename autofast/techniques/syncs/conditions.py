@@ -1,7 +1,8 @@
 """Conditions that wait for the device more often than they need.
 
-``assert mask.min() >= 0 and mask.max() < n`` makes the host wait twice, ``assert (mask.min() >= 0) & (mask.max() < n)`` once.
-``if torch.isnan(out).any() and DEBUG:`` waits although DEBUG is False, ``if DEBUG and torch.isnan(out).any():`` does not.
+``assert mask.min() >= 0 and mask.max() < n`` makes the host wait twice, ``assert (mask.min() >= 0)
+& (mask.max() < n)`` once. ``if torch.isnan(out).any() and DEBUG:`` waits although DEBUG is False,
+``if DEBUG and torch.isnan(out).any():`` does not.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.UnaryOp)
 
 
 def combined(script: Script) -> Iterator[tuple[ast.stmt, str, list[Edit]]]:
-    """Each condition of a loop over batches that can be read at once: the statement, the tensor, the edits."""
+    """Each condition of a loop over batches that can be read at once: the statement, the tensor,
+    the edits.
+    """
     for statement in script.nodes:
         if not isinstance(statement, (ast.Assert, ast.If)) or not isinstance(
             statement.test, ast.BoolOp
@@ -54,7 +57,9 @@ def combined(script: Script) -> Iterator[tuple[ast.stmt, str, list[Edit]]]:
 
 
 def flags_first(script: Script) -> Iterator[tuple[ast.stmt, ast.expr, list[Edit]]]:
-    """Each condition that asks the device before it asks a flag, in what runs in every step: the statement, the flag, the edits."""
+    """Each condition that asks the device before it asks a flag, in what runs in every step: the
+    statement, the flag, the edits.
+    """
     for statement in script.nodes:
         if not isinstance(statement, (ast.Assert, ast.If, ast.While)):
             continue
@@ -84,7 +89,9 @@ def _is_flag(script: Script, part: ast.expr) -> bool:
 
 
 def _only_asks(script: Script, part: ast.expr) -> bool:
-    """A test of tensors on the device that changes nothing: ``torch.isnan(out).any() or torch.isinf(out).any()``."""
+    """A test of tensors on the device that changes nothing: ``torch.isnan(out).any() or
+    torch.isinf(out).any()``.
+    """
     asks = False
     for node in ast.walk(part):
         if not isinstance(node, ASKING):
@@ -108,7 +115,9 @@ def _only_tests(callee: Thing) -> bool:
 
 
 def _receiver(script: Script, part: ast.expr) -> ast.expr | None:
-    """``mask`` in ``mask.max() < 3``, where the comparison certainly gives one number on the device and nothing else happens."""
+    """``mask`` in ``mask.max() < 3``, where the comparison certainly gives one number on the device
+    and nothing else happens.
+    """
     if (
         not isinstance(part, ast.Compare)
         or len(part.ops) != 1

@@ -1,14 +1,17 @@
-"""Statements that only put a number away, into a sum, a list, an average, are put off: the tensors are kept, and read when needed.
+"""Statements that only put a number away, into a sum, a list, an average, are put off: the tensors
+are kept, and read when needed.
 
-A sum stays on the device where that gives the same number (``running``). Else ``total += loss.item() / n`` becomes
-``losses.append(loss.detach())``, and below the loop (or in the ``if`` that prints)
+A sum stays on the device where that gives the same number (``running``). Else ``total +=
+loss.item() / n`` becomes ``losses.append(loss.detach())``, and below the loop (or in the ``if``
+that prints)
 
     for value in torch.stack(losses).tolist():
         total += value / n
 
-The very same Python arithmetic runs in the same order on the very numbers that ``item()`` would have given, so every result is the same to
-the last bit, on every device. Python's ``sum`` is not, which compensates from 3.12 on: a finding that writes it says so by its effect. Whole numbers
-are the same in any order.
+The very same Python arithmetic runs in the same order on the very numbers that ``item()`` would
+have given, so every result is the same to the last bit, on every device. Python's ``sum`` is not,
+which compensates from 3.12 on: a finding that writes it says so by its effect. Whole numbers are
+the same in any order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Numbers that are read early and used late, or in few steps: the tensor waits in the variable, and is read where it is used.
+"""Numbers that are read early and used late, or in few steps: the tensor waits in the variable, and
+is read where it is used.
 
-``d_x = output.mean().item()`` in the middle of a step makes the host wait there, and the device wait for the host afterwards. As
-``d_x = output.mean().detach()``, read by ``d_x.item()`` where it is printed, it costs nothing until then.
+``d_x = output.mean().item()`` in the middle of a step makes the host wait there, and the device
+wait for the host afterwards. As ``d_x = output.mean().detach()``, read by ``d_x.item()`` where it
+is printed, it costs nothing until then.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from autofast.techniques.syncs.sinks import sink_of
 from autofast.techniques.syncs.steps import first_in, is_step, rare_branch, works_between
 
 
-# ------------------------------------------------------------------------------------------------ variables
+# ---------------------------------------------------------------------------------------- variables
 @dataclass(eq=False)
 class Variable:
     """A variable that holds a number which has just been read, and the places where it is used.
@@ -102,7 +104,9 @@ def variable_of(
 
 
 def read_at_use(script: Script, variable: Variable) -> tuple[list[Edit], bool]:
-    """The edits that read a variable, which holds a tensor now, wherever it is used; and whether that spares the host a wait."""
+    """The edits that read a variable, which holds a tensor now, wherever it is used; and whether
+    that spares the host a wait.
+    """
     away: list[tuple[ast.stmt, list[Edit]]] = []  # statements that are put off
     rest: list[ast.Name] = []
     for statement, uses in _by_statement(variable.each):
@@ -130,7 +134,9 @@ def _read_from(
     rest: list[ast.Name],
     away: list[tuple[ast.stmt, list[Edit]]],
 ) -> tuple[list[Edit], bool]:
-    """The edits for a variable that several places use in each turn: it is read before the first of them, and a number from there on."""
+    """The edits for a variable that several places use in each turn: it is read before the first of
+    them, and a number from there on.
+    """
     inside = sorted([*variable.each, *variable.seldom], key=position)
     first = min(rest, key=position)
     after = inside[inside.index(first) :]
@@ -172,7 +178,9 @@ def _read_from(
 
 
 def _is_conditional(node: ast.AST, statement: ast.stmt) -> bool:
-    """Whether a place below a statement of the same block is come to under a condition only: ``if writer is not None: ...``."""
+    """Whether a place below a statement of the same block is come to under a condition only: ``if
+    writer is not None: ...``.
+    """
     here: ast.AST = node
     for outer in ancestors(node):
         if outer is parent_of(statement):
@@ -212,7 +220,9 @@ def delayed(script: Script, statement: ast.stmt, read: Read, loop: Loop | None) 
 
 
 def in_arms(found: Sequence[Read]) -> Iterator[tuple[ast.If, list[Read]]]:
-    """``if distributed: v = mean(loss).item()``, ``else: v = loss.item()``: each condition all of whose arms read a number into one variable."""
+    """``if distributed: v = mean(loss).item()``, ``else: v = loss.item()``: each condition all of
+    whose arms read a number into one variable.
+    """
     made = {id(r.statement): (target.id, r) for r in found if (target := _target(r)) is not None}
     seen: set[tuple[int, str]] = set()
     for name, read in made.values():
@@ -270,11 +280,13 @@ def keep(script: Script, read: Read) -> Edit:
     return Rewrite(read.node, kept(script, read.core), holes={"core": read.core})
 
 
-# ------------------------------------------------------------------------------------------------ dicts of logged values
+# --------------------------------------------------------------------------- dicts of logged values
 def logged(script: Script, base: ast.Name, reads: list[Read], loop: Loop) -> list[Edit]:
-    """The edits that fill a dict with tensors in each turn, and read them in the turns that show it.
+    """The edits that fill a dict with tensors in each turn, and read them in the turns that show
+    it.
 
-    ``reads`` are all reads of the loop. Raises :class:`Refusal` where the dict is not made anew in each turn or is used in other ways.
+    ``reads`` are all reads of the loop. Raises :class:`Refusal` where the dict is not made anew in
+    each turn or is used in other ways.
     """
     scope = function_of(base)
     name = base.id

@@ -1,7 +1,8 @@
-"""Loops of the host over the elements of tensors of the device: each element that they look at is a read, and a wait.
+"""Loops of the host over the elements of tensors of the device: each element that they look at is a
+read, and a wait.
 
-``for i in range(n): right[y[i]] += c[i].item()`` copies each element by itself; after ``y, c = y.cpu(), c.cpu()`` the same code computes the
-same on the host (``facts.looked_at``).
+``for i in range(n): right[y[i]] += c[i].item()`` copies each element by itself; after ``y, c =
+y.cpu(), c.cpu()`` the same code computes the same on the host (``facts.looked_at``).
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ from autofast.techniques.syncs.steps import is_often, is_step
 
 
 def by_elements(script: Script) -> Iterator[tuple[Over, str, list[Edit]]]:
-    """Each loop in what runs in every step that looks at single elements: the tensors, and the edits that copy them before it."""
+    """Each loop in what runs in every step that looks at single elements: the tensors, and the
+    edits that copy them before it.
+    """
     taken: list[ast.AST] = []
     for loop in _loops(script):
         if not any(within(loop, other) for other in taken):
@@ -59,7 +62,9 @@ def _loops(script: Script) -> list[Over]:
 
 
 def _copied(script: Script, found: LookedAt) -> tuple[list[str], list[Edit]]:
-    """The tensors that are copied to the host before the loop, and the edits; none where there is no place for that."""
+    """The tensors that are copied to the host before the loop, and the edits; none where there is
+    no place for that.
+    """
     loop, statement = found.loop, statement_of(found.loop)
     if isinstance(statement, (ast.While, ast.Match)) or is_elif(statement):
         return [], []

@@ -21,7 +21,8 @@ READERS = ("builtins.", "math.", "numpy.", "statistics.", "torch.")
 def is_empty_without(script: Script, expr: ast.expr, loop: Loop) -> bool:
     """Whether a variable holds an empty list where ``loop`` has had no iteration.
 
-    It is set to one each time before the loop, nothing but the loop changes it, and elsewhere it is only read.
+    It is set to one each time before the loop, nothing but the loop changes it, and elsewhere it is
+    only read.
     """
     if not isinstance(expr, ast.Name):
         return False

@@ -1,7 +1,9 @@
-"""Lists that a loop extends by the numbers of a tensor: the tensors are kept, and become numbers below the loop.
+"""Lists that a loop extends by the numbers of a tensor: the tensors are kept, and become numbers
+below the loop.
 
-``targets.extend(y.tolist())`` becomes ``targets.append(y)``, and below ``targets = [value for part in targets for value in part.tolist()]``: the same
-numbers in the same order, whatever the shapes, and whether or not there was a batch at all.
+``targets.extend(y.tolist())`` becomes ``targets.append(y)``, and below ``targets = [value for part
+in targets for value in part.tolist()]``: the same numbers in the same order, whatever the shapes,
+and whether or not there was a batch at all.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from autofast.techniques.syncs.reads import on_device, peeled
 
 
 def extended(script: Script) -> Iterator[tuple[ast.stmt, str, list[Edit]]]:
-    """The statements that extend a list in each step, each with the list, and the edits that put the reads off."""
+    """The statements that extend a list in each step, each with the list, and the edits that put
+    the reads off.
+    """
     for sync in script.syncs:
         if sync.how == "tolist" and sync.loop is not None and not sync.unknown:
             if (made := _put_off(script, sync)) is not None:

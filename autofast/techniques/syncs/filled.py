@@ -1,11 +1,13 @@
-"""Tensors that a loop fills with numbers, made on the device: ``losses[k] = loss.item()`` becomes ``losses[k] = loss``.
+"""Tensors that a loop fills with numbers, made on the device: ``losses[k] = loss.item()`` becomes
+``losses[k] = loss``.
 
     losses = torch.zeros(steps, device=device)
     for k in range(steps):
         losses[k] = model(x)
     mean = losses.cpu().mean()
 
-The numbers are copied to the host once, where they are used, and what is computed with them is computed there, as before.
+The numbers are copied to the host once, where they are used, and what is computed with them is
+computed there, as before.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ MAKERS = frozenset(f"torch.{n}" for n in ("zeros", "ones", "empty", "full"))
 
 
 def filled(script: Script, sink: Sink, loop: Loop, needs: Needs, *, around: ast.stmt) -> list[Edit]:
-    """The edits that keep the numbers on the device; none where the statement fills no such tensor, or it is used in the loop."""
+    """The edits that keep the numbers on the device; none where the statement fills no such tensor,
+    or it is used in the loop.
+    """
     match sink:
         case Sink(
             statement=ast.Assign(targets=[ast.Subscript(value=ast.Name() as tensor)], value=value),

@@ -1,6 +1,7 @@
 """Whether a tensor that is read as one number certainly holds floats, by what it is computed of.
 
-``prec1`` of ``prec1, prec5 = accuracy(output, target, topk=(1, 5))`` does, where ``accuracy`` returns a list that gets ``k.float().sum(0) / n``.
+``prec1`` of ``prec1, prec5 = accuracy(output, target, topk=(1, 5))`` does, where ``accuracy``
+returns a list that gets ``k.float().sum(0) / n``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ DEEP = 6
 
 
 def is_float(script: Script, core: ast.expr) -> bool:
-    """Whether ``core`` is certainly a tensor of real floats, by its values or by what it is computed of."""
+    """Whether ``core`` is certainly a tensor of real floats, by its values or by what it is
+    computed of.
+    """
     if holds_floats(script, core):
         return True
     values = [t for t in script.values(core) if isinstance(t, Tensor)]
@@ -86,7 +89,9 @@ def holds_floats(script: Script, expr: ast.expr, depth: int = 0) -> bool:
 
 
 def _called(script: Script, call: ast.Call) -> str:
-    """The operation of torch that a call is certainly one of, as a function or a method of a tensor; empty where a type is asked for."""
+    """The operation of torch that a call is certainly one of, as a function or a method of a
+    tensor; empty where a type is asked for.
+    """
     if any(k.arg in (None, "dtype") for k in call.keywords):
         return ""
     names = {
@@ -112,7 +117,9 @@ def _is_tensor(script: Script, expr: ast.expr) -> bool:
 
 
 def _assigns(script: Script, made: Definition, depth: int) -> bool:
-    """Whether a definition puts such a tensor into a variable, by itself or among the results of a function."""
+    """Whether a definition puts such a tensor into a variable, by itself or among the results of a
+    function.
+    """
     statement = made.statement
     if isinstance(statement, ast.AugAssign):
         return isinstance(statement.op, (ast.Mult, ast.Div))  # the type stays as it is
@@ -138,7 +145,9 @@ def _returns(script: Script, call: ast.Call, depth: int) -> bool:
 
 
 def _each(script: Script, call: ast.Call, depth: int) -> bool:
-    """Whether everything in the list or tuple that a function of the project returns is such a tensor."""
+    """Whether everything in the list or tuple that a function of the project returns is such a
+    tensor.
+    """
     callees = [code_of(t) for t in script.values(call.func)]
     functions = [c.function for code in callees for c in code]
     parts = [e for f in functions for e in _elements(script, f)]

@@ -1,4 +1,6 @@
-"""How a tensor is kept to be read later: as it is where nothing changes it in place, else as a copy."""
+"""How a tensor is kept to be read later: as it is where nothing changes it in place, else as a
+copy.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ CONTAINERS = frozenset(
 
 
 def kept(script: Script, core: ast.expr) -> str:
-    """The template (hole ``{core}``) of what is kept of a tensor: without its graph, and safe from changes in place."""
+    """The template (hole ``{core}``) of what is kept of a tensor: without its graph, and safe from
+    changes in place.
+    """
     if _is_computed_count(script, core):
         return "{core}"
     own = is_fresh(script, core) and not _graphs(script) and not script.unread
@@ -33,7 +37,9 @@ def kept(script: Script, core: ast.expr) -> str:
 
 
 def without_graph(script: Script, core: ast.expr) -> str:
-    """The template (hole ``{core}``) of a tensor without its graph: ``.detach()`` where it may have one."""
+    """The template (hole ``{core}``) of a tensor without its graph: ``.detach()`` where it may have
+    one.
+    """
     bare = _is_computed_count(script, core)
     whole = kind_of(script, core) == "int"
     bare = bare or whole or _is_detached(script, core) or _has_no_graph(script, core)
@@ -61,7 +67,9 @@ def _is_detached(script: Script, core: ast.expr) -> bool:
 
 
 def _has_no_graph(script: Script, core: ast.expr) -> bool:
-    """Whether it is made by a call that certainly runs with gradients switched off, of nothing that has them."""
+    """Whether it is made by a call that certainly runs with gradients switched off, of nothing that
+    has them.
+    """
     made: list[ast.expr | None] = [core]
     if isinstance(core, ast.Name):
         origins = script.analysis(Flow).definitions(core).origins(core)
@@ -105,7 +113,9 @@ def _graphs(script: Script) -> bool:
 
 
 def is_fresh(script: Script, expr: ast.expr, depth: int = 0) -> bool:
-    """Whether ``expr`` is a tensor of its own, made in this iteration (or call), that nothing changes in place afterwards."""
+    """Whether ``expr`` is a tensor of its own, made in this iteration (or call), that nothing
+    changes in place afterwards.
+    """
     return _is_fresh(script, expr, loop_of(expr), depth)
 
 
@@ -126,7 +136,7 @@ def _is_fresh(script: Script, expr: ast.expr, loop: Loop | None, depth: int) -> 
     return False
 
 
-# ------------------------------------------------------------------------------------------------ what a call gives
+# -------------------------------------------------------------------------------- what a call gives
 def _gives_fresh(script: Script, call: ast.Call, depth: int) -> bool:
     callees = script.values(call.func)
     return (
@@ -137,7 +147,9 @@ def _gives_fresh(script: Script, call: ast.Call, depth: int) -> bool:
 
 
 def writes(script: Script, call: ast.Call) -> bool:
-    """Whether a function of torch writes to an argument here: by what it is, by ``out=``, by ``inplace=`` (also where that is not certain)."""
+    """Whether a function of torch writes to an argument here: by what it is, by ``out=``, by
+    ``inplace=`` (also where that is not certain).
+    """
     for thing in script.values(call.func):
         if isinstance(thing, Ref) and thing.name.startswith("torch."):
             known = op(thing.name)
@@ -188,7 +200,9 @@ def _is_computing(script: Script, layer: Ext, depth: int) -> bool:
 
 
 def _is_in_place(layer: Ext) -> bool:
-    """``nn.ReLU(inplace=True)``: a layer is made with the arguments of its function, but for the tensor."""
+    """``nn.ReLU(inplace=True)``: a layer is made with the arguments of its function, but for the
+    tensor.
+    """
     name = layer.name.removeprefix("torch.nn.")
     known = op("torch.nn.functional." + {"LeakyReLU": "leaky_relu"}.get(name, name.lower()))
     given = [g.values for k, g in layer.args.named.items() if k == "inplace"]
@@ -197,9 +211,11 @@ def _is_in_place(layer: Ext) -> bool:
     return _is_set(given)
 
 
-# ------------------------------------------------------------------------------------------------ what becomes of a variable
+# ----------------------------------------------------------------------- what becomes of a variable
 def _is_stable(script: Script, name: ast.Name, loop: Loop | None, depth: int) -> bool:
-    """Whether a variable gets a fresh tensor in each iteration before ``name`` is read, and nothing changes that one afterwards."""
+    """Whether a variable gets a fresh tensor in each iteration before ``name`` is read, and nothing
+    changes that one afterwards.
+    """
     scope, flow = function_of(name), script.analysis(Flow).definitions(name)
     made = flow.origins(name)
     uses = [u for d in made for u in flow.uses(d)]
@@ -213,7 +229,9 @@ def _is_stable(script: Script, name: ast.Name, loop: Loop | None, depth: int) ->
     inside = (u for u in uses if u is not name and (loop is None or within(u, loop)))
     return not any(
         values <= flow.reaching(u) if is_stored(u) else is_read(u) and not _is_harmless(script, u)
-        for u in inside  # what is stored and used is changed by ``+=``, before ``name`` is read where not all of its values come there
+        # what is stored and used is changed by ``+=``, before ``name`` is read where not all of its
+        # values come there
+        for u in inside
     )
 
 
@@ -265,7 +283,9 @@ def _is_harmless(script: Script, node: ast.expr) -> bool:
 
 
 def _only_looks(callee: Thing) -> bool:
-    """A call that leaves its arguments as they are, but for what :func:`writes` tells: of torch, of Python, of a library's object."""
+    """A call that leaves its arguments as they are, but for what :func:`writes` tells: of torch, of
+    Python, of a library's object.
+    """
     if isinstance(callee, Ref):
         root = callee.name.split(".")[0]
         pure = root == "torch" and not callee.name.startswith("torch.distributed")

@@ -1,4 +1,6 @@
-"""Where an exception in a loop may be caught, or looked at: what the loop has put off by then would never be read."""
+"""Where an exception in a loop may be caught, or looked at: what the loop has put off by then would
+never be read.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from autofast.model.values import Cls, Func, Inst, Ref, Unknown
 def catchers(
     script: Script, node: ast.AST, stop: ast.AST | None = None
 ) -> Iterator[ast.Try | ast.With | ast.AsyncWith]:
-    """The statements around ``node``, up to ``stop`` or the function's end, that see what it raises: ``try``, ``with suppress(...)``."""
+    """The statements around ``node``, up to ``stop`` or the function's end, that see what it
+    raises: ``try``, ``with suppress(...)``.
+    """
     here = node
     for outer in ancestors(node):
         if outer is stop or isinstance(outer, FUNCTIONS):
@@ -36,7 +40,9 @@ def catchers(
 
 
 def _sees(script: Script, manager: ast.expr) -> bool:
-    """Whether a manager may end an exception or, at the end of its block, look at what the loop fills; not, if nothing is known of it."""
+    """Whether a manager may end an exception or, at the end of its block, look at what the loop
+    fills; not, if nothing is known of it.
+    """
     if may_swallow(script, manager) and not any(
         isinstance(t, Unknown) for t in script.values(manager)
     ):

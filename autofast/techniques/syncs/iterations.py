@@ -1,4 +1,6 @@
-"""Whether something that each iteration of a loop keeps is certainly there where it is read: the loop has had an iteration."""
+"""Whether something that each iteration of a loop keeps is certainly there where it is read: the
+loop has had an iteration.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +24,19 @@ from autofast.techniques.syncs.empty_lists import is_empty_without, is_sum_of_no
 
 
 def comes_first(statement: ast.stmt, gate: ast.If) -> bool:
-    """Whether ``statement`` runs before ``gate`` in the same iteration, each time that this is come to."""
+    """Whether ``statement`` runs before ``gate`` in the same iteration, each time that this is come
+    to.
+    """
     here = block(statement)
     return -1 < index(here, statement) < index(here, gate)
 
 
 def runs_at_all(script: Script, statement: ast.stmt, loop: Loop) -> bool:
-    """Whether ``statement`` has certainly run when ``loop`` has ended and what follows does not raise.
+    """Whether ``statement`` has certainly run when ``loop`` has ended and what follows does not
+    raise.
 
-    It runs in every iteration, and the loop has at least one: it goes over a constant range, or a division below it that runs
-    whenever the loop ends would have divided by zero.
+    It runs in every iteration, and the loop has at least one: it goes over a constant range, or a
+    division below it that runs whenever the loop ends would have divided by zero.
     """
     graph = script.analysis(Flow).graph(loop)
     if (
@@ -81,7 +86,8 @@ def _divisions(scope: ast.AST) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
 
 
 def _is_number(script: Script, expr: ast.expr, loop: Loop) -> bool:
-    """Whether an expression is a Python number where the loop has had no iteration, which cannot be divided by zero then.
+    """Whether an expression is a Python number where the loop has had no iteration, which cannot be
+    divided by zero then.
 
     It begins as a constant and is added to, or is the sum of a list that is empty.
     """
@@ -144,7 +150,9 @@ def _is_zero_without(script: Script, divisor: ast.expr, loop: ast.For) -> bool:
 
 
 def _gives_all(loader: Loader) -> bool:
-    """Whether a loader passes over no sample: it has the sampler of its own, or what ``batched-dataset`` writes in its place."""
+    """Whether a loader passes over no sample: it has the sampler of its own, or what
+    ``batched-dataset`` writes in its place.
+    """
     if any(given(loader, name) is not None for name in ("drop_last", "batch_sampler")):
         return False
     if (sampler := given(loader, "sampler")) is None:
@@ -194,7 +202,9 @@ def _iterated(over: ast.expr) -> ast.expr:
 
 
 def _is_same(script: Script, one: ast.expr, other: ast.expr) -> bool:
-    """Whether two expressions are one variable, or one attribute of it, which is not set in their function."""
+    """Whether two expressions are one variable, or one attribute of it, which is not set in their
+    function.
+    """
     if ast.dump(one) != ast.dump(other):
         return False
     if isinstance(one, ast.Name) and isinstance(other, ast.Name):
@@ -219,7 +229,9 @@ def _loaders(script: Script, loop: Loop) -> set[object]:
 
 
 def begins_whole(script: Script, target: ast.Name) -> bool:
-    """Whether the target of ``+=`` holds a whole number before its loop: sums of counts are then exact in any order."""
+    """Whether the target of ``+=`` holds a whole number before its loop: sums of counts are then
+    exact in any order.
+    """
     made = script.analysis(Flow).reaching(target)
     others = [d for d in made if d.node is not target]
     if not others:

@@ -1,7 +1,9 @@
-"""The code that keeps tensors, and numbers that belong to them, in a list, and that runs a statement on all of them later.
+"""The code that keeps tensors, and numbers that belong to them, in a list, and that runs a
+statement on all of them later.
 
-They are read by one copy where they can be stacked: one tensor each time, of one kind, on one device, without dimensions (or with one of
-length 1), and one at least. Else they are read one by one, which is right for an empty list, too.
+They are read by one copy where they can be stacked: one tensor each time, of one kind, on one
+device, without dimensions (or with one of length 1), and one at least. Else they are read one by
+one, which is right for an empty list, too.
 """
 
 from __future__ import annotations
@@ -28,11 +30,14 @@ from autofast.write.spelling import is_taken, torch_in
 
 @dataclass(eq=False)
 class Kept:
-    """What is kept for the sinks: ``tensors``, then ``weights`` (numbers), each called as in ``values`` where it is used again.
+    """What is kept for the sinks: ``tensors``, then ``weights`` (numbers), each called as in
+    ``values`` where it is used again.
 
     Attributes:
-        name: the list. numbers: the lists of the weights, where the tensors are ``split`` from them to be stacked.
-        rounds: sums of floats may be made by ``sum()``, which rounds less than ``+=`` from Python 3.12 on.
+        name: the list. numbers: the lists of the weights, where the tensors are ``split`` from them
+            to be stacked.
+        rounds: sums of floats may be made by ``sum()``, which rounds less than ``+=`` from Python
+            3.12 on.
     """
 
     script: Script
@@ -46,7 +51,9 @@ class Kept:
     rounds: bool = False
 
     def may_be_stacked(self) -> bool:
-        """Whether all elements of a list that is not empty can be read at once, and are then the numbers they were."""
+        """Whether all elements of a list that is not empty can be read at once, and are then the
+        numbers they were.
+        """
         core = self.tensors[0]
         devices = {t.device for t in self.script.values(core) if isinstance(t, Tensor)}
         return (
@@ -59,7 +66,7 @@ class Kept:
             and not (self.weights and is_taken(self.sinks[0].source, "zip"))
         )
 
-    # -------------------------------------------------------------------------------------------- in the loop
+    # ---------------------------------------------------------------------------------- in the loop
     def empty(self) -> str:
         names = [self.name, *self.numbers]
         return f"{', '.join(names)} = {', '.join('[]' for _ in names)}"
@@ -75,13 +82,15 @@ class Kept:
     def cleared(self) -> str:
         return "\n".join(f"{name}.clear()" for name in (self.name, *self.numbers))
 
-    # -------------------------------------------------------------------------------------------- where it is read
+    # ----------------------------------------------------------------------------- where it is read
     @property
     def imports(self) -> tuple[Edit, ...]:
         return torch_in(self.sinks[0].source)[1] if self.split else ()
 
     def in_place_of(self, sink: Sink, loop: Loop, is_filled: bool) -> tuple[ast.expr, str] | None:
-        """What a loop alone fills keeps the tensors itself: what is appended, and the template of the statement that makes them numbers."""
+        """What a loop alone fills keeps the tensors itself: what is appended, and the template of
+        the statement that makes them numbers.
+        """
         match sink.statement:
             case ast.Expr(
                 value=ast.Call(
@@ -178,7 +187,9 @@ class Kept:
         return ""
 
     def _again(self, sink: Sink) -> str:
-        """The statement as it runs later: each read of a kept tensor, each number that was kept with it."""
+        """The statement as it runs later: each read of a kept tensor, each number that was kept
+        with it.
+        """
         slots = {
             ast.dump(p): n for p, n in zip((*self.tensors, *self.weights), self.values, strict=True)
         }

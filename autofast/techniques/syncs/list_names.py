@@ -24,7 +24,9 @@ class ListNames:
         self.given: list[tuple[str, ast.stmt, Loop]] = []
 
     def fresh(self, statement: ast.stmt, loop: Loop, *candidates: str) -> str:
-        """The first name that neither the file nor another list of this loop, of one around it or of one in it has."""
+        """The first name that neither the file nor another list of this loop, of one around it or
+        of one in it has.
+        """
         source = source_of(statement)
         near = {
             name
@@ -43,7 +45,8 @@ class ListNames:
 def name_of_list(script: Script, sink: Sink, cores: Sequence[ast.expr], loop: Loop) -> str:
     """A name for the list of what is read of the tensors for the sink.
 
-    ``test_losses`` for ``test_loss``, ``losses`` for ``total``, to which a loss is added; ``correct_counts`` and ``psnr_values`` for others.
+    ``test_losses`` for ``test_loss``, ``losses`` for ``total``, to which a loss is added;
+    ``correct_counts`` and ``psnr_values`` for others.
     """
     whole = _last(sink.holder)
     told = "_".join(p for p in whole.split("_") if p.lower() not in OF_ALL)

@@ -41,7 +41,8 @@ SHOWS = tuple(Ref(f"builtins.{n}") for n in ("vars", "getattr", "setattr", "dela
 
 @dataclass(eq=False)
 class Needs:
-    """Where the holder of a sink is looked at: in which conditions of the loop, and whether after it.
+    """Where the holder of a sink is looked at: in which conditions of the loop, and whether after
+    it.
 
     ``moves`` are statements that look at it and have to move into such a condition.
     """
@@ -63,7 +64,8 @@ class Needs:
 
 
 def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt] = ()) -> Needs:
-    """Where the results of a sink are needed, besides the statements that are put off together with it.
+    """Where the results of a sink are needed, besides the statements that are put off together with
+    it.
 
     Raises :class:`Refusal` where that is in each turn, or not known.
     """
@@ -101,7 +103,9 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
 
 
 def _is_used_after(script: Script, sink: Sink, loop: Loop, outside: Sequence[ast.AST]) -> bool:
-    """Whether what a sink fills may be looked at after its loop; ``outside`` are all places out of it that do."""
+    """Whether what a sink fills may be looked at after its loop; ``outside`` are all places out of
+    it that do.
+    """
     flow, here = script.analysis(Flow).definitions(loop), function_of(loop)
     if sink.kind == "number":
         return _name(sink) in flow.live_after(loop)
@@ -177,7 +181,9 @@ def _looks(script: Script, statements: Sequence[ast.stmt], sink: Sink) -> bool:
 def _check_end(
     script: Script, sink: Sink, loop: Loop, needs: Needs, outside: Sequence[ast.AST]
 ) -> None:
-    """What is kept must be read when the loop ends, however it ends, and must not grow without limit."""
+    """What is kept must be read when the loop ends, however it ends, and must not grow without
+    limit.
+    """
     if any(within(n, s) for n in outside for s in loop.orelse):
         raise Refusal("the `else` of the loop uses it")
     graph, here = script.analysis(Flow).graph(loop), function_of(loop)
@@ -198,7 +204,9 @@ def _check_end(
 def _live_when_caught(
     script: Script, attempt: ast.Try | ast.With | ast.AsyncWith
 ) -> frozenset[str]:
-    """The variables whose values may be read after ``attempt`` has seen an exception of its block."""
+    """The variables whose values may be read after ``attempt`` has seen an exception of its
+    block.
+    """
     flow = script.analysis(Flow).definitions(attempt)
     if isinstance(attempt, (ast.With, ast.AsyncWith)):
         return flow.live_after(attempt)
@@ -242,7 +250,9 @@ def _lookers(script: Script, sink: Sink, loop: Loop) -> Iterator[ast.AST]:
 
 
 def check_own(scope: ast.AST, name: str) -> None:
-    """Raises :class:`Refusal` where a variable is not the function's own, or may be looked at by its name."""
+    """Raises :class:`Refusal` where a variable is not the function's own, or may be looked at by
+    its name.
+    """
     if name in declared(scope) or (not isinstance(scope, ast.Module) and not binds(scope, name)):
         raise Refusal(f"`{name}` is a global")
     if shows_names(scope):
@@ -271,7 +281,9 @@ def _of_variable(script: Script, holder: ast.Name, sink: Sink, loop: Loop) -> It
 
 
 def _under_another_name(script: Script, holder: ast.Name, loop: Loop) -> ast.AST | None:
-    """A place in the loop, or in a function that it runs, where a list or dict is known by another name than ``holder``."""
+    """A place in the loop, or in a function that it runs, where a list or dict is known by another
+    name than ``holder``.
+    """
     scope = function_of(holder)
     objects: set[Thing] = {t for t in script.values(holder) if isinstance(t, (Seq, Dict))}
     views = [n for n in mentions(scope, holder.id) if is_stored(n) and _is_part(parent_of(n))]
@@ -304,7 +316,9 @@ def _is_part(statement: ast.AST | None) -> bool:
 
 
 def _gives_another_name(node: ast.Name) -> bool:
-    """``history = losses``, ``log["loss"] = losses``, ``Plot(losses)``: what is seen under another name would be seen too early."""
+    """``history = losses``, ``log["loss"] = losses``, ``Plot(losses)``: what is seen under another
+    name would be seen too early.
+    """
     parent = parent_of(node)
     if isinstance(parent, ast.Attribute):
         return call_of(parent) is None and parent.attr not in (
@@ -346,7 +360,9 @@ def _of_attribute(script: Script, holder: ast.Attribute, loop: Loop) -> Iterator
 
 
 def _is_shown_whole(script: Script, node: ast.AST, objects: set[Thing]) -> bool:
-    """``print(state)``, ``copy(state)``: an object that is given to what may look at all of its attributes."""
+    """``print(state)``, ``copy(state)``: an object that is given to what may look at all of its
+    attributes.
+    """
     if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not is_read(node):
         return False
     parent = parent_of(node)
@@ -362,14 +378,18 @@ def _is_shown_whole(script: Script, node: ast.AST, objects: set[Thing]) -> bool:
 
 
 def _shows_all(script: Script, node: ast.AST) -> bool:
-    """``vars(x)``, ``x.__dict__``, ``getattr(x, name)``: what comes to attributes without their names."""
+    """``vars(x)``, ``x.__dict__``, ``getattr(x, name)``: what comes to attributes without their
+    names.
+    """
     if isinstance(node, ast.Attribute):
         return node.attr == "__dict__"
     return isinstance(node, ast.Call) and any(t in SHOWS for t in script.values(node.func))
 
 
 def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST]:
-    """Every expression, in the functions that are not the object's own, that is or holds the object."""
+    """Every expression, in the functions that are not the object's own, that is or holds the
+    object.
+    """
     objects = script.values(holder)
     if not objects or not all(isinstance(t, (Inst, Seq, Dict)) for t in objects):
         raise Refusal(f"what `{first_line(holder)}` is is not known")
@@ -410,7 +430,9 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
 def _passes_by(
     script: Script, node: ast.expr, objects: frozenset[Thing], holding: set[Thing], methods: bool
 ) -> bool:
-    """``self.step`` of an object that only holds the one in question, elsewhere; with ``methods`` also ``self.update``, which is looked at itself."""
+    """``self.step`` of an object that only holds the one in question, elsewhere; with ``methods``
+    also ``self.update``, which is looked at itself.
+    """
     parent = parent_of(node)
     if not isinstance(parent, ast.Attribute) or parent.value is not node:
         return False

@@ -1,4 +1,6 @@
-"""``self.log("loss", loss.item())`` in a module of Lightning: log() takes the tensor, keeps a copy without its graph, and reads it when it is shown."""
+"""``self.log("loss", loss.item())`` in a module of Lightning: log() takes the tensor, keeps a copy
+without its graph, and reads it when it is shown.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ MODULES = frozenset({"lightning.LightningModule", "lightning.core.LightningModul
 
 
 def logged(script: Script) -> Iterator[tuple[Read, Edit]]:
-    """The reads whose number goes nowhere but to ``self.log()`` or ``self.log_dict()``, and how the tensor goes there."""
+    """The reads whose number goes nowhere but to ``self.log()`` or ``self.log_dict()``, and how the
+    tensor goes there.
+    """
     for read in reads(script):
         if read.how != "item" or not _is_logged(script, read.node):
             continue

@@ -71,7 +71,9 @@ def in_functions(script: Script, every: list[Read]) -> Iterator[Found]:
 
 
 def is_read_anyway(script: Script, result: Read, found: list[Read]) -> bool:
-    """Whether the function reads the same tensor for something else in every step: a tensor in the result would be read once more."""
+    """Whether the function reads the same tensor for something else in every step: a tensor in the
+    result would be read once more.
+    """
     others = [r for r in found if r is not result and (r.key, r.how) == (result.key, result.how)]
     return any(
         is_often(script, r.node, None)
@@ -127,7 +129,9 @@ def in_texts(script: Script) -> Iterator[Finding]:
 
 
 def dict_of(read: Read) -> ast.Name | None:
-    """The variable of a dict that the number is put into: ``log["loss"] = loss.item()``, ``log = {"loss": loss.item()}``."""
+    """The variable of a dict that the number is put into: ``log["loss"] = loss.item()``, ``log =
+    {"loss": loss.item()}``.
+    """
     statement = read.statement
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return None
@@ -156,7 +160,9 @@ def in_loops(script: Script, every: list[Read]) -> Iterator[Found]:
 
 
 def by_loop(script: Script, every: list[Read]) -> Iterator[tuple[Loop | None, list[Read]]]:
-    """The reads of each turn of a loop over batches, or of each call of a function that such a loop calls."""
+    """The reads of each turn of a loop over batches, or of each call of a function that such a loop
+    calls.
+    """
     homes: dict[int, tuple[Loop | None, list[Read]]] = {}
     parameters = {id(p.node) for p in parameter_loops(script)}  # norms: one call gives all of them
     for read in every:
@@ -173,7 +179,9 @@ def by_loop(script: Script, every: list[Read]) -> Iterator[tuple[Loop | None, li
 
 
 def in_scripts_read_in_part(script: Script, every: list[Read]) -> Iterator[Found]:
-    """Who looks at an object, or calls a function, may be missing here; the places of a variable are all in its function."""
+    """Who looks at an object, or calls a function, may be missing here; the places of a variable
+    are all in its function.
+    """
     for loop, found in by_loop(script, every):
         for statement, mine in by_statement(found):
             edits: list[Edit] = []
@@ -210,7 +218,9 @@ def in_each_step(script: Script, read: Read) -> bool:
 
 
 def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Found]:
-    """What can be done about the reads of each turn of a loop, or of each call of a function, the best first."""
+    """What can be done about the reads of each turn of a loop, or of each call of a function, the
+    best first.
+    """
     sinks: list[list[tuple[Sink, Needs]]] = []
     late: list[tuple[Variable, Read]] = []
     fixed: list[tuple[ast.stmt, list[Read], str]] = []
@@ -275,7 +285,9 @@ def sinks_at(
 def passed_on(
     statement: ast.stmt, mine: list[Read], loop: Loop
 ) -> tuple[str, list[ast.stmt]] | None:
-    """``psnr = 10 * log10(1 / mse.item())`` where the statements right below are all that use ``psnr`` in the loop."""
+    """``psnr = 10 * log10(1 / mse.item())`` where the statements right below are all that use
+    ``psnr`` in the loop.
+    """
     target = only_target(statement)
     if not isinstance(target, ast.Name) or any(put_into(r.node) is target for r in mine):
         return None
@@ -357,7 +369,9 @@ def read_at_once(
 def joined(
     script: Script, sinks: list[list[tuple[Sink, Needs]]]
 ) -> Iterator[list[tuple[Sink, Needs]]]:
-    """The sinks, those in one: statements below each other that keep tensors until the same place, as the meters of a step do."""
+    """The sinks, those in one: statements below each other that keep tensors until the same place,
+    as the meters of a step do.
+    """
     waiting: list[tuple[Sink, Needs]] = []
     for parts in sinks:
         alone = len(parts) > 1 or bool(parts[0][1].moves) or is_summed(script, parts[0][0])
@@ -386,7 +400,9 @@ def may_join(one: tuple[Sink, Needs], other: tuple[Sink, Needs]) -> bool:
 def later(
     script: Script, loop: Loop, parts: list[tuple[Sink, Needs]], others: set[str]
 ) -> Iterator[Found]:
-    """A sink, with what is put off together with it, is put off; ``others`` are the tensors that the loop reads for other sinks."""
+    """A sink, with what is put off together with it, is put off; ``others`` are the tensors that
+    the loop reads for other sinks.
+    """
     used = [r for s, _ in parts for r in s.reads]
     places: list[tuple[ast.AST, str]] = [(s.statement, said(s.reads)) for s, _ in parts if s.reads]
     try:
@@ -514,7 +530,9 @@ def group(
     asks: Question | None = None,
     effect: Effect | None = None,
 ) -> Iterator[Found]:
-    """One finding for each statement of a change that is made as a whole, or not at all where a comment spares one of them."""
+    """One finding for each statement of a change that is made as a whole, or not at all where a
+    comment spares one of them.
+    """
     if any(is_spared(node, NAME) for node, _ in members):
         return
     for n, (node, message) in enumerate(members):

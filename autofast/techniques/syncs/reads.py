@@ -23,7 +23,8 @@ class Read:
         node: the expression that is the number: ``loss.detach().cpu().item()``.
         core: the tensor that is read: ``loss``.
         how: ``item``, ``float``, ``int`` or ``numpy`` (an array without dimensions).
-        origins: where ``core`` is a variable that has been given a tensor to keep instead of the number, these tensors.
+        origins: where ``core`` is a variable that has been given a tensor to keep instead of the
+            number, these tensors.
     """
 
     node: ast.expr
@@ -60,7 +61,9 @@ def reading(how: str) -> str:
 
 
 def reads(script: Script) -> list[Read]:
-    """The reads of single numbers that may make the host wait for a device, in the order of the code of each file."""
+    """The reads of single numbers that may make the host wait for a device, in the order of the
+    code of each file.
+    """
     found = []
     for site in script.log.of("sync"):
         node = site.node
@@ -115,7 +118,9 @@ def by_statement(found: list[Read]) -> list[tuple[ast.stmt, list[Read]]]:
 
 
 def gives_the_same(script: Script, expr: ast.expr) -> bool:
-    """Whether an expression gives the same when it is computed twice: nothing in it draws numbers, or takes the next of something."""
+    """Whether an expression gives the same when it is computed twice: nothing in it draws numbers,
+    or takes the next of something.
+    """
     for node in ast.walk(expr):
         if isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield)):
             return False

@@ -1,4 +1,6 @@
-"""Functions that return numbers they have read: they return the tensors, and the callers read them where they need them."""
+"""Functions that return numbers they have read: they return the tensors, and the callers read them
+where they need them.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def _is_at_end(result: ast.Return, function: ast.FunctionDef) -> bool:
 def hand_on(
     script: Script, function: ast.FunctionDef, statement: ast.Return, results: list[Result]
 ) -> list[Edit]:
-    """The edits by which a function returns tensors, and its callers read them; raises :class:`Refusal`."""
+    """The edits by which a function returns tensors, and its callers read them; raises
+    :class:`Refusal`.
+    """
     site = script.log.at("return", statement)
     occurrences = list(site) if site is not None else []
     if not runs_in_steps(script, occurrences):

@@ -1,6 +1,8 @@
-"""Sums that stay on the device while the loop runs: ``total += loss.item()`` becomes ``total += loss.detach().double()``.
+"""Sums that stay on the device while the loop runs: ``total += loss.item()`` becomes ``total +=
+loss.detach().double()``.
 
-The sum is read once, where it is used: ``total.item() / len(loader)``, or ``total = float(total)`` below the loop where it is used more than once.
+The sum is read once, where it is used: ``total.item() / len(loader)``, or ``total = float(total)``
+below the loop where it is used more than once.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ def summed(
 ) -> list[Edit]:
     """The edits that keep the sum on the device; none where it would not be the same number.
 
-    ``around`` is the loop, or the block that holds nothing else; ``filled`` says that something has certainly been added where it is used.
+    ``around`` is the loop, or the block that holds nothing else; ``filled`` says that something has
+    certainly been added where it is used.
     """
     if not is_summed(script, sink):
         return []
@@ -82,7 +85,9 @@ def _uses_of_result(script: Script, sink: Sink) -> list[ast.Name]:
 
 
 def _is_only_of(script: Script, sink: Sink, use: ast.Name) -> bool:
-    """Whether a use finds what this statement has added up, or what the sum begins as: no sum of another loop."""
+    """Whether a use finds what this statement has added up, or what the sum begins as: no sum of
+    another loop.
+    """
     own = target_of(sink)
     for made in script.analysis(Flow).reaching(use):
         match bound_to(made.node)[0]:
@@ -94,7 +99,9 @@ def _is_only_of(script: Script, sink: Sink, use: ast.Name) -> bool:
 
 
 def _each_alone(uses: list[ast.Name], needs: Needs, loop: Loop) -> list[ast.Name]:
-    """The uses, where each condition of the loop, and what comes after it, has one at most, that may read the sum itself."""
+    """The uses, where each condition of the loop, and what comes after it, has one at most, that
+    may read the sum itself.
+    """
     gates = [gate for gate, _ in needs.gates.values()]
     inside = [[use for use in uses if within(use, gate)] for gate in gates]
     after = [use for use in uses if not within(use, loop)]

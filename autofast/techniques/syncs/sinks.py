@@ -55,8 +55,10 @@ class Sink:
     """A statement of a loop that puts what it reads into ``holder`` and does nothing else.
 
     Attributes:
-        kind: ``number`` for a variable, ``attribute`` for ``self.total``, ``object`` for a list, a dict, an array or an average meter.
-        payload: what has to be kept in each turn: the tensors, then numbers that change from turn to turn.
+        kind: ``number`` for a variable, ``attribute`` for ``self.total``, ``object`` for a list, a
+            dict, an array or an average meter.
+        payload: what has to be kept in each turn: the tensors, then numbers that change from turn
+            to turn.
     """
 
     statement: ast.stmt
@@ -79,8 +81,9 @@ def sink_of(
 ) -> Sink:
     """The sink that a statement is; raises :class:`Refusal`.
 
-    ``passed`` are variables that the statements put off together with this one hand to it; a statement that only makes one of
-    them (``psnr = 10 * log10(1 / mse.item())``) counts as a sink too.
+    ``passed`` are variables that the statements put off together with this one hand to it; a
+    statement that only makes one of them (``psnr = 10 * log10(1 / mse.item())``) counts as a sink
+    too.
     """
     match statement:
         case ast.AugAssign(target=ast.Name() as target, value=value):
@@ -154,14 +157,18 @@ def _does_more(script: Script, statement: ast.stmt) -> bool:
 
 
 def _kind(script: Script, expr: ast.expr) -> str:
-    """``number``, or ``object`` for what is changed in place by ``+=`` (a tensor, an array, a list)."""
+    """``number``, or ``object`` for what is changed in place by ``+=`` (a tensor, an array, a
+    list).
+    """
     return (
         "number" if all(isinstance(t, (Num, Const, Arg)) for t in script.values(expr)) else "object"
     )
 
 
 def _begins_as_number(target: ast.Name) -> bool:
-    """Whether every assignment to a variable computes something new: no array that another variable holds too."""
+    """Whether every assignment to a variable computes something new: no array that another variable
+    holds too.
+    """
     stores = [parent_of(n) for n in mentions(function_of(target), target.id) if is_stored(n)]
     made = [s.value for s in stores if isinstance(s, ast.Assign)]
     plain = all(isinstance(s, (ast.Assign, ast.AugAssign)) for s in stores)
@@ -169,7 +176,9 @@ def _begins_as_number(target: ast.Name) -> bool:
 
 
 def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
-    """Whether a variable may begin as an array, which ``+=`` changes in place: ``total = np.zeros(1)``."""
+    """Whether a variable may begin as an array, which ``+=`` changes in place: ``total =
+    np.zeros(1)``.
+    """
     for node in mentions(function_of(target), target.id):
         statement = parent_of(node)
         if isinstance(statement, ast.Assign) and any(t is node for t in statement.targets):
@@ -191,7 +200,9 @@ def _names(node: ast.AST, name: str) -> bool:
 
 
 def not_a_keeper(script: Script, func: ast.Attribute) -> str:
-    """Why a method may do more than keep its arguments; empty for ``list.append`` and for the ``update`` of an average meter."""
+    """Why a method may do more than keep its arguments; empty for ``list.append`` and for the
+    ``update`` of an average meter.
+    """
     things = script.values(func.value)
     if things and all(isinstance(t, Seq) for t in things) and func.attr == "append":
         return ""
@@ -279,7 +290,9 @@ def _is_constant(script: Script, name: ast.Name) -> bool:
 
 
 def _is_from_outside(script: Script, func: Func, attr: str) -> bool:
-    """Whether an attribute holds an object that was handed over, which others may change: ``self.state = state``."""
+    """Whether an attribute holds an object that was handed over, which others may change:
+    ``self.state = state``.
+    """
     classes = [func.owner, *func.owner.ancestors()] if func.owner is not None else []
     for node in (n for c in classes for n in walk(c.node)):
         if isinstance(node, ast.Assign) and any(is_attribute(t, attr) for t in node.targets):
@@ -290,7 +303,9 @@ def _is_from_outside(script: Script, func: Func, attr: str) -> bool:
 
 
 def _handed_over(value: ast.expr) -> Iterator[ast.expr]:
-    """The objects in an expression that stay what they are, and are not only used to compute something."""
+    """The objects in an expression that stay what they are, and are not only used to compute
+    something.
+    """
     if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)):
         if not (isinstance(value, ast.Attribute) and _bottom(value) == "self"):
             yield value
@@ -345,7 +360,9 @@ def _bottom(node: ast.expr) -> str:
 
 
 class _Collector:
-    """Finds what a sink has to keep in each turn: everything in it that is not the same when it runs later."""
+    """Finds what a sink has to keep in each turn: everything in it that is not the same when it
+    runs later.
+    """
 
     def __init__(self, script: Script, sink: Sink, loop: Loop, passed: frozenset[str]):
         self.script, self.sink, self.loop = script, sink, loop
@@ -395,7 +412,9 @@ class _Collector:
         return False
 
     def is_one(self, holder: ast.expr) -> bool:
-        """Whether what holds the numbers is found by the same way later (that nothing else is put there is asked elsewhere)."""
+        """Whether what holds the numbers is found by the same way later (that nothing else is put
+        there is asked elsewhere).
+        """
         if isinstance(holder, ast.Attribute):
             return self.is_one(holder.value)
         if isinstance(holder, ast.Subscript):
@@ -450,7 +469,9 @@ class _Collector:
 
 
 def is_number(script: Script, expr: ast.expr) -> bool:
-    """Whether an expression is certainly a Python number (or text), as far as the reader or its form tells."""
+    """Whether an expression is certainly a Python number (or text), as far as the reader or its
+    form tells.
+    """
     if is_method(expr) and expr.func.attr in SIZES:
         return bool(expr.args) or expr.func.attr != "size"
     if isinstance(expr, ast.Subscript) and is_attribute(expr.value, "shape"):

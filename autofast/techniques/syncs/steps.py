@@ -1,4 +1,6 @@
-"""Which loops take one batch in each iteration, and what runs in all, in few, or between two places of an iteration."""
+"""Which loops take one batch in each iteration, and what runs in all, in few, or between two places
+of an iteration.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from autofast.model.syntax import LOOPS
 
 
 def is_step(script: Script, loop: ast.AST | None) -> bool:
-    """Whether one iteration of the loop is one batch: of training, or of an evaluation. A loop over epochs is none."""
+    """Whether one iteration of the loop is one batch: of training, or of an evaluation. A loop over
+    epochs is none.
+    """
     return loop is not None and id(loop) in script.analysis(_step_loops)
 
 
@@ -33,7 +37,9 @@ def _step_loops(script: Script) -> set[int]:
 
 
 def runs_in_steps(script: Script, occurrences: Iterable[Occurrence], each: bool = False) -> bool:
-    """Whether a place is come to from a loop over batches, across function calls and inner loops; with ``each``, in all of its iterations."""
+    """Whether a place is come to from a loop over batches, across function calls and inner loops;
+    with ``each``, in all of its iterations.
+    """
     for occurrence in occurrences:
         plain = [f for f in loops(occurrence.stack) if isinstance(f.node, LOOPS)]
         if steps := [f for f in plain if is_step(script, f.node)]:
@@ -59,21 +65,27 @@ def is_often(script: Script, node: ast.AST, loop: Loop | None) -> bool:
 
 
 def rare_branch(node: ast.AST, loop: Loop | None) -> ast.If | None:
-    """The outermost ``if`` whose body holds ``node`` and runs in few iterations of ``loop`` (in few calls)."""
+    """The outermost ``if`` whose body holds ``node`` and runs in few iterations of ``loop`` (in few
+    calls).
+    """
     return next(
         (condition for condition, arm in reversed(rare_arms_around(node, loop)) if arm), None
     )
 
 
 def first_in(branch: ast.If, nodes: list[ast.AST]) -> ast.stmt:
-    """The first statement of ``branch`` that holds one of ``nodes``; its very first where one of them has yet to move there."""
+    """The first statement of ``branch`` that holds one of ``nodes``; its very first where one of
+    them has yet to move there.
+    """
     if not all(within(n, branch) for n in nodes):
         return branch.body[0]
     return next(s for s in branch.body if any(within(n, s) for n in nodes))
 
 
 def works_between(script: Script, first: ast.stmt, last: ast.stmt) -> bool:
-    """Whether a forward or backward pass, or an update, is started between two statements of one iteration (or call)."""
+    """Whether a forward or backward pass, or an update, is started between two statements of one
+    iteration (or call).
+    """
     scope, graph, loop = (
         function_of(first),
         script.analysis(Flow).graph(first),

@@ -1,7 +1,8 @@
 """Sums that can be made on the device, and are the same numbers to the last bit.
 
-A float is exact in float64, and sums, differences and products of float64 are rounded as Python's own are; quotients by a number are not,
-since CUDA multiplies by the inverse. Counts are whole numbers of 64 bits. MPS has no float64.
+A float is exact in float64, and sums, differences and products of float64 are rounded as Python's
+own are; quotients by a number are not, since CUDA multiplies by the inverse. Counts are whole
+numbers of 64 bits. MPS has no float64.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def kind_of_sum(script: Script, sink: Sink) -> str:
 
 
 def _parts(expr: ast.expr, kept: set[int]) -> Iterator[ast.expr]:
-    """What goes into a computation that rounds the same on the device: what is ``kept`` there, and what has nothing of it."""
+    """What goes into a computation that rounds the same on the device: what is ``kept`` there, and
+    what has nothing of it.
+    """
     computed = id(expr) not in kept and any(id(n) in kept for n in ast.walk(expr))
     if computed and is_operation(expr, *EXACT):
         yield from _parts(expr.left, kept)
@@ -74,7 +77,9 @@ def _parts(expr: ast.expr, kept: set[int]) -> Iterator[ast.expr]:
 
 
 def _number_of(script: Script, read: Read) -> str:
-    """The kind of number that a read gives; empty where it does not hold all of the tensor's value."""
+    """The kind of number that a read gives; empty where it does not hold all of the tensor's
+    value.
+    """
     kinds = {kind_of(script, tensor) for tensor in read.tensors}
     kind = kinds.pop() if len(kinds) == 1 else ""
     if read.how == "item" or read.how == kind:
@@ -83,7 +88,9 @@ def _number_of(script: Script, read: Read) -> str:
 
 
 def _is_long(script: Script, core: ast.expr) -> bool:
-    """Whether a count is of 64 bits, as sums of whole numbers are where no other type is asked for."""
+    """Whether a count is of 64 bits, as sums of whole numbers are where no other type is asked
+    for.
+    """
     if isinstance(core, ast.Name):
         made = script.analysis(Flow).definitions(core).origins(core)
         values = [bound_to(d.node) for d in made if not d.is_augmented]
@@ -103,7 +110,9 @@ def _is_sum(value: ast.expr) -> bool:
 
 
 def _is_number(script: Script, part: ast.expr) -> bool:
-    """A number of Python's, computed in each turn as before: no text, no read of its own that is left, no array."""
+    """A number of Python's, computed in each turn as before: no text, no read of its own that is
+    left, no array.
+    """
     values = script.values(part)
     return is_number(script, part) and not any(
         isinstance(t, Const) and isinstance(t.value, str) for t in values
@@ -111,7 +120,9 @@ def _is_number(script: Script, part: ast.expr) -> bool:
 
 
 def begins_as(script: Script, sink: Sink) -> frozenset[str]:
-    """The types of the numbers, all written down, that the sum begins as; none where it may begin as something else."""
+    """The types of the numbers, all written down, that the sum begins as; none where it may begin
+    as something else.
+    """
     own, uses = target_of(sink), own_uses(sink)
     made = {d for use in uses for d in script.analysis(Flow).reaching(use) if d.node is not own}
     bound = [bound_to(d.node) for d in made]
@@ -128,7 +139,9 @@ def target_of(sink: Sink) -> ast.expr:
 
 
 def own_uses(sink: Sink) -> list[ast.Name]:
-    """Where the statement itself takes the sum up: the target of ``+=``, or its name on the right."""
+    """Where the statement itself takes the sum up: the target of ``+=``, or its name on the
+    right.
+    """
     target = target_of(sink)
     if isinstance(sink.statement, ast.AugAssign):
         return [target] if isinstance(target, ast.Name) else []

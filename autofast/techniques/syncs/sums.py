@@ -1,13 +1,15 @@
-"""Sums that are looked at in every step, and so cannot wait: their tensors are read together, by one copy instead of one each.
+"""Sums that are looked at in every step, and so cannot wait: their tensors are read together, by
+one copy instead of one each.
 
-``train_loss += loss.item()`` and, below it, ``correct += (predicted == y).sum().item()`` make the host wait twice, and the device
-stands still between the two. The first sum waits for the second:
+``train_loss += loss.item()`` and, below it, ``correct += (predicted == y).sum().item()`` make the
+host wait twice, and the device stands still between the two. The first sum waits for the second:
 
     loss_value, count = torch.hstack((loss, (predicted == y).sum().double())).tolist()
     train_loss += loss_value
     correct += int(count)
 
-A float of 32 bits stays what it is as one of 64, and so does a count (below 2**53, which no batch has).
+A float of 32 bits stays what it is as one of 64, and so does a count (below 2**53, which no batch
+has).
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ MOST = 6  # statements that wait for the last of them
 def grouped(
     script: Script, loop: Loop, fixed: Sequence[tuple[ast.stmt, list[Read]]]
 ) -> Iterator[tuple[list[Sink], list[Edit]]]:
-    """Sums of one block that can wait for the last of them, with the edits that read all their tensors at once."""
+    """Sums of one block that can wait for the last of them, with the edits that read all their
+    tensors at once.
+    """
     rest = [
         s
         for s in (_sum(script, statement, mine, loop) for statement, mine in fixed)

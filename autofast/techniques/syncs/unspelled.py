@@ -1,4 +1,6 @@
-"""Waiting for the device in every step that nothing spells out, or that only a person can take out: shown values, tests, copies, masks."""
+"""Waiting for the device in every step that nothing spells out, or that only a person can take out:
+shown values, tests, copies, masks.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,9 @@ COMPUTED = Wait(
 
 
 def unspelled(script: Script) -> Iterator[tuple[ast.AST, Wait]]:
-    """Each statement that waits in every turn of a loop over batches, or in a function called there, with the first reason."""
+    """Each statement that waits in every turn of a loop over batches, or in a function called
+    there, with the first reason.
+    """
     said: set[int] = set()
     found = [*_by_parameter(script), *_by_code(script), *_by_calls(script)]
     # What is done with it says more.
@@ -100,7 +104,9 @@ def unspelled(script: Script) -> Iterator[tuple[ast.AST, Wait]]:
 
 
 def findings(script: Script, answered: set[int]) -> Iterator[Finding]:
-    """What :func:`unspelled` finds, as advice; ``answered`` are ids of statements of which something is said already."""
+    """What :func:`unspelled` finds, as advice; ``answered`` are ids of statements of which
+    something is said already.
+    """
     for node, wait in unspelled(script):
         if id(whole(node)) not in answered:
             yield Finding(node, wait.message, advice=wait.advice)
@@ -249,7 +255,9 @@ def _is_tensor(script: Script, expr: ast.expr) -> bool:
 
 
 def _is_asked(script: Script, expr: ast.expr) -> bool:
-    """Whether the truth of a part of a condition is that of a tensor, or of a number just read from one."""
+    """Whether the truth of a part of a condition is that of a tensor, or of a number just read from
+    one.
+    """
     found = script.values(expr)
     return bool(found) and all(_on_device(t.synced if isinstance(t, Num) else t) for t in found)
 
@@ -303,7 +311,9 @@ def _is_bool(script: Script, kind: ast.expr) -> bool:
 
 
 def _binds_mask(script: Script, made: Definition, depth: int) -> bool:
-    """What a variable is set to; of a parameter, what every call that trains or evaluates gives it."""
+    """What a variable is set to; of a parameter, what every call that trains or evaluates gives
+    it.
+    """
     if not made.is_parameter:
         return made.value is not None and _is_mask(script, made.value, depth)
     match function_of(made.node):

@@ -1,4 +1,6 @@
-"""Arguments of Accelerate's Accelerator: the precision, and transfers that training does not wait for."""
+"""Arguments of Accelerate's Accelerator: the precision, and transfers that training does not wait
+for.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from autofast.write.imports import module_in
 
 FP32 = "the model computes in fp32: in bfloat16 its matrix products and convolutions run on tensor cores"
 COPIES = "training waits while Accelerate copies a batch to the device"
-LAUNCHED = "ACCELERATE_MIXED_PRECISION"  # what `accelerate launch --mixed_precision` and the machine's configuration say
+# what `accelerate launch --mixed_precision` and the machine's configuration say
+LAUNCHED = "ACCELERATE_MIXED_PRECISION"
 PLUGINS = tuple(
     """deepspeed_plugin deepspeed_plugins fsdp_plugin megatron_lm_plugin torch_tp_plugin
     parallelism_config""".split()
@@ -44,7 +47,7 @@ def find(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding
         yield from _copies(script, spot)
 
 
-# ------------------------------------------------------------------------------------------------ precision
+# ---------------------------------------------------------------------------------------- precision
 def _precision(script: Script, spot: Spot, options: Options) -> Iterator[Finding]:
     option = spot.option("mixed_precision")
     if option is None and spot.says("mixed_precision"):
@@ -118,7 +121,7 @@ def _of_step(step: Step) -> str:
     return ""
 
 
-# ------------------------------------------------------------------------------------------------ transfers
+# ---------------------------------------------------------------------------------------- transfers
 def _copies(script: Script, spot: Spot) -> Iterator[Finding]:
     if (
         const(spot.values("cpu")) is True

@@ -1,4 +1,6 @@
-"""bfloat16 as an argument of a trainer: how it is asked for, and what in the code that would run in it speaks against."""
+"""bfloat16 as an argument of a trainer: how it is asked for, and what in the code that would run in
+it speaks against.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def chosen(
 def against_half(
     script: Script, options: Options, code: Iterable[ast.AST], models: Iterable[Thing]
 ) -> str:
-    """Why the code, and the models that it calls, must stay in fp32; empty where nothing speaks against."""
+    """Why the code, and the models that it calls, must stay in fp32; empty where nothing speaks
+    against.
+    """
     if options.precision == "fp16":
         return "fp16 scales the loss, which is not set up here: ask for bf16"
     alone = replace(script, frameworks={})
@@ -60,7 +64,9 @@ def against_half(
 
 
 def _adapted(thing: Thing) -> list[Thing]:
-    """The model itself; for one with adapters of PEFT, which are plain layers, the model that has got them."""
+    """The model itself; for one with adapters of PEFT, which are plain layers, the model that has
+    got them.
+    """
     if isinstance(thing, Ext) and thing.name == "peft.get_peft_model":
         return ordered(thing.args.get(0, "model"))
     return [thing]
@@ -91,7 +97,9 @@ def _model(thing: Inst | Ext) -> Model:
 
 
 def methods(cls: Cls, names: Iterable[str]) -> Iterator[ast.AST]:
-    """The methods of a class of the project by these names, and of the project's classes it extends."""
+    """The methods of a class of the project by these names, and of the project's classes it
+    extends.
+    """
     for name in names:
         yield from (f.node for f in cls.find(name) or () if isinstance(f, Func))
 

@@ -1,4 +1,6 @@
-"""Arguments of Hugging Face's Trainer: in a TrainingArguments call, in the fields of the project's own class, on the command line."""
+"""Arguments of Hugging Face's Trainer: in a TrainingArguments call, in the fields of the project's
+own class, on the command line.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,7 @@ def _findings(script: Script, group: Group) -> Iterator[Finding]:
         )
 
 
-# ------------------------------------------------------------------------------------------------ bfloat16
+# ----------------------------------------------------------------------------------------- bfloat16
 def _bf16(script: Script, group: Group) -> Iterator[Finding]:
     spot, options = group.spot, group.options
     if spot.says("bf16") or spot.says("fp16", False) or spot.says("half_precision_backend", "auto"):
@@ -163,7 +165,7 @@ def _against_bf16(script: Script, group: Group) -> str:
     return against_half(script, group.options, [*code, *forwards(group.models())], group.models())
 
 
-# ------------------------------------------------------------------------------------------------ TF32
+# --------------------------------------------------------------------------------------------- TF32
 def _tf32(script: Script, group: Group) -> Iterator[Finding]:
     spot = group.spot
     if group.options.target == "cpu" or group.on_cpu or spot.says("tf32") or tf32_decided(script):
@@ -183,7 +185,7 @@ def _tf32(script: Script, group: Group) -> Iterator[Finding]:
         yield _added(spot, "tf32", "is_torch_tf32_available()", "bool", DIGITS, more)
 
 
-# ------------------------------------------------------------------------------------------------ the optimizer
+# ------------------------------------------------------------------------------------ the optimizer
 def _optim(script: Script, group: Group) -> Iterator[Finding]:
     spot = group.spot
     option = spot.option("optim")
@@ -244,7 +246,7 @@ def _against_fused(script: Script, group: Group) -> str:
     return group.elsewhere() or sparse(script)
 
 
-# ------------------------------------------------------------------------------------------------ workers
+# ------------------------------------------------------------------------------------------ workers
 def _workers(script: Script, group: Group) -> Iterator[Finding]:
     spot = group.spot
     loaders = [t.loader for t in group.trainers if t.loader is not None]

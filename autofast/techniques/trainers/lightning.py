@@ -28,7 +28,8 @@ HOOKS = (
     validation_step_end""".split(),
     *("on_train_batch_end", "on_validation_batch_end"),
 )
-# arguments of Trainer and methods of modules that tell the versions apart (1.9.5 and 2.0.0 compared)
+# arguments of Trainer and methods of modules that tell the versions apart (1.9.5 and 2.0.0
+# compared)
 ONLY_1 = frozenset(
     "gpus tpu_cores ipus num_processes auto_select_gpus auto_lr_find auto_scale_batch_size replace_sampler_ddp resume_from_checkpoint "
     "amp_backend amp_level move_metrics_to_cpu multiple_trainloader_mode track_grad_norm progress_bar_refresh_rate weights_summary "
@@ -135,9 +136,11 @@ def _benchmark(script: Script, spot: Spot) -> Finding:
     )
 
 
-# ------------------------------------------------------------------------------------------------ the command line
+# --------------------------------------------------------------------------------- the command line
 def _cli(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding]:
-    """LightningCLI: defaults, which its command line and configuration files override. What has one home is one finding."""
+    """LightningCLI: defaults, which its command line and configuration files override. What has one
+    home is one finding.
+    """
     home = defaults_of(script, trainer.things[0])
     if isinstance(home, str):
         yield Finding(trainer.node, FP32, refusal=home)
@@ -203,7 +206,7 @@ def _of_strategy(given: dict[str, ast.expr]) -> str:
     return ""
 
 
-# ------------------------------------------------------------------------------------------------ conditions
+# --------------------------------------------------------------------------------------- conditions
 def _decided(spot: Spot) -> bool:
     return spot.says("precision") or spot.says("amp_backend") or spot.says("amp_level")
 
@@ -261,7 +264,9 @@ def _of_modules(script: Script, clips: bool, options: Options) -> str:
 
 
 def _numpy(script: Script, things: list[Thing]) -> str:
-    """Where a tensor that may be of 16 bits is given to NumPy, which has no bfloat16: in any method, as results may be kept for later."""
+    """Where a tensor that may be of 16 bits is given to NumPy, which has no bfloat16: in any
+    method, as results may be kept for later.
+    """
     inside = {
         id(n)
         for t in things
@@ -330,7 +335,7 @@ def _of_shapes(script: Script, deterministic: bool) -> str:
     return next((why for loader in training if (why := varies(script, loader))), "")
 
 
-# ------------------------------------------------------------------------------------------------ versions
+# ----------------------------------------------------------------------------------------- versions
 def _words(script: Script, given: set[str]) -> tuple[str, str] | str:
     """How this Lightning spells bfloat16 and fp32; or why that is not known."""
     if pin := rules_out(script, (2, 0), "lightning") or rules_out(

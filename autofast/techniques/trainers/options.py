@@ -1,4 +1,6 @@
-"""Options of a script's own that switch a technique on, and are off by default: what to pass on its command line."""
+"""Options of a script's own that switch a technique on, and are off by default: what to pass on its
+command line.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def _to_channels_last(occurrence: Occurrence) -> bool:
 
 
 def _switch(script: Script, occurrence: Occurrence) -> Arg | None:
-    """The flag without which the script does not come here, if that is off unless it is asked for."""
+    """The flag without which the script does not come here, if that is off unless it is asked
+    for.
+    """
     for frame in occurrence.stack:
         test = (
             frame.node.test

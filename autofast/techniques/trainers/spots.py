@@ -1,4 +1,6 @@
-"""Where an option of a framework's trainer is written, or has to be: a call, the fields of a dataclass, the defaults of a command line."""
+"""Where an option of a framework's trainer is written, or has to be: a call, the fields of a
+dataclass, the defaults of a command line.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,8 @@ class Spot:
 
     Attributes:
         node: what findings point at. source: the file that is written to.
-        things: the objects that hold the options. cls: the project's dataclass they are of; ``fields`` where its defaults are the
-            options, as the command line gives the rest.
+        things: the objects that hold the options. cls: the project's dataclass they are of;
+            ``fields`` where its defaults are the options, as the command line gives the rest.
         calls: the calls of all spots, for a dict that feeds several.
     """
 
@@ -65,7 +67,9 @@ class Spot:
         return (self.cls.find(name) or frozenset()) if self.cls is not None else frozenset()
 
     def says(self, name: str, *neutral: object) -> bool:
-        """Whether the script decides the option: gives it something other than None or a ``neutral`` constant."""
+        """Whether the script decides the option: gives it something other than None or a
+        ``neutral`` constant.
+        """
         return any(
             t not in {Const(v) for v in (None, *neutral)}
             for t in _plain(self.script, self.values(name))
@@ -142,7 +146,9 @@ def _uses_field(node: ast.ClassDef) -> bool:
 def spot_of(
     script: Script, things: Sequence[Ext | Inst], calls: Sequence[ast.Call] = ()
 ) -> Spot | str:
-    """The spot of objects that hold options, all made in one place; or why they cannot be written."""
+    """The spot of objects that hold options, all made in one place; or why they cannot be
+    written.
+    """
     cls = things[0].cls if isinstance(things[0], Inst) else None
     given = [t.args for t in things if t.args is not None]
     node = things[0].node
@@ -156,7 +162,7 @@ def spot_of(
     return Spot(script, node, args, cls, args.open == COMMAND_LINE, calls)
 
 
-# ------------------------------------------------------------------------------------------------ the command line
+# --------------------------------------------------------------------------------- the command line
 def flag(option: Arg) -> str:
     """How an option is written on the command line."""
     names = [a.value for a in option.node.args if is_text(a)]
@@ -174,10 +180,12 @@ def takes(option: Arg, value: str) -> bool:
     return option.kind != "flag"
 
 
-# ------------------------------------------------------------------------------------------------ LightningCLI
+# ------------------------------------------------------------------------------------- LightningCLI
 @dataclass(eq=False)
 class Defaults:
-    """The defaults of a LightningCLI's trainer: a dict in its class or at its call, or the call, where there is none yet."""
+    """The defaults of a LightningCLI's trainer: a dict in its class or at its call, or the call,
+    where there is none yet.
+    """
 
     holder: ast.Dict | ast.Call
     prefix: str  # "trainer." in ``parser.set_defaults``
@@ -234,7 +242,9 @@ def defaults_of(script: Script, thing: Ext | Inst) -> Defaults | str:
 
 
 def _set_defaults(cls: Cls) -> Defaults | None:
-    """``parser.set_defaults({"trainer.max_epochs": 15})`` in the hook that Lightning calls for it."""
+    """``parser.set_defaults({"trainer.max_epochs": 15})`` in the hook that Lightning calls for
+    it.
+    """
     for stmt in cls.node.body:
         if (
             isinstance(stmt, ast.FunctionDef)

@@ -1,4 +1,6 @@
-"""Data of the host that no loader makes, put into a tensor and copied to the device in every training step."""
+"""Data of the host that no loader makes, put into a tensor and copied to the device in every
+training step.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from autofast.techniques.transfers.fixed import is_fixed, is_size, made_of
 
 
 def arrays(script: Script) -> Iterator[ast.Call]:
-    """The copies, in the loops that train; what changes never, and sizes, are other rules' business."""
+    """The copies, in the loops that train; what changes never, and sizes, are other rules'
+    business.
+    """
     steps = {id(_innermost(o.stack)) for s in script.steps for b in s.backwards for o in b.site} - {
         id(None)
     }
@@ -47,7 +51,8 @@ def _goes_there(transfer: Transfer) -> bool:
 def _is_of_data(script: Script, expr: ast.expr) -> bool:
     """Made from an array, a list or a number that is not known before.
 
-    A number may be a size (``torch.FloatTensor(n)``), but nobody copies memory that nothing was written to.
+    A number may be a size (``torch.FloatTensor(n)``), but nobody copies memory that nothing was
+    written to.
     """
     made = made_of(script, expr)
     if made is None:

@@ -1,4 +1,6 @@
-"""Who gets the items of a dataset, and where their batches are copied to the device: whether all of them could be given bytes."""
+"""Who gets the items of a dataset, and where their batches are copied to the device: whether all of
+them could be given bytes.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ class Copy:
 
 
 def copies_of(script: Script, items: Items) -> list[Copy]:
-    """Where the part of all batches of the items is copied to the device. Raises :class:`Refusal` where anybody else has a use for it."""
+    """Where the part of all batches of the items is copied to the device. Raises :class:`Refusal`
+    where anybody else has a use for it.
+    """
     if script.unread:
         raise Refusal(script.unread)  # who uses the items may be missing
     for getitem in items.getitems:
@@ -106,7 +110,9 @@ def _against(script: Script, loader: Loader, items: Items) -> None:
 
 
 def _of_library(script: Script, items: Items) -> None:
-    """Raises :class:`Refusal` for another use of what makes items of a library's set: of its transforms, and of the code that makes it."""
+    """Raises :class:`Refusal` for another use of what makes items of a library's set: of its
+    transforms, and of the code that makes it.
+    """
     if not items.transforms:
         return
     if changed := script.calls("torch.set_default_dtype", "torch.set_default_tensor_type"):
@@ -146,7 +152,7 @@ def _is_own(found: Values) -> bool:
     return certainly(found, Inst, Ref, Module)
 
 
-# ------------------------------------------------------------------------------------------------ the dataset
+# -------------------------------------------------------------------------------------- the dataset
 def _others(script: Script, items: Items) -> None:
     """Raises :class:`Refusal` for a place that may take items out of the dataset itself."""
     handling = _Handling(script, HANDED)
@@ -169,8 +175,8 @@ def _given(thing: Thing) -> Iterable[Thing]:
 class _Handling:
     """What may be done with a dataset or loader, or a list of some: the reader follows them.
 
-    Known are code of the project, ``functions`` of libraries, ``attributes`` (none: all but those that make items), and, for what may be
-    ``iterated``, loops.
+    Known are code of the project, ``functions`` of libraries, ``attributes`` (none: all but those
+    that make items), and, for what may be ``iterated``, loops.
     """
 
     script: Script
@@ -215,11 +221,13 @@ class _Handling:
         )
 
 
-# ------------------------------------------------------------------------------------------------ its batches
+# -------------------------------------------------------------------------------------- its batches
 def _loaded(
     script: Script, loader: Loader, things: Collection[int], key: Key
 ) -> Iterator[tuple[ast.expr, ast.For]]:
-    """All reads of the part ``key`` of the loader's batches, each with its loop; ``things`` are all loaders of such items."""
+    """All reads of the part ``key`` of the loader's batches, each with its loop; ``things`` are all
+    loaders of such items.
+    """
     for use in loader.uses:
         loop = use.node
         if use.is_next or not isinstance(loop, ast.For):
@@ -274,7 +282,9 @@ def _reads(script: Script, target: ast.expr, key: Key) -> Iterator[ast.expr]:
 
 
 def _copied(script: Script, read: ast.expr) -> Transfer | None:
-    """The copy to the device that a read of a batch is for; None where it only asks for the shape."""
+    """The copy to the device that a read of a batch is for; None where it only asks for the
+    shape.
+    """
     parent = parent_of(read)
     while isinstance(parent, ast.Attribute):
         if parent.attr in SHAPE:

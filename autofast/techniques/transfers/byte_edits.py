@@ -1,4 +1,6 @@
-"""What is written behind the copies of batches that have become bytes: the operations that make them floats, and the constants of these."""
+"""What is written behind the copies of batches that have become bytes: the operations that make
+them floats, and the constants of these.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def on_device(
     constants: Constants | None,
     turn: int,
 ) -> tuple[Edit, ...]:
-    """The operations behind each copy; ``constants``: mean and deviation of channels, made once above the loops, under names of the ``turn``."""
+    """The operations behind each copy; ``constants``: mean and deviation of channels, made once
+    above the loops, under names of the ``turn``.
+    """
     made: list[Edit] = []
     above: dict[tuple[int, str], ast.stmt] = {}
     for copy in copies:
@@ -77,7 +81,9 @@ def _text(script: Script, channels: Channels, place: ast.stmt) -> str:
 
 
 def _behind(copy: ast.Call, template: str) -> Edit:
-    """The operations behind a copy: more than two in a statement of their own, where the copy is put into a variable."""
+    """The operations behind a copy: more than two in a statement of their own, where the copy is
+    put into a variable.
+    """
     match statement_of(copy):
         case ast.Assign(targets=[target], value=value) as statement if template.startswith("("):
             for one, part in pairs_of(target, value):

@@ -1,4 +1,6 @@
-"""Floats that items of a dataset are made into at their very end: from which bytes, and by which operations on each number."""
+"""Floats that items of a dataset are made into at their very end: from which bytes, and by which
+operations on each number.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ TO_FRONT = (2, 0, 1)  # (height, width, channels) to (channels, height, width)
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """Items whose part ``key`` is to be given as bytes: of datasets of the project with one of ``getitems``, and of ``sets`` of a library.
+    """Items whose part ``key`` is to be given as bytes: of datasets of the project with one of
+    ``getitems``, and of ``sets`` of a library.
 
     ``transforms`` make them; ``calls``: where the project's code calls these.
     """
@@ -58,7 +61,9 @@ class Items:
 
 @dataclass(frozen=True)
 class Operation:
-    """On each number: ``.float()`` or ``/ 255``. ``node`` is the expression, ``inner`` what it is done to, an array or a tensor."""
+    """On each number: ``.float()`` or ``/ 255``. ``node`` is the expression, ``inner`` what it is
+    done to, an array or a tensor.
+    """
 
     node: ast.expr
     inner: ast.expr
@@ -71,7 +76,8 @@ class Operation:
 
 @dataclass
 class Floats:
-    """A part of the items of a dataset: its ``key``, the outermost conversion, and all of them, the last one first.
+    """A part of the items of a dataset: its ``key``, the outermost conversion, and all of them, the
+    last one first.
 
     ``why``: the reason for which it has to stay, if there is one.
     """
@@ -96,7 +102,9 @@ class Floats:
         return (means[0], stds[0]) if len(means) == len(stds) == 1 else None
 
     def template(self, mean: str, std: str) -> str:
-        """The operations on a batch, ``{}``; the cast comes first, whatever the host did in double precision before it."""
+        """The operations on a batch, ``{}``; the cast comes first, whatever the host did in double
+        precision before it.
+        """
         texts = [o.text.replace(MEAN, mean).replace(STD, std) for o in reversed(self.found)]
         if texts[0] != CAST and self.found[-1].array:
             texts = [CAST, *(t for t in texts if t != CAST)]
@@ -110,7 +118,9 @@ class Floats:
         return made
 
     def edits(self, script: Script) -> Iterator[Edit]:
-        """Leave the bytes as they are, in memory of their own where an array was cast: it may lie backwards, or be read-only."""
+        """Leave the bytes as they are, in memory of their own where an array was cast: it may lie
+        backwards, or be read-only.
+        """
         runs: list[list[Operation]] = []
         for before, operation in pairwise([None, *self.found]):
             assert operation is not None
@@ -159,7 +169,9 @@ def made_of_bytes(script: Script, loaders: Sequence[Loader]) -> Iterator[Floats]
 
 
 def floats_of(script: Script, getitem: ast.FunctionDef) -> Floats | None:
-    """The part of the items that is made of bytes at their end; None where there is none. Raises :class:`Refusal` where it may be other than bytes."""
+    """The part of the items that is made of bytes at their end; None where there is none. Raises
+    :class:`Refusal` where it may be other than bytes.
+    """
     value = returned(getitem)
     if value is None:
         return None
@@ -272,7 +284,9 @@ def _operation(script: Script, expr: ast.expr) -> Operation | None:
 
 
 def _by_channel(script: Script, expr: ast.expr, layouts: Sequence[ast.expr]) -> Operation | None:
-    """``- MEAN`` or ``/ STD``, of which each channel has its own number; ``layouts`` are done to it after that."""
+    """``- MEAN`` or ``/ STD``, of which each channel has its own number; ``layouts`` are done to it
+    after that.
+    """
     match expr:
         case ast.BinOp(left=inner, op=ast.Sub() | ast.Div() as op, right=other):
             found = by_channel(script, other)
@@ -293,7 +307,9 @@ def _keeps_order(script: Script, call: ast.expr) -> bool:
 
 
 def _turned(script: Script, call: ast.expr) -> tuple[object, ...]:
-    """The order of dimensions in ``image.transpose(2, 0, 1)`` and ``np.transpose(image, (2, 0, 1))``."""
+    """The order of dimensions in ``image.transpose(2, 0, 1)`` and ``np.transpose(image, (2, 0,
+    1))``.
+    """
     match call:
         case ast.Call(func=ast.Attribute(attr="transpose" | "permute"), args=args, keywords=[]):
             given = args[1:] if script.library_function(call) else args

@@ -1,4 +1,6 @@
-"""Pictures that transforms of torchvision make into floats at their very end: by which, and what is written to leave that out."""
+"""Pictures that transforms of torchvision make into floats at their very end: by which, and what is
+written to leave that out.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ from autofast.write.imports import imported
 from autofast.write.spelling import spelled
 
 SINCE = (1, 6)  # with torchvision 0.7, the first that has PILToTensor
-# The sets of torchvision whose items are a picture of eight bits a channel and a label, and where their transform stands.
+# The sets of torchvision whose items are a picture of eight bits a channel and a label, and where
+# their transform stands.
 SETS = {
     f"torchvision.datasets.{name}": place
     for place, names in (
@@ -54,7 +57,9 @@ CASTING = frozenset({"ToTensor", "ToDtype", "ConvertImageDtype"})
 
 @dataclass(frozen=True, eq=False)
 class Ending:
-    """The last transforms of ``composed``: ``cast`` makes floats between 0 and 1 of bytes, ``normalize`` takes the mean and divides by the deviation."""
+    """The last transforms of ``composed``: ``cast`` makes floats between 0 and 1 of bytes,
+    ``normalize`` takes the mean and divides by the deviation.
+    """
 
     composed: Ext
     cast: Ext
@@ -65,7 +70,9 @@ class Ending:
 
 @dataclass
 class Pictures:
-    """All items whose transforms end alike, in their part ``key``; ``why``: the reason for which they have to, if there is one."""
+    """All items whose transforms end alike, in their part ``key``; ``why``: the reason for which
+    they have to, if there is one.
+    """
 
     key: Key
     node: ast.AST
@@ -100,7 +107,9 @@ class Pictures:
         return f"({scaled} - {mean}) / {std}"
 
     def edits(self, script: Script) -> tuple[Edit, ...]:
-        """Leave the floats out of the transforms; raises :class:`Refusal` where these are not written out."""
+        """Leave the floats out of the transforms; raises :class:`Refusal` where these are not
+        written out.
+        """
         made: list[Edit] = []
         dropped: list[ast.expr] = []
         for ending in self.endings:
@@ -161,9 +170,11 @@ def pictures_of(script: Script, loaders: Sequence[Loader]) -> list[Pictures]:
     return [*found.values(), *refused]
 
 
-# ------------------------------------------------------------------------------------------------ which
+# -------------------------------------------------------------------------------------------- which
 def _ending(thing: Thing) -> Ending | None:
-    """How a transform ends; None where it makes no floats. Raises :class:`Refusal` where it may make them otherwise than of bytes."""
+    """How a transform ends; None where it makes no floats. Raises :class:`Refusal` where it may
+    make them otherwise than of bytes.
+    """
     if not isinstance(thing, Ext) or short_name(thing) not in ("Compose", "ToTensor"):
         return None
     parts = [thing] if short_name(thing) == "ToTensor" else pipeline(thing)
@@ -246,7 +257,8 @@ def _of_set(thing: Ext) -> str:
 def _of_picture(script: Script, expr: ast.expr, endings: Sequence[Ending]) -> str:
     """Why what a transform is given may hold more than eight bits a channel.
 
-    Pictures of PIL that Normalize takes three numbers off have three channels, and those have eight bits in all modes.
+    Pictures of PIL that Normalize takes three numbers off have three channels, and those have eight
+    bits in all modes.
     """
     three = all(len(e.mean) == 3 for e in endings)
     if is_picture(script, expr) or (three and _is_of_pil(script, expr)):
@@ -292,7 +304,7 @@ def _is_transform(script: Script, call: ast.Call) -> bool:
     return plain and bool(found) and all(short_name(t) in ("Compose", "ToTensor") for t in found)
 
 
-# ------------------------------------------------------------------------------------------------ what is written
+# ---------------------------------------------------------------------------------- what is written
 def _list(ending: Ending) -> ast.List:
     given = ending.composed.args.given(0, "transforms")
     match ending.composed.node:

@@ -1,4 +1,5 @@
-"""Tensors that are put together on the host out of nothing but made ones, and then copied: ``torch.cat([torch.arange(n), torch.arange(n)]).to(device)``.
+"""Tensors that are put together on the host out of nothing but made ones, and then copied:
+``torch.cat([torch.arange(n), torch.arange(n)]).to(device)``.
 
 Where the same is computed on every device, all of them can be made there.
 """
@@ -31,7 +32,9 @@ VARIABLE = "torch.autograd.Variable"
 
 @dataclass(frozen=True)
 class Parts:
-    """The calls of factories in an expression, and whether it also uses the variable that was asked for."""
+    """The calls of factories in an expression, and whether it also uses the variable that was asked
+    for.
+    """
 
     calls: tuple[ast.Call, ...] = ()
     open: bool = False
@@ -41,7 +44,9 @@ class Parts:
 
 
 def parts(script: Script, expr: ast.expr, factory: Factory, name: str = "") -> Parts | None:
-    """What an expression is made of; None where it holds anything but made tensors, numbers and the variable ``name``."""
+    """What an expression is made of; None where it holds anything but made tensors, numbers and the
+    variable ``name``.
+    """
 
     def all_of(several: Sequence[ast.expr]) -> Parts | None:
         found = Parts()
@@ -96,7 +101,8 @@ def _call(script: Script, call: ast.Call, factory: Factory, name: str) -> Parts 
 def chain(
     script: Script, stmt: ast.stmt, name: str, needed: set[str], factory: Factory
 ) -> tuple[ast.Call, ...]:
-    """The factory calls behind a variable, over all assignments to it before ``stmt`` in its block; none where something else is among them.
+    """The factory calls behind a variable, over all assignments to it before ``stmt`` in its block;
+    none where something else is among them.
 
     Nothing else may use the variable, or bind what is ``needed``, in between.
     """

@@ -41,7 +41,9 @@ FLOATS = frozenset(f"torch.{name}" for name in ("zeros", "ones", "rand", "randn"
 
 
 def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
-    """Factories whose result goes to the device at once, or in a later statement of the same block."""
+    """Factories whose result goes to the device at once, or in a later statement of the same
+    block.
+    """
     for transfer in script.transfers:
         func = transfer.node.func
         where = _device(script, transfer)
@@ -63,7 +65,9 @@ def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
 def _all_made_there(
     script: Script, transfer: Transfer, expr: ast.expr, where: str, hot: frozenset[int]
 ) -> Iterator[Creation]:
-    """Several tensors that become one, or one that is reworked over several statements: all are made there, or none."""
+    """Several tensors that become one, or one that is reworked over several statements: all are
+    made there, or none.
+    """
     stmt = statement_of(transfer.node)
     needed = names_in(ast.parse(where))
     gate = None
@@ -102,7 +106,8 @@ def _all_made_there(
 
 
 def _is_there(script: Script, transfer: Transfer, call: ast.Call) -> bool:
-    """Whether it is made where it goes, as ``torch.zeros_like(x).cuda()`` is of a batch that is there: nothing is copied.
+    """Whether it is made where it goes, as ``torch.zeros_like(x).cuda()`` is of a batch that is
+    there: nothing is copied.
 
     What is not certainly on the host is taken to be there: else the copy stays as it was.
     """
@@ -116,7 +121,9 @@ def _is_there(script: Script, transfer: Transfer, call: ast.Call) -> bool:
 
 
 def _is_switch(script: Script, test: ast.expr) -> bool:
-    """A condition that can be asked twice: ``use_cuda``, ``not args.cpu``, ``torch.cuda.is_available()``."""
+    """A condition that can be asked twice: ``use_cuda``, ``not args.cpu``,
+    ``torch.cuda.is_available()``.
+    """
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _is_switch(script, test.operand)
     return is_path(test) or script.is_call(test, "torch.cuda.is_available")
@@ -160,7 +167,9 @@ def _made_there(
 def _cast_behind(
     script: Script, node: ast.Call, call: ast.Call
 ) -> tuple[ast.Call, ast.expr] | None:
-    """``.to(y.dtype)`` right behind the copy of zeros or ones, and the dtype: they are as good made in it."""
+    """``.to(y.dtype)`` right behind the copy of zeros or ones, and the dtype: they are as good made
+    in it.
+    """
     names = script.library_functions(call)
     if not names or not names <= set(ALIKE) or call.keywords:
         return None
@@ -187,7 +196,9 @@ def _device_asked(script: Script, test: ast.expr) -> str:
 
 
 def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | None:
-    """``y.new_zeros(n)`` for ``torch.zeros(n).to(y)`` and ``torch.zeros(n).type_as(y)``; None where it is another copy."""
+    """``y.new_zeros(n)`` for ``torch.zeros(n).to(y)`` and ``torch.zeros(n).type_as(y)``; None where
+    it is another copy.
+    """
     func, names = (
         transfer.node.func,
         script.library_functions(call),

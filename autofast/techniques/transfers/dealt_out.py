@@ -1,4 +1,6 @@
-"""What speaks against making a tensor on the device: what deals out data later depends on how many numbers the host has drawn."""
+"""What speaks against making a tensor on the device: what deals out data later depends on how many
+numbers the host has drawn.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def against(script: Script, creation: Creation, hot: frozenset[int]) -> str:
 
 
 def _splits(script: Script, creation: Creation, hot: frozenset[int]) -> str:
-    """A place that deals out the data by the numbers that the host draws next: others may be held out then than in the run before."""
+    """A place that deals out the data by the numbers that the host draws next: others may be held
+    out then than in the run before.
+    """
     kind = (
         "numpy"
         if any(

@@ -14,7 +14,9 @@ from autofast.model.values import Ref, Seq, const
 from autofast.rule import Effect
 from autofast.techniques.transfers.factories import Creation, again_and_again
 
-DRAWS = {  # NumPy's draws and constants: the method that makes the same of a new tensor, and where the shape is given
+# NumPy's draws and constants: the method that makes the same of a new tensor, and where the shape
+# is given
+DRAWS = {
     "numpy.random.normal": ("normal_", 2),
     "numpy.random.randn": ("normal_", -1),
     "numpy.random.standard_normal": ("normal_", 0),
@@ -28,7 +30,9 @@ DRAWS = {  # NumPy's draws and constants: the method that makes the same of a ne
 
 
 def from_numpy(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
-    """``Tensor(np.ones(shape))`` where ``Tensor`` may be ``torch.cuda.FloatTensor``: made there by its own methods."""
+    """``Tensor(np.ones(shape))`` where ``Tensor`` may be ``torch.cuda.FloatTensor``: made there by
+    its own methods.
+    """
     for site in script.log.of(*(f"torch.cuda.{name}" for name in LEGACY_TENSORS)):
         call = site.node
         if (
@@ -84,7 +88,9 @@ def _in_place(
 
 
 def _dims(script: Script, shape: ast.expr, holes: dict[str, ast.expr]) -> str | None:
-    """A shape as arguments of the legacy constructor, which takes sizes one by one (it takes a tuple for data)."""
+    """A shape as arguments of the legacy constructor, which takes sizes one by one (it takes a
+    tuple for data).
+    """
     if isinstance(shape, SEQUENCES):
         return _each(shape.elts, holes)
     found = script.values(shape)

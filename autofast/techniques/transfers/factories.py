@@ -1,4 +1,6 @@
-"""Calls that make tensors: where an expression stands for one, whether it is known what of, and how often they run."""
+"""Calls that make tensors: where an expression stands for one, whether it is known what of, and how
+often they run.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ SIZED = frozenset(f"torch.{n}" for n in ("arange", "range", "eye", "randperm"))
 class Creation:
     """A tensor that is made on the host, and what makes it on the device.
 
-    ``asked``: the place has to ask whether there is one. ``moves``: the copies that others make of it, of which none is left.
+    ``asked``: the place has to ask whether there is one. ``moves``: the copies that others make of
+    it, of which none is left.
     """
 
     call: ast.Call
@@ -71,7 +74,8 @@ def again_and_again(script: Script, stack: Stack, hot: frozenset[int]) -> bool:
 
 
 def factory(script: Script, expr: ast.expr) -> ast.Call | None:
-    """``torch.zeros(...)`` in ``torch.zeros(...).long().unsqueeze(0)`` or ``Variable(torch.zeros(...))``.
+    """``torch.zeros(...)`` in ``torch.zeros(...).long().unsqueeze(0)`` or
+    ``Variable(torch.zeros(...))``.
 
     Of an old constructor it is the call that fills the tensor: ``torch.FloatTensor(n).zero_()``.
     """
@@ -125,7 +129,8 @@ def _is_display(script: Script, data: ast.expr) -> bool:
 def held_by(
     script: Script, transfer: Transfer, expr: ast.expr
 ) -> tuple[ast.Call, ast.If | None] | None:
-    """The factory call of ``x = torch.zeros(...)`` where ``x = x.to(device)`` follows in the same block, and nothing uses ``x`` before.
+    """The factory call of ``x = torch.zeros(...)`` where ``x = x.to(device)`` follows in the same
+    block, and nothing uses ``x`` before.
 
     Or in the body of an ``if`` in that block, which is given as well.
     """
@@ -151,7 +156,9 @@ def is_bound_to(stmt: ast.stmt, value: ast.expr, name: str) -> bool:
 
 
 def _earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast.Call | None:
-    """The factory call that ``name`` is bound to before ``stmt`` in its block, where nothing uses it, or binds what is ``needed``, between."""
+    """The factory call that ``name`` is bound to before ``stmt`` in its block, where nothing uses
+    it, or binds what is ``needed``, between.
+    """
     block = block_of(stmt)
     for earlier in reversed(block[: block.index(stmt)]):
         if isinstance(earlier, ast.Assign) and [ast.unparse(t) for t in earlier.targets] == [name]:

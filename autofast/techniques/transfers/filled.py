@@ -1,4 +1,6 @@
-"""``torch.FloatTensor(n, m).zero_()``: tensors of the old constructors, whose numbers are overwritten by one number at once."""
+"""``torch.FloatTensor(n, m).zero_()``: tensors of the old constructors, whose numbers are
+overwritten by one number at once.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ ZERO = ast.Constant(0)  # of ``zero_()``
 
 
 def constructor(script: Script, call: ast.Call) -> str:
-    """The name of the old constructor that a call gives nothing but sizes; empty for anything else."""
+    """The name of the old constructor that a call gives nothing but sizes; empty for anything
+    else.
+    """
     name = script.library_function(call).removeprefix("torch.")
     if name not in DTYPES or call.keywords or not call.args:
         return ""
@@ -60,7 +64,8 @@ def _shape(script: Script, call: ast.Call) -> bool:
 
 
 def made_there(script: Script, filled: ast.Call, where: str) -> Rewrite | None:
-    """``torch.zeros(n, m, device=...)`` in the place of ``torch.FloatTensor(n, m).zero_()``; None where that cannot be said.
+    """``torch.zeros(n, m, device=...)`` in the place of ``torch.FloatTensor(n, m).zero_()``; None
+    where that cannot be said.
 
     ``filled`` is the call of ``zero_`` or ``fill_``, ``where`` the device.
     """

@@ -24,7 +24,9 @@ DRAWN = ("numpy.random", "numpy.load", "numpy.fromfile", "numpy.genfromtxt", "nu
 
 
 def fixed(script: Script, hot: frozenset[int]) -> Iterator[ast.expr]:
-    """Where such a tensor is copied to the device, through names and methods that keep its numbers."""
+    """Where such a tensor is copied to the device, through names and methods that keep its
+    numbers.
+    """
     for transfer in script.transfers:
         func = transfer.node.func
         if (
@@ -48,7 +50,9 @@ def _is_of_numbers(script: Script, expr: ast.expr) -> bool:
 
 
 def made_of(script: Script, expr: ast.expr, depth: int = 0) -> ast.Call | None:
-    """The call that makes a tensor of data, behind names and methods that keep its numbers: ``torch.tensor(a)`` of ``torch.tensor(a).float()``."""
+    """The call that makes a tensor of data, behind names and methods that keep its numbers:
+    ``torch.tensor(a)`` of ``torch.tensor(a).float()``.
+    """
     if depth > 8:
         return None
     match expr:
@@ -82,7 +86,9 @@ def _library(script: Script, func: ast.expr) -> str:
 
 
 def is_fixed(script: Script, expr: ast.expr) -> bool:
-    """Numbers that are the same whenever the script comes here: of constants, options and settings, by functions that draw and read nothing."""
+    """Numbers that are the same whenever the script comes here: of constants, options and settings,
+    by functions that draw and read nothing.
+    """
     match expr:
         case ast.Constant():
             return True
@@ -106,7 +112,9 @@ def is_fixed(script: Script, expr: ast.expr) -> bool:
 
 
 def single_numbers(script: Script, hot: frozenset[int]) -> Iterator[tuple[ast.Call, Rewrite]]:
-    """``torch.Tensor([1e10])`` where all new tensors are on the GPU: the list is copied there, and ``torch.full`` would write the number there."""
+    """``torch.Tensor([1e10])`` where all new tensors are on the GPU: the list is copied there, and
+    ``torch.full`` would write the number there.
+    """
     if not _on_gpu(script):
         return
     # The old constructor does not ask for the default device.

@@ -1,6 +1,8 @@
-"""Indices that are made on the host for a tensor on the device: each use copies them there, and the host waits.
+"""Indices that are made on the host for a tensor on the device: each use copies them there, and the
+host waits.
 
-``scores[torch.arange(n), y]``, and ``order = torch.randperm(x.size(0))`` where all that is done with ``order`` is ``x[order]``, ``y[order]``.
+``scores[torch.arange(n), y]``, and ``order = torch.randperm(x.size(0))`` where all that is done
+with ``order`` is ``x[order]``, ``y[order]``.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ MAKES = frozenset({"torch.arange", "torch.randperm"})
 
 
 def indices(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
-    """Calls that make indices for tensors which may be on the device, with the device of the tensor."""
+    """Calls that make indices for tensors which may be on the device, with the device of the
+    tensor.
+    """
     for site in script.log.of(*MAKES):
         call = site.node
         if not isinstance(call, ast.Call) or not any(
@@ -37,7 +41,9 @@ def indices(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
 
 
 def _indexed(script: Script, call: ast.Call) -> ast.Name | None:
-    """The tensor that the call makes an index for, where it is used for nothing else and the tensor is there when it is made."""
+    """The tensor that the call makes an index for, where it is used for nothing else and the tensor
+    is there when it is made.
+    """
     whole: ast.expr = call
     while (outer := _keeps(script, whole, call)) is not None:
         whole = outer
@@ -63,7 +69,9 @@ def _keeps(script: Script, made: ast.expr, call: ast.Call) -> ast.expr | None:
 
 
 def _subscripted(script: Script, index: ast.expr) -> ast.Name | None:
-    """The variable ``x`` of ``x[index]`` or ``x[index, other]``, which is certainly a tensor, and perhaps on the device."""
+    """The variable ``x`` of ``x[index]`` or ``x[index, other]``, which is certainly a tensor, and
+    perhaps on the device.
+    """
     part = parent_of(index)
     if isinstance(part, ast.Tuple):
         part = parent_of(part)
@@ -76,7 +84,9 @@ def _subscripted(script: Script, index: ast.expr) -> ast.Name | None:
 
 
 def _is_there(script: Script, tensor: ast.Name, index: ast.AST | None) -> bool:
-    """Whether the variable has the value that it has where the index is used, before the index is made: what binds it stands above."""
+    """Whether the variable has the value that it has where the index is used, before the index is
+    made: what binds it stands above.
+    """
     if not isinstance(index, ast.stmt) or (block := block_of(index)) is None:
         return False
     above = {id(s) for s in block[: block.index(index)]}

@@ -1,4 +1,6 @@
-"""``torch.LongTensor(range(n))``, ``torch.tensor([2] * n)``: numbers that a list says, and a factory could make."""
+"""``torch.LongTensor(range(n))``, ``torch.tensor([2] * n)``: numbers that a list says, and a
+factory could make.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ WHOLE = frozenset({"torch.LongTensor", "torch.tensor"})  # what makes int64 of w
 
 
 def listed(script: Script, call: ast.Call, where: str) -> Rewrite | None:
-    """``torch.arange(n, device=...)`` or ``torch.full((n,), 2, device=...)`` in the place of the call; None where it is neither."""
+    """``torch.arange(n, device=...)`` or ``torch.full((n,), 2, device=...)`` in the place of the
+    call; None where it is neither.
+    """
     name = script.library_function(call)
     if name not in WHOLE or call.keywords or len(call.args) != 1 or "{" in where:
         return None
@@ -34,7 +38,9 @@ def listed(script: Script, call: ast.Call, where: str) -> Rewrite | None:
 
 
 def _counts(script: Script, expr: ast.expr) -> bool:
-    """Whether an expression is certainly a whole number that is not negative: an empty list would be an error there."""
+    """Whether an expression is certainly a whole number that is not negative: an empty list would
+    be an error there.
+    """
     match expr:
         case ast.Constant(value=value):
             return type(value) is int and value >= 0
@@ -54,7 +60,9 @@ def _counts(script: Script, expr: ast.expr) -> bool:
 
 
 def _is_number(script: Script, expr: ast.expr, name: str) -> bool:
-    """A number of Python, of which both make the same: written out, or counted by ``range`` or ``enumerate``."""
+    """A number of Python, of which both make the same: written out, or counted by ``range`` or
+    ``enumerate``.
+    """
     if isinstance(expr, ast.Constant):
         wanted = (int,) if name == "torch.LongTensor" else (int, float, bool)
         return type(expr.value) in wanted

@@ -1,4 +1,6 @@
-"""Tensors that the host makes in every step, and a later place copies to the device: advice where no fix is certain."""
+"""Tensors that the host makes in every step, and a later place copies to the device: advice where
+no fix is certain.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,9 @@ def _is_new(script: Script, tensor: Tensor) -> bool:
 
 
 def _is_filled(script: Script, tensor: Tensor) -> bool:
-    """Whether the script writes its numbers itself, part by part; one that is filled as a whole can be filled there."""
+    """Whether the script writes its numbers itself, part by part; one that is filled as a whole can
+    be filled there.
+    """
     return any(
         o.this == tensor and o.data.get("name") not in WHOLE
         for s in script.log.of("tensor_write", "inplace")
@@ -127,7 +131,9 @@ def _is_of_module(script: Script, attribute: ast.Attribute) -> bool:
 
 
 def _is_put_together(script: Script, call: ast.Call) -> bool:
-    """``torch.FloatTensor(np.random.uniform(...))``, ``torch.tensor([level])``: numbers of the host that are made here."""
+    """``torch.FloatTensor(np.random.uniform(...))``, ``torch.tensor([level])``: numbers of the host
+    that are made here.
+    """
     match call.args:
         case [ast.List() | ast.Tuple(), *_]:
             return True

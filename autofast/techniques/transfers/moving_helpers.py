@@ -1,4 +1,6 @@
-"""Tensors that are made on the host for a helper that moves them: ``make_variable(torch.ones(n))``."""
+"""Tensors that are made on the host for a helper that moves them:
+``make_variable(torch.ones(n))``.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ AVAILABLE = Ref("torch.cuda.is_available")
 
 
 def for_helpers(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
-    """Factories whose result is given to a function that moves what it is given before it does anything else with it."""
+    """Factories whose result is given to a function that moves what it is given before it does
+    anything else with it.
+    """
     graph = script.analysis(CallGraph)
     for transfer in script.transfers:
         parameter = _moved_parameter(script, transfer)
@@ -49,7 +53,9 @@ def for_helpers(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
 
 
 def _moved_parameter(script: Script, transfer: Transfer) -> str:
-    """The parameter that is moved, where nothing in the function uses it before; empty for anything else."""
+    """The parameter that is moved, where nothing in the function uses it before; empty for anything
+    else.
+    """
     func = transfer.node.func
     if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name):
         return ""
@@ -74,7 +80,9 @@ def _is_hot(script: Script, transfer: Transfer, call: ast.Call, hot: frozenset[i
 def _where(
     script: Script, transfer: Transfer, function: Function, call: ast.Call
 ) -> tuple[str, tuple[Edit, ...]] | None:
-    """The device of the move, as an expression at the call, and the import that it needs; None where it cannot be said there."""
+    """The device of the move, as an expression at the call, and the import that it needs; None
+    where it cannot be said there.
+    """
     device = _device(script, transfer, function, call)
     gates = _gates(transfer.node, function)
     if device is None or len(gates) > 1 or None in gates:
@@ -109,7 +117,9 @@ def _device(script: Script, transfer: Transfer, function: Function, call: ast.Ca
 
 
 def _gates(node: ast.AST, function: Function) -> list[ast.expr | None]:
-    """The conditions below which the move stands in its function; None for one that cannot be said as a condition (a loop, an ``else``)."""
+    """The conditions below which the move stands in its function; None for one that cannot be said
+    as a condition (a loop, an ``else``).
+    """
     found: list[ast.expr | None] = []
     inner: ast.AST = node
     for outer in ancestors(node):

@@ -1,4 +1,6 @@
-"""Loops over batches that are copied to the device at their head, and could be copied during the step before."""
+"""Loops over batches that are copied to the device at their head, and could be copied during the
+step before.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ RECORDED = (
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """A loop of training over a loader, and the copies at its head: ``for x, y in loader: x, y = x.to(device), y.to(device)``."""
+    """A loop of training over a loader, and the copies at its head: ``for x, y in loader: x, y =
+    x.to(device), y.to(device)``.
+    """
 
     loop: ast.For
     batches: ast.expr  # what gives the batches, without ``enumerate``
@@ -63,7 +67,9 @@ def passes(script: Script) -> Iterator[tuple[Loader, ast.For]]:
 
 
 def planned(script: Script, loader: Loader, loop: ast.For) -> Pass:
-    """How the loop is to be written; raises :class:`Refusal` where its copies cannot be made earlier."""
+    """How the loop is to be written; raises :class:`Refusal` where its copies cannot be made
+    earlier.
+    """
     if script.unread:
         raise Refusal(script.unread)
     if any(use.node is loop for x in script.loaders if x is not loader for use in x.uses):
@@ -87,7 +93,9 @@ def planned(script: Script, loader: Loader, loop: ast.For) -> Pass:
 
 
 def edits(planned: Pass) -> tuple[Edit, ...]:
-    """The loop over ``prefetched(loader, device)`` without its copies, and the function once in the file."""
+    """The loop over ``prefetched(loader, device)`` without its copies, and the function once in the
+    file.
+    """
     source = source_of(planned.loop)
     torch, imports = torch_in(source)
     name = source.fresh(NAME)
@@ -107,7 +115,9 @@ def edits(planned: Pass) -> tuple[Edit, ...]:
 
 
 def _check_items(loader: Loader) -> None:
-    """Nothing that happens in a step may show in the next batch, which is fetched before the step now."""
+    """Nothing that happens in a step may show in the next batch, which is fetched before the step
+    now.
+    """
     if not has_workers(loader):
         raise Refusal(
             "batches are made in the main process, or may be: the next one would be made before the step, "
@@ -142,7 +152,9 @@ def _copies(
 def _copied_by(
     stmt: ast.Assign, target: ast.expr, known: dict[int, Transfer]
 ) -> dict[str, Transfer]:
-    """The names that ``x, y = x.to(device), y.to(device)`` copies; empty where it does anything else."""
+    """The names that ``x, y = x.to(device), y.to(device)`` copies; empty where it does anything
+    else.
+    """
     found = {}
     for pair in pairs_of(target, stmt.value):
         match pair:
@@ -156,7 +168,9 @@ def _copied_by(
 
 
 def _device(script: Script, loop: ast.For, transfers: list[Transfer]) -> ast.expr | None:
-    """The one device that all copies go to, whose expression means the same in the head of the loop."""
+    """The one device that all copies go to, whose expression means the same in the head of the
+    loop.
+    """
     texts: dict[str, ast.expr | None] = {}
     for transfer in transfers:
         if any(not isinstance(t, Tensor) or t.device != "cpu" for t in _copied(script, transfer)):

@@ -1,4 +1,6 @@
-"""Tensors that a function makes on the host, and whoever calls it moves: ``t = diffusion.sample(n).to(device)``."""
+"""Tensors that a function makes on the host, and whoever calls it moves: ``t =
+diffusion.sample(n).to(device)``.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from autofast.write.device_in import device_in
 
 
 def returned(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
-    """Factories whose result is all that a function gives, where every call is moved to one device that the function can name."""
+    """Factories whose result is all that a function gives, where every call is moved to one device
+    that the function can name.
+    """
     graph = script.analysis(CallGraph)
     moves = {id(call): (call, t) for t in script.transfers if (call := _moved(t)) is not None}
     seen: set[int] = set()

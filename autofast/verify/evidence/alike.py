@@ -1,8 +1,9 @@
 """What two runs have in common before any number is compared: precision, random draws, data.
 
-The tolerance of a comparison follows from what the runs really computed in, never from the size of the difference: a difference that is
-too large for float32 is no proof of 16 bits. And as long as both have drawn the same random numbers and were given the same data, whatever
-differs between them has to be rounding.
+The tolerance of a comparison follows from what the runs really computed in, never from the size of
+the difference: a difference that is too large for float32 is no proof of 16 bits. And as long as
+both have drawn the same random numbers and were given the same data, whatever differs between them
+has to be rounding.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def low(run: Run) -> bool | None:
 
 
 def known_low(ev: Evidence) -> bool | None:
-    """Either of the two did; by their rules where nothing was recorded, and None where those are not known either."""
+    """Either of the two did; by their rules where nothing was recorded, and None where those are
+    not known either.
+    """
     found = [low(run) for run in (ev.a, ev.b)]
     return ev.half if None in found else any(found)
 
@@ -37,8 +40,9 @@ def _close(x: float, y: float, share: float) -> bool:
 
 
 def _data(ev: Evidence) -> Iterator[tuple[Call, Call, list[str]]]:
-    """Calls of both in order, with the names of those tensors that are data: rounding does not touch them. Where a step calls a model more often
-    in one of the two (real and fake samples at once), what its calls are given is added up."""
+    """Calls of both in order, with the names of those tensors that are data: rounding does not
+    touch them. Where a step calls a model more often in one of the two (real and fake samples at
+    once), what its calls are given is added up."""
     others = [r.record.calls for r in (*ev.originals[1:], ev.perturbed) if r is not None and r.ok]
     known = [_known(i, x, others) for i, x in enumerate(ev.a.record.calls)]
     after = _by_step(ev.b.record.calls)
@@ -86,7 +90,9 @@ def _same_rates(x: Sequence[float], y: Sequence[float]) -> bool:
 
 
 def steps(ev: Evidence) -> int:
-    """Over how many optimizer steps the two drew the same random numbers and the models were given the same data; 0 where not known."""
+    """Over how many optimizer steps the two drew the same random numbers and the models were given
+    the same data; 0 where not known.
+    """
     a, b = ev.a.record.steps, ev.b.record.steps
     states = [(x.random, y.random) for x, y in zip(a, b, strict=False)]
     until = next((i for i, (x, y) in enumerate(states) if x != y or not x), len(states))
@@ -99,7 +105,9 @@ def steps(ev: Evidence) -> int:
 
 
 def other_data(ev: Evidence) -> int | None:
-    """How many steps were made before the models were first given other data; None: they never were."""
+    """How many steps were made before the models were first given other data; None: they never
+    were.
+    """
     for x, y, names in _data(ev):
         if x.model != y.model or any(
             not _close(x.sums[n], y.sums.get(n, float("nan")), SAME) for n in names
@@ -109,7 +117,9 @@ def other_data(ev: Evidence) -> int | None:
 
 
 def redrawn(ev: Evidence) -> bool:
-    """The same random numbers to the end, in the main process alone, and yet the models are given other data."""
+    """The same random numbers to the end, in the main process alone, and yet the models are given
+    other data.
+    """
     workers = any(p.workers for run in (ev.a, ev.b) for r in run.records for p in r.passes)
     return drawn_alike(ev.a, ev.b) and not workers and not throughout(ev)
 
@@ -125,7 +135,9 @@ def throughout(ev: Evidence) -> bool:
 
 
 def masks(ev: Evidence) -> bool:
-    """The same random state gives the same dropout masks: nothing is drawn in the models, or precision and layout are the same."""
+    """The same random state gives the same dropout masks: nothing is drawn in the models, or
+    precision and layout are the same.
+    """
     calls: Sequence[Call] = [call for call in ev.a.record.calls if call.random]
     first = ev.a.record.steps[0].random if ev.a.record.steps else ""
     quiet = bool(calls) and all(call.random == first for call in calls)
@@ -134,7 +146,9 @@ def masks(ev: Evidence) -> bool:
 
 
 def _draws_nothing(record: Record) -> bool:
-    """Within calls of models in training: what is drawn beside them goes by its place in the whole."""
+    """Within calls of models in training: what is drawn beside them goes by its place in the
+    whole.
+    """
     words = [
         n
         for model, drawn in record.drawn.items()
@@ -145,7 +159,9 @@ def _draws_nothing(record: Record) -> bool:
 
 
 def in_order(ev: Evidence) -> bool:
-    """Samples stand in the same places of the first step's batches: else masks drawn by place meet other samples."""
+    """Samples stand in the same places of the first step's batches: else masks drawn by place meet
+    other samples.
+    """
     nothing = float("nan")
     return all(
         _close(x.order.get(name, nothing), y.order.get(name, nothing), SAME)
@@ -161,5 +177,7 @@ def determined(ev: Evidence) -> bool:
 
 
 def agreeing_steps(ev: Evidence) -> int:
-    """Over how many optimizer steps whatever differs has to be rounding: the same draws and data, and the same masks made of them."""
+    """Over how many optimizer steps whatever differs has to be rounding: the same draws and data,
+    and the same masks made of them.
+    """
     return steps(ev) if masks(ev) else 0

@@ -1,10 +1,13 @@
-"""Where the numbers of a training decide its course: early stopping, ``while loss > eps``, a rate that falls on a plateau.
+"""Where the numbers of a training decide its course: early stopping, ``while loss > eps``, a rate
+that falls on a plateau.
 
-There one rounding, or another draw, ends a training at another step, and a rewrite may do that too. Three things tell it from a rewrite that
-loses or gains steps:
+There one rounding, or another draw, ends a training at another step, and a rewrite may do that too.
+Three things tell it from a rewrite that loses or gains steps:
 
-* Up to the place where the two runs part in a bit, nothing but the script can have made the difference.
-* The original itself does it: under other seeds, in double precision, or with its parameters moved by one rounding, it ends elsewhere as well.
+* Up to the place where the two runs part in a bit, nothing but the script can have made the
+  difference.
+* The original itself does it: under other seeds, in double precision, or with its parameters moved
+  by one rounding, it ends elsewhere as well.
 * Over seeds, the numbers of steps are those of the original.
 
 Runs of unequal length are compared as far as both go (``shared``).
@@ -62,7 +65,9 @@ def more_seeds(ev: Evidence) -> str:
 
 
 def numbers_decide(ev: Evidence, a: Run, b: Run, place: int) -> bool:
-    """What differs at step ``place`` of two runs may follow from their numbers: these differ before."""
+    """What differs at step ``place`` of two runs may follow from their numbers: these differ
+    before.
+    """
     return ev.effect != "exact" and place > together(a, b)
 
 

@@ -18,7 +18,9 @@ HALF_STEP, SINGLE_STEP = (2.0**-8, 2.0**-23)
 
 @dataclass(frozen=True)
 class Wish:
-    """A run to make: which script, seed (a shift: 0 is the script as it is), how closely to look, and why, for the line of progress."""
+    """A run to make: which script, seed (a shift: 0 is the script as it is), how closely to look,
+    and why, for the line of progress.
+    """
 
     arm: str
     seed: int
@@ -30,17 +32,20 @@ class Wish:
 class Evidence:
     """Attributes:
     effect: "exact", "rounding", "sampling", "recipe" or "unknown".
-    originals: of the original at seed 0, nothing changed: what is reproducible at all is seen from the first two.
+    originals: of the original at seed 0, nothing changed: what is reproducible at all is seen from
+    the first two.
     rewritten: of the rewritten script at seed 0.
-    double, perturbed: of the original at seed 0 in double precision, and with its parameters moved by one rounding; None: not made
-        or failed.
+    double, perturbed: of the original at seed 0 in double precision, and with its parameters moved
+        by one rounding; None: not made or failed.
     pairs: (original, rewritten) at equal seeds, seed 0 first; only where both came through.
     others: the original at every seed, one run each.
     half: the rewrite computes in 16 bits or TF32; None: not known.
     failed: of the rewritten script at any seed.
     tried: (arm, seed, detail) of all runs.
-    made: ``rewritten`` with a record for each of its processes, where the comparison takes them together (``ranks``).
-    uncut: where runs of unequal length were cut to what they share (``shared``), the same evidence with all of them.
+    made: ``rewritten`` with a record for each of its processes, where the comparison takes them
+    together (``ranks``).
+    uncut: where runs of unequal length were cut to what they share (``shared``), the same evidence
+    with all of them.
     answers: runs of both in which the models were asked (``record.Answer``).
     margin: smallest difference in loss that matters, as a share of the loss.
     seeds: how many pairs are made at most.
@@ -129,8 +134,9 @@ def summed(run: Run, name: str) -> list[float]:
 
 
 def curve(run: Run) -> list[float]:
-    """The loss of every optimizer step of rank 0: the sum of what its backwards were called on, whose gradient is the step's, however many
-    they are; nan where it had none. Without steps: every backward's."""
+    """The loss of every optimizer step of rank 0: the sum of what its backwards were called on,
+    whose gradient is the step's, however many they are; nan where it had none. Without steps: every
+    backward's."""
     steps = run.record.steps
     if not any(s.losses for s in steps):
         return list(run.record.losses)

@@ -1,8 +1,10 @@
 """Names of models and of what they hold, as they compare between two scripts.
 
-The probe numbers models in the order of their first calls: in another order they are the same models still.
+The probe numbers models in the order of their first calls: in another order they are the same
+models still.
 
-A model is known by its parameters' names and shapes (a module without any by its buffers'), and by whether it is called with gradients.
+A model is known by its parameters' names and shapes (a module without any by its buffers'), and by
+whether it is called with gradients.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ def _kinds(record: Record) -> dict[int, Kind]:
 
 
 def _numbers(own: dict[int, Kind], other: dict[int, Kind]) -> dict[int, int]:
-    """From numbers of ``own`` to those of ``other``: equal kinds in their order, then what is left."""
+    """From numbers of ``own`` to those of ``other``: equal kinds in their order, then what is
+    left.
+    """
     found: dict[int, int] = {}
     free = list(other)
     for number, kind in own.items():

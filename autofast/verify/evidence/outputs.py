@@ -1,8 +1,9 @@
-"""All that a run says, as text: standard output, what it logs to standard error, the texts that it writes (CSV, JSON, logs), and the numbers
-that it gives to TensorBoard.
+"""All that a run says, as text: standard output, what it logs to standard error, the texts that it
+writes (CSV, JSON, logs), and the numbers that it gives to TensorBoard.
 
-Of a progress bar the last state counts: which of the others are shown is a matter of time. Warnings with a place in the source and tracebacks
-are left out, and the numbers of lines by which a log tells where it was written: a rewrite moves them.
+Of a progress bar the last state counts: which of the others are shown is a matter of time. Warnings
+with a place in the source and tracebacks are left out, and the numbers of lines by which a log
+tells where it was written: a rewrite moves them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _PLACE = re.compile(
 
 
 def log(text: str) -> str:
-    """Standard error without warnings and tracebacks: without their first lines and the indented ones behind those."""
+    """Standard error without warnings and tracebacks: without their first lines and the indented
+    ones behind those.
+    """
     kept, left_out = [], False
     for line in text.split("\n"):
         states = [part for part in line.split("\r") if part.strip()]
@@ -36,7 +39,9 @@ def log(text: str) -> str:
 
 
 def written(run: Run) -> str:
-    """The files, a line for each number or line, with the file's name before it; the same of TensorBoard's numbers."""
+    """The files, a line for each number or line, with the file's name before it; the same of
+    TensorBoard's numbers.
+    """
     found: list[str] = []
     for name, text in run.files.items():
         if name.endswith((".csv", ".tsv")):

@@ -1,8 +1,11 @@
-"""A training in several processes as the one training that it is, so that it can be compared with one in a single process.
+"""A training in several processes as the one training that it is, so that it can be compared with
+one in a single process.
 
-DistributedDataParallel takes the mean of the gradients over ranks (torch.nn.parallel.DistributedDataParallel), whose gradient is that of the
-mean of the losses: so a step's loss is that mean. Its samples and the checksums of its batches are sums over ranks, as the parts of a batch make it up.
-A line has run, and a module of dropout was called, where it did in any of them.
+DistributedDataParallel takes the mean of the gradients over ranks
+(torch.nn.parallel.DistributedDataParallel), whose gradient is that of the
+mean of the losses: so a step's loss is that mean. Its samples and the checksums of its batches are
+sums over ranks, as the parts of a batch make it up. A line has run, and a module of dropout was
+called, where it did in any of them.
 """
 
 from __future__ import annotations
@@ -88,7 +91,9 @@ def _step(ranks: Sequence[Step], shared: bool) -> Step:
 
 
 def _pass(ranks: Sequence[Pass]) -> Pass:
-    """The same batches in every rank (an evaluation that each makes for itself) are one pass; else each rank has a part of every batch."""
+    """The same batches in every rank (an evaluation that each makes for itself) are one pass; else
+    each rank has a part of every batch.
+    """
     first = ranks[0]
     if (
         all(one.samples == first.samples and one.checksums == first.checksums for one in ranks)

@@ -1,4 +1,6 @@
-"""What one process of one run did: the file that the probe writes, as data. Times are seconds, sizes MiB unless a name says otherwise."""
+"""What one process of one run did: the file that the probe writes, as data. Times are seconds,
+sizes MiB unless a name says otherwise.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +19,35 @@ PHASES = tuple("data transfer forward backward optimizer communication evaluatio
 class Step:
     """One optimizer step, from the end of the one before it to its own end.
 
-    A step that a GradScaler skipped is a step too (``skipped``). A script with several optimizers has a row for each of their steps. Where
-    no optimizer of torch's is seen at work, every backward ends a row and ``optimizer`` is -1.
+    A step that a GradScaler skipped is a step too (``skipped``). A script with several optimizers
+    has a row for each of their steps. Where no optimizer of torch's is seen at work, every backward
+    ends a row and ``optimizer`` is -1.
 
     Attributes:
-        wall: seconds; by CUDA events where the script works on a GPU, by the host's clock otherwise.
-        phases: seconds by phase (PHASES), by the host's clock; forward is what remains between the others.
-        samples, batches: taken from DataLoaders for training since the step before; 0 where the script has no DataLoader.
+        wall: seconds; by CUDA events where the script works on a GPU, by the host's clock
+            otherwise.
+        phases: seconds by phase (PHASES), by the host's clock; forward is what remains between the
+            others.
+        samples, batches: taken from DataLoaders for training since the step before; 0 where the
+            script has no DataLoader.
         evaluation_samples: taken from DataLoaders without a backward that followed.
         backwards: calls of backward since the step before.
         losses: the value of each of them before loss scaling; NaN where it was no number.
         lr: the learning rate of each parameter group, at the time of the step.
-        grad_norm: 2-norm of all gradients of this optimizer just before its step, after unscaling; None unless asked for.
-        left_norm: the same as the last backward before the step left them, before anything was done to them (clipping); None also where no
-            backward came since the step before.
-        update_norm: 2-norm of the change of this optimizer's parameters in this step; None unless asked for.
-        grad_norms, update_norms: the same of groups of parameters that follow each other in the optimizer, six at most.
-        training: share of the modules called since the step before, with gradients enabled, that were in training mode; None unless
+        grad_norm: 2-norm of all gradients of this optimizer just before its step, after unscaling;
+            None unless asked for.
+        left_norm: the same as the last backward before the step left them, before anything was done
+            to them (clipping); None also where no backward came since the step before.
+        update_norm: 2-norm of the change of this optimizer's parameters in this step; None unless
             asked for.
-        evaluating: the same share of those called without gradients; None also where none was called so.
-        modes: the different shares in training mode of single calls, with gradients or without; empty unless asked for.
+        grad_norms, update_norms: the same of groups of parameters that follow each other in the
+            optimizer, six at most.
+        training: share of the modules called since the step before, with gradients enabled, that
+            were in training mode; None unless asked for.
+        evaluating: the same share of those called without gradients; None also where none was
+            called so.
+        modes: the different shares in training mode of single calls, with gradients or without;
+            empty unless asked for.
         random: a digest of the states of all random generators at its end; empty unless asked for.
     """
 
@@ -67,9 +78,10 @@ class Step:
 class TensorPrint:
     """What is kept of a tensor so that two runs can be compared without it.
 
-    ``sha`` is of its bytes; ``sketch`` are dot products, in float64, with fixed vectors of random signs scaled by 1/sqrt(len(sketch)), so
-    that the distance of two sketches estimates the distance of the tensors (Johnson-Lindenstrauss). ``buffer``: it is none of a module's
-    parameters: a forward in training mode may change it.
+    ``sha`` is of its bytes; ``sketch`` are dot products, in float64, with fixed vectors of random
+    signs scaled by 1/sqrt(len(sketch)), so that the distance of two sketches estimates the distance
+    of the tensors (Johnson-Lindenstrauss). ``buffer``: it is none of a module's parameters: a
+    forward in training mode may change it.
     """
 
     shape: tuple[int, ...]
@@ -88,16 +100,20 @@ class Pass:
         loader: number of the loader, in the order in which loaders were first iterated over.
         training: whether a backward followed its batches.
         complete: whether it was run through.
-        checksums: one number for each batch, from all its values, in order. Equal for equal batches whatever the order of samples *in* the
-            batch would be summed in (float64 sum of every tensor's values, weighted by its position in the batch's structure); empty
-            unless asked for.
-        leaves: the same for every tensor of the batch's structure by itself, in its order: a tuple over batches for each. So that labels
-            tell of the order where images are random. Empty where batches differ in their structure.
-        items: for each batch the indices of its samples, and for every tensor of more than one dimension three rows of numbers, one for each sample
-            (weighted sum, sum of squares, sum); empty for what is no map-style data set, and beyond a number of samples.
+        checksums: one number for each batch, from all its values, in order. Equal for equal batches
+            whatever the order of samples *in* the batch would be summed in (float64 sum of every
+            tensor's values, weighted by its position in the batch's structure); empty unless asked
+            for.
+        leaves: the same for every tensor of the batch's structure by itself, in its order: a tuple
+            over batches for each. So that labels tell of the order where images are random. Empty
+            where batches differ in their structure.
+        items: for each batch the indices of its samples, and for every tensor of more than one
+            dimension three rows of numbers, one for each sample (weighted sum, sum of squares,
+            sum); empty for what is no map-style data set, and beyond a number of samples.
         sketches: for the same batches and tensors a random projection of each sample.
         begun, ended: optimizer steps made before its start and before its end.
-        bytes: images were loaded as bytes, and the numbers are those of the floats that a model was given of them.
+        bytes: images were loaded as bytes, and the numbers are those of the floats that a model was
+            given of them.
     """
 
     loader: int
@@ -117,7 +133,9 @@ class Pass:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A file saved by ``torch.save`` during the run: its keys (nested keys joined with ``/``) with type, dtype and shape, as one string."""
+    """A file saved by ``torch.save`` during the run: its keys (nested keys joined with ``/``) with
+    type, dtype and shape, as one string.
+    """
 
     path: str
     keys: Mapping[str, str]
@@ -130,7 +148,8 @@ class Saved:
     """One call of ``torch.save``, in the order of calls.
 
     Attributes:
-        step: optimizer steps made before. tensors, plain: what was saved, by nested key: prints of tensors, other values in words.
+        step: optimizer steps made before. tensors, plain: what was saved, by nested key: prints of
+            tensors, other values in words.
     """
 
     path: str
@@ -144,7 +163,8 @@ class Resumed:
     """What the script did with the checkpoint that it was to go on from, before its first step.
 
     Attributes:
-        read: it was opened. numbers: whole numbers in it, by name. models, optimizers: how many got a state.
+        read: it was opened. numbers: whole numbers in it, by name. models, optimizers: how many got
+            a state.
     """
 
     read: bool
@@ -155,9 +175,10 @@ class Resumed:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a model with gradients: its number, its samples, a checksum of every tensor it was given, by name, optimizer steps
-    made before, and in the first step a digest of the states of the random generators and for every tensor a checksum of the order in
-    the batch. looks: mean of squares and share of zeros of tensors of floats."""
+    """One call of a model with gradients: its number, its samples, a checksum of every tensor it
+    was given, by name, optimizer steps made before, and in the first step a digest of the states of
+    the random generators and for every tensor a checksum of the order in the batch. looks: mean of
+    squares and share of zeros of tensors of floats."""
 
     model: int
     samples: int
@@ -173,9 +194,10 @@ class Answer:
     """What one model makes of given weights and inputs.
 
     Attributes:
-        given: names, shapes and types of the inputs. state: a digest of its parameters' names and shapes, and of the other
-            tensors that it holds, which are as the script made them.
-        results: floats that came out, by name; forms: these under a sigmoid or a softmax. gradients: of parameters, by name.
+        given: names, shapes and types of the inputs. state: a digest of its parameters' names and
+            shapes, and of the other tensors that it holds, which are as the script made them.
+        results: floats that came out, by name; forms: these under a sigmoid or a softmax.
+            gradients: of parameters, by name.
         failed: why there are none.
     """
 
@@ -192,8 +214,10 @@ class Evaluation:
     """The calls of one model without gradients, or in evaluation mode, between two optimizer steps.
 
     Attributes:
-        step: optimizer steps made before. samples: in all calls. sums: over all calls, a checksum of every tensor it was given, by name.
-        drew: calls in which random numbers were drawn. between: how often that happened between two calls (of this model and the one before).
+        step: optimizer steps made before. samples: in all calls. sums: over all calls, a checksum
+            of every tensor it was given, by name.
+        drew: calls in which random numbers were drawn. between: how often that happened between two
+            calls (of this model and the one before).
         result: a checksum of what came out. squares: the sum of its squares.
     """
 
@@ -210,8 +234,8 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Followed:
-    """An average of the weights has moved by ``rate`` of its distance to a parameter (its number): to the weights before the last of ``step`` steps
-    (``late``) or to those after it."""
+    """An average of the weights has moved by ``rate`` of its distance to a parameter (its number):
+    to the weights before the last of ``step`` steps (``late``) or to those after it."""
 
     step: int
     parameter: int
@@ -229,7 +253,9 @@ class Lines:
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU as seen during the run. Utilisation in per cent and power in watts, sampled; empty where nvidia-ml-py has no answer."""
+    """One GPU as seen during the run. Utilisation in per cent and power in watts, sampled; empty
+    where nvidia-ml-py has no answer.
+    """
 
     name: str
     peak_memory: float
@@ -257,35 +283,45 @@ class Record:
         losses: of every backward, in order, also of those after the last step.
         backwards, skipped: numbers.
         passes: iterations over DataLoaders.
-        model: state of all models that were called, at the end: ``{"0/layer.weight": TensorPrint, ...}``, parameters and buffers, the first
-            part numbering the outermost modules in the order of their first call; empty unless asked for.
+        model: state of all models that were called, at the end: ``{"0/layer.weight": TensorPrint,
+            ...}``, parameters and buffers, the first part numbering the outermost modules in the
+            order of their first call; empty unless asked for.
         start: the same at the first backward.
         checkpoints: what was saved; empty unless asked for.
-        syncs: host waits for the device, by source line ``file.py:12`` -> number; empty on the CPU unless asked for.
-        random_state: digests of the states of Python's, NumPy's and torch's random generators at the end, by name.
+        syncs: host waits for the device, by source line ``file.py:12`` -> number; empty on the CPU
+            unless asked for.
+        random_state: digests of the states of Python's, NumPy's and torch's random generators at
+            the end, by name.
         wrote_outside: files opened for writing outside the working folder and the temporary folder.
-        environment: strings by name: python, torch, cuda, driver, gpu, cpu, threads, precision flags.
+        environment: strings by name: python, torch, cuda, driver, gpu, cpu, threads, precision
+            flags.
         optimizers: class names, in the order of their first step.
-        settings: entries of the optimizers' parameter groups at their first and last step, by ``optimizer/first/group/name``, numbers as
-            ``repr`` of a float; ``tensors`` and ``elements`` count the parameters that require gradients. Without learning rates and
+        settings: entries of the optimizers' parameter groups at their first and last step, by
+            ``optimizer/first/group/name``, numbers as ``repr`` of a float; ``tensors`` and
+            ``elements`` count the parameters that require gradients. Without learning rates and
             without what chooses an implementation; empty unless asked for.
-        trainable_unused: names of parameters that received gradients and are held by no optimizer; only with ``Detail``.
+        trainable_unused: names of parameters that received gradients and are held by no optimizer;
+            only with ``Detail``.
         notes: what could not be recorded, in words.
-        saves: every call of torch.save by value. calls: what the models were given in training. modules: settings of their modules, in
-            words, by name. precision: what was computed in ("autocast cpu bfloat16", "forward float32", "gradient float32", "TF32
-            matmul"). lines: by file, relative to the script's folder. written: texts that were opened for writing in the working
-            folder. dropouts: modules of dropout that were called in training mode, by name; masked: the smallest size
-            of each dimension that they were given. masks: sizes of the masks of dropout, of modules and functions, that were drawn with
-            gradients in the first steps (None: not recorded); idle_masks: how many were drawn without. fed: passes again,
-            with the items as a model was given them, where that is something else than the loader gave. evaluations: see ``Evaluation``. drawn: by
-            model, "calls" in training and, of the first ones, "samples" and the words that each generator drew within them ("python", "numpy",
-            "torch" without masks of dropout, "cuda"); under
-            "outside" those drawn between them.
-            scalars: what TensorBoard was given: name, step (None: none was given), value. All of these only with ``Detail.state``.
+        saves: every call of torch.save by value. calls: what the models were given in training.
+            modules: settings of their modules, in words, by name. precision: what was computed in
+            ("autocast cpu bfloat16", "forward float32", "gradient float32", "TF32 matmul"). lines:
+            by file, relative to the script's folder. written: texts that were opened for writing in
+            the working folder. dropouts: modules of dropout that were called in training mode, by
+            name; masked: the smallest size of each dimension that they were given. masks: sizes of
+            the masks of dropout, of modules and functions, that were drawn with gradients in the
+            first steps (None: not recorded); idle_masks: how many were drawn without. fed: passes
+            again, with the items as a model was given them, where that is something else than the
+            loader gave. evaluations: see ``Evaluation``. drawn: by model, "calls" in training and,
+            of the first ones, "samples" and the words that each generator drew within them
+            ("python", "numpy", "torch" without masks of dropout, "cuda"); under "outside" those
+            drawn between them. scalars: what TensorBoard was given: name, step (None: none was
+            given), value. All of these only with ``Detail.state``.
         watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.
         resumed: None where the run was not to go on from a checkpoint.
         answers: by number of the model; only with ``Detail.answers``.
-        averages: of the weights, as they were seen to move. unseen: processes that it started and that were not followed, in words.
+        averages: of the weights, as they were seen to move. unseen: processes that it started and
+            that were not followed, in words.
     """
 
     version: int
@@ -338,17 +374,22 @@ class Record:
 
 @dataclass(frozen=True)
 class Detail:
-    """How closely the probe looks. Everything here costs time or adds syncs: off in runs that are timed.
+    """How closely the probe looks. Everything here costs time or adds syncs: off in runs that are
+    timed.
 
     Attributes:
         gradients: norms of gradients and updates at every step.
         batches: checksums of batches.
-        state: prints of the models' state at start and end, checkpoints, training flags, random state.
-        double: run in double precision where the script allows it (the reference of the test for rounding).
-        perturb: relative size of a random change that is made to every parameter before its first use: how far rounding alone carries
-            a training, as a yardstick; 0 for none.
-        facts: lines at which batches are made, copied and read, shapes, operations: what ``--facts`` writes.
-        answers: what the models make of given weights and inputs; such a run ends with its first step.
+        state: prints of the models' state at start and end, checkpoints, training flags, random
+            state.
+        double: run in double precision where the script allows it (the reference of the test for
+            rounding).
+        perturb: relative size of a random change that is made to every parameter before its first
+            use: how far rounding alone carries a training, as a yardstick; 0 for none.
+        facts: lines at which batches are made, copied and read, shapes, operations: what
+            ``--facts`` writes.
+        answers: what the models make of given weights and inputs; such a run ends with its first
+            step.
     """
 
     gradients: bool = False
@@ -373,11 +414,15 @@ class Run:
         samples: to which passes over DataLoaders were shortened; 0: they were not.
         resume: the name of the checkpoint from which the script was to go on; empty: it was not.
         arm: "original", "rewritten", or the name of a subset of rules.
-        seed: seeds set from outside, and shift added to the seeds that the script sets itself (0: none).
+        seed: seeds set from outside, and shift added to the seeds that the script sets itself (0:
+            none).
         records: by rank; empty when the script died before its first line.
-        stdout: all of it; stderr: its last part; log: all of it, empty where it is very long. files: texts that it wrote in its working folder, by name.
-        script: the entry file, its path and its text. changed: further files that differ from the original's, by path: text before, after.
-        pressure: share of time in which processes waited for a CPU (Linux: /proc/pressure/cpu, in per cent), None where unknown.
+        stdout: all of it; stderr: its last part; log: all of it, empty where it is very long.
+            files: texts that it wrote in its working folder, by name.
+        script: the entry file, its path and its text. changed: further files that differ from the
+            original's, by path: text before, after.
+        pressure: share of time in which processes waited for a CPU (Linux: /proc/pressure/cpu, in
+            per cent), None where unknown.
     """
 
     arm: str

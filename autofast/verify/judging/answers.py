@@ -1,8 +1,10 @@
-"""What the models compute, where draws differ: the same weights and inputs given, they must answer the same, and send the same gradients back.
+"""What the models compute, where draws differ: the same weights and inputs given, they must answer
+the same, and send the same gradients back.
 
-Seeds tell of a changed model only what shows in the loss. Inputs, results and parameters must be of the same names and shapes, and what the modules
-hold besides parameters the same in both.
-Asked under two seeds, the original must answer itself the same: else it computes with something drawn that nobody sees, and nothing is said.
+Seeds tell of a changed model only what shows in the loss. Inputs, results and parameters must be of
+the same names and shapes, and what the modules hold besides parameters the same in both. Asked
+under two seeds, the original must answer itself the same: else it computes with something drawn
+that nobody sees, and nothing is said.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ NAME = "what the models compute"
 # Distance as a share of the norm: float32, also through a few dozen layers; 16 bits and TF32.
 CLOSE, HALF = 2e-3, 8e-2
 GRADIENTS = 4  # times as far: they go there and back
-LITTLE = 1e-3  # of the largest gradient: a bias before a normalisation gets what rounding leaves of nothing
+# of the largest gradient: a bias before a normalisation gets what rounding leaves of nothing
+LITTLE = 1e-3
 SEEDS = (0, 1)
 
 
@@ -38,7 +41,9 @@ def _of(run: Run) -> dict[str, Answer]:
 
 
 def _far(a: Mapping[str, TensorPrint], b: Mapping[str, TensorPrint]) -> tuple[float, str]:
-    """The largest distance of what both have, or one alone, as a share of its norm, or of what is nothing beside the largest; and where."""
+    """The largest distance of what both have, or one alone, as a share of its norm, or of what is
+    nothing beside the largest; and where.
+    """
     one, two = ({plain(k): v for k, v in some.items()} for some in (a, b))
     nothing = LITTLE * max((v.norm for v in one.values()), default=0.0)
     found = [(0.0, "")]

@@ -1,4 +1,5 @@
-"""Averages of the weights (an EMA, a teacher): at which rate they follow, and whether the weights before a step or after it.
+"""Averages of the weights (an EMA, a teacher): at which rate they follow, and whether the weights
+before a step or after it.
 
 That is a law, no number of the training: it is compared whatever was drawn.
 """

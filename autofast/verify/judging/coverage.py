@@ -1,8 +1,9 @@
 """What of the original and of the changes was seen in the runs: no verdict reaches further.
 
-A *hunk* is a run of changed lines: those taken out of the original, those put in its place. One of which no line ran, on either side, was
-not judged at all: it is named, and keeps the verdict from being more than UNCLEAR. So does an evaluation or a save that the script has
-and that runs which end early did not come to.
+A *hunk* is a run of changed lines: those taken out of the original, those put in its place. One of
+which no line ran, on either side, was
+not judged at all: it is named, and keeps the verdict from being more than UNCLEAR. So does an
+evaluation or a save that the script has and that runs which end early did not come to.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Hunk:
 
 
 def hunks(ev: Evidence) -> list[Hunk]:
-    """Of every file that differs; names are relative to the scripts' folders, as the probe names lines."""
+    """Of every file that differs; names are relative to the scripts' folders, as the probe names
+    lines.
+    """
     found: list[Hunk] = []
     for before, after, old, new in _files(ev.a, ev.b):
         one, two = old.splitlines(), new.splitlines()
@@ -123,7 +126,9 @@ def changes(ev: Evidence) -> Check | None:
 
 
 def reached(ev: Evidence) -> Check | None:
-    """Runs that end early saw an evaluation and a save, where lines of the script that make one did not run."""
+    """Runs that end early saw an evaluation and a save, where lines of the script that make one did
+    not run.
+    """
     if ev.effect != "unknown" or not truncated(ev) or not ev.a.record.lines:
         return None  # of the rules' own rewrites the first sentence says what was not seen
     record = ev.a.record
@@ -143,7 +148,9 @@ def reached(ev: Evidence) -> Check | None:
 
 
 def followed(ev: Evidence) -> Check | None:
-    """No process in which something trains, or a program of the project runs, was left out of sight."""
+    """No process in which something trains, or a program of the project runs, was left out of
+    sight.
+    """
     records = [r for run in (ev.a, *ev.made, *ev.failed) for r in run.records]
     unseen = list(dict.fromkeys(text for record in records for text in record.unseen))
     if not unseen:
@@ -157,7 +164,9 @@ SAVES = frozenset({"save", "save_file", "save_model", "save_pretrained", "save_c
 
 
 def _not_run(ev: Evidence, names: frozenset[str]) -> str:
-    """The first call of a method of one of these names that did not run, as a place; empty where all ran."""
+    """The first call of a method of one of these names that did not run, as a place; empty where
+    all ran.
+    """
     folder, found = os.path.dirname(ev.a.script[0]), ""
     texts = {os.path.basename(ev.a.script[0]): ev.a.script[1]}
     texts |= {

@@ -1,11 +1,13 @@
-"""What the models draw within their calls, and what they are given in evaluation: both hide in the scatter of seeds.
+"""What the models draw within their calls, and what they are given in evaluation: both hide in the
+scatter of seeds.
 
-In training the words are counted that each generator draws within the calls. Fewer than half as many, without others in their place, are a draw that is
-lost, or shared by samples or steps.
+In training the words are counted that each generator draws within the calls. Fewer than half as
+many, without others in their place, are a draw that is lost, or shared by samples or steps.
 
-Where a model draws in evaluation in one of the two scripts alone, evaluations are made differently, whatever they print: unless the other draws between
-the calls, and the place has changed alone. Where every evaluation gives a model the same data in the original, as a validation set does, so
-it does in the other script.
+Where a model draws in evaluation in one of the two scripts alone, evaluations are made differently,
+whatever they print: unless the other draws between the calls, and the place has changed alone.
+Where every evaluation gives a model the same data in the original, as a validation set does, so it
+does in the other script.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ LEAST = 3  # evaluations
 
 
 def check(ev: Evidence) -> Check | None:
-    """Of each model that both have; nothing is said where ``torch.compile`` is used, as compiled code draws by itself."""
+    """Of each model that both have; nothing is said where ``torch.compile`` is used, as compiled
+    code draws by itself.
+    """
     if any(run.record.moments.compiling for run in (ev.a, ev.b)):
         return None
     trained = [] if _of_no_effect(ev) else [m for m in ev.a.record.drawn if m.isdigit()]
@@ -48,7 +52,9 @@ def check(ev: Evidence) -> Check | None:
 
 
 def _of_no_effect(ev: Evidence) -> bool:
-    """Whatever is drawn, the first step is the same but for rounding: an order that is drawn and undone."""
+    """Whatever is drawn, the first step is the same but for rounding: an order that is drawn and
+    undone.
+    """
     if equal(ev.a, ev.b):
         return True
     most = rounding.tolerance_of(ev)
@@ -57,8 +63,9 @@ def _of_no_effect(ev: Evidence) -> bool:
 
 
 def _trained(ev: Evidence, model: str) -> Check | None:
-    """In training, under every seed. What torch draws less of may be drawn in another way (a mask, a category), unless it draws nothing any more; and
-    where others draw less as well, one may have taken the other's place."""
+    """In training, under every seed. What torch draws less of may be drawn in another way (a mask,
+    a category), unless it draws nothing any more; and where others draw less as well, one may have
+    taken the other's place."""
     both = [[pair[k].record.drawn.get(model, {}) for k in (0, 1)] for pair in ev.pairs]
     if any(not a or not b or a.get("calls") != b.get("calls") for a, b in both):
         return None  # parts of a batch at a time, or other calls
@@ -89,8 +96,9 @@ def _trained(ev: Evidence, model: str) -> Check | None:
 
 
 def _elsewhere(ev: Evidence, model: str, name: str) -> tuple[float, float]:
-    """Words that are drawn more than in the original, and less, by other generators or outside of the calls. The first is infinite where masks of
-    dropout are drawn in place of other numbers of torch's, as these may take few words."""
+    """Words that are drawn more than in the original, and less, by other generators or outside of
+    the calls. The first is infinite where masks of dropout are drawn in place of other numbers of
+    torch's, as these may take few words."""
     more = less = 0.0
     for a, b in ev.pairs:
         if name == "torch" and sum(b.record.masks or ()) > sum(a.record.masks or ()):
@@ -119,7 +127,9 @@ def _drawn(run: Run, model: int) -> tuple[bool, bool]:
 
 
 def _evaluated(ev: Evidence, model: int) -> Check | None:
-    """What is drawn may be for training alone: the first evaluation before which both trained alike tells what it does."""
+    """What is drawn may be for training alone: the first evaluation before which both trained alike
+    tells what it does.
+    """
     known = {_drawn(run, model) for run in ev.originals if run.ok}
     if len(known) != 1:
         return None
@@ -137,7 +147,9 @@ def _evaluated(ev: Evidence, model: int) -> Check | None:
 
 
 def _far(ev: Evidence, model: int) -> bool | None:
-    """Whether the first evaluation gave something else than rounding makes; None: it was of other weights."""
+    """Whether the first evaluation gave something else than rounding makes; None: it was of other
+    weights.
+    """
     a, b = _of(ev.a, model)[0], _of(ev.b, model)[0]
     if a.step != b.step or a.samples != b.samples or alike.steps(ev) < a.step:
         return None
@@ -167,7 +179,9 @@ def _data(ev: Evidence, model: int) -> Check | None:
 
 
 def _same(some: Sequence[Evaluation], name: str) -> bool | None:
-    """By the mean over samples, as a set may be gone through several times; None: too few to say."""
+    """By the mean over samples, as a set may be gone through several times; None: too few to
+    say.
+    """
     means = [one.sums[name] / one.samples for one in some if name in one.sums and one.samples]
     if len(means) < LEAST or len(means) < len(some):
         return None

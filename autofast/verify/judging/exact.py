@@ -1,4 +1,6 @@
-"""The test for exact rewrites: not a bit differs where the original repeats itself to the bit, and no more than it does elsewhere."""
+"""The test for exact rewrites: not a bit differs where the original repeats itself to the bit, and
+no more than it does elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from autofast.verify.judging.tensors import without_constants
 from autofast.verify.result import Check, Sameness
 
 UNSEEN = "neither a loss nor the model's state was seen: a backward of torch's, or a module that is called as a function, would show them"
-FACTOR = 3.0  # where the original differs from itself, the other may differ from it so many times as much
+# where the original differs from itself, the other may differ from it so many times as much
+FACTOR = 3.0
 
 
 def _bits(values: Sequence[float | None]) -> tuple[bytes, ...]:
@@ -51,7 +54,9 @@ def equal(x: Run, y: Run) -> bool:
 
 
 def trained_alike(ev: Evidence) -> bool:
-    """Losses, gradients and updates of all steps are the same bits, whatever became of what is made of the weights beside."""
+    """Losses, gradients and updates of all steps are the same bits, whatever became of what is made
+    of the weights beside.
+    """
     one, two = _series(ev.a.record), _series(ev.b.record)
     return bool(ev.a.record.steps) and all(_bits(one[w]) == _bits(two[w]) for w in one)
 
@@ -66,7 +71,9 @@ def identical(ev: Evidence) -> bool:
 
 
 def bitwise(ev: Evidence) -> Check:
-    """Losses, gradient and update norms and final weights, bit for bit. Only where the original repeats itself."""
+    """Losses, gradient and update norms and final weights, bit for bit. Only where the original
+    repeats itself.
+    """
     name = "bit for bit"
     a, b = ev.a.record, ev.b.record
     counted = [f"{len(a.losses)} losses"] + (
@@ -104,7 +111,9 @@ def bitwise(ev: Evidence) -> Check:
 
 
 def apart(x: Run, y: Run, steps: int | None = None) -> float:
-    """Root mean square of the relative differences of the losses, over the first ``steps``; infinite where one alone is no number."""
+    """Root mean square of the relative differences of the losses, over the first ``steps``;
+    infinite where one alone is no number.
+    """
     pairs = list(zip(x.record.losses[:steps], y.record.losses[:steps], strict=False))
     if not pairs:
         return 0.0
@@ -113,7 +122,8 @@ def apart(x: Run, y: Run, steps: int | None = None) -> float:
 
 
 def state_apart(x: Run, y: Run, buffers: bool | None = None) -> float:
-    """Distance of the final states by their sketches, as a share of their norm; 0 where there are none, infinite where a tensor of one alone is
+    """Distance of the final states by their sketches, as a share of their norm; 0 where there are
+    none, infinite where a tensor of one alone is
     finite. ``buffers``: of these alone (those of floating point), or of parameters alone."""
     other = {plain(k): v for k, v in y.record.model.items()}
     both = [(v, other[plain(k)]) for k, v in x.record.model.items() if plain(k) in other]
@@ -135,8 +145,9 @@ def _finite(x: TensorPrint, y: TensorPrint) -> list[float]:
 
 
 def as_close(ev: Evidence) -> Check:
-    """Where the original differs from run to run at equal seed: the rewritten run is, in the median, at most FACTOR times as far from the
-    original's runs as the farthest two of those are from each other, in losses and in final weights."""
+    """Where the original differs from run to run at equal seed: the rewritten run is, in the
+    median, at most FACTOR times as far from the original's runs as the farthest two of those are
+    from each other, in losses and in final weights."""
     name = "as close as the original to itself"
     if len(ev.originals) < 2:
         return Check(

@@ -1,8 +1,11 @@
-"""What the models are given in training, call after call, whatever it comes from: data in memory pass no DataLoader.
+"""What the models are given in training, call after call, whatever it comes from: data in memory
+pass no DataLoader.
 
-Looked at are those tensors that rounding does not touch (the same in the run with moved parameters), each by one checksum for a call:
-whether the series repeats itself (a permutation lost, or drawn once), whether it is the same under every seed, and how far sums over a pass
-scatter, which is small where every row comes once in a pass and large where rows are drawn with replacement or noise is shared.
+Looked at are those tensors that rounding does not touch (the same in the run with moved
+parameters), each by one checksum for a call: whether the series repeats itself (a permutation lost,
+or drawn once), whether it is the same under every seed, and how far sums over a pass scatter, which
+is small where every row comes once in a pass and large where rows are drawn with replacement or
+noise is shared.
 """
 
 from __future__ import annotations
@@ -54,8 +57,9 @@ def _repeats(series: Sequence[float], lag: int) -> float:
 
 
 def _repeat_beside_places(cut: Sequence[Sequence[list[float]]], lag: int) -> list[float]:
-    """``_repeats`` of both, without what a place among ``lag`` calls has in every pass and under every seed of the original: the last, smaller
-    batch, or two kinds of calls by turns, look alike in every pass."""
+    """``_repeats`` of both, without what a place among ``lag`` calls has in every pass and under
+    every seed of the original: the last, smaller batch, or two kinds of calls by turns, look alike
+    in every pass."""
     usual = [fmean([x for s in cut[0] for x in s[place::lag]]) for place in range(lag)]
     size = max(abs(x) for some in cut for s in some for x in s)
     found = []
@@ -67,7 +71,9 @@ def _repeat_beside_places(cut: Sequence[Sequence[list[float]]], lag: int) -> lis
 
 
 def _period(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
-    """By how many calls a pass has, which may hang on the seed: the same has to be found for every length."""
+    """By how many calls a pass has, which may hang on the seed: the same has to be found for every
+    length.
+    """
     found = ""
     for length in {min(len(a), len(b)) for a, b in zip(before, after, strict=True)}:
         cut = [
@@ -81,8 +87,8 @@ def _period(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
 
 
 def _plainly(apart: Sequence[Sequence[float]], pairs: int) -> bool:
-    """What comes again has noise over it that is drawn anew: under every seed alone it is no chance, and in no run of the other script is
-    there anything like it."""
+    """What comes again has noise over it that is drawn anew: under every seed alone it is no
+    chance, and in no run of the other script is there anything like it."""
     low, high = sorted(apart, key=fmean)
     least = max(0.4, 3 / math.sqrt(pairs))
     return len(low) >= 4 and min(high) > least and max(map(abs, low)) < min(high) - 0.1 and abs(fmean(low)) < 0.2  # fmt: skip
@@ -108,7 +114,9 @@ def _period_of(cut: Sequence[Sequence[list[float]]], length: int) -> str:
 
 
 def _again(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
-    """Some calls are given just what a call shortly before was given: one draw of noise for several of them."""
+    """Some calls are given just what a call shortly before was given: one draw of noise for several
+    of them.
+    """
 
     def share(some: Sequence[list[float]], lag: int) -> float:
         return fmean([x == y for s in some for x, y in zip(s, s[lag:], strict=False)] or [0.0])
@@ -232,7 +240,9 @@ def given(ev: Evidence) -> Check | None:
 
 
 def called(ev: Evidence) -> Check | None:
-    """How often the models are called in a step. Other calls may compute the same: then rounding shows it, and nothing else does."""
+    """How often the models are called in a step. Other calls may compute the same: then rounding
+    shows it, and nothing else does.
+    """
     name = "calls of the models"
     if ev.effect in ("exact", "recipe") or ev.perturbed is None or len(ev.pairs) < 4:
         return None
@@ -249,7 +259,9 @@ def called(ev: Evidence) -> Check | None:
 
 
 def modules(ev: Evidence) -> Check | None:
-    """Settings of modules of the same kind are the same, and the modules of dropout that are called."""
+    """Settings of modules of the same kind are the same, and the modules of dropout that are
+    called.
+    """
     name = "settings of the modules"
     a, b = ev.a.record, ev.b.record
     if ev.effect == "recipe" or not a.modules or not b.modules:
@@ -274,9 +286,11 @@ def modules(ev: Evidence) -> Check | None:
 
 
 def _masks(ev: Evidence) -> str | bool | None:
-    """What is wrong with the masks of dropout; True: they are of the original's sizes. None: not known.
+    """What is wrong with the masks of dropout; True: they are of the original's sizes. None: not
+    known.
 
-    Sizes are sorted, as other orders draw the same. One that is half as large or smaller is shared by samples or steps. More and larger ones are
+    Sizes are sorted, as other orders draw the same. One that is half as large or smaller is shared
+    by samples or steps. More and larger ones are
     no fault: activations that are computed again draw again.
     """
     a, b = ev.a.record, ev.b.record
@@ -307,13 +321,17 @@ def _masks(ev: Evidence) -> str | bool | None:
 
 
 def _parts_alike(a: Record, b: Record) -> bool:
-    """The models are given about as many samples at a time: graphs and sentences have different sizes, parts of a batch half of them at most."""
+    """The models are given about as many samples at a time: graphs and sentences have different
+    sizes, parts of a batch half of them at most.
+    """
     sizes = [max((c.samples for c in record.calls), default=0) for record in (a, b)]
     return max(sizes) < 1.5 * min(sizes)
 
 
 def _shared_masks(a: Record, b: Record) -> str:
-    """A module of dropout draws once along a dimension in which the original draws for every entry: one mask for the whole batch."""
+    """A module of dropout draws once along a dimension in which the original draws for every entry:
+    one mask for the whole batch.
+    """
     if not _parts_alike(a, b):
         return ""
     after = {plain(key): shape for key, shape in b.masked.items()}
@@ -329,7 +347,9 @@ IMPLEMENTATION = ("inplace", "device", "dtype", "batch_first")
 
 
 def _arguments(text: str) -> tuple[list[str], dict[str | None, str]]:
-    """Positional and named arguments without those of IMPLEMENTATION; what is no call of Python's is cut at its commas."""
+    """Positional and named arguments without those of IMPLEMENTATION; what is no call of Python's
+    is cut at its commas.
+    """
     try:
         call = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError):

@@ -1,7 +1,9 @@
-"""What no rewrite may change, whatever its numbers look like: how many steps, which learning rates, which tensors move, what is saved.
+"""What no rewrite may change, whatever its numbers look like: how many steps, which learning rates,
+which tensors move, what is saved.
 
-Each function compares the original's first run at seed 0 with the rewritten one's and gives a ``Check``, or None where there is nothing to
-compare. What the original itself does not reproduce is not held against the other.
+Each function compares the original's first run at seed 0 with the rewritten one's and gives a
+``Check``, or None where there is nothing to compare. What the original itself does not reproduce is
+not held against the other.
 """
 
 from __future__ import annotations
@@ -57,7 +59,9 @@ def matched(
 
 
 def enough(ev: Evidence) -> Check | None:
-    """Gradients that are not cleared, rates that change, losses that are added up: all of it shows in the second step at the earliest."""
+    """Gradients that are not cleared, rates that change, losses that are added up: all of it shows
+    in the second step at the earliest.
+    """
     if any(len(r.steps) != 1 or r.ending != "steps" for r in ev.a.records):
         return None
     return Check(
@@ -69,7 +73,9 @@ def enough(ev: Evidence) -> Check | None:
 
 
 def finite(ev: Evidence) -> Check | None:
-    """No loss, and no tensor of the final model, is infinite or nan where the original's are numbers."""
+    """No loss, and no tensor of the final model, is infinite or nan where the original's are
+    numbers.
+    """
     name = "finite losses"
     for a, b in ev.pairs or ((ev.a, ev.b),):
         known = [x.record.losses for x in (ev.originals if a is ev.a else (a,)) if x.records]
@@ -185,7 +191,9 @@ def _cut(ev: Evidence) -> str:
 
 
 def _evaluated(ev: Evidence) -> Check | None:
-    """Complete evaluations take the same samples; under a recipe each of them does, however many there are."""
+    """Complete evaluations take the same samples; under a recipe each of them does, however many
+    there are.
+    """
     before, after = _evaluations(ev.a), _evaluations(ev.b)
     if not before or any(_evaluations(o) != before for o in ev.originals if o.records):
         return None
@@ -239,7 +247,9 @@ def samples(ev: Evidence) -> Check | None:
 
 
 def _without_loader(ev: Evidence, name: str) -> Check:
-    """One of the two takes its samples from memory, not from a DataLoader: what the models are given in each step tells how many."""
+    """One of the two takes its samples from memory, not from a DataLoader: what the models are
+    given in each step tells how many.
+    """
     counts = []
     for run in (ev.a, ev.b):
         found = Counter[int]()

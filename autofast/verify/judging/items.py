@@ -1,14 +1,18 @@
-"""Random changes of single items (flips, noise, gain): drawn for every item, as strongly as in the original, and anew.
+"""Random changes of single items (flips, noise, gain): drawn for every item, as strongly as in the
+original, and anew.
 
-A DataLoader over a map-style data set tells which items a batch holds, so that an item is compared with itself in the other passes of its
-run: what remains, its *deviation*, is what was drawn for it. Four questions, each by the numbers that the probe keeps of an item:
+A DataLoader over a map-style data set tells which items a batch holds, so that an item is compared
+with itself in the other passes of its
+run: what remains, its *deviation*, is what was drawn for it. Four questions, each by the numbers
+that the probe keeps of an item:
 
-    level    the mean of an item is that of the original's
-    amount   deviations scatter as much as in the original
-    together deviations of one batch belong together no more than in the original. A flip for the whole batch moves every item by its
-             own amount in its own direction, so pairs of items are taken that met in two batches: the product of their deviations
-             has the same sign both times
-    anew     deviations at the same place of the next pass, or of the next batch, are not those of before (worker seeds)
+    level    the mean of an item is that of the original's amount   deviations scatter as much as in
+    the original together deviations of one batch belong together no more than in the original. A
+    flip for the whole batch moves every item by its
+             own amount in its own direction, so pairs of items are taken that met in two batches:
+             the product of their deviations has the same sign both times
+    anew     deviations at the same place of the next pass, or of the next batch, are not those of
+    before (worker seeds)
 
 A difference counts beyond CRITICAL standard errors and beyond a least size that matters.
 """
@@ -40,7 +44,9 @@ Key = tuple[int, int]  # loader, number of the row
 
 @dataclass
 class Items:
-    """Of one run and one row: values by item; deviations, standardized, by pass of the loader, batch and place; how many values are no numbers."""
+    """Of one run and one row: values by item; deviations, standardized, by pass of the loader,
+    batch and place; how many values are no numbers.
+    """
 
     values: dict[int, list[float]] = field(default_factory=dict)
     placed: dict[tuple[int, int, int], tuple[int, float]] = field(default_factory=dict)
@@ -142,7 +148,8 @@ def _amount(before: Sequence[Items], after: Sequence[Items]) -> str:
         return ""
     if not any(x.scale for x in after):
         return f"items are the same in every pass; in the original they change by {a:.3g}"
-    # Of many runs one or two come near the others' in any case: then their means have to be far apart.
+    # Of many runs one or two come near the others' in any case: then their means have to be far
+    # apart.
     wide = math.hypot(spread(one) / math.sqrt(len(one)), spread(two) / math.sqrt(len(two)))
     apart = min(one) > max(two) or max(one) < min(two)
     apart = apart or len(one) >= 8 and abs(fmean(one) - fmean(two)) > CRITICAL * wide
@@ -154,7 +161,9 @@ def _amount(before: Sequence[Items], after: Sequence[Items]) -> str:
 
 
 def _reordered(before: Sequence[Items], after: Sequence[Items]) -> bool:
-    """Batches of constant items hold the same items in other places: which is which cannot be told by the place then."""
+    """Batches of constant items hold the same items in other places: which is which cannot be told
+    by the place then.
+    """
     for a, b in zip(before, after, strict=True):
         batches: dict[tuple[int, int], list[tuple[int, float]]] = {}
         for (number, batch, _), entry in b.placed.items():
@@ -175,9 +184,11 @@ def _correlated(
     after: Sequence[T],
     wide: float,
 ) -> tuple[float, float] | None:
-    """What ``measure`` finds in the original and in the other where chance does not make such a difference; ``wide``: the variance of one value.
+    """What ``measure`` finds in the original and in the other where chance does not make such a
+    difference; ``wide``: the variance of one value.
 
-    Values that share an item are not independent, and labels that seldom change are far from normal: so the scatter over seeds counts as well.
+    Values that share an item are not independent, and labels that seldom change are far from
+    normal: so the scatter over seeds counts as well.
     """
     (one, n), (two, m) = measure(before), measure(after)
     error = math.sqrt(wide / max(1, n) + wide / max(1, m))
@@ -210,7 +221,9 @@ def _common(some: Sequence[Items]) -> tuple[float, int]:
 
 
 def _met(some: Sequence[Items]) -> tuple[float, int]:
-    """Mean product of the products of two deviations in two batches where the same items met, and of how many."""
+    """Mean product of the products of two deviations in two batches where the same items met, and
+    of how many.
+    """
     total, count, pairs = 0.0, 0, 0
     for one in some:
         sums: dict[tuple[int, int], tuple[float, float, int]] = {}
@@ -232,7 +245,9 @@ def _met(some: Sequence[Items]) -> tuple[float, int]:
 
 
 def _repeated(some: Sequence[Items], ahead: tuple[int, int]) -> tuple[float, int]:
-    """Mean product of deviations with those at the same place ``ahead`` passes and batches, of other items."""
+    """Mean product of deviations with those at the same place ``ahead`` passes and batches, of
+    other items.
+    """
     products = []
     for one in some:
         for (number, batch, place), (i, z) in one.deviations.items():
@@ -243,7 +258,9 @@ def _repeated(some: Sequence[Items], ahead: tuple[int, int]) -> tuple[float, int
 
 
 def _other_data(items: Items) -> bool:
-    """From one pass to the next all items change, or none does: they are those of another data set (a fold), and nothing is drawn for them."""
+    """From one pass to the next all items change, or none does: they are those of another data set
+    (a fold), and nothing is drawn for them.
+    """
     passes: dict[int, dict[int, float]] = {}
     for (number, _, _), (index, value) in items.placed.items():
         passes.setdefault(number, {})[index] = value
@@ -266,7 +283,8 @@ def _different(key: Key, before: Sequence[Items], after: Sequence[Items]) -> str
             return text
     if not any(x.scale for x in before) or not any(x.scale for x in after):
         return ""
-    # The mean over pairs of a batch has the variance 2 / n^2 of its items; the number of items is at least two.
+    # The mean over pairs of a batch has the variance 2 / n^2 of its items; the number of items is
+    # at least two.
     if found := _correlated(_common, before, after, 0.5):
         return (
             f"what is drawn for the items of a batch is correlated by {found[1]:.2f}, by {found[0]:.2f} in the original: "
@@ -284,7 +302,9 @@ def _different(key: Key, before: Sequence[Items], after: Sequence[Items]) -> str
 
 
 def drawn(ev: Evidence) -> Check | None:
-    """The four questions, over at least four seeds. Under a recipe nothing is held against a script."""
+    """The four questions, over at least four seeds. Under a recipe nothing is held against a
+    script.
+    """
     name = "what is drawn for single items"
     runs = [[pair[k] for pair in ev.pairs] for k in (0, 1)]
     if len(ev.pairs) < 4 or ev.effect == "recipe":

@@ -1,20 +1,23 @@
-"""Does the rewritten script still train the same: which runs tell, which tests they go through, and what comes out.
+"""Does the rewritten script still train the same: which runs tell, which tests they go through, and
+what comes out.
 
-``wanted`` names the runs to make next, ``judge`` judges those there are; both are functions of the runs alone. The test is chosen by the
-strongest effect of the applied rules:
+``wanted`` names the runs to make next, ``judge`` judges those there are; both are functions of the
+runs alone. The test is chosen by the strongest effect of the applied rules:
 
-    exact      bit for bit where the original repeats itself to the bit, else as close to it as it is to itself   (exact)
-    rounding   the first step, the distance that rounding carries, the loss curve against seed noise             (rounding)
-    sampling   equivalence of the loss over seeds, norms of gradients and updates                                (seeded)
-    recipe     the same, without what the recipe changes on purpose
-    unknown    a script that autofast did not write: the strictest of these that it passes is named
+    exact      bit for bit where the original repeats itself to the bit, else as close to it as it
+    is to itself   (exact) rounding   the first step, the distance that rounding carries, the loss
+    curve against seed noise             (rounding) sampling   equivalence of the loss over seeds,
+    norms of gradients and updates                                (seeded) recipe     the same,
+    without what the recipe changes on purpose unknown    a script that autofast did not write: the
+    strictest of these that it passes is named
 
-Before that, all must keep what no rewrite may change (invariants, settings, tensors, samples, printed). The verdict
-is that of the worst check.
+Before that, all must keep what no rewrite may change (invariants, settings, tensors, samples,
+printed). The verdict is that of the worst check.
 
-Tried on small trainings in NumPy (tests/test_verify_parity.py): of 21 sound pairs with 30 sets of seeds each none was called different, and
-no pair was left unclear more than twice, but for one of a dozen steps, in which the loss hardly falls; 32 faults
-under six claimed rewrites each were all flagged. A recipe may change learning rates, gradients and numbers of steps, so a fault in those is
+Tried on small trainings in NumPy (tests/test_verify_parity.py): of 21 sound pairs with 30 sets of
+seeds each none was called different, and no pair was left unclear more than twice, but for one of a
+dozen steps, in which the loss hardly falls; 32 faults under six claimed rewrites each were all
+flagged. A recipe may change learning rates, gradients and numbers of steps, so a fault in those is
 seen only in what it does to the loss.
 """
 
@@ -69,7 +72,9 @@ WORST = (
     Sameness.IDENTICAL,
 )
 BATCH = 4  # seeds are added by so many
-OTHERWISE = 3  # seeds of a script from elsewhere that is the same to the bit: one run need not reach what the change acts in
+# seeds of a script from elsewhere that is the same to the bit: one run need not reach what the
+# change acts in
+OTHERWISE = 3
 # Checks that are left open for want of seeds.
 BY_SEEDS = (
     seeded.EQUIVALENCE,
@@ -137,7 +142,8 @@ def wanted(
     seeds: int = 12,
     margin: float = 0.02,
 ) -> list[Wish]:
-    """The runs to make next, given those made so far (failed ones too); empty when the judgement cannot be made better.
+    """The runs to make next, given those made so far (failed ones too); empty when the judgement
+    cannot be made better.
 
     Seeds are shifts: 0 runs the script with the seeds it sets itself. ``seeds``: pairs at most.
     """
@@ -184,7 +190,9 @@ def wanted(
 
 
 def _asks(ev: Evidence) -> bool:
-    """Draws or data part the two from the first step on: nothing else tells what the models compute."""
+    """Draws or data part the two from the first step on: nothing else tells what the models
+    compute.
+    """
     apart = ev.effect == "unknown" and alike.agreeing_steps(ev) == 0
     return apart and not rounding.coincides(ev)
 
@@ -221,7 +229,9 @@ def _open(ev: Evidence) -> bool:
 
 
 def _more_seeds(ev: Evidence, arm: str, total: int) -> list[Wish]:
-    """The lowest seeds that were not tried; a pair that failed counts as made, or it would be asked for for ever."""
+    """The lowest seeds that were not tried; a pair that failed counts as made, or it would be asked
+    for for ever.
+    """
     paired = {a.seed for a, _ in ev.pairs}
     tried = {seed for _, seed, detail in ev.tried if not detail.double and not detail.perturb}
     half_made = [
@@ -288,7 +298,8 @@ def _numeric(ev: Evidence) -> tuple[list[Check], int]:
                 "used in the original's order they would compare"
             )
             over.append(Check("data", None, text, verdict=Sameness.UNCLEAR))
-        # What rounding alone would have to keep is not asked of a script that may draw other numbers: shown, not held against it.
+        # What rounding alone would have to keep is not asked of a script that may draw other
+        # numbers: shown, not held against it.
         return [*(replace(c, passed=c.passed or None) for c in checks[:2]), *over], more
     if ev.effect == "sampling" and rounding.coincides(ev):
         return _rounding(ev)
@@ -372,7 +383,9 @@ def judge(
     seeds: int = 12,
     margin: float = 0.02,
 ) -> Parity:
-    """From all runs made for ``wanted`` (timed ones left out). ``rules``: names of those applied, which tell the precision to expect."""
+    """From all runs made for ``wanted`` (timed ones left out). ``rules``: names of those applied,
+    which tell the precision to expect.
+    """
     ev = shared(gather(effect, runs, rules=rules, arm=arm, margin=margin, seeds=seeds))
     if not ev.originals or not ev.rewritten:
         return Parity(Sameness.UNCLEAR, effect, (), "the two scripts were not both run", 1)

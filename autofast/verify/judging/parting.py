@@ -1,4 +1,6 @@
-"""Where two runs first part, and which changed places ran: where to look when a rewrite trains differently."""
+"""Where two runs first part, and which changed places ran: where to look when a rewrite trains
+differently.
+"""
 
 from __future__ import annotations
 

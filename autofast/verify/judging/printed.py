@@ -1,6 +1,8 @@
-"""What the script prints: the same kinds of lines, and in them the same numbers, as far as the original reproduces them itself.
+"""What the script prints: the same kinds of lines, and in them the same numbers, as far as the
+original reproduces them itself.
 
-A *quantity* is one number of one kind of line: ("epoch # loss #", second number). Times, rates and sizes of memory are left out.
+A *quantity* is one number of one kind of line: ("epoch # loss #", second number). Times, rates and
+sizes of memory are left out.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ def kinds(text: str) -> Counter[str]:
 
 @functools.lru_cache(maxsize=64)
 def printed(text: str) -> Printed:
-    """Quantity -> its values, as they were written, in order. Those that look like times are left out. Not to be changed."""
+    """Quantity -> its values, as they were written, in order. Those that look like times are left
+    out. Not to be changed.
+    """
     found: Printed = {}
     for line in lines(text):
         kind = skeleton(line)
@@ -86,9 +90,11 @@ def unit(text: str) -> float:
 
 
 def text_of(ev: Evidence) -> Check | None:
-    """Every kind of line that all runs of the original print is printed, under exact rewrites equally often.
+    """Every kind of line that all runs of the original print is printed, under exact rewrites
+    equally often.
 
-    Words that a model makes change with the last digits: a line without numbers for which others are printed is no line that was left out.
+    Words that a model makes change with the last digits: a line without numbers for which others
+    are printed is no line that was left out.
     """
     name = "printed lines"
     if not _lines(ev.a).strip() and not _lines(ev.b).strip():
@@ -121,7 +127,8 @@ def text_of(ev: Evidence) -> Check | None:
                     if kind not in after
                     else f" ({after[kind]} times, {counts[0][kind]} times by the original)"
                 )
-                # A recipe may take fewer steps, and then print less often; but not what it would still have to print twice.
+                # A recipe may take fewer steps, and then print less often; but not what it would
+                # still have to print twice.
                 due = min(fixed) * min(1.0, len(b.record.steps) / max(1, len(ev.a.record.steps)))
                 loose = ev.effect == "unknown" or ev.effect == "recipe" and due < 2
                 if (
@@ -163,7 +170,8 @@ def numbers(ev: Evidence) -> Check | None:
         if one.seed and (text := _otherwise(ev, one, two)):
             return Check(name, False, f"{text} (seed {one.seed})")
     if near:
-        # Training is the same to the bit; an evaluation in other batches is summed in another order.
+        # Training is the same to the bit; an evaluation in other batches is summed in another
+        # order.
         return Check(
             name,
             None,
@@ -177,7 +185,9 @@ def numbers(ev: Evidence) -> Check | None:
 
 
 def _otherwise(ev: Evidence, a: Run, b: Run) -> str:
-    """The first number that differs by more than rounding, under another seed under which the training is the same to the bit."""
+    """The first number that differs by more than rounding, under another seed under which the
+    training is the same to the bit.
+    """
     if not equal(a, b):
         return ""
     measured, after = _measured(ev), printed(said(b))
@@ -193,7 +203,9 @@ def _otherwise(ev: Evidence, a: Run, b: Run) -> str:
 
 
 def _near(x: str, y: str) -> bool:
-    """By a rounding of the sum, or of the last of many digits that are printed: a sum seldom lies at the edge of two digits."""
+    """By a rounding of the sum, or of the last of many digits that are printed: a sum seldom lies
+    at the edge of two digits.
+    """
     if rounded_alike(x, y):
         return True
     size = unit(x)
@@ -201,8 +213,8 @@ def _near(x: str, y: str) -> bool:
 
 
 def _rarely(ev: Evidence, quantity: Quantity) -> bool:
-    """What lies at the edge of two roundings is seldom met: where more than a third of a quantity's values are near and not alike, over all
-    seeds, they are other numbers."""
+    """What lies at the edge of two roundings is seldom met: where more than a third of a quantity's
+    values are near and not alike, over all seeds, they are other numbers."""
     off = total = 0
     for a, b in ev.pairs:
         both = (printed(said(run)).get(quantity, ()) for run in (a, b))
@@ -218,7 +230,9 @@ def _lines(run: Run) -> str:
 
 
 def _measured(ev: Evidence) -> set[Quantity]:
-    """What differs between two runs of the original that are equal to the bit: times, rates, memory."""
+    """What differs between two runs of the original that are equal to the bit: times, rates,
+    memory.
+    """
     if not reproducible(ev):
         return set()
     first, *others = [printed(said(o)) for o in ev.originals]
@@ -226,9 +240,11 @@ def _measured(ev: Evidence) -> set[Quantity]:
 
 
 def rounded(ev: Evidence) -> Check | None:
-    """In float32, from the same random numbers and data: most values of a quantity lie as near as those of runs that rounding has moved.
+    """In float32, from the same random numbers and data: most values of a quantity lie as near as
+    those of runs that rounding has moved.
 
-    What is printed fewer than RARE times may be a choice among a few (a threshold from a grid) that jumps by a rounding, though it did in none of
+    What is printed fewer than RARE times may be a choice among a few (a threshold from a grid) that
+    jumps by a rounding, though it did in none of
     those runs: it has to be far under more than three quarters of the seeds.
     """
     name = "printed numbers up to rounding"
@@ -267,7 +283,9 @@ def rounded(ev: Evidence) -> Check | None:
 def _far(
     texts: Sequence[str], after: Sequence[str], own: Sequence[float]
 ) -> tuple[list[bool], list[bool]]:
-    """Which values lie further than rounding carries, ``own`` being how far it carried each; which of them are no number any more, or were none before."""
+    """Which values lie further than rounding carries, ``own`` being how far it carried each; which
+    of them are no number any more, or were none before.
+    """
     far, lost = [], []
     for x, y, moved in zip(_values(texts), _values(after), own, strict=True):
         size = 0.02 * abs(x) if math.isfinite(x) else 0.0
@@ -281,7 +299,9 @@ def _most(far: Sequence[bool]) -> bool:
 
 
 def _again(ev: Evidence, quantity: Quantity, own: float) -> list[bool]:
-    """Under every other seed under which the same is drawn: whether most values of a quantity are far."""
+    """Under every other seed under which the same is drawn: whether most values of a quantity are
+    far.
+    """
     found = []
     for a, b in ev.pairs:
         texts, after = (printed(said(run)).get(quantity, []) for run in (a, b))
@@ -295,7 +315,9 @@ def _values(texts: Sequence[str]) -> list[float]:
 
 
 def _forms(losses: Sequence[float], sizes: Sequence[int], count: int) -> dict[str, list[float]]:
-    """What a script may have printed ``count`` times from its losses, cut into pieces of ``sizes`` or else evenly."""
+    """What a script may have printed ``count`` times from its losses, cut into pieces of ``sizes``
+    or else evenly.
+    """
     if len(sizes) < count or sum(sizes[:count]) > len(losses):
         if len(losses) < count or len(losses) % count:
             return {}
@@ -318,7 +340,9 @@ def _forms(losses: Sequence[float], sizes: Sequence[int], count: int) -> dict[st
 
 
 def _digits(texts: Sequence[str]) -> float:
-    """How many significant digits these numbers have together: so much they tell of what they are."""
+    """How many significant digits these numbers have together: so much they tell of what they
+    are.
+    """
     sizes = [abs(float(t)) / unit(t) for t in texts if unit(t)]
     return sum(math.log10(size) for size in sizes if 1 < size < math.inf)
 
@@ -328,7 +352,9 @@ def _often(run: Run) -> int:
 
 
 def _fitting(run: Run, texts: Sequence[str], slack: float) -> set[tuple[str, int]]:
-    """The forms that fit, each with its factor: a loss that was divided for accumulation may be printed undivided."""
+    """The forms that fit, each with its factor: a loss that was divided for accumulation may be
+    printed undivided.
+    """
     sizes = [p.batches for p in run.record.passes if p.training and p.complete]
     values, found = _values(texts), set()
     for form, made in _forms(run.record.losses, sizes, len(values)).items():
@@ -344,8 +370,10 @@ def _words(form: str, factor: int) -> str:
 
 
 def meaning(ev: Evidence) -> Check | None:
-    """A printed number that is, in every run of the original, one and the same thing made of the losses (their mean over a pass, the last
-    one) is still that: this is how "the loss of the last batch is logged in place of the mean" shows without any statistics."""
+    """A printed number that is, in every run of the original, one and the same thing made of the
+    losses (their mean over a pass, the last
+    one) is still that: this is how "the loss of the last batch is logged in place of the mean"
+    shows without any statistics."""
     name = "what the printed loss is"
     originals = [(r, printed(said(r))) for r in (*ev.originals, *ev.others) if r.records]
     rewritten = [
@@ -384,11 +412,12 @@ def meaning(ev: Evidence) -> Check | None:
 
 
 def levels(ev: Evidence) -> Check | None:
-    """Over several seeds, every printed quantity has the level and the scatter that it has in the original.
+    """Over several seeds, every printed quantity has the level and the scatter that it has in the
+    original.
 
-    Level: the mean difference is beyond 3 seed standard deviations, 4 standard errors and 1 %. Scatter: standard deviation over seeds more
-    than 4 times as large or as small, where there are three values a run at least. Constants stay what they are, numbers
-    stay numbers.
+    Level: the mean difference is beyond 3 seed standard deviations, 4 standard errors and 1 %.
+    Scatter: standard deviation over seeds more than 4 times as large or as small, where there are
+    three values a run at least. Constants stay what they are, numbers stay numbers.
     """
     name = "printed numbers over seeds"
     if len(ev.pairs) < 4:
@@ -444,7 +473,9 @@ def _quantity(a: list[list[float]], b: list[list[float]]) -> str:
 
 
 def checks(ev: Evidence) -> list[Check]:
-    """Where training is the same to the bit, so is what is printed, whatever the rewrite was allowed to change."""
+    """Where training is the same to the bit, so is what is printed, whatever the rewrite was
+    allowed to change.
+    """
     exactly = reproducible(ev) and (ev.effect == "exact" or equal(ev.a, ev.b))
     found = [
         text_of(ev),

@@ -1,4 +1,6 @@
-"""``--resume-from``: what both scripts did with the checkpoint, and what the report says of that."""
+"""``--resume-from``: what both scripts did with the checkpoint, and what the report says of
+that.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from autofast.verify.result import Check, Sameness
 
 
 def words(found: Resumed) -> str:
-    """Where the checkpoint says that it was made: "epoch 12, 3400 optimizer steps"; empty where it does not say."""
+    """Where the checkpoint says that it was made: "epoch 12, 3400 optimizer steps"; empty where it
+    does not say.
+    """
     parts = []
     for name, number in found.numbers.items():
         last = name.rpartition("/")[2]
@@ -21,7 +25,9 @@ def words(found: Resumed) -> str:
 
 
 def place(run: Run) -> str:
-    """For the first sentence: "from last.pt (epoch 12) on"; empty where the run began at the beginning."""
+    """For the first sentence: "from last.pt (epoch 12) on"; empty where the run began at the
+    beginning.
+    """
     found = run.record.resumed
     if not run.resume or found is None:
         return ""

@@ -1,26 +1,33 @@
 """The test for rewrites that only round differently.
 
-(i) At the first step the weights are still equal, so loss and gradients may differ by rounding alone.
-(ii) Later, training itself carries rounding further, some of it exponentially. How far is measured, not assumed: the distance to a run of
-the original in double precision must be of the order of the original's own, or the distance to the original of the order of that of a run
-whose parameters were moved by one rounding (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 1.5 and 1.7:
-forward error = condition x backward error; the perturbed run measures the condition of this training).
-(iii) Over seeds, the loss curve stays within what seeds do anyway (``seeded``).
+(i) At the first step the weights are still equal, so loss and gradients may differ by rounding
+alone. (ii) Later, training itself carries rounding further, some of it exponentially. How far is
+measured, not assumed: the distance to a run of the original in double precision must be of the
+order of the original's own, or the distance to the original of the order of that of a run whose
+parameters were moved by one rounding (Higham, Accuracy and Stability of Numerical Algorithms, 2nd
+ed., sections 1.5 and 1.7: forward error = condition x backward error; the perturbed run measures
+the condition of this training). (iii) Over seeds, the loss curve stays within what seeds do anyway
+(``seeded``).
 
-Passed: (i) or (ii), and (iii), in 16 bits. In float32 a good first step does not excuse (ii): clipping that was left out shows in a later step.
-There (ii) has to hold as well wherever it can be told; where the distance is too large for FACTOR and not plainly so, seeds decide.
+Passed: (i) or (ii), and (iii), in 16 bits. In float32 a good first step does not excuse (ii):
+clipping that was left out shows in a later step. There (ii) has to hold as well wherever it can be
+told; where the distance is too large for FACTOR and not plainly so, seeds decide.
 
-Plainly too far (``departs``) is FAR times the yardstick, in losses and in final weights, while the yardstick is *tame*: none of its runs has
-moved by more than TAME roundings. This asks for much, because one perturbed run can underestimate what rounding does. Known case: StarGAN in
-channels_last, where Adam turns gradients that are zero but for rounding into full steps, and another order of summing makes them another kind
-of zero: the losses differ by 3e-6 at one step and by 1 at the next, when a run perturbed by 1e-6 is 1e-2 away. But that yardstick has grown
-ten-thousandfold by then: no linear law, and nothing is said. Losses *and* weights, as parameters whose gradient is zero but for rounding (a bias
-before a normalisation) wander under Adam without any effect on the loss. Perturbing at every step instead of once is not needed: a run moved
-once rounds otherwise ever after, and what 16 bits add at every step beyond that is covered by FAR. Losses are compared until the yardstick is
-no longer tame; final weights only where it always was.
+Plainly too far (``departs``) is FAR times the yardstick, in losses and in final weights, while the
+yardstick is *tame*: none of its runs has moved by more than TAME roundings. This asks for much,
+because one perturbed run can underestimate what rounding does. Known case: StarGAN in
+channels_last, where Adam turns gradients that are zero but for rounding into full steps, and
+another order of summing makes them another kind of zero: the losses differ by 3e-6 at one step and
+by 1 at the next, when a run perturbed by 1e-6 is 1e-2 away. But that yardstick has grown
+ten-thousandfold by then: no linear law, and nothing is said. Losses *and* weights, as parameters
+whose gradient is zero but for rounding (a bias before a normalisation) wander under Adam without
+any effect on the loss. Perturbing at every step instead of once is not needed: a run moved once
+rounds otherwise ever after, and what 16 bits add at every step beyond that is covered by FAR.
+Losses are compared until the yardstick is no longer tame; final weights only where it always was.
 
-Dropout in another precision or memory layout can draw another mask from the same generator state. Then the first loss differs by more than
-rounding though nothing is wrong, and (i) cannot say; where the first loss agrees, the masks did, and so must the gradients.
+Dropout in another precision or memory layout can draw another mask from the same generator state.
+Then the first loss differs by more than rounding though nothing is wrong, and (i) cannot say; where
+the first loss agrees, the masks did, and so must the gradients.
 """
 
 from __future__ import annotations
@@ -41,7 +48,8 @@ FACTOR = 10.0
 EARLY = 20  # steps in which distances are compared: later ones are chaotic in any precision
 FAR = 100.0
 FAR_LOW = 20.0  # in 16 bits, on average over all losses
-TAME = 1000.0  # roundings; beyond, the distance of two runs does not grow in proportion to their first difference
+# roundings; beyond, the distance of two runs does not grow in proportion to their first difference
+TAME = 1000.0
 SEEN = (
     1e-4  # relative distance below which nothing is held against a script, whatever the yardstick
 )
@@ -51,7 +59,9 @@ FIRST = 5  # steps over which the median update is compared
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Relative differences allowed at the first step. bfloat16 rounds at 2^-9 = 0.2 %, float32 at 2^-24; sums over layers add to that."""
+    """Relative differences allowed at the first step. bfloat16 rounds at 2^-9 = 0.2 %, float32 at
+    2^-24; sums over layers add to that.
+    """
 
     name: str
     loss: float
@@ -72,7 +82,9 @@ def _relative(x: float, y: float) -> float:
 
 
 def equal_start(a: Run, b: Run) -> bool:
-    """Both begin with the same weights (as far as they were recorded). Buffers have gone through a forward by then: they are no weights."""
+    """Both begin with the same weights (as far as they were recorded). Buffers have gone through a
+    forward by then: they are no weights.
+    """
     one, two = (
         {plain(k): v.sha for k, v in r.record.start.items() if not v.buffer} for r in (a, b)
     )
@@ -80,10 +92,11 @@ def equal_start(a: Run, b: Run) -> bool:
 
 
 def first_differences(a: Run, b: Run, steps: int = FIRST) -> tuple[float, float, float]:
-    """Relative differences of the losses before the first step, of its gradient norm (before and after clipping, the larger), and of the
-    median update of the first ``steps``.
+    """Relative differences of the losses before the first step, of its gradient norm (before and
+    after clipping, the larger), and of the median update of the first ``steps``.
 
-    A GradScaler leaves out the first steps until it has found its scale; the weights do not change in those.
+    A GradScaler leaves out the first steps until it has found its scale; the weights do not change
+    in those.
     """
     x, y = taken(a)[:steps], taken(b)[:steps]
     if not a.record.steps or not b.record.steps or not x or not y:
@@ -117,7 +130,9 @@ def _told(step: Step) -> tuple[object, ...]:
 
 
 def _share(x: float, y: float, usual: Sequence[float | None]) -> float:
-    """The difference as a share of the larger one, or of what is usual: a loss may cross zero in any step but the first."""
+    """The difference as a share of the larger one, or of what is usual: a loss may cross zero in
+    any step but the first.
+    """
     known = [abs(u) for u in usual if u is not None and math.isfinite(u)]
     far = gap(x, y)
     return far and far / max(abs(x), abs(y), median(known) if known else 0.0, 1e-12)
@@ -130,8 +145,9 @@ def parting(ev: Evidence) -> int:
 
 
 def parting_step(ev: Evidence) -> Check | None:
-    """(i) once more, where all steps before were equal bit for bit: what acts only later (a cache that is filled in the first pass, the
-    training of a second model) meets weights that are equal, so that no rounding has grown."""
+    """(i) once more, where all steps before were equal bit for bit: what acts only later (a cache
+    that is filled in the first pass, the training of a second model) meets weights that are equal,
+    so that no rounding has grown."""
     place = parting(ev)
     if not 0 < place < alike.agreeing_steps(ev):
         return None
@@ -168,7 +184,9 @@ def tolerance_of(ev: Evidence) -> Tolerance:
 
 
 def single(ev: Evidence) -> bool:
-    """Both compute in float32 throughout, as they recorded it; by the rules where there is no record of it."""
+    """Both compute in float32 throughout, as they recorded it; by the rules where there is no
+    record of it.
+    """
     return not alike.known_low(ev)
 
 
@@ -256,7 +274,9 @@ def distances(ev: Evidence) -> Check:
 
 
 def spans(x: Run, y: Run) -> list[float]:
-    """Relative difference of each two losses, by the size of losses in the median; infinite where one alone is no number."""
+    """Relative difference of each two losses, by the size of losses in the median; infinite where
+    one alone is no number.
+    """
     pairs = list(zip(x.record.losses, y.record.losses, strict=False))
     size = median([abs(p) for p, _ in pairs if math.isfinite(p)] or [0.0]) or 1e-30
     return [gap(p, q) / size for p, q in pairs]
@@ -268,7 +288,9 @@ def yardsticks(ev: Evidence) -> list[Run]:
 
 
 def tame(ev: Evidence, eps: float) -> tuple[int, bool]:
-    """Over how many losses, and whether up to the final weights, no yardstick moved by more than TAME roundings."""
+    """Over how many losses, and whether up to the final weights, no yardstick moved by more than
+    TAME roundings.
+    """
     rulers = yardsticks(ev)
     limit = min(TAME * eps, 0.05)
     length = min((len(run.record.losses) for run in (ev.a, ev.b, *rulers)), default=0)
@@ -280,7 +302,9 @@ def tame(ev: Evidence, eps: float) -> tuple[int, bool]:
 
 
 def departs(ev: Evidence) -> Check | None:
-    """The other run leaves the original's as rounding cannot: see the head of this file. None: it does not, or nothing can be said."""
+    """The other run leaves the original's as rounding cannot: see the head of this file. None: it
+    does not, or nothing can be said.
+    """
     rulers = yardsticks(ev)
     if ev.perturbed is None or not equal_start(ev.a, ev.b) or drawn_otherwise(ev) or unruly(ev):
         return None
@@ -316,7 +340,8 @@ def departs(ev: Evidence) -> Check | None:
                 state_apart(ev.a, ev.b, buffers),
                 max(eps, *(state_apart(ev.a, run, buffers) for run in rulers)),
             )
-            # Buffers (running means) do not act on the losses of training, so nothing of theirs is asked for.
+            # Buffers (running means) do not act on the losses of training, so nothing of theirs is
+            # asked for.
             if far > max(FAR * near, least) and (buffers or place is not None):
                 first = f"; the losses from {place + 1} on" if place is not None else ""
                 return Check(
@@ -336,8 +361,9 @@ def departs(ev: Evidence) -> Check | None:
 
 
 def unruly(ev: Evidence) -> bool:
-    """From gradients that differ by a rounding come other updates, in the other run alone, before the losses part: where gradients of single
-    parameters cancel to 0, an adaptive optimizer turns the rounding that is left into full steps, and no yardstick knows of it."""
+    """From gradients that differ by a rounding come other updates, in the other run alone, before
+    the losses part: where gradients of single parameters cancel to 0, an adaptive optimizer turns
+    the rounding that is left into full steps, and no yardstick knows of it."""
     runs = [run.record.steps for run in (ev.a, ev.b, *yardsticks(ev))]
     for x, y, *rulers in zip(*runs, strict=False):
         if any(_share(p, q, x.losses) > TINY for p, q in zip(x.losses, y.losses, strict=False)):
@@ -353,13 +379,17 @@ def unruly(ev: Evidence) -> bool:
 
 
 def steadily(ev: Evidence) -> bool:
-    """To the end of the runs the same is drawn and given, and both compute in the same precisions."""
+    """To the end of the runs the same is drawn and given, and both compute in the same
+    precisions.
+    """
     same = set(ev.a.record.precision) == set(ev.b.record.precision)
     return same and alike.determined(ev)
 
 
 def drawn_otherwise(ev: Evidence) -> bool:
-    """Random masks may differ: the first losses of some optimizer do so by more than rounding, though its parameters are still the same."""
+    """Random masks may differ: the first losses of some optimizer do so by more than rounding,
+    though its parameters are still the same.
+    """
     seen: set[int] = set()
     if alike.agreeing_steps(ev) > 0:
         return False
@@ -383,9 +413,11 @@ def near(ev: Evidence) -> bool:
 
 
 def coincides(ev: Evidence) -> bool:
-    """Under every seed the two trainings are the same but for rounding, in every loss and norm and in the final weights, to the end of the runs.
+    """Under every seed the two trainings are the same but for rounding, in every loss and norm and
+    in the final weights, to the end of the runs.
 
-    Then it does not matter what was drawn, which calls were made, and whether the loss falls. In float32 alone, and where rounding
+    Then it does not matter what was drawn, which calls were made, and whether the loss falls. In
+    float32 alone, and where rounding
     stays what it is (``tame``): elsewhere it could hide something.
     """
     if not single(ev) or ev.perturbed is None or not tame(ev, SINGLE_STEP)[1]:
@@ -420,7 +452,9 @@ def _norms_alike(a: Run, b: Run) -> bool:
 
 
 def judge(ev: Evidence) -> list[Check]:
-    """(i), at the first step or the first one that differs, and (ii); the second is shown as a failure only where the first did not decide."""
+    """(i), at the first step or the first one that differs, and (ii); the second is shown as a
+    failure only where the first did not decide.
+    """
     parts = parting_step(ev)
     one, two = first_step(ev), distances(ev)
     return [parts if parts is not None and parts.passed is False else one, two]

@@ -17,7 +17,8 @@ from autofast.verify.result import Check, Sameness
 
 CLOSE = 1e-9  # checksums are float64 sums: equal data differ by less, whatever the order of summing
 ENOUGH = 3  # batches in a pass, so that its order says something
-LUCK = 1e-6  # chance at which few and coarse values (the sums of labels) of two passes may be equal by accident
+# chance at which few and coarse values (the sums of labels) of two passes may be equal by accident
+LUCK = 1e-6
 
 Sums = tuple[float, ...]
 View = int | None  # None: the whole batch; else the number of a tensor in its structure
@@ -49,7 +50,9 @@ def _passes(run: Run, view: View = None) -> list[Sums]:
 
 
 def _totals(run: Run, view: View = None) -> list[tuple[int, float, float, int]]:
-    """(loader, sum of checksums, sum of their sizes, samples) of each complete training pass, summed over ranks."""
+    """(loader, sum of checksums, sum of their sizes, samples) of each complete training pass,
+    summed over ranks.
+    """
     by_rank = [
         [p for p in r.passes if p.training and _of(p, view) and p.complete] for r in run.records
     ]
@@ -74,7 +77,9 @@ def _off(x: float, y: float, size: float, close: float = CLOSE) -> bool:
 
 
 def _close(*runs: Run) -> float:
-    """How far checksums of equal data may differ: images that became floats on the device were divided there, which rounds otherwise."""
+    """How far checksums of equal data may differ: images that became floats on the device were
+    divided there, which rounds otherwise.
+    """
     made = any(p.bytes for run in runs for record in run.records for p in record.passes)
     return SAME if made else CLOSE
 
@@ -85,13 +90,16 @@ def _tells(sums: Sums) -> bool:
 
 
 def _alike(passes: Sequence[Sums]) -> bool | None:
-    """All passes have the same batches in the same order; None where fewer than two are long enough to say."""
+    """All passes have the same batches in the same order; None where fewer than two are long enough
+    to say.
+    """
     long = [p for p in passes if _tells(p)]
     return all(_equal(long[0], p) for p in long[1:]) if len(long) > 1 else None
 
 
 def order(ev: Evidence) -> Check | None:
-    """At equal seed, the same batches in the same order: neither exact rewrites nor those that only round draw other samples.
+    """At equal seed, the same batches in the same order: neither exact rewrites nor those that only
+    round draw other samples.
 
     Of the whole batch, or of those parts of it that the original reproduces.
     """
@@ -136,7 +144,8 @@ def order(ev: Evidence) -> Check | None:
 def content(ev: Evidence) -> Check | None:
     """A complete pass holds the same samples, in whatever order: its checksums have the same sum.
 
-    Only where the data themselves are deterministic: the original's sum is the same in every pass and under every seed.
+    Only where the data themselves are deterministic: the original's sum is the same in every pass
+    and under every seed.
     """
     name = "the same samples in a pass"
     checked = 0
@@ -162,8 +171,8 @@ def content(ev: Evidence) -> Check | None:
 
 
 def shuffled(ev: Evidence) -> Check | None:
-    """Where the original's order of samples differs from pass to pass, or from seed to seed, so does the other's: of all passes, and of each
-    loader where there are several."""
+    """Where the original's order of samples differs from pass to pass, or from seed to seed, so
+    does the other's: of all passes, and of each loader where there are several."""
     name = "shuffling"
     a_runs, b_runs = ([p[k] for p in ev.pairs] or [(ev.a, ev.b)[k]] for k in (0, 1))
     found = []
@@ -225,7 +234,9 @@ def shuffled(ev: Evidence) -> Check | None:
 
 
 def _luck(before: Sequence[Sequence[Sums]], after: Sequence[Sequence[Sums]]) -> float:
-    """Chance that the passes of ``after`` which are alike are so by accident, the values being as coarse as those of ``before``."""
+    """Chance that the passes of ``after`` which are alike are so by accident, the values being as
+    coarse as those of ``before``.
+    """
     long = [[p for p in passes if _tells(p)] for passes in before]
     met = [
         _equal((x,), (y,))
@@ -264,7 +275,9 @@ def _loaders(*some: Sequence[Run]) -> list[int]:
 
 
 def drawn_anew(ev: Evidence) -> Check | None:
-    """What the original draws at random in every pass (augmentation, noise) is still drawn anew: the sum over complete passes differs."""
+    """What the original draws at random in every pass (augmentation, noise) is still drawn anew:
+    the sum over complete passes differs.
+    """
     name = "random items drawn anew"
     a_runs, b_runs = ([p[k] for p in ev.pairs] or [(ev.a, ev.b)[k]] for k in (0, 1))
     looked = 0
@@ -298,15 +311,19 @@ def drawn_anew(ev: Evidence) -> Check | None:
 
 
 def _fixed(sums: Sequence[tuple[float, float]]) -> bool | None:
-    """All sums but the first are one (a cache is filled in the first pass); None where there are too few."""
+    """All sums but the first are one (a cache is filled in the first pass); None where there are
+    too few.
+    """
     rest = sums[1:] if len(sums) > 2 else []
     return not any(_off(total, rest[0][0], size) for total, size in rest) if len(rest) > 1 else None
 
 
 def level(ev: Evidence) -> Check | None:
-    """Where items are random: the mean value of a sample, pass by pass, scatters as in the original: it neither jumps nor drifts.
+    """Where items are random: the mean value of a sample, pass by pass, scatters as in the
+    original: it neither jumps nor drifts.
 
-    Limits are those of a single further value (Student's t at 1 - 1e-7, and 6 standard deviations at least), from all passes and seeds.
+    Limits are those of a single further value (Student's t at 1 - 1e-7, and 6 standard deviations
+    at least), from all passes and seeds.
     """
     name = "mean value of the samples"
     a_runs, b_runs = (
@@ -351,12 +368,13 @@ def level(ev: Evidence) -> Check | None:
 
 
 def scatter(ev: Evidence) -> Check | None:
-    """Batches differ from each other as much as in the original: not more (neighbours in one batch, one random draw for all of its samples), not
-    less (every batch balanced).
+    """Batches differ from each other as much as in the original: not more (neighbours in one batch,
+    one random draw for all of its samples), not less (every batch balanced).
 
-    The variance of the mean over a batch, over all batches of full size of all passes and seeds. Its logarithm has the standard error
-    sqrt((kurtosis - 1) / n) (Box 1953, Biometrika 40, 318-335), and 6 of those are allowed, and a factor of 1.5. Batches of one pass share
-    its samples, which makes both estimates better than that, not worse.
+    The variance of the mean over a batch, over all batches of full size of all passes and seeds.
+    Its logarithm has the standard error sqrt((kurtosis - 1) / n) (Box 1953, Biometrika 40,
+    318-335), and 6 of those are allowed, and a factor of 1.5. Batches of one pass share its
+    samples, which makes both estimates better than that, not worse.
     """
     name = "scatter of the batches"
     if ev.effect == "recipe":
@@ -395,7 +413,9 @@ def scatter(ev: Evidence) -> Check | None:
 
 
 def _means(run: Run, view: View, loader: int) -> list[float]:
-    """Of all batches of full size, the last of a pass left out where passes are not a multiple of it."""
+    """Of all batches of full size, the last of a pass left out where passes are not a multiple of
+    it.
+    """
     found = []
     for record in run.records:
         for p in record.passes:
@@ -420,7 +440,9 @@ def _kurtosis(values: Sequence[float]) -> float:
 
 
 def repeated(ev: Evidence) -> Check | None:
-    """No batch comes twice in a pass where the original's are all different: copies of a random generator, a stream read by every worker."""
+    """No batch comes twice in a pass where the original's are all different: copies of a random
+    generator, a stream read by every worker.
+    """
     name = "no batch twice in a pass"
 
     def share(run: Run) -> float:
@@ -445,7 +467,9 @@ def repeated(ev: Evidence) -> Check | None:
 
 
 def random_state(ev: Evidence) -> Check | None:
-    """Under exact rewrites, all random generators end in the state in which they end in the original."""
+    """Under exact rewrites, all random generators end in the state in which they end in the
+    original.
+    """
     if ev.effect != "exact":
         return None
     name = "random generators"
@@ -480,7 +504,9 @@ def _option(kind: str) -> bool:
 
 
 def _misfit(a: Mapping[str, str], b: Mapping[str, str]) -> str:
-    """Why what has keys ``b`` cannot be loaded in place of what has keys ``a``, or the other way round."""
+    """Why what has keys ``b`` cannot be loaded in place of what has keys ``a``, or the other way
+    round.
+    """
     gone = [k for k in a if k not in b]
     if gone:
         return f"lacks {shown(gone)}"
@@ -497,9 +523,11 @@ def _misfit(a: Mapping[str, str], b: Mapping[str, str]) -> str:
 
 
 def checkpoints(ev: Evidence) -> Check | None:
-    """The same files with the same keys, types and shapes, so that either script loads what the other saved.
+    """The same files with the same keys, types and shapes, so that either script loads what the
+    other saved.
 
-    A further part beside those that were there (the state of a GradScaler) does no harm: nobody asks for it.
+    A further part beside those that were there (the state of a GradScaler) does no harm: nobody
+    asks for it.
     """
     name = "checkpoints"
     lists = [o.record.checkpoints for o in ev.originals if o.records]

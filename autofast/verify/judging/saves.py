@@ -1,8 +1,10 @@
-"""Checkpoints by value, at every save: the wrong weights in best.pt train as well as the right ones.
+"""Checkpoints by value, at every save: the wrong weights in best.pt train as well as the right
+ones.
 
-Where training is the same to the bit, so is what is saved. Where it differs by rounding, so do the tensors, as far as the final weights of
-runs that only rounding tells apart. Where other random numbers are drawn, values cannot be compared, but for tensors that are all zero or hold
-what is no number.
+Where training is the same to the bit, so is what is saved. Where it differs by rounding, so do the
+tensors, as far as the final weights of runs that only rounding tells apart. Where other random
+numbers are drawn, values cannot be compared, but for tensors that are all zero or hold what is no
+number.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def _times(record: Record) -> list[tuple[str, int]]:
 
 
 def _common(a: Record, b: Record) -> tuple[Record, Record]:
-    """Without saves under names that the other does not use: written beside and put in place, or a second copy."""
+    """Without saves under names that the other does not use: written beside and put in place, or a
+    second copy.
+    """
     paths = [{one.path for one in record.saves} for record in (a, b)]
     one, two = (
         replace(record, saves=tuple(s for s in record.saves if s.path in other))
@@ -70,7 +74,8 @@ def _exact(ev: Evidence, pairs: list[Pair]) -> str:
 def _rounded(ev: Evidence, pairs: list[Pair]) -> str:
     own = max((state_apart(ev.a, run) for run in yardsticks(ev)), default=0.0)
     others = [run.record.saves for run in yardsticks(ev) if run.records]
-    # What follows a training that is the same to the bit, an average of its weights, has no rounding of many steps in it.
+    # What follows a training that is the same to the bit, an average of its weights, has no
+    # rounding of many steps in it.
     followed = trained_alike(ev)
     walk = 4 * SINGLE_STEP * math.sqrt(max(25, len(ev.a.record.steps)))  # a rounding in each step
     for x, y in pairs:

@@ -1,18 +1,24 @@
-"""Tests over several seeds, for rewrites that draw other random numbers or change the recipe, and for where rounding has led in the end.
+"""Tests over several seeds, for rewrites that draw other random numbers or change the recipe, and
+for where rounding has led in the end.
 
-**Equivalence, not absence of a difference.** That no difference is found says little with four runs. So the question is turned round (two
-one-sided tests: Schuirmann 1987, J. Pharmacokinet. Biopharm. 15, 657-680; Lakens 2017, Soc. Psychol. Personal. Sci. 8, 355-362): the mean
-loss over the last third is equivalent when the whole 90 % interval of its difference lies within a margin. Seeds are paired where that
-lowers the variance (``estimates.difference``).
+**Equivalence, not absence of a difference.** That no difference is found says little with four
+runs. So the question is turned round (two
+one-sided tests: Schuirmann 1987, J. Pharmacokinet. Biopharm. 15, 657-680; Lakens 2017, Soc.
+Psychol. Personal. Sci. 8, 355-362): the mean loss over the last third is equivalent when the whole
+90 % interval of its difference lies within a margin. Seeds are paired where that lowers the
+variance (``estimates.difference``).
 
-**Margin.** The larger of the user's share of the loss and 2 seed standard deviations of the original. Two runs of one script differ by 1.4
-of those on average, so 2 is what a user sees from seed to seed anyway; and it can be shown with few runs: unpaired, at no true difference,
-the test passes in 6 of 10 with 4 seeds and 97 of 100 with 8. But never more than CAP of what the original learned between its first tenth
-and its last third: otherwise a script that does not learn at all would be equivalent in a short run. Where it is not certain that the original
-learned, the smaller of the two instead.
+**Margin.** The larger of the user's share of the loss and 2 seed standard deviations of the
+original. Two runs of one script differ by 1.4 of those on average, so 2 is what a user sees from
+seed to seed anyway; and it can be shown with few runs: unpaired, at no true difference, the test
+passes in 6 of 10 with 4 seeds and 97 of 100 with 8. But never more than CAP of what the original
+learned between its first tenth and its last third: otherwise a script that does not learn at all
+would be equivalent in a short run. Where it is not certain that the original learned, the smaller
+of the two instead.
 
-**Norms.** A factor on the gradients (a dropped division, gradients that are not cleared) hides from the loss under Adam, which divides it out
-(Kingma, Ba 2015, section 2.1). So the mean log of the gradient norm, and of the update norm, must agree to within 5 %, or what seeds cannot tell apart.
+**Norms.** A factor on the gradients (a dropped division, gradients that are not cleared) hides from
+the loss under Adam, which divides it out (Kingma, Ba 2015, section 2.1). So the mean log of the
+gradient norm, and of the update norm, must agree to within 5 %, or what seeds cannot tell apart.
 """
 
 from __future__ import annotations
@@ -32,7 +38,9 @@ COURSE_RISK = 1e-3  # that a window of two equal scripts is off
 UNSEEN = "no loss was seen (that of torch's own backward is)"
 LEAST = 4  # pairs of seeds before anything is judged
 WINDOWS = 10
-CRITICAL = 4.0  # standard errors by which a window of the loss curve may be off; no sound pair of tests/test_verify_parity.py is
+# standard errors by which a window of the loss curve may be off; no sound pair of
+# tests/test_verify_parity.py is
+CRITICAL = 4.0
 LEVEL = math.log(1.05)
 PART_LEVEL = math.log(1.1)  # of a group of parameters
 NOTHING = 1e-5  # of the largest group's gradient: about what float32 leaves of a sum that is 0
@@ -40,7 +48,9 @@ CAP = 0.05  # of the loss's drop over the run: no margin is larger
 
 
 def piece(values: Sequence[float], start: float, end: float) -> float:
-    """Mean of the finite values between two shares of the length; at least one value; nan where none is finite."""
+    """Mean of the finite values between two shares of the length; at least one value; nan where
+    none is finite.
+    """
     low = min(int(start * len(values)), max(0, len(values) - 1))
     part = [v for v in values[low : max(low + 1, math.ceil(end * len(values)))] if math.isfinite(v)]
     return fmean(part) if part else math.nan
@@ -51,8 +61,8 @@ def late(run: Run) -> float:
 
 
 def drop(run: Run) -> float:
-    """By how much the loss falls from the first tenth to the last third: the mean over optimizers, whose losses may be of several kinds (stages,
-    folds, two nets against each other)."""
+    """By how much the loss falls from the first tenth to the last third: the mean over optimizers,
+    whose losses may be of several kinds (stages, folds, two nets against each other)."""
     by: dict[int, list[float]] = {}
     for step, value in zip(run.record.steps, curve(run), strict=False):
         by.setdefault(step.optimizer, []).append(value)
@@ -69,7 +79,9 @@ def _columns(ev: Evidence) -> tuple[list[float], list[float]]:
 
 @dataclass(frozen=True)
 class Tost:
-    """Outcome: "inside", "worse", "better", "open" (more seeds), "none" (no loss). ``more``: pairs still needed, estimated."""
+    """Outcome: "inside", "worse", "better", "open" (more seeds), "none" (no loss). ``more``: pairs
+    still needed, estimated.
+    """
 
     outcome: str
     found: Difference
@@ -80,10 +92,11 @@ class Tost:
 
 
 def _margin(ev: Evidence, mean: float, sd: float) -> float:
-    """Where the loss falls for certain: the larger of the user's share of the loss and what seeds do anyway, but no more than CAP of the
-    drop. Elsewhere the smaller of those two.
+    """Where the loss falls for certain: the larger of the user's share of the loss and what seeds
+    do anyway, but no more than CAP of the drop. Elsewhere the smaller of those two.
 
-    A share of a loss that crosses zero means nothing, and counts as 0: where such a loss does not fall for certain, nothing is close enough.
+    A share of a loss that crosses zero means nothing, and counts as 0: where such a loss does not
+    fall for certain, nothing is close enough.
     """
     values = [v for a, _ in ev.pairs for v in curve(a) if math.isfinite(v)]
     crosses = bool(values) and min(values) < 0 < max(values)
@@ -178,8 +191,9 @@ def equivalence(ev: Evidence) -> tuple[Check, int]:
 
 
 def learns(ev: Evidence) -> tuple[Check | None, int]:
-    """The loss falls at least half as far as in the original; and how many more pairs would tell. Where it is not certain that the
-    original's falls, nothing is known: a script that learns nothing would look the same."""
+    """The loss falls at least half as far as in the original; and how many more pairs would tell.
+    Where it is not certain that the original's falls, nothing is known: a script that learns
+    nothing would look the same."""
     name = LEARNS
     both = [(drop(a), drop(b)) for a, b in ev.pairs]
     both = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
@@ -213,11 +227,14 @@ def longer(ev: Evidence) -> str:
 
 
 def band(ev: Evidence) -> Check:
-    """The loss curve in WINDOWS windows: the mean difference at equal seed against the scatter of the original over seeds.
+    """The loss curve in WINDOWS windows: the mean difference at equal seed against the scatter of
+    the original over seeds.
 
-    Two independent trainings differ, in the mean over n seeds, by s sqrt(2 / n), s being the standard deviation over seeds; rounding alone
-    stays far below until it has grown to that. Allowed: CRITICAL times that, or the user's margin, or 3 times what one rounding of the
-    parameters did. s is that of the window and of all windows, averaged as variances, because four seeds know it badly.
+    Two independent trainings differ, in the mean over n seeds, by s sqrt(2 / n), s being the
+    standard deviation over seeds; rounding alone
+    stays far below until it has grown to that. Allowed: CRITICAL times that, or the user's margin,
+    or 3 times what one rounding of the parameters did. s is that of the window and of all windows,
+    averaged as variances, because four seeds know it badly.
     """
     name = BAND
     if len(ev.pairs) < LEAST:
@@ -279,8 +296,9 @@ def band(ev: Evidence) -> Check:
 
 
 def course(ev: Evidence) -> Check | None:
-    """How it learns, not only how far: the mean loss in WINDOWS windows must agree to within the user's margin, CAP of the drop, or what seeds
-    cannot tell apart. Another initialisation or another first rate may be made good by the last third."""
+    """How it learns, not only how far: the mean loss in WINDOWS windows must agree to within the
+    user's margin, CAP of the drop, or what seeds cannot tell apart. Another initialisation or
+    another first rate may be made good by the last third."""
     if ev.effect == "recipe" or len(ev.pairs) < LEAST:
         return None
     both = [(curve(a), curve(b)) for a, b in ev.pairs]
@@ -309,7 +327,9 @@ def _level(run: Run, name: str) -> float:
 
 
 def level(ev: Evidence, name: str) -> Check | None:
-    """Geometric mean of a norm over all steps, over seeds: within 5 %, or within what the seeds cannot tell apart (99.9 %)."""
+    """Geometric mean of a norm over all steps, over seeds: within 5 %, or within what the seeds
+    cannot tell apart (99.9 %).
+    """
     words = {
         "grad_norm": "gradient norm",
         "left_norm": "gradient norm before clipping",
@@ -345,10 +365,12 @@ def _rounding_alone(ev: Evidence) -> set[int]:
 
 
 def parts(ev: Evidence) -> Check | None:
-    """The same for groups of parameters: a part of the model whose gradient is lost or doubled need not show in the whole.
+    """The same for groups of parameters: a part of the model whose gradient is lost or doubled need
+    not show in the whole.
 
-    Within 10 %, or what seeds cannot tell apart (99.99 %, as there are a dozen of them). A group whose gradient is nothing beside the
-    others' in all runs (a bias before a normalisation) holds rounding, and tells nothing.
+    Within 10 %, or what seeds cannot tell apart (99.99 %, as there are a dozen of them). A group
+    whose gradient is nothing beside the others' in all runs (a bias before a normalisation) holds
+    rounding, and tells nothing.
     """
     name = "norms of layers over seeds"
     if ev.effect == "recipe" or len(ev.pairs) < LEAST:

@@ -40,7 +40,9 @@ def _first_rate(a: Run, b: Run, skipped: bool = True) -> int | None:
 
 
 def learning_rates(ev: Evidence) -> Check | None:
-    """The learning rate of every parameter group at every step, to 1e-6. Where steps were skipped, by steps that were made."""
+    """The learning rate of every parameter group at every step, to 1e-6. Where steps were skipped,
+    by steps that were made.
+    """
     name = RATES
     if ev.effect == "recipe" or not any(_rates(ev.a)):
         return None
@@ -87,7 +89,9 @@ def _factors(run: Run) -> set[float]:
 
 
 def _free_rates(ev: Evidence, name: str) -> Check:
-    """Rates that depend on the training itself (a plateau): they change by the same factors, and are as high in the mean over seeds."""
+    """Rates that depend on the training itself (a plateau): they change by the same factors, and
+    are as high in the mean over seeds.
+    """
     text = "the original's learning rates depend on the training itself"
     for a, b in course.pairs(ev):
         place = _first_rate(a, b)
@@ -134,9 +138,11 @@ def optimizers(ev: Evidence) -> Check | None:
 
 
 def settings(ev: Evidence) -> Check | None:
-    """Every other setting of every parameter group, at the first step and at the last: weight decay, momentum, betas, how many parameters.
+    """Every other setting of every parameter group, at the first step and at the last: weight
+    decay, momentum, betas, how many parameters.
 
-    Settings that only one of the two has are left out (a fused kind may have names of its own), and the last step's where steps were
+    Settings that only one of the two has are left out (a fused kind may have names of its own), and
+    the last step's where steps were
     skipped: a schedule of the momentum is then behind.
     """
     name = "optimizer settings"
@@ -182,7 +188,9 @@ CLIP = 1e-3  # clip_grad_norm_ leaves a norm that is its limit to 1e-6 / limit
 
 
 def _clipped(values: Sequence[float]) -> float | None:
-    """The limit to which gradients were clipped, as their norms tell: several lie exactly at their maximum, a fifth at least of those near it."""
+    """The limit to which gradients were clipped, as their norms tell: several lie exactly at their
+    maximum, a fifth at least of those near it.
+    """
     top = max(values, default=0.0)
     at = sum(v >= top * (1 - CLIP) for v in values)
     near = sum(v >= top * 0.95 for v in values)
@@ -199,9 +207,11 @@ def _gradients(runs: Sequence[Run]) -> dict[int, list[float]]:
 
 
 def clipping(ev: Evidence) -> Check | None:
-    """Clipped gradients have norms up to a limit and several exactly at it; the other script keeps the same limit.
+    """Clipped gradients have norms up to a limit and several exactly at it; the other script keeps
+    the same limit.
 
-    Over the steps of all seeds. 1 % is left for gradients in 16 bits, which clipping rounds once more.
+    Over the steps of all seeds. 1 % is left for gradients in 16 bits, which clipping rounds once
+    more.
     """
     name = "gradient clipping"
     if ev.effect == "recipe":
@@ -235,9 +245,11 @@ def _counts(record: Record) -> dict[str, float]:
 
 
 def counters(ev: Evidence) -> Check | None:
-    """Integer numbers among the model's buffers count something (batches that a BatchNorm saw, updates of an average): they end the same.
+    """Integer numbers among the model's buffers count something (batches that a BatchNorm saw,
+    updates of an average): they end the same.
 
-    Where the best state is loaded at the end, they tell which epoch was the best, and that is for the numbers to decide.
+    Where the best state is loaded at the end, they tell which epoch was the best, and that is for
+    the numbers to decide.
     """
     name = COUNTERS
     if ev.effect == "recipe":

@@ -1,4 +1,6 @@
-"""Runs of unequal length as far as both go: the steps, passes, saves and prints that both have (see ``course``)."""
+"""Runs of unequal length as far as both go: the steps, passes, saves and prints that both have (see
+``course``).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ T = TypeVar("T")
 
 
 def shared(ev: Evidence) -> Evidence:
-    """Unequal runs as far as both go; ``uncut`` of the result is ``ev``. As it is where no pair is unequal."""
+    """Unequal runs as far as both go; ``uncut`` of the result is ``ev``. As it is where no pair is
+    unequal.
+    """
     if not unequal(ev):
         return ev
     first = [r for r in (*ev.originals, *ev.rewritten, ev.double, ev.perturbed) if r is not None]
@@ -109,10 +113,11 @@ def _equally_many(lists: list[list[T]]) -> list[list[T]]:
 
 
 def _texts(texts: Sequence[str]) -> list[str]:
-    """Without the numbers behind the place up to which all of them print the same kinds of lines equally often.
+    """Without the numbers behind the place up to which all of them print the same kinds of lines
+    equally often.
 
-    That is told by those kinds that all print and some print more often: the lines of an epoch. Without any, all numbers go: what is
-    printed once may be of the end.
+    That is told by those kinds that all print and some print more often: the lines of an epoch.
+    Without any, all numbers go: what is printed once may be of the end.
     """
     rows = [lines(text) for text in texts]
     often = [Counter(map(skeleton, some)) for some in rows]

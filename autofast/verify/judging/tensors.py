@@ -1,4 +1,6 @@
-"""What no rewrite may change: which tensors there are, which of them move, and in which mode they train."""
+"""What no rewrite may change: which tensors there are, which of them move, and in which mode they
+train.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ MOVED = 1e-6  # a tensor has moved when it changed by this share of its norm
 
 
 def constants(record: Record) -> set[str]:
-    """Buffers that are the same at the end as at the start: a table of places, a mask. Whether a script keeps them in the model or makes them
-    anew is its own matter; what is saved of them is asked for with the checkpoints."""
+    """Buffers that are the same at the end as at the start: a table of places, a mask. Whether a
+    script keeps them in the model or makes them anew is its own matter; what is saved of them is
+    asked for with the checkpoints."""
     ends = {plain(key): print_ for key, print_ in record.model.items() if print_.buffer}
     return {
         plain(key)
@@ -39,7 +42,9 @@ def without_constants(a: Record, b: Record) -> tuple[dict[str, TensorPrint], ...
 
 
 def _idle(record: Record) -> Counter[tuple[int, ...]]:
-    """Shapes of the tensors of models that are never called with gradients: an average of the weights, a teacher."""
+    """Shapes of the tensors of models that are never called with gradients: an average of the
+    weights, a teacher.
+    """
     trained = {str(call.model) for call in record.calls}
     if not trained:
         return Counter()
@@ -47,7 +52,9 @@ def _idle(record: Record) -> Counter[tuple[int, ...]]:
 
 
 def _unseen(ev: Evidence) -> bool:
-    """The rewritten script evaluates by other means than a call: all that is missing are the models that only evaluate."""
+    """The rewritten script evaluates by other means than a call: all that is missing are the models
+    that only evaluate.
+    """
     a, b = (Counter(t.shape for t in m.values()) for m in without_constants(ev.a.record, ev.b.record))  # fmt: skip
     return a != b and not b - a and a - b == _idle(ev.a.record)
 
@@ -82,7 +89,9 @@ def tensors(ev: Evidence) -> Check | None:
 
 
 def moved_by(x: TensorPrint, y: TensorPrint) -> float:
-    """Share of the norm by which two prints differ, by their sketches; infinite for those without, and where one alone is finite."""
+    """Share of the norm by which two prints differ, by their sketches; infinite for those without,
+    and where one alone is finite.
+    """
     if x.sha == y.sha:
         return 0.0
     if not x.sketch or len(x.sketch) != len(y.sketch):
@@ -97,7 +106,9 @@ def _moved(record: Record) -> dict[str, float]:
 
 
 def movement(ev: Evidence) -> Check | None:
-    """Every tensor that training moves in the original moves, and no other does: an optimizer must hold the parameters that are in use."""
+    """Every tensor that training moves in the original moves, and no other does: an optimizer must
+    hold the parameters that are in use.
+    """
     name = "every parameter trains"
     a, b = _moved(ev.a.record), _moved(ev.b.record)
     if a and b:
@@ -169,10 +180,12 @@ def _percent(modes: Sequence[float]) -> str:
 
 
 def training_mode(ev: Evidence) -> Check | None:
-    """Which shares of the modules are in training mode, at every step, in calls with gradients and in those without.
+    """Which shares of the modules are in training mode, at every step, in calls with gradients and
+    in those without.
 
-    The set of shares is compared, as evaluation may be cut into other batches; and the mean share of calls with gradients, unless one
-    of the two evaluates without gradients and the other with them.
+    The set of shares is compared, as evaluation may be cut into other batches; and the mean share
+    of calls with gradients, unless one of the two evaluates without gradients and the other with
+    them.
     """
     name = "training mode"
     a, b = ev.a.record.steps, ev.b.record.steps

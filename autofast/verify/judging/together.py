@@ -1,9 +1,12 @@
-"""Whether the random changes of items that stand in one batch go together, of whatever kind they are: a crop, a shift, a mask drawn once for the batch.
+"""Whether the random changes of items that stand in one batch go together, of whatever kind they
+are: a crop, a shift, a mask drawn once for the batch.
 
-A shift moves each item by its own amount in its own direction, so that no number of single items tells of it. But the same draw does the same to
-an item: items that meet in two batches are, each with itself, alike in both or unlike in both where the draw is the batch's, and one by one where it
-is the item's. Looked at are the distances of an item's random projections (``Pass.sketches``) between two batches, as a share of what is
-usual for the item.
+A shift moves each item by its own amount in its own direction, so that no number of single items
+tells of it. But the same draw does the same to
+an item: items that meet in two batches are, each with itself, alike in both or unlike in both where
+the draw is the batch's, and one by one where it is the item's. Looked at are the distances of an
+item's random projections (``Pass.sketches``) between two batches, as a share of what is usual for
+the item.
 """
 
 from __future__ import annotations
@@ -38,7 +41,9 @@ def _places(run: Run, leaf: int) -> dict[int, dict[int, Vector]]:
 
 
 def _nearness(places: dict[int, dict[int, Vector]]) -> dict[Meeting, list[float]]:
-    """Of every item that stands in both batches: 1 where it is the same in both, near 0 where it is as unlike as never else."""
+    """Of every item that stands in both batches: 1 where it is the same in both, near 0 where it is
+    as unlike as never else.
+    """
     found: dict[Meeting, list[float]] = {}
     pairs = 0
     for batches in places.values():
@@ -59,7 +64,9 @@ def _nearness(places: dict[int, dict[int, Vector]]) -> dict[Meeting, list[float]
 
 
 def together(runs: Iterable[Run], leaf: int) -> tuple[float, int]:
-    """Correlation of the nearness of two items that meet in two batches, and from how many of those."""
+    """Correlation of the nearness of two items that meet in two batches, and from how many of
+    those.
+    """
     total, count = 0.0, 0
     for run in runs:
         met = _nearness(_places(run, leaf))

@@ -1,8 +1,9 @@
-"""The sizes of single tensors over seeds, as training begins and as it ends: an initialisation, a decay or a part that is no longer trained need
-not show in the loss or in the norms of whole groups.
+"""The sizes of single tensors over seeds, as training begins and as it ends: an initialisation, a
+decay or a part that is no longer trained need not show in the loss or in the norms of whole groups.
 
-The mean log of a tensor's norm must agree to within 10 %, or within what the seeds cannot tell apart at a risk of one in a thousand for all tensors
-together (Bonferroni). Tensors are matched by name and shape.
+The mean log of a tensor's norm must agree to within 10 %, or within what the seeds cannot tell
+apart at a risk of one in a thousand for all tensors together (Bonferroni). Tensors are matched by
+name and shape.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def _prints(run: Run, at_end: bool) -> dict[str, TensorPrint]:
 
 
 def _norms(ev: Evidence, at_end: bool) -> dict[str, tuple[list[float], list[float]]]:
-    """By tensor, those of the original's runs and of the rewritten one's; of tensors that all runs have in one shape."""
+    """By tensor, those of the original's runs and of the rewritten one's; of tensors that all runs
+    have in one shape.
+    """
     both = [tuple(_prints(run, at_end) for run in pair) for pair in ev.pairs]
     runs = [prints for pair in both for prints in pair]
     names = set.intersection(*({(k, v.shape) for k, v in prints.items()} for prints in runs))

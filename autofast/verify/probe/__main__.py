@@ -1,4 +1,6 @@
-"""Entry point: ``python FOLDER script ...`` or, for launchers that want a file, ``python FOLDER/__main__.py script ...``."""
+"""Entry point: ``python FOLDER script ...`` or, for launchers that want a file, ``python
+FOLDER/__main__.py script ...``.
+"""
 
 import importlib
 import importlib.util
@@ -25,7 +27,8 @@ def module(name: str) -> Any:
 
 def main() -> None:
     folder = os.path.dirname(os.path.abspath(__file__))
-    # Python put this folder (or the file's) first on the path: a script's ``import state`` must not find ours.
+    # Python put this folder (or the file's) first on the path: a script's ``import state`` must not
+    # find ours.
     if sys.path and os.path.realpath(sys.path[0]) == os.path.realpath(folder):
         del sys.path[0]
     module("program").main(sys.argv[1:])

@@ -1,7 +1,9 @@
-"""What a model makes of given weights and inputs (record.Answer): a copy of each model, in evaluation mode, is asked once, before the first step.
+"""What a model makes of given weights and inputs (record.Answer): a copy of each model, in
+evaluation mode, is asked once, before the first step.
 
-Where two scripts draw other random numbers their trainings cannot be compared number by number; what their models compute can. Weights, and the
-values of the inputs (in the shapes that the first call has), come from generators with fixed seeds. A run that does this is made for nothing else.
+Where two scripts draw other random numbers their trainings cannot be compared number by number;
+what their models compute can. Weights, and the values of the inputs (in the shapes that the first
+call has), come from generators with fixed seeds. A run that does this is made for nothing else.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ def lengths(tensor: Any) -> bool:
 
 
 def values_for(name: str, tensor: Any) -> Any:
-    """Floats scatter around 0; whole numbers and truths are 0 and 1, which are places in any table of two rows."""
+    """Floats scatter around 0; whole numbers and truths are 0 and 1, which are places in any table
+    of two rows.
+    """
     if tensor.is_floating_point():
         made = torch.randn(tensor.shape, generator=generator(name), dtype=torch.float64)
     elif tensor.is_complex():
@@ -63,7 +67,9 @@ def replaced(value: Any, path: str = "") -> Any:
 
 
 def fill(model: Any) -> None:
-    """Matrices as wide as keeps the size of what goes through them; all else lies around 1, as a norm's scale may stand under a root."""
+    """Matrices as wide as keeps the size of what goes through them; all else lies around 1, as a
+    norm's scale may stand under a root.
+    """
     with torch.no_grad():
         for name, tensor in model.named_parameters():
             made = generator(plain(name))

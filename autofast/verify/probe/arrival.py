@@ -1,7 +1,8 @@
 """Calls back when a module has just been imported for the first time.
 
-The probe does not import torch before the script does: variables such as OMP_NUM_THREADS or PYTORCH_CUDA_ALLOC_CONF that a script sets at its
-top are read when torch's libraries are loaded, and would otherwise come too late.
+The probe does not import torch before the script does: variables such as OMP_NUM_THREADS or
+PYTORCH_CUDA_ALLOC_CONF that a script sets at its top are read when torch's libraries are loaded,
+and would otherwise come too late.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Averages of the weights that a script keeps (an EMA, a teacher, SWA): by which law they follow what is trained.
+"""Averages of the weights that a script keeps (an EMA, a teacher, SWA): by which law they follow
+what is trained.
 
-An average moves by a share of its distance to the weights: ``T1 - T0 = rate * (W - T0)``. Whether W are the weights after the last step or
-those before it is the order of step and average as the next forward sees it, and neither depends on what was drawn. Looked at where a
-backward begins, first of those after an optimizer step, on random projections; all tensors of the shape of trained ones are candidates,
-wherever the script holds them.
+An average moves by a share of its distance to the weights: ``T1 - T0 = rate * (W - T0)``. Whether W
+are the weights after the last step or those before it is the order of step and average as the next
+forward sees it, and neither depends on what was drawn. Looked at where a backward begins, first of
+those after an optimizer step, on random projections; all tensors of the shape of trained ones are
+candidates, wherever the script holds them.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ Sketch = Any  # list[float]
 
 
 def law(before: Sketch, after: Sketch, weights: Sketch) -> tuple[float, float]:
-    """The rate, and what it leaves unexplained as a share of the way; infinite where there is no such rate."""
+    """The rate, and what it leaves unexplained as a share of the way; infinite where there is no
+    such rate.
+    """
     way = [x - y for x, y in zip(after, before)]  # noqa: B905
     gap = [x - y for x, y in zip(weights, before)]  # noqa: B905
     size, far = math.hypot(*way), math.hypot(*gap)

@@ -1,8 +1,9 @@
-"""Processes that the script starts itself. Those of ``torch.multiprocessing.spawn`` are ranks of the run, with a probe in each (program.Spawned).
-Of others it is recorded that they train, or that they are programs of the project: what they do is not seen, so no verdict reaches it.
+"""Processes that the script starts itself. Those of ``torch.multiprocessing.spawn`` are ranks of
+the run, with a probe in each (program.Spawned). Of others it is recorded that they train, or that
+they are programs of the project: what they do is not seen, so no verdict reaches it.
 
-What a new process is handed is unpickled by a path: such a process begins with the script's own imports, so nothing of ours can be found by
-its name there.
+What a new process is handed is unpickled by a path: such a process begins with the script's own
+imports, so nothing of ours can be found by its name there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The log of one run and its end: every hook appends an event, and the one that ends a step asks here whether the run is over.
+"""The log of one run and its end: every hook appends an event, and the one that ends a step asks
+here whether the run is over.
 
 An event is a tuple: a letter, two times, and what belongs to it. Times are ``time.perf_counter``.
 
@@ -8,7 +9,8 @@ An event is a tuple: a letter, two times, and what belongs to it. Times are ``ti
     o  optimizer step: optimizer, learning rates, extras         c  communication between processes
     k  step skipped by a GradScaler: optimizer, learning rates
 
-Values may be tensors that still lie on a device: they are read once, when the record is written, so that no hook waits for the device.
+Values may be tensors that still lie on a device: they are read once, when the record is written, so
+that no hook waits for the device.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ Event = Any  # a plain tuple of the shapes above, as a class would cost time at 
 
 
 class StopRun(BaseException):
-    """Raised in the script after its last wanted step. Not an Exception: ``except Exception`` lets it pass, ``finally`` still runs."""
+    """Raised in the script after its last wanted step. Not an Exception: ``except Exception`` lets
+    it pass, ``finally`` still runs.
+    """
 
 
 class Probe:
@@ -36,11 +40,14 @@ class Probe:
 
     Attributes:
         main: the thread that trains; waits of other threads cost nothing, as they overlap with it.
-        optimizers: class names in the order of first steps; made: how many optimizers were constructed.
+        optimizers: class names in the order of first steps; made: how many optimizers were
+            constructed.
         device: set when torch arrives, where it was built for CUDA (device.Device).
         folder: of the script, with a separator at its end; lines in it are the script's own.
-        stopped: set when the record is written. children: memory of worker processes at the end of the run.
-        world: number of ranks. has_ranks: this process has started processes that may be the ranks (spawned.py).
+        stopped: set when the record is written. children: memory of worker processes at the end of
+            the run.
+        world: number of ranks. has_ranks: this process has started processes that may be the ranks
+            (spawned.py).
     """
 
     def __init__(self, settings: Settings, born: float, place: tuple[int, int]) -> None:
@@ -70,7 +77,9 @@ class Probe:
         os.register_at_fork(after_in_child=self.disown)
 
     def disown(self) -> None:
-        """In a forked child: hooks run on, but nothing is written and nothing is stopped. Its pid tells."""
+        """In a forked child: hooks run on, but nothing is written and nothing is stopped. Its pid
+        tells.
+        """
         self.events = []
         self.settings = self.settings._replace(steps=0, seconds=0.0)
 
@@ -88,7 +97,9 @@ class Probe:
             self.notes.append(text)
 
     def step_ended(self, now: float) -> None:
-        """After every optimizer step (or skipped step, or backward where no optimizer is known); raises StopRun after the last."""
+        """After every optimizer step (or skipped step, or backward where no optimizer is known);
+        raises StopRun after the last.
+        """
         self.steps += 1
         if self.device is not None:
             self.device.step_ended()
@@ -115,7 +126,9 @@ class Probe:
         raise StopRun(f"{self.steps} steps")
 
     def resumed(self) -> None:
-        """A step begins. After StopRun that means that a bare ``except:`` swallowed it: the script would train on for ever."""
+        """A step begins. After StopRun that means that a bare ``except:`` swallowed it: the script
+        would train on for ever.
+        """
         if self.stopping and self.ours:
             self.note(
                 "a bare except: in the script swallowed the end of the run; finally blocks and atexit functions did not run"
@@ -131,7 +144,9 @@ def leave_mark(out: str) -> None:
 
 
 def leave(code: int, orderly: bool) -> None:
-    """Ends the process at once: children, then (if orderly) atexit functions, then buffers. Never waits for threads, which may wait for us."""
+    """Ends the process at once: children, then (if orderly) atexit functions, then buffers. Never
+    waits for threads, which may wait for us.
+    """
     import atexit
     import multiprocessing
     import signal

@@ -1,6 +1,7 @@
 """CUDA: the end of each step as an event on the device, waits of the host, utilisation and power.
 
-Nothing here initialises CUDA: a script that stays on the CPU, or forks before it uses the GPU, shall go on doing so. Not run on a GPU yet.
+Nothing here initialises CUDA: a script that stays on the CPU, or forks before it uses the GPU,
+shall go on doing so. Not run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -72,9 +73,11 @@ class Device:
                 )
         return {"walls": walls, "devices": devices}
 
-    # ------------------------------------------------------------------------------------------------------------ host waits
+    # ----------------------------------------------------------------------------------- host waits
     def listen(self, first: bool) -> None:
-        """In detailed runs only: each wait is a Python warning. Scripts silence warnings, so the filter is put back at every step."""
+        """In detailed runs only: each wait is a Python warning. Scripts silence warnings, so the
+        filter is put back at every step.
+        """
         if first:
             cuda.set_sync_debug_mode("warn")
             original = warnings.showwarning
@@ -94,7 +97,9 @@ class Device:
             warnings.filterwarnings("always", message=f".*{SYNC}")
 
     def place(self) -> str:
-        """The innermost line that is neither torch's, the standard library's nor the probe's (then nothing: it is not the script's wait)."""
+        """The innermost line that is neither torch's, the standard library's nor the probe's (then
+        nothing: it is not the script's wait).
+        """
         frame: Any = sys._getframe(2)
         while frame is not None:
             code = frame.f_code.co_filename
@@ -108,7 +113,7 @@ class Device:
             frame = frame.f_back
         return "elsewhere"
 
-    # ----------------------------------------------------------------------------------------------------------- utilisation
+    # ---------------------------------------------------------------------------------- utilisation
     def sample(self) -> None:
         try:
             import pynvml
@@ -117,7 +122,8 @@ class Device:
             handles = {}
             for index in range(cuda.device_count()):
                 identity = getattr(cuda.get_device_properties(index), "uuid", None)
-                # Numbers of NVML are those of the machine, not those that CUDA_VISIBLE_DEVICES leaves.
+                # Numbers of NVML are those of the machine, not those that CUDA_VISIBLE_DEVICES
+                # leaves.
                 handles[index] = (
                     pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{identity}")
                     if identity

@@ -1,7 +1,9 @@
-"""The same run in double precision, with the same random draws: what rounding alone does to a training is measured against it.
+"""The same run in double precision, with the same random draws: what rounding alone does to a
+training is measured against it.
 
-A dispatch mode sees every operator below autograd and autocast. It turns requests for a smaller float into float64, casts what is still small up
-where the two meet, and lets random operators draw as they would have drawn in float32: a generator gives other numbers for float64.
+A dispatch mode sees every operator below autograd and autocast. It turns requests for a smaller
+float into float64, casts what is still small up where the two meet, and lets random operators draw
+as they would have drawn in float32: a generator gives other numbers for float64.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def tensors(value: Any) -> list[Any]:
 
 
 def unscaled() -> None:
-    """Every GradScaler is a disabled one: float64 needs none, and its kernel takes factors in float32 only."""
+    """Every GradScaler is a disabled one: float64 needs none, and its kernel takes factors in
+    float32 only.
+    """
     scaler: Any = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
     original = scaler.__init__
 
@@ -73,7 +77,8 @@ class Double(TorchDispatchMode):  # type: ignore[no-untyped-call]
             tensor.dtype in SMALL for tensor in found
         ):
             if not func._schema.name.startswith("aten::copy_"):
-                # What is written to keeps its type. Fused optimizers read their step count as float32, whatever the parameters are.
+                # What is written to keeps its type. Fused optimizers read their step count as
+                # float32, whatever the parameters are.
                 args = [
                     value
                     if place in changed or names[place] == "state_steps"

@@ -1,7 +1,9 @@
-"""What the models draw within their calls, and what they are given in evaluation (record.Record.drawn, record.Evaluation).
+"""What the models draw within their calls, and what they are given in evaluation
+(record.Record.drawn, record.Evaluation).
 
-A call evaluates that is made without gradients, or of a model in evaluation mode. A stretch are such calls of one model between two optimizer steps: a
-validation is one, whatever its batches are. Generators that a script makes for itself are not seen.
+A call evaluates that is made without gradients, or of a model in evaluation mode. A stretch are
+such calls of one model between two optimizer steps: a validation is one, whatever its batches are.
+Generators that a script makes for itself are not seen.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ MOST_CALLS = 2000  # that evaluate
 
 
 class Checkpointing:
-    """Reentrant checkpointing calls what it wraps without gradients, and again with them in the backward: that is training."""
+    """Reentrant checkpointing calls what it wraps without gradients, and again with them in the
+    backward: that is training.
+    """
 
     def __init__(self) -> None:
         self.depth = 0
@@ -60,11 +64,12 @@ def add(found: dict[str, int], before: dict[str, State], after: dict[str, State]
 
 class Draws:
     """Attributes:
-    trained: by model, words drawn in its first calls in training by each generator, beside masks of dropout, the ``samples`` of these, and the number
-        of all ``calls``.
+    trained: by model, words drawn in its first calls in training by each generator, beside masks of
+        dropout, the ``samples`` of these, and the number of all ``calls``.
     outside: what was drawn between such calls.
-    stretches: by model and optimizer steps made before, [calls, samples, sums of the tensors given, calls that drew, times that something was drawn
-        since the call before, sum of what came out, and of its squares].
+    stretches: by model and optimizer steps made before, [calls, samples, sums of the tensors given,
+        calls that drew, times that something was drawn since the call before, sum of what came out,
+        and of its squares].
     """
 
     def __init__(self, probe: Probe, checkpointing: Checkpointing) -> None:
@@ -74,13 +79,15 @@ class Draws:
         self.stretches: dict[tuple[int, int], list[Any]] = {}
         self.evaluated = 0
         self.open: dict[int, tuple[Any, dict[str, State]]] = {}
-        # The random states after the last call that was counted, and what was drawn between such calls.
+        # The random states after the last call that was counted, and what was drawn between such
+        # calls.
         self.counted: dict[str, State] = {}
         self.outside: dict[str, int] = {}
         self.dropped = (
             0  # words of torch's that masks of dropout took within the call that is counted
         )
-        # Of the last call that evaluated: optimizer steps made before it, the random states after it.
+        # Of the last call that evaluated: optimizer steps made before it, the random states after
+        # it.
         self.last: tuple[int, dict[str, State]] = (-1, {})
 
     def called(
@@ -102,7 +109,9 @@ class Draws:
             self.evaluates(number, module, [*named(arguments), *named(keywords or {})])
 
     def dropping(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """A function of dropout: its masks are compared by themselves (masks.Masks), and may take any number of words."""
+        """A function of dropout: its masks are compared by themselves (masks.Masks), and may take
+        any number of words.
+        """
         if not any(isinstance(found, dict) for found, _ in self.open.values()):
             return function(*args, **kwargs)
         before = of_torch()
@@ -111,7 +120,9 @@ class Draws:
         return result
 
     def evaluates(self, number: int, module: Any, given: list[tuple[str, Any]]) -> None:
-        """From MOST_CALLS on nothing is looked at, and the stretch that is cut there is left out."""
+        """From MOST_CALLS on nothing is looked at, and the stretch that is cut there is left
+        out.
+        """
         steps = self.probe.steps
         self.evaluated += 1
         if self.evaluated > MOST_CALLS:

@@ -1,7 +1,9 @@
-"""How many random numbers were drawn: the states of the generators, and how many words lie between two of them.
+"""How many random numbers were drawn: the states of the generators, and how many words lie between
+two of them.
 
-Python's generator, NumPy's and that of torch on the CPU are the same Mersenne Twister (Matsumoto, Nishimura 1998): 624 words and a place among
-them. So a generator of Python's that is set to the one state and draws on comes to the other.
+Python's generator, NumPy's and that of torch on the CPU are the same Mersenne Twister (Matsumoto,
+Nishimura 1998): 624 words and a place among them. So a generator of Python's that is set to the one
+state and draws on comes to the other.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ def of_torch() -> State:
 
 
 def words(before: State, after: State) -> int:
-    """Drawn between the two; MOST rounds where they lie further apart, or the generator was seeded anew."""
+    """Drawn between the two; MOST rounds where they lie further apart, or the generator was seeded
+    anew.
+    """
     (key, place), (other, end) = before, after
     if key == other and end >= place:
         return end - place

@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
-PARTS = 6  # groups of parameters, one after the other as the optimizer holds them: layers from the first to the last
+# groups of parameters, one after the other as the optimizer holds them: layers from the first to
+# the last
+PARTS = 6
 
 
 def norm(tensors: list[Any]) -> Any:
@@ -62,7 +64,9 @@ class Watch:
                 self.left[optimizer] = left if scale is None else left / scale.detach().clone()
 
     def before(self, optimizer: Any, extras: dict[str, Any]) -> None:
-        """Gradients as the step will use them. A fused optimizer gets them scaled from GradScaler, and unscales in its kernel."""
+        """Gradients as the step will use them. A fused optimizer gets them scaled from GradScaler,
+        and unscales in its kernel.
+        """
         with torch.no_grad():
             held = [parameter.grad for parameter in parameters(optimizer)]
             single = iter(norms([grad.detach() for grad in held if grad is not None]))

@@ -1,6 +1,8 @@
-"""What the models are given in training, call by call, and how their modules are set up (record.Record.inputs, modules).
+"""What the models are given in training, call by call, and how their modules are set up
+(record.Record.inputs, modules).
 
-Data that a script makes or indexes in memory pass no DataLoader: here they are seen whatever they come from.
+Data that a script makes or indexes in memory pass no DataLoader: here they are seen whatever they
+come from.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def ordered(tensor: torch.Tensor) -> float:
 
 
 def look(tensor: torch.Tensor) -> tuple[float, float]:
-    """Mean of squares and share of zeros: a scale, or a mask, that is one for all samples of a batch shows in how they scatter."""
+    """Mean of squares and share of zeros: a scale, or a mask, that is one for all samples of a
+    batch shows in how they scatter.
+    """
     with torch.no_grad():
         values = tensor.detach().double()
         if not values.numel():
@@ -46,16 +50,19 @@ def look(tensor: torch.Tensor) -> tuple[float, float]:
 
 
 def packed(arguments: Any) -> bool:
-    """Sequences of several lengths are given, each read to its own end and not to that of the padding."""
+    """Sequences of several lengths are given, each read to its own end and not to that of the
+    padding.
+    """
     sizes = getattr(arguments[0], "batch_sizes", None) if arguments else None
     return sizes is not None and len(sizes) > 1 and bool(sizes[0] != sizes[-1])
 
 
 class Inputs:
-    """``calls``: number of the model, samples, a checksum for each tensor (loaders.value: whatever the order in the batch), optimizer
-    steps made before, and in the first step a digest of the random states and a checksum for each tensor of the order in the batch; what
-    ``look`` says of floats. ``dropped``: names of the
-    dropout modules that were called, and the smallest size of every dimension that they were given (empty: of no constant number).
+    """``calls``: number of the model, samples, a checksum for each tensor (loaders.value: whatever
+    the order in the batch), optimizer steps made before, and in the first step a digest of the
+    random states and a checksum for each tensor of the order in the batch; what ``look`` says of
+    floats. ``dropped``: names of the dropout modules that were called, and the smallest size of
+    every dimension that they were given (empty: of no constant number).
     """
 
     def __init__(self, probe: Probe, loaders: Any = None) -> None:

@@ -1,7 +1,8 @@
 """Which lines of the project ran (record.Record.lines), worker processes that were forked included.
 
-A worker writes each line that is new to it to a file beside the record. From Python 3.12 on by ``sys.monitoring``, which looks at every line
-once; before by a trace function, for frames of the project alone.
+A worker writes each line that is new to it to a file beside the record. From Python 3.12 on by
+``sys.monitoring``, which looks at every line once; before by a trace function, for frames of the
+project alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Any
 
 
 class Lines:
-    """``folders``: a file under one of them is of the project; ``journal``: the file that workers write to, a path and a number a line."""
+    """``folders``: a file under one of them is of the project; ``journal``: the file that workers
+    write to, a path and a number a line.
+    """
 
     def __init__(self, folders: tuple[str, ...], start: str, journal: str) -> None:
         self.folders = tuple(folder.rstrip(os.sep) + os.sep for folder in folders if folder)
@@ -48,7 +51,9 @@ class Lines:
                 self.report(path, line)
 
     def report(self, path: str, line: int) -> None:
-        """Opened for each line: a descriptor that is kept may be closed by a worker, and given to a file of the script's."""
+        """Opened for each line: a descriptor that is kept may be closed by a worker, and given to a
+        file of the script's.
+        """
         try:
             file = os.open(self.journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             os.write(file, f"{line} {path}\n".encode(errors="surrogateescape"))
@@ -56,7 +61,7 @@ class Lines:
         except OSError:
             pass  # a worker that may write nothing
 
-    # ------------------------------------------------------------------------------------------------ before Python 3.12
+    # --------------------------------------------------------------------------- before Python 3.12
     def call(self, frame: Any, event: str, argument: Any) -> Any:
         path = self.path(frame.f_code.co_filename)
         if not path:
@@ -70,7 +75,7 @@ class Lines:
 
         return line
 
-    # ------------------------------------------------------------------------------------------------ from Python 3.12 on
+    # -------------------------------------------------------------------------- from Python 3.12 on
     def monitor(self) -> None:
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
         try:
@@ -88,16 +93,20 @@ class Lines:
         monitoring.register_callback(monitoring.COVERAGE_ID, monitoring.events.LINE, line)
         monitoring.set_events(monitoring.COVERAGE_ID, monitoring.events.LINE)
 
-    # ------------------------------------------------------------------------------------------------ at the end
+    # ----------------------------------------------------------------------------------- at the end
     def stop(self) -> None:
-        """Before torch.compile, which must not be disturbed: what runs from here on is not seen, so that nothing is said of this run's lines."""
+        """Before torch.compile, which must not be disturbed: what runs from here on is not seen, so
+        that nothing is said of this run's lines.
+        """
         self.stopped = True
         if sys.version_info < (3, 12):
             sys.settrace(None)
             threading.settrace(None)
 
     def found(self) -> dict[str, Any]:
-        """File -> lines that hold code, and those of them that ran; nothing where not all was seen."""
+        """File -> lines that hold code, and those of them that ran; nothing where not all was
+        seen.
+        """
         if self.stopped:
             return {}
         ran = self.seen | self.reported()

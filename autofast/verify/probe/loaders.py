@@ -1,7 +1,8 @@
 """DataLoaders: how long the script waits for them, and what they give.
 
-``_BaseDataLoaderIter.__next__`` is one place for loaders with and without workers. Samples are counted by the indices that the sampler gave out
-(``_next_index``), as the shape of a batch does not always tell: detection batches are lists of images of different sizes.
+``_BaseDataLoaderIter.__next__`` is one place for loaders with and without workers. Samples are
+counted by the indices that the sampler gave out (``_next_index``), as the shape of a batch does not
+always tell: detection batches are lists of images of different sizes.
 """
 
 from __future__ import annotations
@@ -55,12 +56,16 @@ def leaves(batch: Any) -> list[Any]:
 
 
 def weights(count: int) -> Any:
-    """Fixed, irregular weights between 1 and 2: so that a flipped image or a moved token changes the sum."""
+    """Fixed, irregular weights between 1 and 2: so that a flipped image or a moved token changes
+    the sum.
+    """
     return 1 + torch.frac(torch.arange(count, dtype=torch.float64) * 0.6180339887498949)
 
 
 def value(leaf: Any) -> float:
-    """A sum over samples, so that their order in the batch does not matter (but for rounding); within a sample, position does."""
+    """A sum over samples, so that their order in the batch does not matter (but for rounding);
+    within a sample, position does.
+    """
     if isinstance(leaf, torch.Tensor):
         data = leaf.detach().cpu()
         data = (
@@ -89,7 +94,9 @@ def is_bytes(leaf: Any) -> bool:
 
 
 def readable(leaf: Any, probe: Probe) -> float | None:
-    """``value``; None, and a note, for a tensor that cannot be read: a meta tensor, one inside of ``torch.func.vmap``."""
+    """``value``; None, and a note, for a tensor that cannot be read: a meta tensor, one inside of
+    ``torch.func.vmap``.
+    """
     try:
         with torch.no_grad():
             return value(leaf)
@@ -99,7 +106,9 @@ def readable(leaf: Any, probe: Probe) -> float | None:
 
 
 def checksums(batch: Any, probe: Probe) -> tuple[float, list[float]]:
-    """Of the whole and of each leaf: see record.Pass. In double precision whatever the default is; reads the batch only."""
+    """Of the whole and of each leaf: see record.Pass. In double precision whatever the default is;
+    reads the batch only.
+    """
     values = [readable(leaf, probe) or 0.0 for leaf in leaves(batch)]
     return float(sum(one * (1 + place / 8) for place, one in enumerate(values))), values if len(
         values
@@ -107,7 +116,9 @@ def checksums(batch: Any, probe: Probe) -> tuple[float, list[float]]:
 
 
 def in_double(batch: Any) -> Any:
-    """For runs in double precision: batches of single precision are cast where they come in, as some modules compare dtypes."""
+    """For runs in double precision: batches of single precision are cast where they come in, as
+    some modules compare dtypes.
+    """
     if isinstance(batch, torch.Tensor):
         return batch.double() if batch.is_floating_point() else batch
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
@@ -120,7 +131,9 @@ def in_double(batch: Any) -> Any:
 
 
 def length(loader: Any) -> int:
-    """Batches of a whole pass, 0 where that is not known: who knows it (Lightning) never asks for the end."""
+    """Batches of a whole pass, 0 where that is not known: who knows it (Lightning) never asks for
+    the end.
+    """
     try:
         return len(loader) if loader._dataset_kind == dataloader._DatasetKind.Map else 0
     except Exception:  # a sampler of the user's without __len__
@@ -138,7 +151,8 @@ class Loaders:
         # What was made of the items of a batch by the time when a model is given them.
         self.fed: dict[int, list[tuple[list[int], list[list[float]], list[Any]]]] = {}
         self.latest: tuple[int, list[Any], list[float]] | None = None
-        # A batch with images as bytes, of which no model has been given anything yet; passes in which one was.
+        # A batch with images as bytes, of which no model has been given anything yet; passes in
+        # which one was.
         self.waiting: tuple[int, Any, list[Any], int] | None = None
         self.given_bytes: set[int] = set()
         self.changed, self.looked = False, 0
@@ -229,9 +243,11 @@ class Loaders:
         base.__next__ = opaque(fetch)
 
     def given(self, tensors: list[Any], sums: list[float]) -> None:
-        """A model is given tensors, with their checksums: those that have as many rows as the latest batch had items are kept.
+        """A model is given tensors, with their checksums: those that have as many rows as the
+        latest batch had items are kept.
 
-        Of all batches, as a flip of the whole batch leaves every second one as it was; but not where the first ones are all what was loaded.
+        Of all batches, as a flip of the whole batch leaves every second one as it was; but not
+        where the first ones are all what was loaded.
         """
         self.settle(tensors, sums)
         if self.latest is None or self.kept >= MOST_ITEMS:
@@ -258,8 +274,9 @@ class Loaders:
         return {"bytes": sorted(self.given_bytes), "fed": fed, **kept}
 
     def settle(self, tensors: Any = (), sums: Any = ()) -> None:
-        """Images that are loaded as bytes count as what a model is given of them: whether they become floats before or after the copy to the
-        device is nothing that the training sees. Those that no model is given stay bytes."""
+        """Images that are loaded as bytes count as what a model is given of them: whether they
+        become floats before or after the copy to the device is nothing that the training sees.
+        Those that no model is given stay bytes."""
         if self.waiting is None:
             return
         number, drawn, parts, place = self.waiting
@@ -278,8 +295,9 @@ class Loaders:
                 self.latest = (number, drawn, self.leaves[number][-1])
 
     def single(self, store: list[Any], drawn: list[Any], tensors: list[Any]) -> None:
-        """Each item of a batch by itself, in three numbers for each tensor (weighted sum, sum of squares, sum) and a projection. Tokens and
-        masks too; labels tell of nothing that is drawn."""
+        """Each item of a batch by itself, in three numbers for each tensor (weighted sum, sum of
+        squares, sum) and a projection. Tokens and masks too; labels tell of nothing that is
+        drawn."""
         try:
             indices = [operator.index(index) for index in drawn]
         except Exception:  # pairs, names: no numbers of items
@@ -342,7 +360,9 @@ class Loaders:
         return index
 
     def shorten(self, most: int) -> None:
-        """Loaders say how long their passes are now: what is averaged or planned by that goes on."""
+        """Loaders say how long their passes are now: what is averaged or planned by that goes
+        on.
+        """
         original = dataloader.DataLoader.__len__
 
         def length_of(loader: Any) -> int:

@@ -1,6 +1,8 @@
-"""The masks of dropout that are drawn, by modules or by functions: their sizes in the first steps, and whether some are drawn without gradients.
+"""The masks of dropout that are drawn, by modules or by functions: their sizes in the first steps,
+and whether some are drawn without gradients.
 
-One mask for a whole batch, or for all steps of a sequence, draws fewer numbers than one for each; dropout that is left on in an evaluation draws some there.
+One mask for a whole batch, or for all steps of a sequence, draws fewer numbers than one for each;
+dropout that is left on in an evaluation draws some there.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from .training import opaque
 
 FIRST = 2  # steps in which sizes are kept
 MOST = 4000
-# Of torch._VF, which torch.nn.functional calls: whether a mask has one number for each channel instead of each entry.
+# Of torch._VF, which torch.nn.functional calls: whether a mask has one number for each channel
+# instead of each entry.
 KINDS = {
     "dropout": False,
     "dropout_": False,
@@ -32,7 +35,9 @@ KINDS = {
 
 
 class Masks:
-    """``sizes``: of masks drawn with gradients in the first steps; ``idle``: how many were drawn without."""
+    """``sizes``: of masks drawn with gradients in the first steps; ``idle``: how many were drawn
+    without.
+    """
 
     def __init__(
         self, probe: Probe, idle: Callable[[], bool], dropping: Callable[..., Any]

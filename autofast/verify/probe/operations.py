@@ -1,4 +1,6 @@
-"""How many operations a step begins, and how long the GPU does nothing, from torch's own profiler over a few steps."""
+"""How many operations a step begins, and how long the GPU does nothing, from torch's own profiler
+over a few steps.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ KERNELS = ("Memcpy", "Memset")  # the names of what is no kernel begin so
 
 
 class Operations:
-    """``step_ended`` is called at the end of every step. An evaluation among the steps spoils them, and others are looked at."""
+    """``step_ended`` is called at the end of every step. An evaluation among the steps spoils them,
+    and others are looked at.
+    """
 
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
@@ -99,7 +103,9 @@ def is_outer(event: Any) -> bool:
 
 
 def on_gpu(profiler: Any, steps: int, seconds: float) -> dict[str, Any]:
-    """Kernels, and the share of the time in which neither one nor a copy was at work. Not run on a GPU yet."""
+    """Kernels, and the share of the time in which neither one nor a copy was at work. Not run on a
+    GPU yet.
+    """
     device: Any = torch.autograd.DeviceType.CUDA  # type: ignore[attr-defined]
     spans = [
         (event.time_range.start, event.time_range.end, event.name)

@@ -1,4 +1,6 @@
-"""Settings of optimizers (record.Record.settings): what their parameter groups say at the first and at the last step."""
+"""Settings of optimizers (record.Record.settings): what their parameter groups say at the first and
+at the last step.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def groups(optimizer: Any) -> dict[str, str]:
 
 
 class Options:
-    """The last step of a run is not known when it is made, so each is looked at: only in runs that are not timed."""
+    """The last step of a run is not known when it is made, so each is looked at: only in runs that
+    are not timed.
+    """
 
     def __init__(self) -> None:
         self.first: dict[int, dict[str, str]] = {}

@@ -1,4 +1,6 @@
-"""Scripts that are part of a package and say so: ``from .data import load`` runs under ``python -m package.train`` only."""
+"""Scripts that are part of a package and say so: ``from .data import load`` runs under ``python -m
+package.train`` only.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ import os
 
 
 def of(script: str, cwd: str = "") -> tuple[str, str]:
-    """The folder that is to stand first on the path, and the script's package: empty for a script that runs by itself. ``cwd``: where it is
-    started."""
+    """The folder that is to stand first on the path, and the script's package: empty for a script
+    that runs by itself. ``cwd``: where it is started."""
     path = os.path.realpath(script)
     folder = os.path.dirname(path)
     depth = relative(path)
@@ -29,7 +31,9 @@ def of(script: str, cwd: str = "") -> tuple[str, str]:
 
 
 def relative(path: str) -> int:
-    """How many folders up the imports reach that cannot but run: not those that a function or a ``try`` may leave out."""
+    """How many folders up the imports reach that cannot but run: not those that a function or a
+    ``try`` may leave out.
+    """
     try:
         with open(path, "rb") as file:
             body = ast.parse(file.read()).body

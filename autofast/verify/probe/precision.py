@@ -1,6 +1,8 @@
-"""In which precision a run computed (record.Record.precision): autocast regions entered, types of outputs and of gradients, TF32 flags.
+"""In which precision a run computed (record.Record.precision): autocast regions entered, types of
+outputs and of gradients, TF32 flags.
 
-The tolerance of the judge follows from this and from nothing else: a difference too large for float32 is no proof of 16 bits.
+The tolerance of the judge follows from this and from nothing else: a difference too large for
+float32 is no proof of 16 bits.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def channels_last(tensor: Any) -> bool:
 
 
 class Precision:
-    """``seen``: "autocast cpu bfloat16", "forward float32", "gradient float32"; a set that is kept small."""
+    """``seen``: "autocast cpu bfloat16", "forward float32", "gradient float32"; a set that is kept
+    small.
+    """
 
     def __init__(self) -> None:
         self.seen: set[str] = set()

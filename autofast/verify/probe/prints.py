@@ -1,8 +1,11 @@
-"""A tensor in a few numbers (record.TensorPrint): a digest of its bytes, its norm, and a random projection by which two can be compared.
+"""A tensor in a few numbers (record.TensorPrint): a digest of its bytes, its norm, and a random
+projection by which two can be compared.
 
-The projection's signs come from generators of their own with fixed seeds: the script's random state is not touched. The sign of element i is
-the product of two, by i modulo COLUMNS and i div COLUMNS: pairwise independent, which is what the Johnson-Lindenstrauss estimate of a distance
-needs, and COLUMNS + n / COLUMNS random numbers instead of n.
+The projection's signs come from generators of their own with fixed seeds: the script's random state
+is not touched. The sign of element i is
+the product of two, by i modulo COLUMNS and i div COLUMNS: pairwise independent, which is what the
+Johnson-Lindenstrauss estimate of a distance needs, and COLUMNS + n / COLUMNS random numbers instead
+of n.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ COLUMNS = 4096
 
 
 def signs(count: int, width: int, seed: int) -> Any:
-    """The first numbers do not depend on how many are asked for: one row of ``width`` for each element, drawn in order."""
+    """The first numbers do not depend on how many are asked for: one row of ``width`` for each
+    element, drawn in order.
+    """
     generator = torch.Generator()
     # Not by the method, which a shift of seeds may have replaced.
     torch._C.Generator.manual_seed(generator, seed)

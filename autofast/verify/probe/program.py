@@ -37,7 +37,9 @@ def main(arguments: list[str]) -> None:
 
 
 def installed(script: str, wanted: settings.Settings, born: float, place: tuple[int, int]) -> Probe:
-    """A probe at work in this process, the ``(rank, world size)`` of which is ``place``; its hooks wait for torch where that is not there yet."""
+    """A probe at work in this process, the ``(rank, world size)`` of which is ``place``; its hooks
+    wait for torch where that is not there yet.
+    """
     probe = Probe(wanted, born, place)
     writer, saves, seeding = Writer(probe), Saves(probe), seeds.Seeds(probe)
     if wanted.double:
@@ -89,7 +91,9 @@ def torch_arrived(
     script: str,
     resuming: resumes.Resumes | None = None,
 ) -> None:
-    """Installs every hook. What this version of torch does not allow is noted, and the run goes on."""
+    """Installs every hook. What this version of torch does not allow is noted, and the run goes
+    on.
+    """
     probe.moments["torch_imported"] = probe.clock()
     wanted = probe.settings
 
@@ -185,7 +189,9 @@ def torch_arrived(
 
 
 class Spawned:
-    """``function(rank, *arguments)`` of torch.multiprocessing.spawn, in a new process, under a probe."""
+    """``function(rank, *arguments)`` of torch.multiprocessing.spawn, in a new process, under a
+    probe.
+    """
 
     def __init__(self, script: str, function: Callable[..., Any], world: int) -> None:
         self.script, self.function, self.world = script, function, world
@@ -204,8 +210,9 @@ class Spawned:
 
 
 def same_draws(torch: Any, probe: Probe) -> None:
-    """Compiled code draws random numbers of its own unless told to draw eager ones. Set when something is compiled: importing inductor
-    for a script that compiles nothing would cost seconds."""
+    """Compiled code draws random numbers of its own unless told to draw eager ones. Set when
+    something is compiled: importing inductor for a script that compiles nothing would cost
+    seconds."""
     original = torch.compile
 
     @functools.wraps(original)
@@ -221,8 +228,9 @@ def same_draws(torch: Any, probe: Probe) -> None:
 
 
 def started(script: str, package: str = "") -> None:
-    """Not by runpy.run_path: that takes the script's module away from ``sys.modules`` when it ends, before its exit functions run, which
-    then cannot pickle its classes. A folder or a zip file with a ``__main__`` is left to runpy."""
+    """Not by runpy.run_path: that takes the script's module away from ``sys.modules`` when it ends,
+    before its exit functions run, which then cannot pickle its classes. A folder or a zip file with
+    a ``__main__`` is left to runpy."""
     if os.path.isdir(script) or script.endswith(".zip"):
         import runpy
 
@@ -307,7 +315,9 @@ def exit_code_of(stop: SystemExit) -> int:
 
 
 def finish(probe: Probe) -> None:
-    """The script is unwound after its last wanted step. It did not expect to end here: threads of its own may wait for ever."""
+    """The script is unwound after its last wanted step. It did not expect to end here: threads of
+    its own may wait for ever.
+    """
     probe.write("steps")
     if probe.ours:
         wait_for_others()
@@ -315,8 +325,9 @@ def finish(probe: Probe) -> None:
 
 
 def wait_for_others() -> None:
-    """Under torch.distributed: a process that vanishes while another still receives its last messages makes that one fail. No collective:
-    the other may not come. The store counts who has arrived."""
+    """Under torch.distributed: a process that vanishes while another still receives its last
+    messages makes that one fail. No collective: the other may not come. The store counts who has
+    arrived."""
     import time
 
     torch: Any = sys.modules.get("torch")
@@ -341,7 +352,9 @@ def wait_for_others() -> None:
 
 
 def catch_signals(probe: Probe) -> None:
-    """A time limit ends the run by SIGTERM: what is known so far is written. The script's own handler replaces this one."""
+    """A time limit ends the run by SIGTERM: what is known so far is written. The script's own
+    handler replaces this one.
+    """
 
     def terminated(number: int, frame: Any) -> None:
         probe.write("error", exit_code=128 + number, error=signal.Signals(number).name)

@@ -1,4 +1,6 @@
-"""Whether the script reads the checkpoint from which it is to go on, what that says of the place, and what gets a state."""
+"""Whether the script reads the checkpoint from which it is to go on, what that says of the place,
+and what gets a state.
+"""
 
 from __future__ import annotations
 

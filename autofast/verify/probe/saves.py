@@ -1,4 +1,6 @@
-"""Checkpoints that the script saves, and files that it opens for writing outside its working folder."""
+"""Checkpoints that the script saves, and files that it opens for writing outside its working
+folder.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def flat(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 class Saves:
-    """``outside`` holds paths in the order in which they were opened (a dictionary, for its order)."""
+    """``outside`` holds paths in the order in which they were opened (a dictionary, for its
+    order).
+    """
 
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
@@ -118,7 +122,9 @@ class Saves:
         return where in self.probe.settings.made or where in self.outside
 
     def removed(self, path: Any, folder: Any) -> None:
-        """``folder``: the open folder that ``path`` is in, if any (dir_fd). A link is removed itself, not what it leads to."""
+        """``folder``: the open folder that ``path`` is in, if any (dir_fd). A link is removed
+        itself, not what it leads to.
+        """
         try:
             name = os.fsdecode(path)
             if isinstance(folder, int) and folder >= 0 and not os.path.isabs(name):
@@ -202,7 +208,9 @@ class Saves:
         torch.save = torch.serialization.save = save
 
     def values(self, obj: Any) -> dict[str, Any]:
-        """What was saved, by value: tensors as prints, numbers and words as they are; of all saves together no more than MOST_VALUES."""
+        """What was saved, by value: tensors as prints, numbers and words as they are; of all saves
+        together no more than MOST_VALUES.
+        """
         import torch
 
         from .prints import Printer
@@ -228,7 +236,9 @@ class Saves:
         return os.path.relpath(os.path.realpath(os.fsdecode(path)), os.path.realpath(self.folder))
 
     def copied(self, source: Any, target: Any) -> None:
-        """A checkpoint gets another name, or its folder does: what was saved there last is saved under the new name as well."""
+        """A checkpoint gets another name, or its folder does: what was saved there last is saved
+        under the new name as well.
+        """
         try:
             old, new = self.named(source), self.named(target)
         except (TypeError, ValueError, OSError):

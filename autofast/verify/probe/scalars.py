@@ -1,4 +1,6 @@
-"""Numbers that the run gives to TensorBoard (record.Record.scalars): by ``add_scalar`` and ``add_scalars`` of a SummaryWriter."""
+"""Numbers that the run gives to TensorBoard (record.Record.scalars): by ``add_scalar`` and
+``add_scalars`` of a SummaryWriter.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ MOST = 20_000
 
 
 def kept(value: Any) -> Any:
-    """A number, or a copy of a tensor on a device, as reading it would wait; None for what is neither."""
+    """A number, or a copy of a tensor on a device, as reading it would wait; None for what is
+    neither.
+    """
     from . import training
 
     if type(value).__module__.partition(".")[0] == "torch":

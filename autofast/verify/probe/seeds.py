@@ -1,6 +1,8 @@
-"""Seeds: set from outside before the script's first line, and those that the script sets itself shifted, so that it runs under several.
+"""Seeds: set from outside before the script's first line, and those that the script sets itself
+shifted, so that it runs under several.
 
-A shift leaves alone what draws its seed from elsewhere (None). Worker processes that are forked inherit it; spawned ones do not.
+A shift leaves alone what draws its seed from elsewhere (None). Worker processes that are forked
+inherit it; spawned ones do not.
 """
 
 from __future__ import annotations
@@ -83,7 +85,9 @@ class Seeds:
             torch.Generator = self.subclass(torch.Generator, "manual_seed")  # type: ignore[misc]
 
     def subclass(self, base: Any, *methods: str) -> Any:
-        """Classes written in C cannot be patched: a subclass takes the name, and says that objects of the old one are its own."""
+        """Classes written in C cannot be patched: a subclass takes the name, and says that objects
+        of the old one are its own.
+        """
 
         class Same(type(base)):  # type: ignore[misc]
             def __instancecheck__(cls, instance: object) -> bool:

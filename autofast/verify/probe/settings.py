@@ -12,10 +12,13 @@ VARIABLE = "AUTOFAST_PROBE"
 class Settings(NamedTuple):
     """See autofast/verify/record.py (Detail) for the last seven.
 
-    out: where to write; ``%r`` becomes the rank. steps: optimizer steps after which to end; 0 for all. seconds: soft limit from the first
-    step's end on; 0 for none. samples: that an iteration over a DataLoader gives at most; 0 for all. seed: for all generators before the
-    script starts; None leaves them. shift: added, times a prime, to seeds that the script sets. scratch: the working folder outside of
-    which no file should be written. guard: folders of the user's in which no file that exists may be written to, but for those in made:
+    out: where to write; ``%r`` becomes the rank. steps: optimizer steps after which to end; 0 for
+    all. seconds: soft limit from the first step's end on; 0 for none. samples: that an iteration
+    over a DataLoader gives at most; 0 for all. seed: for all generators before the script starts;
+    None leaves them. shift: added, times a prime, to seeds that the script sets. scratch: the
+    working folder outside of
+    which no file should be written. guard: folders of the user's in which no file that exists may
+    be written to, but for those in made:
     earlier runs made them. resume: the checkpoint from which the script is to go on.
     """
 
@@ -39,7 +42,9 @@ class Settings(NamedTuple):
 
     @property
     def detailed(self) -> bool:
-        """Some numbers are compared, so this run is not timed: slow ways of looking are fine, and random draws must agree."""
+        """Some numbers are compared, so this run is not timed: slow ways of looking are fine, and
+        random draws must agree.
+        """
         return self.gradients or self.batches or self.state or self.double or self.perturb != 0
 
 

@@ -1,7 +1,9 @@
-"""Host time in transfers to another device and in collectives. Nothing is wrapped where there is no GPU or only one process.
+"""Host time in transfers to another device and in collectives. Nothing is wrapped where there is no
+GPU or only one process.
 
-A copy with ``non_blocking=True`` from pinned memory returns at once: its span is short because it does not hold the script up. DDP's own
-all-reduce runs in C++ during backward and counts as backward.
+A copy with ``non_blocking=True`` from pinned memory returns at once: its span is short because it
+does not hold the script up. DDP's own all-reduce runs in C++ during backward and counts as
+backward.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""The models: which are called from outside, their state at the first backward and at the end, training flags, and perturbation.
+"""The models: which are called from outside, their state at the first backward and at the end,
+training flags, and perturbation.
 
-A model is an outermost module with parameters or buffers: one that was called before any module that holds it. Wrappers (DDP, DataParallel,
-torch.compile) are taken off, so that names agree between a script that has them and one that has not.
+A model is an outermost module with parameters or buffers: one that was called before any module
+that holds it. Wrappers (DDP, DataParallel, torch.compile) are taken off, so that names agree
+between a script that has them and one that has not.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ def stateful(module: Any) -> bool:
 
 
 class State:
-    """``models`` keeps every outermost module, as it is printed at the end. Only in detailed runs."""
+    """``models`` keeps every outermost module, as it is printed at the end. Only in detailed
+    runs.
+    """
 
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
@@ -67,8 +71,10 @@ class State:
         self.install()
 
     def install(self) -> None:
-        """Two hooks of all modules. Those are called without keyword arguments, but for a module that lists the hook's number among those
-        of its own that want them: the first hook enters the second there, for this one call, so that nothing of it is copied or saved.
+        """Two hooks of all modules. Those are called without keyword arguments, but for a module
+        that lists the hook's number among those
+        of its own that want them: the first hook enters the second there, for this one call, so
+        that nothing of it is copied or saved.
         """
         compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
         thread = torch.is_grad_enabled
@@ -128,7 +134,9 @@ class State:
         self.kinds.add(round(sum(flags) / len(flags), 6))
 
     def modes(self) -> dict[str, Any]:
-        """Since the last call: record.Step's training, evaluating and modes, as far as something was called."""
+        """Since the last call: record.Step's training, evaluating and modes, as far as something
+        was called.
+        """
         names = {True: "training", False: "evaluating"}
         found: dict[str, Any] = {
             names[key]: trained / called for key, (called, trained) in self.shares.items() if called
@@ -138,9 +146,11 @@ class State:
         self.shares, self.kinds = {True: [0, 0], False: [0, 0]}, set()
         return found
 
-    # -------------------------------------------------------------------------------------------------------- perturbation
+    # --------------------------------------------------------------------------------- perturbation
     def perturb(self, model: Any) -> None:
-        """Just before the model is called for the first time, so after any checkpoint was loaded and, under DDP, after the broadcast."""
+        """Just before the model is called for the first time, so after any checkpoint was loaded
+        and, under DDP, after the broadcast.
+        """
         for tensor in model.parameters():
             self.perturb_tensor(tensor)
 
@@ -155,14 +165,16 @@ class State:
             tensor.mul_((1 + self.probe.settings.perturb * noise).to(tensor.device, tensor.dtype))
 
     def constructed(self, optimizer: Any) -> None:
-        """Tensors that are no module's parameters are perturbed here: nothing tells of their first use."""
+        """Tensors that are no module's parameters are perturbed here: nothing tells of their first
+        use.
+        """
         self.optimizers.append(optimizer)
         if self.probe.settings.perturb:
             for tensor in parameters(optimizer):
                 if not isinstance(tensor, torch.nn.Parameter):
                     self.perturb_tensor(tensor)
 
-    # -------------------------------------------------------------------------------------------------------------- prints
+    # --------------------------------------------------------------------------------------- prints
     def first_backward(self) -> None:
         try:
             self.start = self.prints()
@@ -170,7 +182,9 @@ class State:
             self.probe.note(f"the state at the first backward was not recorded: {error}")
 
     def prints(self) -> dict[str, Any]:
-        """Parameters and buffers of all models, then what optimizers hold besides: ``o0/0.2`` is the third of the first group."""
+        """Parameters and buffers of all models, then what optimizers hold besides: ``o0/0.2`` is
+        the third of the first group.
+        """
         printer = self.printer = self.printer or Printer()
         result, done = {}, set()
         for number, model in enumerate(self.models):
@@ -190,7 +204,9 @@ class State:
         return result
 
     def look(self) -> None:
-        """At the first step of each optimizer, and at the end: parameters with a gradient that no optimizer holds (yet)."""
+        """At the first step of each optimizer, and at the end: parameters with a gradient that no
+        optimizer holds (yet).
+        """
         for number, model in enumerate(self.models):
             for name, tensor in model.named_parameters():
                 if tensor.grad is not None:

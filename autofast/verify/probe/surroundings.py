@@ -1,4 +1,6 @@
-"""What surrounds the run: when the process was born, memory, versions and flags, the state of random generators."""
+"""What surrounds the run: when the process was born, memory, versions and flags, the state of
+random generators.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ UNIT = 2**20 if sys.platform == "darwin" else 2**10  # ru_maxrss: bytes there, K
 
 
 def born() -> float:
-    """The start of this process by the operating system, in the time of perf_counter. Linux counts it in ticks since boot (proc(5))."""
+    """The start of this process by the operating system, in the time of perf_counter. Linux counts
+    it in ticks since boot (proc(5)).
+    """
     now = time.perf_counter()
     try:
         with open("/proc/self/stat") as file:
@@ -39,7 +43,9 @@ def field(path: str, name: str) -> float:
 
 
 def peak_memory() -> float:
-    """Of this process. ru_maxrss would include the time before exec, when it was a copy of its parent (getrusage(2))."""
+    """Of this process. ru_maxrss would include the time before exec, when it was a copy of its
+    parent (getrusage(2)).
+    """
     return (
         field("/proc/self/status", "VmHWM")
         or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / UNIT
@@ -47,7 +53,9 @@ def peak_memory() -> float:
 
 
 def children_memory() -> float:
-    """Of living children together, shared pages divided among those who share them; at least that of the largest child that has ended."""
+    """Of living children together, shared pages divided among those who share them; at least that
+    of the largest child that has ended.
+    """
     living = 0.0
     try:
         for task in os.listdir("/proc/self/task"):
@@ -108,8 +116,8 @@ def asked(function: Callable[[], Any]) -> Any:
 
 
 def tf32(place: Any) -> bool:
-    """Whether a backend (``torch.backends.cuda.matmul``, ...) may compute float32 in TF32. There are two interfaces, and the older one
-    raises when asked after the newer one was used."""
+    """Whether a backend (``torch.backends.cuda.matmul``, ...) may compute float32 in TF32. There
+    are two interfaces, and the older one raises when asked after the newer one was used."""
     return asked(lambda: place.fp32_precision) == "tf32" or bool(asked(lambda: place.allow_tf32))
 
 
@@ -145,7 +153,9 @@ def cudnn_tf32(backends: Any) -> bool:
 
 
 def gpu_possible() -> bool:
-    """Without asking CUDA: ``torch.cuda.is_available()`` may start it, after which forks fail and CUDA_VISIBLE_DEVICES has no effect."""
+    """Without asking CUDA: ``torch.cuda.is_available()`` may start it, after which forks fail and
+    CUDA_VISIBLE_DEVICES has no effect.
+    """
     torch: Any = sys.modules["torch"]
     built = torch.version.cuda is not None or getattr(torch.version, "hip", None) is not None
     return built and any(

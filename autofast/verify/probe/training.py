@@ -1,7 +1,9 @@
 """Optimizers, backward and GradScaler: the events from which steps are made.
 
-torch offers global hooks around every optimizer's step (torch.optim.optimizer.register_optimizer_step_pre_hook, 2.0 and later); they fire for
-subclasses of a script's own too. ``Tensor.backward`` looks ``torch.autograd.backward`` up when it is called, so one wrapper sees both.
+torch offers global hooks around every optimizer's step
+(torch.optim.optimizer.register_optimizer_step_pre_hook, 2.0 and later); they fire for subclasses of
+a script's own too. ``Tensor.backward`` looks ``torch.autograd.backward`` up when it is called, so
+one wrapper sees both.
 """
 
 from __future__ import annotations
@@ -15,19 +17,25 @@ from torch.optim import optimizer as optim
 
 from .core import Probe
 
-NUMBER = "_autofast_number"  # in the optimizer's own __dict__: no reference that would keep a discarded optimizer and its state alive
+# in the optimizer's own __dict__: no reference that would keep a discarded optimizer and its state
+# alive
+NUMBER = "_autofast_number"
 
 
 def opaque(function: Any) -> Any:
-    """torch.compile shall not look into this: it would trace the clock. Does what torch._dynamo.disable does, without importing dynamo."""
+    """torch.compile shall not look into this: it would trace the clock. Does what
+    torch._dynamo.disable does, without importing dynamo.
+    """
     function._torchdynamo_disable = True
     return function
 
 
 def kept(value: Any) -> Any:
-    """A copy of a number: as a float where that is free, as a tensor where reading it would wait for the device.
+    """A copy of a number: as a float where that is free, as a tensor where reading it would wait
+    for the device.
 
-    A copy, as scripts change losses in place (``total += loss``) and CUDA graphs write the next loss to the same memory.
+    A copy, as scripts change losses in place (``total += loss``) and CUDA graphs write the next
+    loss to the same memory.
     """
     if not isinstance(value, torch.Tensor):
         return float(value) if isinstance(value, (int, float)) else float("nan")
@@ -38,7 +46,9 @@ def kept(value: Any) -> Any:
 
 
 class Training:
-    """Installs the hooks; ``before`` and ``after`` are called around each step with the optimizer where gradients are asked for."""
+    """Installs the hooks; ``before`` and ``after`` are called around each step with the optimizer
+    where gradients are asked for.
+    """
 
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
@@ -64,7 +74,7 @@ class Training:
         self.wrap_backward()
         self.wrap_scaler()
 
-    # ---------------------------------------------------------------------------------------------------------- optimizers
+    # ----------------------------------------------------------------------------------- optimizers
     def number(self, optimizer: Any) -> int:
         number: int | None = optimizer.__dict__.get(NUMBER)
         if number is None:
@@ -73,7 +83,9 @@ class Training:
         return number
 
     def rates(self, optimizer: Any) -> tuple[Any, ...]:
-        """As a tuple: the garbage collector stops looking at one of plain numbers, and thousands of lists would slow its rounds."""
+        """As a tuple: the garbage collector stops looking at one of plain numbers, and thousands of
+        lists would slow its rounds.
+        """
         rates = [group.get("lr", 0.0) for group in optimizer.param_groups]
         return tuple([rate if type(rate) is float else kept(rate) for rate in rates])
 
@@ -90,7 +102,9 @@ class Training:
         optim.Optimizer.__init__ = opaque(construct)  # type: ignore[method-assign]
 
     def before_hook(self) -> Callable[..., Any]:
-        """Closures are timed: with them forward and backward lie inside the step (LBFGS, Lightning)."""
+        """Closures are timed: with them forward and backward lie inside the step (LBFGS,
+        Lightning).
+        """
         probe, clock, stack = self.probe, self.probe.clock, self.open
 
         def before(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -160,7 +174,7 @@ class Training:
 
         return after
 
-    # ------------------------------------------------------------------------------------------------------------ backward
+    # ------------------------------------------------------------------------------------- backward
     def wrap_backward(self) -> None:
         probe, clock, original = self.probe, self.probe.clock, torch.autograd.backward
 
@@ -194,7 +208,9 @@ class Training:
         torch.autograd.backward = opaque(backward)
 
     def without_optimizer(self, now: float) -> None:
-        """No optimizer of torch's has stepped: where none was made, or none steps in a hundred backwards, backwards count as steps."""
+        """No optimizer of torch's has stepped: where none was made, or none steps in a hundred
+        backwards, backwards count as steps.
+        """
         probe = self.probe
         if not probe.made or (
             probe.settings.steps and probe.backwards >= 100 * probe.settings.steps
@@ -207,7 +223,7 @@ class Training:
         values = [kept(self.unscaled(tensor)) for tensor in tensors]
         return sum(values[1:], values[0]) if values else float("nan")
 
-    # ---------------------------------------------------------------------------------------------------------- GradScaler
+    # ----------------------------------------------------------------------------------- GradScaler
     def unscaled(self, tensor: Any) -> Any:
         if not self.scaled:
             return tensor
@@ -220,7 +236,9 @@ class Training:
         return tensor if self.scale is None else tensor.detach() / self.scale.to(tensor.device)
 
     def wrap_scaler(self) -> None:
-        """torch.cuda.amp.GradScaler and torch.cpu.amp.GradScaler derive from torch.amp's since 2.3; before, there is only the first."""
+        """torch.cuda.amp.GradScaler and torch.cpu.amp.GradScaler derive from torch.amp's since 2.3;
+        before, there is only the first.
+        """
         scaler: Any = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
         scale, step, probe = scaler.scale, scaler.step, self.probe
 
@@ -242,7 +260,8 @@ class Training:
         def watched(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             steps, start = probe.steps, probe.clock()
             result = step(this, optimizer, *args, **kwargs)
-            # No hook fired: it found an infinity. It has read that from the device itself, so nothing needs to be asked.
+            # No hook fired: it found an infinity. It has read that from the device itself, so
+            # nothing needs to be asked.
             if (
                 probe.steps == steps
                 and this.is_enabled()

@@ -16,8 +16,8 @@ def same(value: Any) -> Any:
 
 
 def entries(value: Any) -> Iterable[tuple[Any, Any]] | None:
-    """Of sequences, mappings (in the order of their keys, as words) and dataclasses; None: it is a leaf. A class is one, whatever its
-    instances are, and so is a table (a DataFrame)."""
+    """Of sequences, mappings (in the order of their keys, as words) and dataclasses; None: it is a
+    leaf. A class is one, whatever its instances are, and so is a table (a DataFrame)."""
     kind = type(value)
     if isinstance(value, (list, tuple)):
         return enumerate(value)
@@ -34,7 +34,9 @@ def entries(value: Any) -> Iterable[tuple[Any, Any]] | None:
 def walk(
     value: Any, opened: Callable[[Any], Any] = same, path: Path = ()
 ) -> Iterator[tuple[Path, Any]]:
-    """Leaves with the keys and places that lead to them; ``opened`` gives what is walked in place of a value. What lies deeper than DEPTH is left out."""
+    """Leaves with the keys and places that lead to them; ``opened`` gives what is walked in place
+    of a value. What lies deeper than DEPTH is left out.
+    """
     value = opened(value)
     parts = entries(value)
     if parts is None:

@@ -1,6 +1,8 @@
-"""What a run is asked to show of its script, line by line: batches of loaders, copies, reads of tensors, shapes, operations.
+"""What a run is asked to show of its script, line by line: batches of loaders, copies, reads of
+tensors, shapes, operations.
 
-Only in the one run that is asked for facts (record.Detail.facts): looking for the line of each costs time. Steps before ``WARM`` are
+Only in the one run that is asked for facts (record.Detail.facts): looking for the line of each
+costs time. Steps before ``WARM`` are
 not looked at: a first copy waits until the device is there, a first batch until files are open.
 """
 
@@ -31,11 +33,14 @@ HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class Watch:
-    """``folders``: a file under one of them is of the project; ``start``: paths are told from there; ``journal``: the file that workers write to.
+    """``folders``: a file under one of them is of the project; ``start``: paths are told from
+    there; ``journal``: the file that workers write to.
 
     Attributes:
-        made: seconds and items of each batch, and whether the profiler slowed it, by what made it. by: numbers of loaders, by the same.
-        waits: seconds for each batch, and the same, by number of loader. copies, reads: number, bytes or nothing, seconds. shapes: calls of each.
+        made: seconds and items of each batch, and whether the profiler slowed it, by what made it.
+            by: numbers of loaders, by the same.
+        waits: seconds for each batch, and the same, by number of loader. copies, reads: number,
+            bytes or nothing, seconds. shapes: calls of each.
     """
 
     def __init__(
@@ -62,7 +67,7 @@ class Watch:
             self.wrap_read(name)
         self.wrap_calls()
 
-    # ------------------------------------------------------------------------------------------------ places
+    # --------------------------------------------------------------------------------------- places
     def path(self, file: str) -> str:
         """Without links; empty for what is none of the project's."""
         if file not in self.files:
@@ -90,7 +95,7 @@ class Watch:
         probe = self.probe
         return probe.ours and probe.steps >= WARM and threading.get_ident() == probe.main
 
-    # ------------------------------------------------------------------------------------------------ loaders
+    # -------------------------------------------------------------------------------------- loaders
     def wrap_loaders(self) -> None:
         loader: Any = dataloader.DataLoader
         base: Any = dataloader._BaseDataLoaderIter
@@ -164,7 +169,7 @@ class Watch:
             batch = (float(seconds), int(items), False)
             self.made.setdefault(f"{dataset} {collate}", []).append(batch)
 
-    # ------------------------------------------------------------------------------------------------ tensors
+    # -------------------------------------------------------------------------------------- tensors
     def wrap_copies(self) -> None:
         for name in ("to", "cuda"):
             original: Any = getattr(torch.Tensor, name)
@@ -181,7 +186,9 @@ class Watch:
             setattr(torch.Tensor, name, opaque(functools.wraps(original)(moved)))
 
     def wrap_read(self, name: str) -> None:
-        """A tensor on the host is counted only where a line of the script reads it: nothing waits for it."""
+        """A tensor on the host is counted only where a line of the script reads it: nothing waits
+        for it.
+        """
         original: Any = getattr(torch.Tensor, name)
 
         def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
@@ -227,7 +234,7 @@ class Watch:
             key = sizes if sizes in known or len(known) < MOST else None
             known[key] = known.get(key, 0) + 1
 
-    # ------------------------------------------------------------------------------------------------ at the end
+    # ----------------------------------------------------------------------------------- at the end
     def found(self) -> dict[str, Any]:
         """Plain lists and numbers: record.Record.watched."""
         self.reported()
@@ -249,8 +256,9 @@ class Watch:
         }
 
     def fetched(self) -> Any:
-        """Of each loader whose data no other gives: its number and place, workers, batches, items, seconds of an item and of a batch, seconds
-        that a batch was waited for. Medians, without the first batch, and those that the profiler saw."""
+        """Of each loader whose data no other gives: its number and place, workers, batches, items,
+        seconds of an item and of a batch, seconds that a batch was waited for. Medians, without the
+        first batch, and those that the profiler saw."""
         for key, numbers in self.by.items():
             number = min(numbers)
             every = self.made.get(key, [])

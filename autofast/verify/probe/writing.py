@@ -14,7 +14,9 @@ VERSION = 1
 
 
 def plain(value: Any) -> Any:
-    """Tensors as numbers. NaN where the device has no answer any more (after a failed kernel, every read fails)."""
+    """Tensors as numbers. NaN where the device has no answer any more (after a failed kernel, every
+    read fails).
+    """
     if isinstance(value, (tuple, list)):
         return [plain(entry) for entry in value]
     if isinstance(value, dict):
@@ -41,7 +43,8 @@ class Writer:
         if self.done or not probe.ours or not probe.settings.out:
             return
         trained = probe.steps or probe.backwards
-        # Of a process that starts others, and of these, those that train have the records, or one that fails before any is written.
+        # Of a process that starts others, and of these, those that train have the records, or one
+        # that fails before any is written.
         if probe.has_ranks and not trained and (not error or os.path.exists(probe.settings.out)):
             return
         self.done = True

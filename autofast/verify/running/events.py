@@ -1,4 +1,5 @@
-"""What events tell before rows are made: which spans lie in which, which iterations over loaders were training, when there was evaluation.
+"""What events tell before rows are made: which spans lie in which, which iterations over loaders
+were training, when there was evaluation.
 
 The letters of events are explained in probe/core.py.
 """
@@ -39,7 +40,9 @@ class Iteration:
 
 
 def nested(events: Iterable[list[Any]]) -> list[Span]:
-    """In order of their starts, the outer before the inner, each knowing the time of what lies directly inside it."""
+    """In order of their starts, the outer before the inner, each knowing the time of what lies
+    directly inside it.
+    """
     spans = sorted(
         (Span(kind, start, end, rest) for kind, start, end, *rest in events),
         key=lambda span: (span.start, -span.end),
@@ -91,7 +94,9 @@ def after(times: list[float], moment: float) -> float:
 def evaluations(
     spans: list[Span], iterations: Mapping[int, Iteration]
 ) -> list[tuple[float, float]]:
-    """From the start of each iteration that is none of training to the next sign of training after its end; merged."""
+    """From the start of each iteration that is none of training to the next sign of training after
+    its end; merged.
+    """
     signs = [
         span.start
         for span in spans

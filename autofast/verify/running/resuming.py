@@ -13,8 +13,8 @@ from autofast.verify.running.runs import Setup
 
 
 def applied(request: Request, setup: Setup) -> tuple[Setup, dict[Path, Path]]:
-    """The setup with the arguments by which the script resumes, and files that have to lie where it reads them (by where that is).
-    Raises ``BadInput`` where it has no way to."""
+    """The setup with the arguments by which the script resumes, and files that have to lie where it
+    reads them (by where that is). Raises ``BadInput`` where it has no way to."""
     if request.resume_from is None:
         return setup, {}
     checkpoint = request.resume_from.absolute()

@@ -1,4 +1,6 @@
-"""One run of one script in a fresh process: command, environment, time limit, and an end that leaves nothing behind."""
+"""One run of one script in a fresh process: command, environment, time limit, and an end that
+leaves nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,14 @@ STDERR_LIMIT = 20_000
 LOG_LIMIT = 2_000_000  # of stderr; a longer one is not compared
 _GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 
-# Launchers that start the Python interpreter themselves and want a script; any other is given an interpreter.
+# Launchers that start the Python interpreter themselves and want a script; any other is given an
+# interpreter.
 _SCRIPT_LAUNCHERS = tuple(
     """torchrun accelerate deepspeed torch.distributed.run torch.distributed.launch
     accelerate.commands.launch""".split()
 )
-# Started by module where possible, so that --python decides which environment is used and no script folder need be on PATH.
+# Started by module where possible, so that --python decides which environment is used and no script
+# folder need be on PATH.
 _AS_MODULE = {
     "torchrun": ["-m", "torch.distributed.run"],
     "accelerate launch": ["-m", "accelerate.commands.launch"],
@@ -61,7 +65,9 @@ class Program:
 
     @classmethod
     def of(cls, arm: str, path: Path, overlay: Mapping[Path, bytes] | None = None) -> Program:
-        """The program that ``path`` is; of a notebook, a script of its cells from the first to the last, beside it."""
+        """The program that ``path`` is; of a notebook, a script of its cells from the first to the
+        last, beside it.
+        """
         new = dict(overlay or {})
         if path.suffix != ".ipynb":
             return cls(arm, path, new)
@@ -82,7 +88,8 @@ class Setup:
         launch: words of the launcher's command, empty for none.
         limit: seconds after which a run is ended; 0 for no limit.
         cached: the interpreter's packages lie there with their byte code.
-        resume: the checkpoint from which the scripts go on, where they are to: its path as the user has it.
+        resume: the checkpoint from which the scripts go on, where they are to: its path as the user
+            has it.
     """
 
     python: str = sys.executable
@@ -97,7 +104,9 @@ class Setup:
 
 
 class OutOfTime(Exception):
-    """A run was ended since the time for everything was used up. ``run`` has what it had done by then."""
+    """A run was ended since the time for everything was used up. ``run`` has what it had done by
+    then.
+    """
 
     def __init__(self, run: Run):
         super().__init__("the time budget is used up")
@@ -105,7 +114,9 @@ class OutOfTime(Exception):
 
 
 class Process(Protocol):
-    """The part of ``subprocess.Popen`` that a runner needs; the process leads a group of its own."""
+    """The part of ``subprocess.Popen`` that a runner needs; the process leads a group of its
+    own.
+    """
 
     pid: int
 
@@ -174,11 +185,14 @@ class Runner:
         samples: int = 0,
         deadline: float = math.inf,
     ) -> Run:
-        """One run in a fresh process. Raises ``OutOfTime`` where it does not end before the deadline.
+        """One run in a fresh process. Raises ``OutOfTime`` where it does not end before the
+        deadline.
 
         Args:
-            seed: random generators start from it. shift: 0, or a number that changes the seeds which the script sets itself.
-            steps: optimizer steps after which the run ends (0: the script's own end). seconds: end at the first step after that long.
+            seed: random generators start from it. shift: 0, or a number that changes the seeds
+                which the script sets itself.
+            steps: optimizer steps after which the run ends (0: the script's own end). seconds: end
+                at the first step after that long.
             samples: that an iteration over a DataLoader gives at most (0: all).
             deadline: of ``time.monotonic()``.
         """
@@ -274,12 +288,15 @@ class Runner:
                 ) from None
 
     def _environment(self) -> dict[str, str]:
-        """Equal for all runs: threads, hash seed, no windows, no uploads, temporary files and byte code in the scratch folder."""
+        """Equal for all runs: threads, hash seed, no windows, no uploads, temporary files and byte
+        code in the scratch folder.
+        """
         given = {
             "PYTHONHASHSEED": "0",
             "MPLBACKEND": "Agg",
             "WANDB_MODE": "offline",
-            # None is written beside the sources; where that of torch is there, it is used, else it is kept for the runs that follow.
+            # None is written beside the sources; where that of torch is there, it is used, else it
+            # is kept for the runs that follow.
             **(
                 {"PYTHONDONTWRITEBYTECODE": "1"}
                 if self.setup.cached
@@ -288,7 +305,8 @@ class Runner:
         }
         fixed = {name: value for name, value in given.items() if name not in os.environ}
         if "PYTHONPYCACHEPREFIX" in fixed:
-            # Images of containers often set this; then every run would compile all of torch's Python again.
+            # Images of containers often set this; then every run would compile all of torch's
+            # Python again.
             fixed["PYTHONDONTWRITEBYTECODE"] = ""
         fixed["TMPDIR"] = str(self.scratch.temporary)
         if self.setup.threads:
@@ -316,7 +334,9 @@ class Runner:
             return process.wait()
 
     def _end_group(self) -> None:
-        """Nothing that the run started outlives it, also what has left its group (torchrun starts every rank in a session of its own)."""
+        """Nothing that the run started outlives it, also what has left its group (torchrun starts
+        every rank in a session of its own).
+        """
         self._signal(signal.SIGKILL)
         self._process = None
         # As it stands in AUTOFAST_PROBE.
@@ -338,12 +358,16 @@ class Runner:
 
 
 def known_words(name: str) -> list[str]:
-    """The words of a launcher that is started as a module: ``accelerate launch`` are two, ``torchrun`` is one."""
+    """The words of a launcher that is started as a module: ``accelerate launch`` are two,
+    ``torchrun`` is one.
+    """
     return name.split()[:2] if name in _AS_MODULE else name.split()[:1]
 
 
 def _processes(mark: bytes) -> list[int]:
-    """Living processes that were started with ``mark`` in their environment (Linux: man 5 proc; none elsewhere)."""
+    """Living processes that were started with ``mark`` in their environment (Linux: man 5 proc;
+    none elsewhere).
+    """
     found = []
     for entry in Path("/proc").glob("[0-9]*/environ"):
         # Not ours, or gone; that of one that only waits to be asked for its exit code is empty.
@@ -393,7 +417,9 @@ def _text(path: Path) -> str:
 
 
 def _waiting_for_cpu() -> float | None:
-    """Seconds since boot in which some process waited for a CPU; None where the system does not say (Linux: man 5 proc_pressure)."""
+    """Seconds since boot in which some process waited for a CPU; None where the system does not say
+    (Linux: man 5 proc_pressure).
+    """
     try:
         found = re.search(
             r"^some .*total=(\d+)", Path("/proc/pressure/cpu").read_text(), re.MULTILINE
@@ -423,7 +449,9 @@ print(json.dumps({"python": platform.python_version(), "torch": torch.__version_
 
 
 def ask(python: str) -> dict[str, str]:
-    """What the interpreter that trains has: version of Python and torch, kind of device ("cuda", "mps" or "cpu"), name of the GPU."""
+    """What the interpreter that trains has: version of Python and torch, kind of device ("cuda",
+    "mps" or "cpu"), name of the GPU.
+    """
     try:
         done = subprocess.run(
             [python, "-c", _ASK], capture_output=True, text=True, stdin=subprocess.DEVNULL

@@ -1,4 +1,6 @@
-"""A copy of the user's folders for the runs, so that no run touches a checkpoint or a log of the user's, or finds one of another run."""
+"""A copy of the user's folders for the runs, so that no run touches a checkpoint or a log of the
+user's, or finds one of another run.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,14 @@ class Tree:
 
 @dataclass
 class Scratch:
-    """The copies. Paths inside of a copied folder keep their place, also relative to each other; what lies beside a copied folder is
-    reachable by a link, so that ``../data`` is found.
+    """The copies. Paths inside of a copied folder keep their place, also relative to each other;
+    what lies beside a copied folder is reachable by a link, so that ``../data`` is found.
 
     Attributes:
         folder: everything that belongs to the runs: ``tree0/...``, records and outputs.
-        temporary: the temporary folder of the runs. Its path is short wherever the copies are: worker processes talk through sockets in it,
-            whose paths have at most 107 characters (man 7 unix); with a longer one they hang.
+        temporary: the temporary folder of the runs. Its path is short wherever the copies are:
+            worker processes talk through sockets in it, whose paths have at most 107 characters
+            (man 7 unix); with a longer one they hang.
         trees: what is copied.
         placed: files that are put into the copies besides, by the path of the user's that they get.
         in_place: nothing is copied: the runs happen in the user's own folder, on request.
@@ -59,7 +62,9 @@ class Scratch:
         return path
 
     def reset(self, overlay: Mapping[Path, bytes]) -> None:
-        """Make the copies as the user's folders were at the start, with ``overlay`` (path of the user's -> content) written over them."""
+        """Make the copies as the user's folders were at the start, with ``overlay`` (path of the
+        user's -> content) written over them.
+        """
         shutil.rmtree(self.temporary, ignore_errors=True)
         self.temporary.mkdir()
         if self.in_place:
@@ -111,7 +116,9 @@ class Scratch:
 
 
 def _target(source: Path, tree: Tree) -> str:
-    """What a link of the user's leads to: a relative one that stays in the tree is kept, any other is made absolute."""
+    """What a link of the user's leads to: a relative one that stays in the tree is kept, any other
+    is made absolute.
+    """
     target = os.readlink(source)
     inside = (source.parent / target).resolve()
     return target if not os.path.isabs(target) and tree.source in inside.parents else str(inside)
@@ -133,7 +140,9 @@ def _remove(path: Path) -> None:
 
 
 def _files(folder: Path, links: tuple[Path, ...], everything: bool = False) -> Iterator[Path]:
-    """All files, links and folders below ``folder``, a folder before what it holds; what is in ``links`` is not entered."""
+    """All files, links and folders below ``folder``, a folder before what it holds; what is in
+    ``links`` is not entered.
+    """
     with os.scandir(folder) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
     for entry in found:
@@ -163,7 +172,8 @@ def make(
     """Copies of ``folders`` (absolute), below ``parent`` (default: the system's temporary folder).
 
     Args:
-        links: files and folders that are not copied but linked, because they are large and the scripts only read them.
+        links: files and folders that are not copied but linked, because they are large and the
+            scripts only read them.
 
     Raises ``BadInput`` where the folders are too large to copy for every run.
     """

@@ -1,12 +1,16 @@
-"""Reads what the probe wrote: raw events of one process, made into one row per optimizer step. Runs in the parent, without torch.
+"""Reads what the probe wrote: raw events of one process, made into one row per optimizer step. Runs
+in the parent, without torch.
 
 The letters of events are explained in probe/core.py. Three questions are answered here:
 
-* Which iterations over loaders were training? Those with a backward between their first fetch and their last (loops that fetch one batch ahead,
-  as Accelerate's, included), or right after their last.
-* Where did time go? Spans lie inside each other (a backward in a closure in a step), so each gets its time less that of those inside it.
-  What no span covers is forward where a backward comes next, evaluation from the start of an iteration that was none of training to the next
-  sign of training, and other else: logging and zero_grad before a fetch, clipping before the optimizer, the script's start.
+* Which iterations over loaders were training? Those with a backward between their first fetch and
+  their last (loops that fetch one batch ahead, as Accelerate's, included), or right after their
+  last.
+* Where did time go? Spans lie inside each other (a backward in a closure in a step), so each gets
+  its time less that of those inside it. What no span covers is forward where a backward comes next,
+  evaluation from the start of an iteration that was none of training to the next sign of training,
+  and other else: logging and zero_grad before a fetch, clipping before the optimizer, the script's
+  start.
 * Where do rows end? At optimizer steps and skipped steps, or, where there are none, at backwards.
 """
 
@@ -191,7 +195,9 @@ def prints(raw: Mapping[str, Any]) -> dict[str, TensorPrint]:
 
 
 def columns(batches: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:
-    """From a row for each batch to one for each tensor in it; empty where batches differ in their structure."""
+    """From a row for each batch to one for each tensor in it; empty where batches differ in their
+    structure.
+    """
     return tuple(zip(*batches, strict=True)) if len({len(batch) for batch in batches}) == 1 else ()
 
 
@@ -286,7 +292,9 @@ def gaps(
     quiet: list[tuple[float, float]],
     phases: dict[str, float],
 ) -> None:
-    """Adds the time between spans. By what comes next, transfers and collectives aside; the last span ends the row."""
+    """Adds the time between spans. By what comes next, transfers and collectives aside; the last
+    span ends the row.
+    """
     comes_next = "other"
     places: list[str] = []
     for span in reversed(spans):

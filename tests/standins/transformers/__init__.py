@@ -1,4 +1,6 @@
-"""Stand-in for transformers: TrainingArguments, the parser of dataclasses and the Trainer. See tests/standins/README.md."""
+"""Stand-in for transformers: TrainingArguments, the parser of dataclasses and the Trainer. See
+tests/standins/README.md.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ RANDOM = tuple(
     torch.multinomial""".split()
 )
 FILLED = ("torch.ones", "torch.zeros", "torch.full", "torch.empty", "torch.arange")
-# what every process, or every machine, has another of; whatever else a library gives for equal arguments is taken to be equal
+# what every process, or every machine, has another of; whatever else a library gives for equal
+# arguments is taken to be equal
 DRAWN = (
     "random.", "numpy.random.", "secrets.", "uuid.", "tempfile.", "os.urandom", "torch.seed", "torch.cuda.seed", "torch.Generator",
     "time.", "datetime.", "timeit.", "torch.cuda.Event", "os.times",

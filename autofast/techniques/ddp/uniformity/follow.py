@@ -1,4 +1,6 @@
-"""The walk through a training in which all that the processes decide together, and do together, is known from the start."""
+"""The walk through a training in which all that the processes decide together, and do together, is
+known from the start.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from autofast.techniques.ddp.uniformity.walk import Walk
 
 
 def followed(script: Script, training: Training) -> tuple[Host, Walk]:
-    """The effects of a script, and the walk that knows what becomes of them; raises :class:`Refusal`."""
+    """The effects of a script, and the walk that knows what becomes of them; raises
+    :class:`Refusal`.
+    """
     decided: dict[int, ast.expr] = {}
     hoists: dict[int, ast.Call] = {}
     splits: frozenset[int] = frozenset()

@@ -1,15 +1,17 @@
-"""What a value of one process is to the values of all: the same, a part of a mean or of a sum, or the share of a batch.
+"""What a value of one process is to the values of all: the same, a part of a mean or of a sum, or
+the share of a batch.
 
-=========  =====================================================================================================
-``equal``  the same in all processes; ``zero`` and ``none`` are constants that are a part of anything
-``near``   made of the same data in each, but perhaps not the same bits (an evaluation, a time, a random number)
-``mean``   the value for the whole batch is the mean over the processes (every process has as many samples)
-``sum``    it is the sum over the processes; ``sized``: a number of samples, the same in each
-``per``    it is as many times larger as there are processes: something divided by a number of samples
-``batch``  one row, or more, for each sample of this process's share, along ``axis`` (``flat``: in one dimension; ``some``: of some samples)
-``other``  anything else that differs; ``why`` says what
-``loader`` what gives batches that are shared out
-=========  =====================================================================================================
+=========
+=====================================================================================================
+``equal``  the same in all processes; ``zero`` and ``none`` are constants that are a part of
+anything ``near``   made of the same data in each, but perhaps not the same bits (an evaluation, a
+time, a random number) ``mean``   the value for the whole batch is the mean over the processes
+(every process has as many samples) ``sum``    it is the sum over the processes; ``sized``: a number
+of samples, the same in each ``per``    it is as many times larger as there are processes: something
+divided by a number of samples ``batch``  one row, or more, for each sample of this process's share,
+along ``axis`` (``flat``: in one dimension; ``some``: of some samples) ``other``  anything else that
+differs; ``why`` says what ``loader`` what gives batches that are shared out =========
+=====================================================================================================
 """
 
 from __future__ import annotations
@@ -101,7 +103,7 @@ def joined(*kinds: Kind) -> Kind:
     return found
 
 
-# ------------------------------------------------------------------------------------------------ arithmetic
+# --------------------------------------------------------------------------------------- arithmetic
 def add(a: Kind, b: Kind) -> Kind:
     """``a + b`` and ``a - b``."""
     a, b = a.whole, b.whole
@@ -172,7 +174,7 @@ def _worse(a: Kind, b: Kind) -> Kind | None:
     return None
 
 
-# ------------------------------------------------------------------------------------------------ tensors
+# ------------------------------------------------------------------------------------------ tensors
 ELEMENTWISE = frozenset(
     "float double half long int bool byte type to cuda cpu detach clone contiguous requires_grad_ eq ne gt lt ge le abs exp log sqrt pow sigmoid "
     "tanh relu softmax log_softmax round clamp clamp_ add sub mul div add_ sub_ mul_ div_ neg masked_fill where isnan isinf logical_and "
@@ -192,7 +194,9 @@ PAIRS = frozenset("max min topk sort median".split())
 
 
 def reduced(name: str, kind: Kind, dims: object, keepdim: bool) -> Kind:
-    """``sum``, ``mean``, ``max``, ... of a batch: ``dims`` is None (over everything), a number, a tuple of numbers, or ... where not known."""
+    """``sum``, ``mean``, ``max``, ... of a batch: ``dims`` is None (over everything), a number, a
+    tuple of numbers, or ... where not known.
+    """
     axis = kind.axis
     whole = (
         SUM

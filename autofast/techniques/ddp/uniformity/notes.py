@@ -20,7 +20,7 @@ from autofast.techniques.ddp.uniformity.stores import Stores
 class Notes(Stores):
     """Conditions that what follows depends on, and the notes of what the rewrite has to do."""
 
-    # -------------------------------------------------------------------------------------------- control
+    # -------------------------------------------------------------------------------------- control
     def under(self, test: ast.expr, kind: Kind) -> None:
         self.control.append(Control(test, kind if id(test) not in self.decided else EQUAL))
 
@@ -63,9 +63,11 @@ class Notes(Stores):
             )
 
     def outside(self, node: ast.Call) -> Kind | None:
-        """The call of a function of the project in what one process does alone: where it does more than that, it is taken out.
+        """The call of a function of the project in what one process does alone: where it does more
+        than that, it is taken out.
 
-        It then stands before the statement, so nothing that it could change may stand before it in there.
+        It then stands before the statement, so nothing that it could change may stand before it in
+        there.
         """
         if (
             not self.guarded
@@ -126,7 +128,9 @@ class Notes(Stores):
             self.barriers[id(statement_of(node))] = statement_of(node)
 
     def _made_first(self, node: ast.Call) -> None:
-        """A file is made before the training starts: the others wait for it, as they may read it."""
+        """A file is made before the training starts: the others wait for it, as they may read
+        it.
+        """
         with self._before_guard():
             self.happens(node)
             self._in_group(node)
@@ -164,7 +168,9 @@ class Notes(Stores):
             self.recording = before
 
     def _reads_before(self, statement: ast.AST, call: ast.Call) -> bool:
-        """Whether the statement looks at something that the call might change before it comes to the call."""
+        """Whether the statement looks at something that the call might change before it comes to
+        the call.
+        """
         around = {
             id(call),
             *(id(a) for a in ancestors(call)),
@@ -184,7 +190,7 @@ class Notes(Stores):
                     return True
         return False
 
-    # -------------------------------------------------------------------------------------------- what is noted
+    # -------------------------------------------------------------------------------- what is noted
     def note(self, expr: ast.expr, how: str) -> None:
         if how in ("mean", "sum", "first"):
             for outer in self.guarded:
@@ -211,7 +217,9 @@ class Notes(Stores):
             self.whole.add(id(node))
 
     def check_uses(self) -> None:
-        """What is a part of a number in one use is never all of it in another (a function for training and evaluation)."""
+        """What is a part of a number in one use is never all of it in another (a function for
+        training and evaluation).
+        """
         for note in self.notes.values():
             if note.how in ("sum", "size", "per") and id(note.expr) in self.whole:
                 raise self._two(note.expr)
@@ -268,7 +276,9 @@ class Notes(Stores):
         return sizes, [f for f in factors if f not in sizes]
 
     def kept(self, expr: ast.expr, kind: Kind) -> Kind:
-        """A tensor that is no part of the loss is kept beyond its batch: from here on it is that of all processes."""
+        """A tensor that is no part of the loss is kept beyond its batch: from here on it is that of
+        all processes.
+        """
         tensors = [t for t in self.things(expr) if isinstance(t, Tensor)]
         own = (
             kind.items is None

@@ -50,7 +50,9 @@ class Operators(LibraryCalls):
         return found
 
     def _scaled(self, operands: list[tuple[ast.expr, Kind]], otherwise: Kind) -> Kind:
-        """Numbers of samples that go into a number in another way than a sum: those of all processes are meant."""
+        """Numbers of samples that go into a number in another way than a sum: those of all
+        processes are meant.
+        """
         if not any(k.sized for _, k in operands) or not all(k.sized or k.same for _, k in operands):
             return otherwise
         found = EQUAL
@@ -80,7 +82,9 @@ class Operators(LibraryCalls):
         return NEAR if any(k.name == "near" for k in kinds) else EQUAL
 
     def _agreed(self, expr: ast.expr, whole: Kind) -> Kind | None:
-        """What a value is on the host where all processes have the same, or come to the same together; None where each has its own."""
+        """What a value is on the host where all processes have the same, or come to the same
+        together; None where each has its own.
+        """
         if whole.same:
             return replace(whole, zero=False, none=False)
         if whole.name in ("mean", "sum", "per"):

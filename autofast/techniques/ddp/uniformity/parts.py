@@ -28,7 +28,9 @@ class Parts(Operators):
     """Parts of values."""
 
     def _attribute(self, node: ast.Attribute) -> Kind:
-        """Of an object of a library: what the object is, since what differs by process comes from calls (``calls.DRAWN``)."""
+        """Of an object of a library: what the object is, since what differs by process comes from
+        calls (``calls.DRAWN``).
+        """
         receiver = self.ev(node.value)
         found: Kind | None = None
         for thing in self.things(node.value):

@@ -39,8 +39,8 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class Note:
-    """What becomes of an expression: ``mean`` or ``sum`` (over processes), ``size`` (times their number), ``per`` (divided by it), ``first``
-    (that of the first process) or ``none``."""
+    """What becomes of an expression: ``mean`` or ``sum`` (over processes), ``size`` (times their
+    number), ``per`` (divided by it), ``first`` (that of the first process) or ``none``."""
 
     expr: ast.expr
     how: str

@@ -1,4 +1,6 @@
-"""Where the numbers of a training are kept: variables, attributes, containers, objects of libraries."""
+"""Where the numbers of a training are kept: variables, attributes, containers, objects of
+libraries.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from autofast.techniques.ddp.uniformity.values import Values
 
 
 class Stores(Values):
-    """What variables, attributes and containers hold; ``decided`` are conditions that the first process decides for all (by id)."""
+    """What variables, attributes and containers hold; ``decided`` are conditions that the first
+    process decides for all (by id).
+    """
 
     def __init__(
         self,
@@ -64,7 +68,7 @@ class Stores(Values):
             id(u.node) for s in training.steps for u in s.updates
         }
 
-    # -------------------------------------------------------------------------------------------- objects
+    # -------------------------------------------------------------------------------------- objects
     def things(self, node: ast.expr) -> list[Thing]:
         """What an expression may be in the calls that are followed now."""
         every = list(self.script.values(node))
@@ -90,7 +94,7 @@ class Stores(Values):
                 ]
         return every
 
-    # -------------------------------------------------------------------------------------------- variables
+    # ------------------------------------------------------------------------------------ variables
     def _scope_of(self, node: ast.Name) -> ast.AST:
         return owner(node) or source_of(node).tree
 

@@ -304,7 +304,9 @@ class Tensors(Followed):
         return other(f"what `{name}` makes of a batch")
 
     def _dims(self, node: ast.Call, position: int) -> object:
-        """The dimension that a call is given: None, a number, a tuple; ``...`` where it is not known."""
+        """The dimension that a call is given: None, a number, a tuple; ``...`` where it is not
+        known.
+        """
         expr = self._keywords(node).get("dim", self._keywords(node).get("axis"))
         if expr is None and len(node.args) > position:
             expr = node.args[position]

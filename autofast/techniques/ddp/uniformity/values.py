@@ -1,4 +1,6 @@
-"""The kinds of expressions: how what one process has goes together to what all have, through arithmetic, tensors and calls."""
+"""The kinds of expressions: how what one process has goes together to what all have, through
+arithmetic, tensors and calls.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +137,9 @@ class Values(Parts):
         return of(*kinds)
 
     def _made_anew(self, node: ast.expr) -> None:
-        """An empty container again: what those made here before hold is known where they were put."""
+        """An empty container again: what those made here before hold is known where they were
+        put.
+        """
         for thing in self.things(node):
             if isinstance(thing, CLASSES) and thing.node is node:
                 self.state.pop(("c", id(thing), ""), None)
@@ -245,7 +249,9 @@ class Values(Parts):
         )
 
     def _forward(self, node: ast.Call, kinds: list[Kind]) -> Kind:
-        """A model gives a row for each sample; where a loss function is part of it, it is not known what it gives."""
+        """A model gives a row for each sample; where a loss function is part of it, it is not known
+        what it gives.
+        """
         if id(node) in self.passes:
             self.happens(node)
         wholes = [k.whole for k in kinds]

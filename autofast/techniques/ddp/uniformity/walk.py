@@ -1,9 +1,12 @@
-"""Follows a training through its statements, in order, and notes where the numbers of one process must become those of all.
+"""Follows a training through its statements, in order, and notes where the numbers of one process
+must become those of all.
 
-Every variable, attribute and container has a kind (:mod:`.kinds`) at every point; loops are followed until nothing changes, functions
-wherever they are called. Numbers are read where a tensor becomes one of the host: there a mean or a sum over processes is taken, which all
-processes must come to equally often. So whatever decides about that must be the same in all: a condition on numbers that may differ
-in their last bits (an evaluation) is decided by the first process for all, one on anything else is refused.
+Every variable, attribute and container has a kind (:mod:`.kinds`) at every point; loops are
+followed until nothing changes, functions wherever they are called. Numbers are read where a tensor
+becomes one of the host: there a mean or a sum over processes is taken, which all processes must
+come to equally often. So whatever decides about that must be the same in all: a condition on
+numbers that may differ in their last bits (an evaluation) is decided by the first process for all,
+one on anything else is refused.
 """
 
 from __future__ import annotations
@@ -52,7 +55,7 @@ class Walk(Notes):
         if self._steps > STEPS:
             raise Refusal("the training is too large to follow")
 
-    # -------------------------------------------------------------------------------------------- functions
+    # ------------------------------------------------------------------------------------ functions
     def call_function(self, callee: Callee, node: ast.Call | None, given: Given) -> Kind:
         scope = callee.function
         if len(self.frames) > DEPTH or sum(f.scope is scope for f in self.frames) > 1:
@@ -74,7 +77,9 @@ class Walk(Notes):
         return joined(*frame.returns) if frame.returns else NONE
 
     def _bind(self, callee: Callee, node: ast.Call | None, given: Given) -> dict[str, list[Thing]]:
-        """Gives the parameters of a function their kinds; the objects that a call hands over, where the parameter stays what it is."""
+        """Gives the parameters of a function their kinds; the objects that a call hands over, where
+        the parameter stays what it is.
+        """
         scope, table = callee.function, variables_of(callee.function)
         for name in table.bound(scope):
             self.state.pop(("v", id(scope), name), None)
@@ -109,7 +114,9 @@ class Walk(Notes):
     def _spread(
         self, callee: Callee, node: ast.Call | None, rest: Given, missing: list[str]
     ) -> dict[str, Kind]:
-        """What parameters get through ``*`` and ``**``, of the call or of the function; ``rest`` are the arguments that name none."""
+        """What parameters get through ``*`` and ``**``, of the call or of the function; ``rest``
+        are the arguments that name none.
+        """
         if node is None or not rest:
             return {}
         spec = callee.function.args
@@ -134,7 +141,7 @@ class Walk(Notes):
             found.update(dict.fromkeys(missing, any_of))
         return found
 
-    # -------------------------------------------------------------------------------------------- statements
+    # ----------------------------------------------------------------------------------- statements
     def block(self, body: Iterable[ast.stmt]) -> None:
         for statement in body:
             if statement is self.training.setup:

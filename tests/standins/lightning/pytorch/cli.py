@@ -1,4 +1,6 @@
-"""Stand-in for lightning.pytorch.cli: defaults, ``--trainer.name=value`` and links between arguments."""
+"""Stand-in for lightning.pytorch.cli: defaults, ``--trainer.name=value`` and links between
+arguments.
+"""
 
 from __future__ import annotations
 
