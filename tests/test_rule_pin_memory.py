@@ -107,7 +107,9 @@ def test_a_dict_that_also_feeds_a_loader_of_strings_stays_as_it_is() -> None:
     ],
 )
 def test_the_default_that_is_written_out_beside_workers(given: str) -> None:
-    text = script(f"DataLoader(Files(), {given})", more="# Data loader", dataset="import os" + FILES)
+    text = script(
+        f"DataLoader(Files(), {given})", more="# Data loader", dataset="import os" + FILES
+    )
     found = apply(RULE, text)
     wanted = text.replace("=False", '=device.type == "cuda"')
     wanted = wanted.replace("None, False", 'None, device.type == "cuda"')
