@@ -11,7 +11,7 @@ from autofast.flow.program import Flow
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame, Occurrence, Stack, WithFrame, loops
 from autofast.model.script import Loader, Script, Use
-from autofast.model.source import parent_of
+from autofast.model.source import parent_of, source_of
 from autofast.model.tensors import device_kinds, is_device
 from autofast.model.values import (
     Arg,
@@ -87,6 +87,28 @@ def given(loader: Loader, name: str) -> Given | None:
 def is_spelled_out(argument: Given | None, value: object) -> bool:
     """The argument is certainly this constant, and the script says so."""
     return argument is not None and argument.sure and const(argument.values) is value
+
+
+def stays_unpinned(script: Script, loader: Loader) -> str:
+    """Why ``pin_memory=False`` is somebody's decision; empty where it only says the default, or
+    where it is not written out.
+    """
+    argument = given(loader, "pin_memory")
+    if argument is None or not is_spelled_out(argument, False):
+        return ""
+    expr = argument.expr
+    if argument.via or not isinstance(expr, ast.Constant):
+        return "pin_memory=False is written out"
+    above, beside = source_of(expr).lines[expr.lineno - 2 : expr.lineno]
+    within = expr.lineno > getattr(loader.node, "lineno", 0) or "memory" in above or "pin" in above
+    if "#" in beside or (within and above.lstrip().startswith("#")):
+        return "pin_memory=False is written out, with a comment"
+    others = (given(x, "pin_memory") for x in script.loaders)
+    if any(o is not None and not is_spelled_out(o, False) for o in others):
+        return "pin_memory=False is written out, and other loaders pin"
+    if has_no_workers(loader):
+        return "pin_memory=False is written out, and there are no workers"
+    return ""
 
 
 def has_workers(loader: Loader) -> bool:
