@@ -124,9 +124,7 @@ def _moved(node: ast.stmt) -> str:
 
 
 def _calls(script: Script) -> Iterator[Newest]:
-    """What is called in every run; behind an option, the rest of a script may run with what is
-    new.
-    """
+    """What is called in every run; behind an option, the rest may run with what is new."""
     for site in script.calls(*GONE):
         if any(map(_is_certain, site)):
             spelled = is_method(site.node, site.kind.rpartition(".")[2])
@@ -165,9 +163,7 @@ def _gives(args: Arguments | None, name: str) -> bool:
 
 
 def _stft(script: Script) -> Iterator[Newest]:
-    """``torch.stft(x, n)`` of real numbers; not where another call of it says ``return_complex``,
-    for a newer torch.
-    """
+    """``torch.stft(x, n)`` of real numbers, where no call of it says ``return_complex``."""
     calls = [(site.node, o) for site in script.calls("torch.stft") for o in site]
     if all(o.args is not None and _is_bare(o.args) for _, o in calls):
         for node, o in calls:

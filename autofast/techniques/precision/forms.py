@@ -39,9 +39,7 @@ class Precision:
         return EVER_SINCE if self.old else DTYPE_SINCE
 
     def header(self, script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
-        """The ``with`` line of a block that begins with ``place``, and what it needs in its
-        file.
-        """
+        """The ``with`` line of a block that begins with ``place``, and what its file needs."""
         torch, needed = torch_in(source_of(place))
         edits: tuple[Edit, ...] = needed
         dtype = f"{torch}.float16" if self.form == "fp16" else f"{torch}.bfloat16"
