@@ -59,7 +59,7 @@ from autofast.verify.judging import (
     weights,
 )
 from autofast.verify.judging.shared import shared
-from autofast.verify.result import Check, Parity, Sameness
+from autofast.verify.result import Check, Parity, Sameness, unclear
 
 __all__ = ["Evidence", "Wish", "gather", "judge", "wanted"]
 
@@ -297,7 +297,7 @@ def _numeric(ev: Evidence) -> tuple[list[Check], int]:
                 "the same random numbers were drawn, and other data made of them: no rewrite needs that, and seeds do not tell; "
                 "used in the original's order they would compare"
             )
-            over.append(Check("data", None, text, verdict=Sameness.UNCLEAR))
+            over.append(unclear("data", text))
         # What rounding alone would have to keep is not asked of a script that may draw other
         # numbers: shown, not held against it.
         return [*(replace(c, passed=c.passed or None) for c in checks[:2]), *over], more

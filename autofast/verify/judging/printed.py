@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from autofast.report.style import count
+from autofast.report.style import count, short
 from autofast.verify.estimates import fmean, gap, rounded_alike, spread
 from autofast.verify.evidence import alike
 from autofast.verify.evidence.gathered import Evidence
@@ -137,9 +137,13 @@ def text_of(ev: Evidence) -> Check | None:
                     and "#" not in kind
                     and any(other not in c for c in counts for other in after)
                 ):
-                    return Check(name, None, f"other words are printed: no line {kind[:80]!r}")
+                    return Check(
+                        name, None, f"other words are printed: no line {short(kind, 80)!r}"
+                    )
                 return Check(
-                    name, None if loose else False, f"not printed as before: {kind[:80]!r}{often}"
+                    name,
+                    None if loose else False,
+                    f"not printed as before: {short(kind, 80)!r}{often}",
                 )
     return (
         Check(name, True, f"{count(len(steady), 'kind')} of lines, all printed") if steady else None
@@ -162,7 +166,7 @@ def numbers(ev: Evidence) -> Check | None:
             if i < len(other) and other[i] != value:
                 close = ev.effect != "exact" and _near(value, other[i])
                 if not close or not _rarely(ev, quantity):
-                    text = f"{other[i]} instead of {value} in {quantity[0][:70]!r}"
+                    text = f"{other[i]} instead of {value} in {short(quantity[0], 70)!r}"
                     return Check(name, False, text)
                 near += 1
             same += i < len(other)
@@ -198,7 +202,7 @@ def _otherwise(ev: Evidence, a: Run, b: Run) -> str:
             None,
         )
         if wrong is not None and quantity not in measured:
-            return f"{wrong[1]} instead of {wrong[0]} in {quantity[0][:70]!r}"
+            return f"{wrong[1]} instead of {wrong[0]} in {short(quantity[0], 70)!r}"
     return ""
 
 
@@ -265,7 +269,7 @@ def rounded(ev: Evidence) -> Check | None:
         if not _most(far) and not any(lost):
             continue
         place = (lost if any(lost) else far).index(True)
-        text = f"{after[place]} instead of {texts[place]} in {quantity[0][:70]!r}"
+        text = f"{after[place]} instead of {texts[place]} in {short(quantity[0], 70)!r}"
         if len(texts) < RARE and not any(lost):
             again = [True, *_again(ev, quantity, max(own))]
             if len(again) < LEAST:
@@ -401,11 +405,13 @@ def meaning(ev: Evidence) -> Check | None:
                     return Check(
                         name,
                         None,
-                        f"{quantity[0][:60]!r} shows {_words(form, factor)} in the original; what it shows now is not clear",
+                        f"{short(quantity[0], 60)!r} shows {_words(form, factor)} in the original; what it shows now is not clear",
                     )
             if (form, wanted) not in after:
                 now = f"; now {_words(*next(iter(after)))}" if len(after) == 1 else ""
-                shows = f"{quantity[0][:60]!r} shows {_words(form, factor)} in the original{now}"
+                shows = (
+                    f"{short(quantity[0], 60)!r} shows {_words(form, factor)} in the original{now}"
+                )
                 return Check(name, False, shows + ("" if now else ", and no longer does"))
         found.append(_words(form, factor))
     return Check(name, True, f"still {', '.join(sorted(set(found)))}") if found else None
@@ -433,7 +439,7 @@ def levels(ev: Evidence) -> Check | None:
         )
         looked += 1
         if text:
-            return Check(name, False, f"{quantity[0][:60]!r}: {text}")
+            return Check(name, False, f"{short(quantity[0], 60)!r}: {text}")
     return Check(name, True, f"{looked} quantities within the scatter of seeds") if looked else None
 
 
