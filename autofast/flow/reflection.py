@@ -19,6 +19,13 @@ def shows_names(scope: ast.AST) -> bool:
     """Whether a scope asks for its variables by ``locals()``, ``vars()``, ``globals()``, or runs
     text: ``"{loss}".format(**locals())``.
     """
+    known: bool | None = getattr(scope, "_af_shows_names", None)
+    if known is None:
+        known = scope._af_shows_names = _shows_names(scope)  # type: ignore[attr-defined]
+    return known
+
+
+def _shows_names(scope: ast.AST) -> bool:
     everywhere = isinstance(scope, ast.Module)
     for node in walk(scope):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
