@@ -209,6 +209,7 @@ class Variables:
         self._tables: dict[int, _Table] = defaultdict(_Table)
         self._stores: dict[Variable, list[ast.AST]] = defaultdict(list)
         self._loads: dict[Variable, list[ast.Name]] = defaultdict(list)
+        self._of: dict[int, Variable | None] = {}  # by the ids of nodes of this tree
         found: list[tuple[str, ast.AST, Scope]] = []
         read: list[tuple[ast.Name, Scope]] = []
         for node in _in_order(tree):
@@ -228,10 +229,12 @@ class Variables:
             elif name not in table.nonlocals:
                 table.bound.add(name)
         for name, node, scope in found:
-            if not _is_bare(node) and (variable := self.find(name, scope)) is not None:
+            self._of[id(node)] = variable = self.find(name, scope)
+            if variable is not None and not _is_bare(node):
                 self._stores[variable].append(node)
         for load, scope in read:
-            if (variable := self.find(load.id, scope)) is not None:
+            self._of[id(load)] = variable = self.find(load.id, scope)
+            if variable is not None:
                 self._loads[variable].append(load)
 
     def find(self, name: str, scope: Scope) -> Variable | None:
@@ -259,8 +262,11 @@ class Variables:
         """The variable that a name, or another node that binds one, is; None for a builtin, or a
         name that nothing binds.
         """
-        names = [node.id] if isinstance(node, ast.Name) else bound_by(node)
-        return self.find(names[0], scope_of(node)) if names else None
+        try:
+            return self._of[id(node)]
+        except KeyError:  # it binds no name, or was made since
+            names = [node.id] if isinstance(node, ast.Name) else bound_by(node)
+            return self.find(names[0], scope_of(node)) if names else None
 
     def stores(self, variable: Variable) -> list[ast.AST]:
         """Everything in the file that binds or deletes a variable, in any scope; for a module's
