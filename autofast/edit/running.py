@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from autofast import faults
 from autofast.model.limits import RULE, RULES, WORK, TooLarge
 from autofast.model.source import BadInput, source_of
-from autofast.rule import Finding, Options, Rule
+from autofast.rule import Find, Finding, Options, Rule
 
 if TYPE_CHECKING:
     from autofast.model.script import Script
@@ -48,13 +48,34 @@ class LeftOut:
 
 def seen_by(rule: Rule, rules: Iterable[Rule], options: Options) -> Options:
     """The options of a rule, with what is decided by itself and the rules that it uses, as far as
-    they take part.
+    they take part. Of other rules it knows nothing: it finds the same in all plans in which these
+    are the same.
     """
-    decisions = frozenset(
-        r.decides for r in rules if r.decides is not None and r.name in (rule.name, *rule.uses)
+    mine = frozenset({rule.name, *rule.uses})
+    decisions = frozenset(r.decides for r in rules if r.decides is not None and r.name in mine)
+    return replace(
+        options,
+        decisions=decisions,
+        requested=rule.name in (options.named if rule.default else options.asked),
+        selected=options.selected & mine,
+        asked=options.asked & mine,
+        named=options.named & mine,
     )
-    requested = rule.name in (options.named if rule.default else options.asked)
-    return replace(options, decisions=decisions, requested=requested)
+
+
+class _Found(dict[tuple[Find, Options], tuple[Finding, ...]]):
+    """What rules have found in a script, by what they were asked: a plan is made many times, each
+    time with other rules left out.
+    """
+
+    def __init__(self, script: Script):
+        super().__init__()
+
+    def of(self, rule: Rule, script: Script, options: Options) -> tuple[Finding, ...]:
+        key = rule.find, options
+        if key not in self:
+            self[key] = tuple(rule.find(script, options))
+        return self[key]
 
 
 def run(
@@ -69,7 +90,8 @@ def run(
         for rule in rules:
             try:
                 with WORK.at_most(RULE):
-                    mine = list(rule.find(script, seen_by(rule, rules, options)))
+                    asked = seen_by(rule, rules, options)
+                    mine = script.analysis(_Found).of(rule, script, asked)
                 found += [(rule, _of_this_torch(script, finding)) for finding in mine]
             except BadInput:
                 raise
