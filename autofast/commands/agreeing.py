@@ -174,9 +174,7 @@ class Agreement:
         self._others: dict[Path, list[Path]] = {}
 
     def against(self, script: Script, finding: Finding) -> str:
-        """Why a fix of ``script`` is not right for another one that runs the same file; empty where
-        it is.
-        """
+        """Why a fix is not right for another script that runs the file; empty where it is."""
         files = dict.fromkeys([source_of(finding.node), *map(file_of, finding.edits)])
         others = dict.fromkeys(o for file in files for o in self._others_of(file, script))
         every = (self._of(other, script) for other in others)

@@ -1,6 +1,4 @@
-"""From findings to new texts: what is applied, what is left alone and why, and which rule each
-change comes from.
-"""
+"""From findings to new texts: what is applied, what is left alone and why, and by which rules."""
 
 from __future__ import annotations
 
@@ -154,14 +152,10 @@ class Plan:
         """The plan without the fixes that something beyond the script is against."""
         if against is None:
             return self
-        plan, asked = self, set[Key]()
-        while new := [f for f in plan.fixes if key_of(f) not in asked]:
-            asked.update(map(key_of, new))
-            found = {key_of(f): why for f in new if (why := against(self.script, f))}
-            if found:
-                refused = {key: Amendment(why) for key, why in found.items()}
-                plan = plan.amended(refused)
-        return replace(plan, against=against)
+        why = {key_of(f): against(self.script, f) for f in self.fixes}
+        if refused := {key: Amendment(words) for key, words in why.items() if words}:
+            return self.amended(refused).held(against)
+        return replace(self, against=against)
 
     def _of(
         self,

@@ -35,9 +35,7 @@ class LeftOut:
 
     @property
     def warning(self) -> str:
-        """What the user should know, on one line; the trace follows it where ``--debug`` asks for
-        that.
-        """
+        """What the user should know, on one line; ``--debug`` lets the trace follow."""
         if self.error is None:
             return f"{self.rule} is {self.why}; {faults.REPORT}"
         node = self.findings[0].node
@@ -48,8 +46,7 @@ class LeftOut:
 
 def seen_by(rule: Rule, rules: Iterable[Rule], options: Options) -> Options:
     """The options of a rule, with what is decided by itself and the rules that it uses, as far as
-    they take part. Of other rules it knows nothing: it finds the same in all plans in which these
-    are the same.
+    they take part; of others it knows nothing.
     """
     mine = frozenset({rule.name, *rule.uses})
     decisions = frozenset(r.decides for r in rules if r.decides is not None and r.name in mine)
@@ -63,35 +60,28 @@ def seen_by(rule: Rule, rules: Iterable[Rule], options: Options) -> Options:
     )
 
 
-class _Found(dict[tuple[Find, Options], tuple[Finding, ...]]):
-    """What rules have found in a script, by what they were asked: a plan is made many times, each
-    time with other rules left out.
-    """
+@dataclass(frozen=True)
+class _Asked:
+    """What a rule finds; a script keeps it, as plans are made many times, of ever other rules."""
 
-    def __init__(self, script: Script):
-        super().__init__()
+    find: Find
+    options: Options
 
-    def of(self, rule: Rule, script: Script, options: Options) -> tuple[Finding, ...]:
-        key = rule.find, options
-        if key not in self:
-            self[key] = tuple(rule.find(script, options))
-        return self[key]
+    def __call__(self, script: Script) -> list[Finding]:
+        return list(self.find(script, self.options))
 
 
 def run(
     rules: Sequence[Rule], script: Script, options: Options
 ) -> tuple[list[tuple[Rule, Finding]], list[LeftOut]]:
-    """All that the rules find, and those that raised: what these had found before counts for
-    nothing.
-    """
+    """All that the rules find, and those that raised, of which nothing counts."""
     found: list[tuple[Rule, Finding]] = []
     failed: list[LeftOut] = []
     with WORK.at_most(RULES):
         for rule in rules:
             try:
                 with WORK.at_most(RULE):
-                    asked = seen_by(rule, rules, options)
-                    mine = script.analysis(_Found).of(rule, script, asked)
+                    mine = script.analysis(_Asked(rule.find, seen_by(rule, rules, options)))
                 found += [(rule, _of_this_torch(script, finding)) for finding in mine]
             except BadInput:
                 raise

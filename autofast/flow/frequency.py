@@ -41,16 +41,14 @@ class Answers:
     frequencies: dict[tuple[int, int], Frequency] = field(default_factory=dict)
     rare: dict[int, frozenset[tuple[Node, Node]]] = field(default_factory=dict)
     reached: dict[tuple[Way, int], frozenset[Node]] = field(default_factory=dict)
-    always: dict[tuple[Way, int], frozenset[Node] | None] = field(default_factory=dict)
+    always: dict[tuple[Way, int], frozenset[Node]] = field(default_factory=dict)
 
 
 _KNOWN: WeakKeyDictionary[Graph, Answers] = WeakKeyDictionary()
 
 
 def frequency(graph: Graph, node: ast.AST, loop: Loop) -> Frequency:
-    """In how many iterations of ``loop`` the statement of ``node`` runs; exceptions are taken to be
-    rare.
-    """
+    """In how many iterations the statement of ``node`` runs; exceptions are taken to be rare."""
     place = graph.place(node)
     if place is None or not any(outer is loop for outer in loops_around(node)):
         return Frequency.NEVER
@@ -96,9 +94,7 @@ def _walk(
 
 
 def _reached(graph: Graph, way: Way, usual: Loop | None = None) -> frozenset[Node]:
-    """The nodes of an iteration; with ``usual``, the loop, without those that only few iterations
-    come to.
-    """
+    """The nodes of an iteration; with ``usual``, its loop, those that not only few come to."""
     known = _KNOWN.setdefault(graph, Answers())
     key = way, id(usual)
     if key not in known.reached:
@@ -112,9 +108,7 @@ def _reached(graph: Graph, way: Way, usual: Loop | None = None) -> frozenset[Nod
 
 
 def _avoids(graph: Graph, way: Way, wanted: set[Node], loop: Loop) -> bool:
-    """Whether an iteration may come to the next one (or, where there never is one, to its end)
-    without ``wanted``.
-    """
+    """Whether an iteration may come to the next one (or, without one, its end) past ``wanted``."""
     reached = _reached(graph, way)
     ends = {way[1]} if way[1] in reached else set(graph.ends) | set(graph.after.get(id(loop), ()))
     here = wanted & reached
@@ -122,50 +116,36 @@ def _avoids(graph: Graph, way: Way, wanted: set[Node], loop: Loop) -> bool:
         known, key = _KNOWN.setdefault(graph, Answers()).always, (way, id(loop))
         if key not in known:
             known[key] = _on_every_way(graph, way, ends)
-        always = known[key]
-        return always is not None and not here <= always
+        return bool(known[key]) and not here <= known[key]
     return any(n in ends and n not in wanted for n in _walk(graph, way, frozenset(), wanted))
 
 
-def _on_every_way(graph: Graph, way: Way, ends: set[Node]) -> frozenset[Node] | None:
-    """The nodes that every way from the beginning of an iteration to one of its ends comes to; None
-    where no way leads to one.
-
-    These stand on any one such way; and no way round leads from before them to behind them.
+def _on_every_way(graph: Graph, way: Way, ends: set[Node]) -> frozenset[Node]:
+    """The nodes that every way from the beginning of an iteration to its ends comes to: they stand
+    on any one such way, and no way round leads from before them to behind them.
     """
-    begin, head = way
-    before: dict[Node, Node | None] = {begin: None}
-    todo = [begin]
-    end = None
+    before: dict[Node, Node | None] = {way[0]: None}
+    todo = [way[0]]
     for node in todo:  # which grows meanwhile
-        if node in ends:
-            end = node
-            break
-        for other in graph.succ.get(node, ()) if node is not head else ():
+        for other in () if node in ends else graph.succ.get(node, ()):
             if other not in before:
                 before[other] = node
                 todo.append(other)
-    if end is None:
-        return None
+    last = next((node for node in todo if node in ends), None)
     one: list[Node] = []
-    here: Node | None = end
-    while here is not None:
-        one.append(here)
-        here = before[here]
-    one.reverse()
-    number = {node: n for n, node in enumerate(one)}
-    found, seen, furthest = set(), set(one), 0
-    for n, node in enumerate(one):
+    while last is not None:
+        one.append(last)
+        last = before[last]
+    number = {node: n for n, node in enumerate(reversed(one))}
+    found, seen, furthest = set(), set(number), 0
+    for node, n in number.items():
         if furthest <= n:
             found.add(node)
         todo = [node]
         while todo:
-            last = todo.pop()
-            for other in graph.succ.get(last, ()) if last is not head else ():
-                if other in ends:
-                    furthest = len(one) - 1
-                elif other in number:
-                    furthest = max(furthest, number[other])
+            for other in graph.succ.get(todo.pop(), ()):
+                if other in number or other in ends:
+                    furthest = max(furthest, number.get(other, len(number) - 1))
                 elif other not in seen:
                     seen.add(other)
                     todo.append(other)
@@ -235,9 +215,7 @@ def _arms_around(node: ast.AST, end: ast.AST | None) -> Iterator[tuple[ast.If, b
 
 
 def _is_rare(test: ast.expr, value: bool, gate: ast.If) -> bool:
-    """Whether ``test`` is rarely ``value``. One rare part makes the whole rare, also of ``or``: ``i
-    % 100 == 0 or i == last``.
-    """
+    """Whether ``test`` is rarely ``value``; one rare part makes the whole rare, also of ``or``."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _is_rare(test.operand, not value, gate)
     if isinstance(test, ast.BoolOp):

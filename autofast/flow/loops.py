@@ -1,6 +1,4 @@
-"""Loops by their syntax: which of them repeat a place, and which statements may end an
-iteration.
-"""
+"""Loops by their syntax: which repeat a place, and which statements may end an iteration."""
 
 from __future__ import annotations
 
@@ -41,9 +39,9 @@ def is_repeated(part: ast.AST, loop: Loop) -> bool:
     """Whether a child of ``loop`` runs in each iteration: its body, the test of ``while``, the
     target of ``for``.
     """
-    return any(part is s for s in loop.body) or part is (
-        loop.test if isinstance(loop, ast.While) else loop.target
-    )
+    if isinstance(part, ast.stmt):
+        return not any(part is s for s in loop.orelse)  # mostly short, where bodies are long
+    return part is (loop.test if isinstance(loop, ast.While) else loop.target)
 
 
 def leaving(stmt: ast.AST, inner: bool = False) -> Iterator[ast.stmt]:

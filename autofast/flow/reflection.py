@@ -1,6 +1,4 @@
-"""What shows a variable without its name where one looks for it, or the text of an expression
-besides its value.
-"""
+"""What shows a variable without its name, or the text of an expression besides its value."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ def _shows_names(scope: ast.AST) -> bool:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             continue
         name, here = node.func.id, function_of(node) is scope
-        if name in BY_TEXT and (here or everywhere):
-            return True
-        if name == "globals" and everywhere:
+        if (name in BY_TEXT and (here or everywhere)) or (name == "globals" and everywhere):
             return True
         if here and (name == "locals" or (name == "vars" and not node.args)):
             return True
@@ -62,9 +58,7 @@ def is_spelled(node: ast.expr) -> bool:
 
 
 def _in_text(string: ast.JoinedStr, value: ast.expr) -> bool:
-    """Whether a string shows an expression together with its text; said of any whose text cannot be
-    told.
-    """
+    """Whether a string shows an expression together with its text, or that cannot be told."""
     import libcst as cst  # which takes longer to import than all else, for what few scripts have
 
     try:

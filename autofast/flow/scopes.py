@@ -101,9 +101,7 @@ def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
 def outside_parts(
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef,
 ) -> Iterator[ast.AST]:
-    """What the scope around a function or class evaluates where it is defined: decorators,
-    defaults, annotations, bases.
-    """
+    """What the scope around a definition evaluates: decorators, defaults, annotations, bases."""
     yield from getattr(node, "decorator_list", ())
     if isinstance(node, ast.ClassDef):
         yield from (*node.bases, *node.keywords)
@@ -184,9 +182,7 @@ def _in_iter(node: ast.AST, generator: ast.comprehension) -> bool:
 
 @dataclass
 class _Table:
-    """The variables of a scope: what it binds itself, and what it declares to be another
-    scope's.
-    """
+    """The variables of a scope: what it binds itself, and what it declares to be another's."""
 
     bound: set[str] = field(default_factory=set)
     globals: set[str] = field(default_factory=set)
@@ -238,9 +234,7 @@ class Variables:
                 self._loads[variable].append(load)
 
     def find(self, name: str, scope: Scope) -> Variable | None:
-        """The variable that ``name`` is in the code of ``scope``; None for a builtin, or a name
-        that nothing binds.
-        """
+        """The variable that ``name`` is in ``scope``; None for a builtin, or what nothing binds."""
         here: Scope | None = scope
         while here is not None:
             table = self._tables.get(id(here), _NONE)
@@ -259,9 +253,7 @@ class Variables:
         return None
 
     def of(self, node: ast.AST) -> Variable | None:
-        """The variable that a name, or another node that binds one, is; None for a builtin, or a
-        name that nothing binds.
-        """
+        """The variable that a node names or binds; None for a builtin, or what nothing binds."""
         try:
             return self._of[id(node)]
         except KeyError:  # it binds no name, or was made since
@@ -321,17 +313,13 @@ def variables_of(node: ast.AST) -> Variables:
 
 # ---------------------------------------------------------------------------------------- questions
 def owner(name: ast.AST) -> Scope | None:
-    """The scope whose variable a name is; None for a builtin, or a name that nothing in the file
-    binds.
-    """
+    """The scope whose variable a name is; None for a builtin, or what nothing in the file binds."""
     variable = variables_of(name).of(name)
     return variable.scope if variable is not None else None
 
 
 def binds(scope: ast.AST, name: str) -> bool:
-    """Whether a scope has a variable of its own with this name: a parameter, or bound in it and not
-    declared another's.
-    """
+    """Whether a scope has a variable of this name: a parameter, or bound in it and its own."""
     return name in variables_of(scope).bound(scope)  # type: ignore[arg-type]
 
 
