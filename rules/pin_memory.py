@@ -10,7 +10,7 @@ from autofast.facts.loaders import counts, given, unpinned
 from autofast.facts.settings import place, setting
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.loading.pinned import Pinned, against, is_given
+from autofast.techniques.loading.pinned import Pinned, against, is_given, written_off
 from autofast.techniques.loading.resident import left
 from autofast.write.arguments import Home
 from autofast.write.loader_arguments import Wish, added
@@ -47,7 +47,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         elif why := against(script, loader):
             yield Finding(loader.node, MESSAGE, refusal=why)
         else:
-            wishes.append(Wish(loader, lambda home: value(script, home)))
+            home = written_off(loader)
+            wishes.append(Wish(loader, lambda home: value(script, home), home=home))
     yield from added(script, "pin_memory", MESSAGE, wishes)
 
 

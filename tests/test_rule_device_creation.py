@@ -27,6 +27,7 @@ labels = {{"real": 1, "fake": 0}}
 losses = []
 class Labels:
     real = 0.9
+    sos = 1
 def label():
     return 1
 {before}
@@ -61,6 +62,13 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.tensor(range(len('four'))).to(device)", ["z = torch.arange(len('four'), device=device)"], Effect.EXACT),
         ("n = x.shape[1]\nz = torch.tensor([2] * n).to(device)", ["z = torch.full((n,), 2, device=device)"], Effect.EXACT),
         ("z = torch.tensor([step] * 4).to(device)", ["z = torch.full((4,), step, device=device)"], Effect.EXACT),
+        ("z = torch.LongTensor([Labels.sos] * x.size(1)).to(device)", ["z = torch.full((x.size(1),), Labels.sos, device=device)"], Effect.EXACT),
+        ("z = torch.FloatTensor([[range(0, 2 * 2)]]).to(device)", ["z = torch.arange(0, 2 * 2, dtype=torch.float32, device=device).view(1, 1, -1)"], Effect.EXACT),
+        ("z = torch.FloatTensor([range(4)]).to(device)", ["z = torch.arange(4, dtype=torch.float32, device=device).unsqueeze(0)"], Effect.EXACT),
+        ("z = torch.tensor(list(range(0, 4))).to(device)", ["z = torch.arange(0, 4, device=device)"], Effect.EXACT),
+        ("p = torch.zeros(3, 4)\np[:, :2] = x[:, :2]\nz = p.to(x.device)", ["p = torch.zeros(3, 4, device=x.device)", "z = p"], Effect.EXACT),
+        ("z = torch.zeros(3, 4)\nfor i in range(3):\n    z[i, : i + 1] = x[i, : i + 1]\nz = z.to(x.device)", ["z = torch.zeros(3, 4, device=x.device)"], Effect.EXACT),
+        ("p = torch.zeros(3, 4)\nz = 2 * p.to(x.device)", ["p = torch.zeros(3, 4, device=x.device)", "z = 2 * p"], Effect.EXACT),
         ("z = torch.ones(x.size(0), 1).type_as(x)", ["z = x.new_ones(x.size(0), 1)"], Effect.EXACT),
         ("z = torch.ones(x.size(0), 1).to(x)", ["z = x.new_ones(x.size(0), 1)"], Effect.EXACT),
         ("z = torch.zeros((3, 4)).type_as(x)", ["z = x.new_zeros((3, 4))"], Effect.EXACT),
@@ -244,6 +252,21 @@ def test_lightning() -> None:
     assert apply(RULE, text).lines == [
         "valid = torch.ones(images.size(0), 1, device=images.device)"
     ]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        "p = torch.zeros(3, 4)\np[:, :2] = x[:, :2].cpu()\nz = p.to(device)",  # from the host
+        "p = torch.zeros(3, 4)\np[p < 1] = 2.0\nz = p.to(device)",  # a mask of the host
+        "p = torch.zeros(3, 4)\np[:, :2] += x[:, :2]\nz = p.to(device)",
+        "p = torch.zeros(3, 4)\nz = p.to(device)\nlosses.append(p.numpy().sum())",
+        "z = torch.LongTensor([list(range(Labels.sos, 0))] * 3).to(device)",
+        "z = torch.LongTensor([range(4, Labels.sos)]).to(device).sum()",
+    ],
+)
+def test_what_is_filled_from_the_host_or_used_there(make: str) -> None:
+    assert not made(make).fixes
 
 
 def test_nothing_on_a_cpu() -> None:
@@ -599,9 +622,9 @@ def test_two_rules_at_lines_beside_each_other() -> None:
     "make",
     [
         "z = torch.tensor([first] * 4).to(device)",  # it may be a number of NumPy, of another dtype
-        "z = torch.FloatTensor(range(4)).to(device)",
+        "z = torch.DoubleTensor(range(4)).to(device)",
         "z = torch.tensor(range(4 + len([]) - 0)).to(device)",  # fewer than none: an error
-        "z = torch.tensor(range(0, 4)).to(device)",
+        "z = torch.tensor(range(len(losses), 9)).to(device)[-4:]",
     ],
 )
 def test_lists_that_a_factory_might_make_otherwise_stay(make: str):

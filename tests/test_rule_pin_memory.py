@@ -11,6 +11,9 @@ RULE = "pin-memory"
 PLAIN = "DataLoader(Files(), batch_size=4)"
 
 
+WORKERS = "batch_size=4, num_workers=2"
+
+
 def lines(text: str) -> list[str]:
     return apply(RULE, text).lines
 
@@ -94,6 +97,28 @@ def test_a_dict_that_also_feeds_a_loader_of_strings_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
+    "given",
+    [
+        f"{WORKERS}, pin_memory=False",
+        f"pin_memory=False, {WORKERS}",
+        "batch_size=4,\n        pin_memory=False,\n        num_workers=2",
+        "4, True, None, None, 2, None, False",
+        "batch_size=4, num_workers=int(os.environ['N']), pin_memory=False",
+    ],
+)
+def test_the_default_that_is_written_out_beside_workers(given: str) -> None:
+    text = script(
+        f"DataLoader(Files(), {given})", more="# Data loader", dataset="import os" + FILES
+    )
+    found = apply(RULE, text)
+    wanted = text.replace("=False", '=device.type == "cuda"')
+    wanted = wanted.replace("None, False", 'None, device.type == "cuda"')
+    assert "".join(found.text.split()) == "".join(wanted.split())
+    both = apply(f"{RULE} non-blocking", text)
+    assert "x.to(device, non_blocking=True)" in both.text and not both.refusals
+
+
+@pytest.mark.parametrize(
     "given", ["pin_memory=True", "pin_memory=torch.cuda.is_available()", "**{'pin_memory': True}"]
 )
 def test_nothing_where_it_is_there(given: str) -> None:
@@ -114,7 +139,20 @@ def test_nothing_for_the_cpu() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (script("DataLoader(Files(), batch_size=4, pin_memory=False)"), "written out"),
+        (script("DataLoader(Files(), batch_size=4, pin_memory=False)"), "there are no workers"),
+        (script(f"DataLoader(Files(), {WORKERS}, pin_memory=False)  # memory is short"), "with a comment"),
+        (script(f"DataLoader(Files(), {WORKERS}, pin_memory=False)", more="# too little memory to pin"), "with a comment"),
+        (script(f"DataLoader(Files(),\n        # not here\n        pin_memory=False, {WORKERS})"), "with a comment"),
+        (script(f"DataLoader(Files(), {WORKERS}, pin_memory=PIN)", more="PIN = False"), "written out"),
+        (script(f"DataLoader(Files(), **dict({WORKERS}, pin_memory=False))"), "written out"),
+        (
+            script(
+                f"DataLoader(Files(), {WORKERS}, pin_memory=False)",
+                more=f"other = DataLoader(Files(), {WORKERS}, pin_memory=True)",
+                epoch="for x, y in other:\n    model(x.to(device))",
+            ),
+            "other loaders pin",
+        ),
         (script("DataLoader(Files(), batch_size=4, **options())", dataset="from options import options\n" + FILES), "may be given already"),
         (script(PLAIN).replace("x, y = x.to(device), y.to(device)", "pass"), "never moved to a GPU"),
         (script(PLAIN, more='torch.set_default_device("cuda")'), "puts new tensors on another device"),

@@ -1,6 +1,4 @@
-"""What the rules on data loaders ask: which loaders count, who moves their batches, how often they
-are iterated.
-"""
+"""What rules on loaders ask: which count, who moves their batches, how often they run."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from autofast.flow.program import Flow
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame, Occurrence, Stack, WithFrame, loops
 from autofast.model.script import Loader, Script, Use
-from autofast.model.source import parent_of
+from autofast.model.source import parent_of, source_of
 from autofast.model.tensors import device_kinds, is_device
 from autofast.model.values import (
     Arg,
@@ -89,6 +87,28 @@ def is_spelled_out(argument: Given | None, value: object) -> bool:
     return argument is not None and argument.sure and const(argument.values) is value
 
 
+def stays_unpinned(script: Script, loader: Loader) -> str:
+    """Why ``pin_memory=False`` is somebody's decision; empty where it only says the default, or
+    where it is not written out.
+    """
+    argument = given(loader, "pin_memory")
+    if argument is None or not is_spelled_out(argument, False):
+        return ""
+    expr = argument.expr
+    if argument.via or not isinstance(expr, ast.Constant):
+        return "pin_memory=False is written out"
+    above, beside = source_of(expr).lines[expr.lineno - 2 : expr.lineno]
+    within = expr.lineno > getattr(loader.node, "lineno", 0) or "memory" in above or "pin" in above
+    if "#" in beside or (within and above.lstrip().startswith("#")):
+        return "pin_memory=False is written out, with a comment"
+    others = (given(x, "pin_memory") for x in script.loaders)
+    if any(o is not None and not is_spelled_out(o, False) for o in others):
+        return "pin_memory=False is written out, and other loaders pin"
+    if has_no_workers(loader):
+        return "pin_memory=False is written out, and there are no workers"
+    return ""
+
+
 def has_workers(loader: Loader) -> bool:
     """Whether the script certainly asks for worker processes; an option counts as its default."""
     numbers = _numbers(given(loader, "num_workers"))
@@ -132,9 +152,7 @@ def own_order(loader: Loader) -> str:
 
 
 def unpinned(loader: Loader) -> str:
-    """What to do where batches are objects that a DataLoader does not know how to pin; empty where
-    they are none.
-    """
+    """What to do where a DataLoader cannot pin the objects that batches are; else empty."""
     name = next((t.cls.node.name for t in loader.batch if cannot_pin(t)), "")  # type: ignore[attr-defined]
     if not name:
         return ""
@@ -142,9 +160,7 @@ def unpinned(loader: Loader) -> str:
 
 
 def of_array(script: Script, expr: ast.expr, depth: int = 2) -> bool:
-    """``torch.from_numpy(batch[0]).long()``: the batch has arrays, which are not pinned, or else
-    this is an error.
-    """
+    """``torch.from_numpy(batch[0])``: the batch has arrays, which are not pinned."""
     while isinstance(expr, (ast.Attribute, ast.Call)):
         if script.is_call(expr, "torch.from_numpy"):
             return True
@@ -158,9 +174,7 @@ def of_array(script: Script, expr: ast.expr, depth: int = 2) -> bool:
 
 
 def cannot_pin(thing: Thing) -> bool:
-    """An object with tensors, of a class of the project that is no named tuple and has no
-    ``pin_memory()``.
-    """
+    """An object with tensors, of a class of the project without ``pin_memory()``."""
     return (
         isinstance(thing, Inst)
         and not thing.cls.external - {"dataclass"}
@@ -198,9 +212,7 @@ def managed(script: Script, loader: Loader) -> bool:
 
 
 def _each_epoch(script: Script, loader: Loader) -> bool:
-    """Lightning's ``fit()`` is given the loader, to train with or for the validation of each
-    epoch.
-    """
+    """Lightning's ``fit()`` is given the loader, for training or for its validation."""
     for site in script.methods("fit"):
         for occurrence in site:
             trainer = occurrence.this

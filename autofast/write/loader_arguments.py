@@ -23,6 +23,7 @@ class Wish:
     effect: Effect | None = None
     needs: tuple[Need, ...] = ()  # rules without whose fix at ``key`` this would be wrong
     key: ast.AST | None = None  # the place of that fix; None for the home itself
+    home: Home | None = None  # where it is written already, otherwise; None where it is not
 
 
 def added(script: Script, name: str, message: str, wishes: list[Wish]) -> Iterator[Finding]:
@@ -32,7 +33,7 @@ def added(script: Script, name: str, message: str, wishes: list[Wish]) -> Iterat
     calls = [wish.loader.node for wish in wishes]
     homes: dict[int, tuple[Home, list[Wish]]] = {}
     for wish in wishes:
-        home = room(script, wish.loader.args, name, calls)
+        home = wish.home or room(script, wish.loader.args, name, calls)
         if isinstance(home, str) and (where := beside(wish.loader.args)):
             yield Finding(
                 wish.loader.node, message, advice=f"set {name} beside the arguments of {where}"
@@ -49,7 +50,7 @@ def added(script: Script, name: str, message: str, wishes: list[Wish]) -> Iterat
         yield Finding(
             home.node,
             message,
-            edits=(home.set(name, value), *more),
+            edits=(home.set(name, value) if home.expr is None else home.replace(value), *more),
             effect=effect,
             key=key,
             needs=needs,

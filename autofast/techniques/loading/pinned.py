@@ -1,6 +1,4 @@
-"""Which loaders give batches in page-locked memory, or will: what ``pin-memory`` decides, and rules
-on copies ask.
-"""
+"""Which loaders give batches in page-locked memory, or will, by ``pin-memory``."""
 
 from __future__ import annotations
 
@@ -14,6 +12,7 @@ from autofast.facts.loaders import (
     made_elsewhere,
     managed,
     of_array,
+    stays_unpinned,
     unpinned,
 )
 from autofast.facts.workers.legality import on_device
@@ -22,7 +21,7 @@ from autofast.model.source import at
 from autofast.model.values import Tensor, Thing
 from autofast.rule import Options
 from autofast.techniques.loading.resident import left
-from autofast.write.arguments import room
+from autofast.write.arguments import Home, room
 
 
 class Pinned:
@@ -50,7 +49,7 @@ def place(script: Script, options: Options, things: Sequence[Thing]) -> ast.AST 
     able = pinnable(script, options) if options.decides(Pinned) else []
     calls = [x.node for x in able]
     for loader in sorted((x for x in able if x in mine), key=_seldomness):
-        home = room(script, loader.args, "pin_memory", calls)
+        home = written_off(loader) or room(script, loader.args, "pin_memory", calls)
         if not isinstance(home, str):
             return home.node
     return False
@@ -67,10 +66,18 @@ def is_given(loader: Loader) -> bool:
     return argument is not None and not is_spelled_out(argument, False)
 
 
+def written_off(loader: Loader) -> Home | None:
+    """Where ``pin_memory=False`` stands in the call of the loader; None where it says nothing."""
+    argument, call = given(loader, "pin_memory"), loader.node
+    if argument is None or argument.expr is None or not isinstance(call, ast.Call):
+        return None
+    return Home(call, argument.expr, (call,))
+
+
 def against(script: Script, loader: Loader) -> str:
     """Why the batches must stay where they are; empty where nothing speaks against."""
-    if is_spelled_out(given(loader, "pin_memory"), False):
-        return "pin_memory=False is written out"
+    if why := stays_unpinned(script, loader):
+        return why
     if (place := made_elsewhere(script, loader)) is not None:
         return f"{at(place)} puts new tensors on another device: batches that are on it cannot be pinned"
     for dataset in loader.datasets:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword
-from autofast.facts.loaders import cannot_pin, given, is_spelled_out, managed, of_array, unpinned
+from autofast.facts.loaders import cannot_pin, managed, of_array, stays_unpinned, unpinned
 from autofast.flow import scopes
 from autofast.flow.effects import Effects
 from autofast.flow.memory import Memory
@@ -116,8 +116,8 @@ def against(script: Script, move: Move) -> str:
             continue
         if managed(script, loader):
             return f"the framework moves the batches of this loader ({at(loader.node)}): this copy does nothing and can go"
-        if is_spelled_out(given(loader, "pin_memory"), False):
-            return f"pin_memory=False is written out ({at(loader.node)}): only pinned memory is copied in the background"
+        if why := stays_unpinned(script, loader):
+            return f"{why} ({at(loader.node)}): only pinned memory is copied in the background"
         if unpinned(loader) or _is_part(script, move):
             return f"the batches of {at(loader.node)} are objects without pin_memory(): only pinned memory is copied in the background"
     if of_array(script, move.source):

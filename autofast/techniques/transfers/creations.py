@@ -150,6 +150,7 @@ def _made_there(
             isinstance(stmt, ast.Assign)
             and stmt.value is transfer.node
             and stmt is not statement_of(call)
+            and ast.unparse(stmt.targets[0]) == ast.unparse(func.value)
         )
         whole = gate if gate is not None and gate.body == [stmt] else stmt
         cast = _cast_behind(script, transfer.node, call) if func.value is call else None

@@ -12,9 +12,16 @@ from autofast.model.calls import arguments_of, is_name, names_in, parts_of, unst
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
-from autofast.model.source import block_of, nodes_in, parent_of, statement_of
+from autofast.model.source import (
+    block_of,
+    function_of,
+    nodes_in,
+    parent_of,
+    source_of,
+    statement_of,
+)
 from autofast.model.syntax import SEQUENCES, is_attribute, is_read
-from autofast.model.values import Arg, Const, Num, Seq, Tensor, Unknown, library_names
+from autofast.model.values import Arg, Const, Num, Seq, Tensor, Unknown, certainly, library_names
 from autofast.rule import Effect
 from autofast.techniques.transfers.filled import constructor, made_there
 from autofast.techniques.transfers.listed import listed
@@ -135,7 +142,9 @@ def held_by(
     Or in the body of an ``if`` in that block, which is given as well.
     """
     stmt = statement_of(transfer.node)
-    if not isinstance(expr, ast.Name) or not is_bound_to(stmt, transfer.node, expr.id):
+    if not isinstance(expr, ast.Name):
+        return None
+    if not is_bound_to(stmt, transfer.node, expr.id) and not _ends_here(stmt, expr):
         return None
     needed = {n.id for a in arguments_of(transfer.node) for n in nodes_in(a, ast.Name)}
     made = _earlier(script, stmt, expr.id, needed)
@@ -164,6 +173,38 @@ def _earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast
         if isinstance(earlier, ast.Assign) and [ast.unparse(t) for t in earlier.targets] == [name]:
             return factory(script, earlier.value)
         names = {(n.id, is_read(n)) for n in nodes_in(earlier, ast.Name)}
-        if any(found == name or (found in needed and not load) for found, load in names):
+        if any(found in needed and not load for found, load in names):
+            return None
+        if any(n.id == name and not _fills(script, n) for n in nodes_in(earlier, ast.Name)):
             return None
     return None
+
+
+def _ends_here(stmt: ast.stmt, use: ast.Name) -> bool:
+    """Whether nothing but the statements above in the block, which are looked at, has a variable
+    beside this use: the copy that gets another name is the only one there is.
+    """
+    block, function = block_of(stmt), function_of(stmt)
+    seen = {id(n) for s in block[: block.index(stmt)] for n in nodes_in(s, ast.Name)}
+    every = [n for n in nodes_in(function, ast.Name) if n.id == use.id and n is not use]
+    shared = use.id in source_of(stmt).rebound
+    return not shared and all(id(n) in seen for n in every)
+
+
+def _fills(script: Script, use: ast.Name) -> bool:
+    """``padded[:, :n] = x`` of what is on the device, at numbers and slices."""
+    part = parent_of(use)
+    stmt = statement_of(use)
+    if not isinstance(part, ast.Subscript) or part.value is not use or is_read(part):
+        return False
+    if not isinstance(stmt, ast.Assign) or stmt.targets != [part]:
+        return False
+    places = part.slice.elts if isinstance(part.slice, ast.Tuple) else [part.slice]
+    plain = (isinstance(p, (ast.Slice, ast.Constant)) or _is_number(script, p) for p in places)
+    found = script.values(stmt.value)
+    there = all(isinstance(t, Tensor) and t.device == "dev" for t in found)
+    return bool(found) and there and all(plain)
+
+
+def _is_number(script: Script, expr: ast.expr) -> bool:
+    return certainly(script.values(expr), Const, Num, Arg)

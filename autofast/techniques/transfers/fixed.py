@@ -15,6 +15,7 @@ from autofast.model.source import source_of
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Arg, Cls, Const, Module, Ref, Setting, certainly
 from autofast.techniques.transfers.factories import KEEPS, again_and_again
+from autofast.techniques.transfers.listed import listed
 
 FUNCTIONS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.tensor"})
 DATA = FUNCTIONS | {"torch.Tensor"} | {f"torch.{name}" for name in LEGACY_TENSORS}
@@ -46,7 +47,9 @@ def _is_again(script: Script, stacks: list[Stack], hot: frozenset[int]) -> bool:
 def _is_of_numbers(script: Script, expr: ast.expr) -> bool:
     """A tensor of numbers that never change."""
     made = made_of(script, expr)
-    return made is not None and not is_size(script, made) and is_fixed(script, made.args[0])
+    if made is None or listed(script, made, "") is not None:
+        return False
+    return not is_size(script, made) and is_fixed(script, made.args[0])
 
 
 def made_of(script: Script, expr: ast.expr, depth: int = 0) -> ast.Call | None:

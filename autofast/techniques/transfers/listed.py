@@ -9,11 +9,13 @@ import ast
 from autofast.edit.edits import Rewrite
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
+from autofast.model.calls import arguments_of
 from autofast.model.script import Script
 from autofast.model.source import parent_of, source_of
-from autofast.model.values import Ref, Tensor, certainly
+from autofast.model.values import Ref, Tensor, certainly, const
 
-WHOLE = frozenset({"torch.LongTensor", "torch.tensor"})  # what makes int64 of whole numbers
+# The dtype to say for numbers of a constructor; none where that follows from whole numbers.
+DTYPES = {"torch.LongTensor": "", "torch.tensor": "", "torch.FloatTensor": "float32"}
 
 
 def listed(script: Script, call: ast.Call, where: str) -> Rewrite | None:
@@ -21,20 +23,44 @@ def listed(script: Script, call: ast.Call, where: str) -> Rewrite | None:
     call; None where it is neither.
     """
     name = script.library_function(call)
-    if name not in WHOLE or call.keywords or len(call.args) != 1 or "{" in where:
+    if name not in DTYPES or call.keywords or len(call.args) != 1 or "{" in where:
         return None
     if not isinstance(call.func, ast.Attribute):
         return None
     torch = source_of(call).segment(call.func.value)
-    match call.args[0]:
-        case ast.Call(func=made, args=[count], keywords=[]):
-            if script.values(made) == {Ref("builtins.range")} and _counts(script, count):
-                return Rewrite(call, f"{torch}.arange({{n}}, device={where})", {"n": count})
-        case ast.BinOp(left=ast.List(elts=[number]), op=ast.Mult(), right=count):
+    end = f"dtype={torch}.{DTYPES[name]}, device={where}" if DTYPES[name] else f"device={where}"
+    data, lists = call.args[0], 0
+    while isinstance(data, ast.List) and len(data.elts) == 1:
+        data, lists = data.elts[0], lists + 1
+    if script.is_call(data, "builtins.list") and len(arguments_of(data)) == 1:
+        data = arguments_of(data)[0]
+    shaped = ("", ".unsqueeze(0)")[lists] if lists < 2 else f".view({'1, ' * lists}-1)"
+    match data:
+        case ast.Call(func=made, args=[_] | [_, _] as ends, keywords=[]):
+            if script.values(made) == {Ref("builtins.range")} and _goes_up(script, ends):
+                holes = {f"n{i}": n for i, n in enumerate(ends)}
+                given = "".join(f"{{{hole}}}, " for hole in holes)
+                return Rewrite(call, f"{torch}.arange({given}{end}){shaped}", holes)
+        case ast.BinOp(left=ast.List(elts=[number]), op=ast.Mult(), right=count) if not lists:
             if _is_number(script, number, name) and _counts(script, count):
                 made_of = {"n": count, "number": number}
-                return Rewrite(call, f"{torch}.full(({{n}},), {{number}}, device={where})", made_of)
+                return Rewrite(call, f"{torch}.full(({{n}},), {{number}}, {end})", made_of)
     return None
+
+
+def _goes_up(script: Script, ends: list[ast.expr]) -> bool:
+    """Whether a range is certainly none that goes down, which is empty: an error of ``arange``."""
+    if len(ends) == 1:
+        return _counts(script, ends[0])
+    low, high = (_whole(script, end) for end in ends)
+    return bool(low) and bool(high) and max(low) <= min(high)
+
+
+def _whole(script: Script, expr: ast.expr) -> list[int]:
+    """All that a whole number may be; empty where that is not known."""
+    found = [const(frozenset({t})) for t in script.values(expr)]
+    known = [n for n in found if type(n) is int]
+    return known if len(known) == len(found) else []
 
 
 def _counts(script: Script, expr: ast.expr) -> bool:
@@ -56,6 +82,8 @@ def _counts(script: Script, expr: ast.expr) -> bool:
             made = [d.value for d in script.analysis(Flow).reaching(expr)]
             plain = [v for v in made if v is not None and not isinstance(v, ast.Name)]
             return bool(made) and len(plain) == len(made) and all(_counts(script, v) for v in plain)
+        case ast.Attribute() | ast.BinOp():
+            return min(_whole(script, expr), default=-1) >= 0
     return False
 
 
@@ -66,6 +94,8 @@ def _is_number(script: Script, expr: ast.expr, name: str) -> bool:
     if isinstance(expr, ast.Constant):
         wanted = (int,) if name == "torch.LongTensor" else (int, float, bool)
         return type(expr.value) in wanted
+    if isinstance(expr, ast.Attribute):
+        return bool(_whole(script, expr))
     if not isinstance(expr, ast.Name):
         return False
     made = script.analysis(Flow).reaching(expr)
