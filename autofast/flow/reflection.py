@@ -37,9 +37,7 @@ def _shows_names(scope: ast.AST) -> bool:
 
 
 def is_spelled(node: ast.expr) -> bool:
-    """Whether ``node`` stands in ``f"{loss.item() = }"``, where another expression would print
-    another text.
-    """
+    """Whether ``node`` stands in ``f"{loss.item() = }"``, which prints its text."""
     for outer in (node, *ancestors(node)):
         if isinstance(outer, ast.stmt):
             return False

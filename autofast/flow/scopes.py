@@ -51,9 +51,7 @@ def is_parameter(function: ast.AST, name: str) -> bool:
 
 
 def defaults(function: ast.AST) -> dict[str, ast.expr | None]:
-    """The parameters of a function (not ``*args``, ``**kwargs``) with their defaults; None for
-    those that must be given.
-    """
+    """The parameters of a function (not ``*args``, ``**kwargs``), each with its default or None."""
     spec = getattr(function, "args", None)
     if not isinstance(spec, ast.arguments):
         return {}
