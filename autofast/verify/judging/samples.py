@@ -448,12 +448,8 @@ def _misfit(a: Mapping[str, str], b: Mapping[str, str]) -> str:
     new = [k for k in b if k not in a and ("/" not in k or k.split("/")[0] in parts)]
     if new:
         return f"has {shown(new)} besides"
-    other = [
-        f"{k}: {b[k]}, was {a[k]}"
-        for k in a
-        if a[k] != b[k] and not (_option(a[k]) and _option(b[k]))
-    ]
-    return f"has {shown(other)}" if other else ""
+    other = [k for k in a if a[k] != b[k] and not (_option(a[k]) and _option(b[k]))]
+    return f"has {shown([f'{k}: {b[k]}, was {a[k]}' for k in other])}" if other else ""
 
 
 def checkpoints(ev: Evidence) -> Check | None:
