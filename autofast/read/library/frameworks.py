@@ -141,15 +141,9 @@ def given(args: Arguments, name: str) -> Values:
     return args.get(POSITIONS.get(name, -1), name)
 
 
-STEPS = {
-    "training_step": 0,
-    "validation_step": 0,
-    "test_step": 0,
-    "predict_step": 0,
-    "on_train_batch_start": 0,
-    "on_train_batch_end": 1,
-}
-STEPS |= {"on_validation_batch_end": 1}
+STEPS = dict.fromkeys(
+    "training_step validation_step test_step predict_step on_train_batch_start".split(), 0
+) | dict.fromkeys(("on_train_batch_end", "on_validation_batch_end"), 1)
 # Or a tuple or dict of tensors, which has these for its elements.
 BATCH = Tensor(device="dev", rank="?")
 

@@ -116,9 +116,55 @@ class ValidEpoch:
         return logs
 """
 
+# Makes the passes of all epochs over the function that it is given, and calls hooks between.
+_TORCHNET = """
+class Engine:
+    def __init__(self):
+        self.hooks = {}
+    def hook(self, name, state):
+        if name in self.hooks:
+            self.hooks[name](state)
+    def forward(self, state, train):
+        loss, output = state["network"](state["sample"])
+        state["output"], state["loss"] = output, loss
+        if train:
+            loss.backward()
+        self.hook("on_forward", state)
+        state["output"] = state["loss"] = None
+        return loss
+    def train(self, network, iterator, maxepoch, optimizer):
+        state = dict(network=network, iterator=iterator, maxepoch=maxepoch, optimizer=optimizer)
+        state.update(epoch=0, t=0, train=True)
+        self.hook("on_start", state)
+        while state["epoch"] < state["maxepoch"]:
+            self.hook("on_start_epoch", state)
+            for sample in state["iterator"]:
+                state["sample"] = sample
+                self.hook("on_sample", state)
+                state["optimizer"].zero_grad()
+                state["optimizer"].step(lambda: self.forward(state, True))
+                self.hook("on_update", state)
+                state["t"] += 1
+            state["epoch"] += 1
+            self.hook("on_end_epoch", state)
+        self.hook("on_end", state)
+        return state
+    def test(self, network, iterator):
+        state = dict(network=network, iterator=iterator, t=0, train=False)
+        self.hook("on_start", state)
+        for sample in state["iterator"]:
+            state["sample"] = sample
+            self.hook("on_sample", state)
+            self.forward(state, False)
+            state["t"] += 1
+        self.hook("on_end", state)
+        return state
+"""
+
 # The part of the library, and the places that its names are imported from.
 TOLD = {
     "timm.utils": (_TIMM, ("timm.utils", "timm.utils.cuda", "timm.utils.clip_grad")),
+    "torchnet.engine": (_TORCHNET, ("torchnet.engine", "torchnet.engine.engine")),
     "segmentation_models_pytorch.utils.train": (_SMP, ("segmentation_models_pytorch.utils.train",)),
 }
 _NAMES = {

@@ -72,22 +72,9 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             interp.emit("grad_read", node, thing)
             return values(Tensor(param="grad" if thing.param else "", device=thing.device))
         if name == "device":
-            return values(
-                interp.intern(
-                    Ext,
-                    ("device", thing.device),
-                    lambda: Ext(
-                        "torch.device",
-                        None,
-                        Arguments(None),
-                        {
-                            "kind": values(
-                                Const({"cpu": "cpu", "dev": "accel"}.get(thing.device, "?"))
-                            )
-                        },
-                    ),
-                )
-            )
+            kind = values(Const({"cpu": "cpu", "dev": "accel"}.get(thing.device, "?")))
+            device = Ext("torch.device", None, Arguments(None), {"kind": kind})
+            return values(interp.intern(Ext, ("device", thing.device), lambda: device))
         if name == "dtype":
             return values(Num(pattern=DTYPE))
         if name in ("shape", "ndim", "is_cuda", "requires_grad", "names", "layout"):
@@ -132,13 +119,7 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             return values(Tensor(param="param", grad=True))
         if thing.name == "torch.utils.data.TensorDataset" and name == "tensors":
             return values(
-                Seq(
-                    None,
-                    None,
-                    frozenset().union(*(g.values for g in thing.args.positional))
-                    if thing.args.positional
-                    else NOTHING,
-                )
+                Seq(None, None, NOTHING.union(*(g.values for g in thing.args.positional)))
             )
     return values(Method(thing, name))
 
