@@ -73,19 +73,30 @@ class ApexScaler:
 _SMP = """
 import torch
 
-def placed(device, *parts):
-    for part in parts:
-        part.to(device)
-
 def read(logs, loss, value, metrics, made, wanted):
     logs[loss.__name__] = value.cpu().detach().numpy()
     for metric in metrics:
         logs[metric.__name__] = metric(made, wanted).cpu().detach().numpy()
 
-class TrainEpoch:
-    def __init__(self, model, loss, metrics, optimizer, device="cpu", verbose=True):
-        placed(device, model, loss, *metrics)
+class ValidEpoch:
+    def __init__(self, model, loss, metrics, device="cpu", verbose=True):
+        for part in (model, loss, *metrics):
+            part.to(device)
         self.model, self.loss, self.metrics, self.device = model, loss, metrics, device
+    def run(self, dataloader):
+        self.model.eval()
+        logs = {}
+        for images, wanted in dataloader:
+            images, wanted = images.to(self.device), wanted.to(self.device)
+            with torch.no_grad():
+                made = self.model.forward(images)
+                loss = self.loss(made, wanted)
+            read(logs, self.loss, loss, self.metrics, made, wanted)
+        return logs
+
+class TrainEpoch(ValidEpoch):
+    def __init__(self, model, loss, metrics, optimizer, device="cpu", verbose=True):
+        super().__init__(model, loss, metrics, device)
         self.optimizer = optimizer
     def run(self, dataloader):
         self.model.train()
@@ -97,21 +108,6 @@ class TrainEpoch:
             loss = self.loss(made, wanted)
             loss.backward()
             self.optimizer.step()
-            read(logs, self.loss, loss, self.metrics, made, wanted)
-        return logs
-
-class ValidEpoch:
-    def __init__(self, model, loss, metrics, device="cpu", verbose=True):
-        placed(device, model, loss, *metrics)
-        self.model, self.loss, self.metrics, self.device = model, loss, metrics, device
-    def run(self, dataloader):
-        self.model.eval()
-        logs = {}
-        for images, wanted in dataloader:
-            images, wanted = images.to(self.device), wanted.to(self.device)
-            with torch.no_grad():
-                made = self.model.forward(images)
-                loss = self.loss(made, wanted)
             read(logs, self.loss, loss, self.metrics, made, wanted)
         return logs
 """

@@ -51,7 +51,7 @@ from autofast.read.library.containers import named_tuple
 from autofast.read.library.iteration import loss_of
 from autofast.read.library.methods import call_method
 from autofast.read.library.modules import forward, loss
-from autofast.read.library.table import known, make
+from autofast.read.library.table import first_of, known, make
 from autofast.read.state.core import Core
 
 SPAWNS = ("spawn", "start_processes")
@@ -198,7 +198,7 @@ def _chain(interp: Core, thing: Ext, args: Arguments, node: ast.AST | None) -> V
     for part in exact:
         found = interp.call_values(part, args, node)
         args = Arguments(node, [Given(found, None)])
-    return args.positional[0].values if args.positional else NOTHING
+    return first_of(args)
 
 
 def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
