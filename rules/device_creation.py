@@ -17,6 +17,7 @@ from autofast.techniques.transfers.indices import indices
 from autofast.techniques.transfers.made_each_step import made_each_step
 from autofast.techniques.transfers.moving_helpers import for_helpers
 from autofast.techniques.transfers.returned import returned
+from autofast.techniques.transfers.told_where import told_where
 
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
@@ -42,6 +43,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     creations = [*moved(script, hot), *for_helpers(script, hot), *from_numpy(script, hot)]
     creations += [*indices(script, hot), *returned(script, hot)]
+    there = {id(move) for c in creations for move in c.moves}
+    creations += told_where(script, hot, there)
     known = {id(n) for c in creations for place in (c.call, *c.moves) for n in ast.walk(place)}
     once = [node for node in fixed(script, hot) if id(node) not in known]
     for node in once:
@@ -58,5 +61,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
                 MESSAGE,
                 edits=creation.edits,
                 effect=creation.effect,
+                key=creation.key,
+                needs=((None, creation.needs),) if creation.needs is not None else (),
                 asks=ASKED if creation.asked else None,
             )

@@ -46,7 +46,7 @@ def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     """
     for transfer in script.transfers:
         func = transfer.node.func
-        where = _device(script, transfer)
+        where = device_of(script, transfer)
         if not isinstance(func, ast.Attribute) or where is None:
             continue
         if not any(again_and_again(script, o.stack, hot) for o in transfer.site):
@@ -284,7 +284,7 @@ def _effect(script: Script, short: str, call: ast.Call) -> Effect:
     )
 
 
-def _device(script: Script, transfer: Transfer) -> str | None:
+def device_of(script: Script, transfer: Transfer) -> str | None:
     """The device that a copy goes to, as an expression; None where it is no copy to a device."""
     target, node = transfer.target, transfer.node
     expr = spelled(node, target)

@@ -45,7 +45,7 @@ class Creation:
     """A tensor that is made on the host, and what makes it on the device.
 
     ``asked``: the place has to ask whether there is one. ``moves``: the copies that others make of
-    it, of which none is left.
+    it, of which none is left. ``needs``: the ``key`` of another one, which lets this one say where.
     """
 
     call: ast.Call
@@ -54,6 +54,8 @@ class Creation:
     effect: Effect
     asked: bool = False
     moves: tuple[ast.Call, ...] = ()
+    key: ast.AST | None = None
+    needs: ast.AST | None = None
 
 
 def loops_of_steps(script: Script) -> frozenset[int]:
