@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Keyword, Parameter, Rewrite
 from autofast.flow.callgraph import CallGraph
-from autofast.model.calls import keyword_of, names_in, only_target, spreads
+from autofast.model.calls import names_in, only_target, spreads
 from autofast.model.events import Site
 from autofast.model.script import Script
-from autofast.model.source import function_of, holds, nodes_in, parent_of, source_of
+from autofast.model.source import nodes_in, parent_of, source_of
 from autofast.model.values import const
 from autofast.rule import Effect
 from autofast.techniques.transfers.composed import chain, parts
@@ -23,31 +23,22 @@ from autofast.techniques.transfers.factories import Creation, again_and_again, f
 from autofast.write.spelling import torch_in
 
 NAME = "device"
-STRAIGHT = (ast.Assign, ast.Return, ast.Expr)
-# NumPy's arrays of one number, and what keeps a triangle of them, by the name of its second
-# argument for torch.
 FILLED = {"numpy.ones": "ones", "numpy.zeros": "zeros"}
 TRIANGLES = {"numpy.triu": "triu", "numpy.tril": "tril"}
-DTYPES = {"uint8": "uint8", "bool": "bool", "int64": "int64", "int": "int64"}
-DTYPES |= {"float32": "float32", "float64": "float64", "float": "float64"}
+DTYPES = {n: n for n in ("uint8", "bool", "int64", "float32", "float64")}
+DTYPES |= {"int": "int64", "float": "float64"}
 
 
-def told_where(script: Script, hot: frozenset[int], known: set[int]) -> Iterator[Creation]:
-    """The calls of such functions whose result is moved at once, in loops over steps; copies that
-    are ``known`` have an answer.
-    """
+def told_where(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
+    """These functions, and their calls in loops over steps whose result is moved at once."""
     graph = script.analysis(CallGraph)
     plans: dict[int, Creation | None] = {}
     for transfer in script.transfers:
-        func, where = transfer.node.func, device_of(script, transfer)
-        call = func.value if isinstance(func, ast.Attribute) else None
-        if where is None or not isinstance(call, ast.Call) or spreads(call):
-            continue
+        call, where = getattr(transfer.node.func, "value", None), device_of(script, transfer)
         callees = graph.callees(call)
-        if len(callees) != 1 or graph.may_run_others(call):
+        if where is None or len(callees) != 1 or graph.may_run_others(call) or spreads(call):
             continue
-        often = any(again_and_again(script, o.stack, hot) for o in transfer.site)
-        if not often or id(transfer.node) in known:
+        if not any(again_and_again(script, o.stack, hot) for o in transfer.site):
             continue
         function = callees[0].function
         if id(function) not in plans:
@@ -62,120 +53,90 @@ def told_where(script: Script, hot: frozenset[int], known: set[int]) -> Iterator
 
 def _plan(script: Script, function: ast.AST, site: Site, hot: frozenset[int]) -> Creation | None:
     """What makes the parameter decide; None where more than made tensors is in the function."""
-    if not isinstance(function, ast.FunctionDef) or function.args.vararg or _is_taken(function):
+    match function:
+        case ast.FunctionDef(
+            args=ast.arguments(vararg=None),
+            body=[*above, ast.Return(value=ast.expr() as result) as last],
+            decorator_list=[] | [ast.Name(id="staticmethod")],
+        ) if all(type(s) in (ast.Assign, ast.Expr) for s in above):
+            made = names_in(result) & {ast.unparse(t) for s in above if (t := only_target(s))}
+        case _:
+            return None
+    taken = names_in(function) | {a.arg for a in nodes_in(function, ast.arg)}
+    if NAME in taken or _may_be_another(script, function):
         return None
-    last = function.body[-1]
-    if not isinstance(last, ast.Return) or last.value is None or _may_be_another(script, function):
+    made = {n for n in made if not _is_shape(script, above, n)}
+    name = next(iter(made), "")
+    found = parts(script, result, _factory, name)
+    if found is None or len(made) > 1:
         return None
-    if not all(isinstance(s, STRAIGHT) for s in function.body) or holds(function, ast.Lambda):
-        return None
-    bound = {n.id for s in function.body for n in nodes_in(s, ast.Name)} & _stored(function)
-    made = [n for n in names_in(last.value) & bound if not _is_shape(script, function, n)]
-    if len(made) > 1:
-        return None
-    name = made[0] if made else ""
-    found = parts(script, last.value, _factory, name)
-    if found is None:
-        return None
-    calls = [*found.calls, *(chain(script, last, name, set(), _factory) if found.open else ())]
-    if not calls or found.open and len(calls) == len(found.calls):
-        return None
-    torch, imports = torch_in(source_of(function))
-    edits: list[Edit] = [Parameter(function, NAME, "None"), *imports]
+    earlier = chain(script, last, name, set(), _factory) if found.open else ()
+    torch, edits = torch_in(source_of(function))
+    written: list[Edit] = [Parameter(function, NAME, "None"), *edits]
     effect = Effect.EXACT
-    for call in calls:
-        if (array := _array(script, call)) is not None:
-            edits.append(_written(array, call, torch))
+    for call in (calls := (*found.calls, *earlier)):
+        if (array := _array(script, call, torch)) is not None:
+            written.append(array)
             continue
         creation = created(script, call, NAME)
         if creation is None or not creation.edits or against(script, creation, hot):
             return None
-        edits += creation.edits
+        written += creation.edits
         effect = max(effect, creation.effect)
-    edits += (
-        Rewrite(call, "{array}", {"array": call.args[0]})
-        for call in nodes_in(function, ast.Call)
-        if script.is_call(call, "torch.from_numpy")
-    )
-    return Creation(calls[-1], site, tuple(edits), effect, key=function)
+    for call in nodes_in(function, ast.Call):
+        if script.is_call(call, "torch.from_numpy"):
+            written.append(Rewrite(call, "{array}", {"array": call.args[0]}))
+    whole = calls and bool(earlier) >= found.open
+    return Creation(calls[-1], site, tuple(written), effect, key=function) if whole else None
 
 
-def _stored(function: ast.FunctionDef) -> set[str]:
-    targets = (only_target(s) for s in function.body if isinstance(s, ast.Assign))
-    return {t.id for t in targets if isinstance(t, ast.Name)}
-
-
-def _is_shape(script: Script, function: ast.FunctionDef, name: str) -> bool:
+def _is_shape(script: Script, above: list[ast.stmt], name: str) -> bool:
     """``shape = (1, n, n)``: numbers, which stay."""
-    values = [s.value for s in function.body if isinstance(s, ast.Assign) and name in names_in(s)]
+    values = [s.value for s in above if name in names_in(s)]  # type: ignore[attr-defined]
     return all((p := parts(script, v, _factory)) is not None and not p.calls for v in values)
-
-
-def _is_taken(function: ast.FunctionDef) -> bool:
-    """Something has the parameter's name already, or a decorator decides about parameters."""
-    plain = all(isinstance(d, ast.Name) and d.id == "staticmethod" for d in function.decorator_list)
-    taken = NAME in names_in(function) or any(a.arg == NAME for a in nodes_in(function, ast.arg))
-    return not plain or taken
 
 
 def _may_be_another(script: Script, function: ast.FunctionDef) -> bool:
     """A method that a class of the project may override, or has from a base that calls it."""
     mine = parent_of(function)
-    if not isinstance(mine, ast.ClassDef):
-        return not isinstance(function_of(function), ast.Module)
-    others = [c for c in script.each(ast.ClassDef) if c is not mine]
-    own = {ast.unparse(b).rsplit(".", 1)[-1] for b in mine.bases}
-    return any(
-        c.name in own or mine.name in {ast.unparse(b).rsplit(".", 1)[-1] for b in c.bases}
-        for c in others
-    )
+    classes = {
+        c.name: {ast.unparse(b).rpartition(".")[2] for b in c.bases}
+        for c in script.each(ast.ClassDef)
+    }
+    own = getattr(mine, "name", "")
+    if own not in classes:
+        return bool(own)
+    return bool(classes[own] & classes.keys()) or any(own in bases for bases in classes.values())
 
 
-# ------------------------------------------------------------------------------- arrays of NumPy
 def _factory(script: Script, expr: ast.expr) -> ast.Call | None:
-    if isinstance(expr, ast.Call) and _array(script, expr) is not None:
-        return expr
-    return factory(script, expr)
+    array = _array(script, expr, "")
+    return array.expr if array is not None else factory(script, expr)  # type: ignore[return-value]
 
 
-def _array(script: Script, call: ast.Call) -> tuple[str, ast.expr, str, ast.expr | None] | None:
-    """``np.triu(np.ones(shape), k=1).astype("uint8")`` as the names of torch's dtype and function,
-    the shape, the triangle and its diagonal; None for anything else.
-    """
-    dtype, triangle, diagonal = "float64", "", None
-    func = call.func
-    if isinstance(func, ast.Attribute) and func.attr == "astype" and len(call.args) == 1:
-        given = call.args[0]
-        said = const(script.values(given)) if isinstance(given, ast.Constant) else None
-        name = said if isinstance(said, str) else ast.unparse(given).rsplit(".", 1)[-1]
-        if call.keywords or name not in DTYPES or not isinstance(func.value, ast.Call):
-            return None
-        dtype, call = DTYPES[name], func.value
-    if (kind := TRIANGLES.get(script.library_function(call))) and call.args:
-        named = keyword_of(call, "k")
-        rest = [*call.args[1:], *([named] if named is not None else [])]
-        if len(rest) > 1 or len(call.keywords) != (named is not None):
-            return None
-        triangle, diagonal = kind, rest[0] if rest else None
-        inner = call.args[0]
-        if not isinstance(inner, ast.Call):
-            return None
-        call = inner
-    made = FILLED.get(script.library_function(call))
-    if made is None or len(call.args) != 1 or call.keywords:
-        return None
-    return f"{made} {dtype}", call.args[0], triangle, diagonal
-
-
-def _written(
-    array: tuple[str, ast.expr, str, ast.expr | None], call: ast.Call, torch: str
-) -> Rewrite:
-    kinds, shape, triangle, diagonal = array
-    made, dtype = kinds.split()
-    text = f"{torch}.{made}({{shape}}, dtype={torch}.{dtype}, {NAME}={NAME})"
-    if not triangle:
-        return Rewrite(call, text, {"shape": shape})
-    if diagonal is None:
-        return Rewrite(call, f"{torch}.{triangle}({text})", {"shape": shape})
-    holes = {"shape": shape, "k": diagonal}
-    return Rewrite(call, f"{torch}.{triangle}({text}, diagonal={{k}})", holes)
+def _array(script: Script, whole: ast.expr, torch: str) -> Rewrite | None:
+    """What torch makes in the place of ``np.triu(np.ones(shape), k=1).astype("uint8")``."""
+    array, dtype, text = whole, "float64", "{made}"
+    holes: dict[str, ast.expr] = {}
+    match array:
+        case ast.Call(func=ast.Attribute(value=inner, attr="astype"), args=[kind], keywords=[]):
+            said = const(script.values(kind))
+            name = said if isinstance(said, str) else ast.unparse(kind).rpartition(".")[2]
+            array, dtype = inner, DTYPES.get(name, "")
+    triangle = TRIANGLES.get(script.library_function(array))
+    match array:
+        case ast.Call(args=[inner, *rest], keywords=named) if triangle:
+            rest += (k.value for k in named if k.arg == "k")
+            if len(rest) > 1 or len(named) > len(rest):
+                return None
+            holes = dict(zip("k", rest, strict=False))
+            diagonal = ", diagonal={k}" if rest else ""
+            array, text = inner, f"{torch}.{triangle}({{made}}{diagonal})"
+    match array:
+        case ast.Call(args=[shape], keywords=[]) if made := FILLED.get(
+            script.library_function(array)
+        ):
+            new = f"{torch}.{made}({{shape}}, dtype={torch}.{dtype}, {NAME}={NAME})"
+            text = text.replace("{made}", new)
+            return Rewrite(whole, text, {"shape": shape, **holes}) if dtype else None
+    return None
