@@ -1,23 +1,15 @@
-"""Judges every script of tests/faults with the verifier and writes the table of
+"""Judges rewritten scripts of known truth with the verifier and writes the tables of
 docs/verify-evidence.md.
 
-    python -m benchmarks.verify_faults [--second | --last | --third | ... | --thirteenth] [--write]
-    [--before FILE] [--printed FILE]
+    python -m benchmarks.verify_faults [--set NAME] [--every N] [--resume FILE] [--write]
 
-``--second``: the set of benchmarks/verify_faults_2, of which nothing is said but the two scripts;
-``--last``: its last half, which was
-made when verify was done and run once. ``--third``: the set of benchmarks/verify_faults_3, written
-blind; ``--fourth``: its last half, run once. ``--fifth``, ``--sixth``: the sets of
-benchmarks/verify_faults_4 and _5, written blind, run once. ``--seventh``: that of
-benchmarks/verify_faults_6, not blind, run once; ``--eighth``: that of benchmarks/verify_faults_7,
-written blind. ``--ninth``: the set of benchmarks/verify_faults_8, written blind; ``--tenth``: its
-last half, run once. ``--eleventh``: the small set of benchmarks/verify_faults_9, not blind, run
-once. ``--twelfth``: the set of benchmarks/verify_faults_10, written blind; ``--thirteenth``: its
-last half, run once.
+``--set``: the number of the set (1: tests/faults, from 2 on benchmarks/verify_faults_N) and, where
+it has two halves, ``a`` or ``b``: ``2a``, ``10b``. What each is stands in its folder.
 
-Takes some minutes on two cores, the larger sets hours. ``--write`` puts the table into
-docs/verify-evidence.md, with today's date and the version of
-torch: of the tenth set every case, of the others how many of each script.
+Takes some minutes on two cores, the larger sets hours: ``--resume FILE`` appends each verdict to
+FILE as it is judged and skips the cases that stand there. ``--write`` puts the table into
+docs/verify-evidence.md, with today's date and the version of torch: from the tenth set on every
+case, of the others how many of each script.
 """
 
 from __future__ import annotations
@@ -26,52 +18,31 @@ import argparse
 import re
 import sys
 import tempfile
+from collections.abc import Callable
 from datetime import date
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
 from autofast.verify.result import Parity, Sameness
 from benchmarks.pages import put
-from benchmarks.verify_faults_2 import FIRST, LAST
-from benchmarks.verify_faults_2 import HERE as SECOND
-from benchmarks.verify_faults_3 import FOURTH, THIRD
-from benchmarks.verify_faults_3 import HERE as THIRD_FOLDER
-from benchmarks.verify_faults_4 import FIFTH
-from benchmarks.verify_faults_4 import HERE as FOURTH_FOLDER
-from benchmarks.verify_faults_5 import HERE as FIFTH_FOLDER
-from benchmarks.verify_faults_5 import SIXTH
-from benchmarks.verify_faults_6 import HERE as SIXTH_FOLDER
-from benchmarks.verify_faults_6 import SEVENTH
-from benchmarks.verify_faults_7 import EIGHTH
-from benchmarks.verify_faults_7 import HERE as SEVENTH_FOLDER
-from benchmarks.verify_faults_8 import HERE as EIGHTH_FOLDER
-from benchmarks.verify_faults_8 import NINTH, TENTH
-from benchmarks.verify_faults_9 import ELEVENTH
-from benchmarks.verify_faults_9 import HERE as NINTH_FOLDER
-from benchmarks.verify_faults_10 import HERE as TENTH_FOLDER
-from benchmarks.verify_faults_10 import THIRTEENTH, TWELFTH
-from tests.faults import CASES, HERE, Case
+from tests.faults import CASES, Case
 from tests.test_verify_faults import FINE, Bench
 
-SETS = {
-    "": (CASES, HERE),
-    "second": (FIRST, SECOND),
-    "last": (LAST, SECOND),
-    "third": (THIRD, THIRD_FOLDER),
-    "fourth": (FOURTH, THIRD_FOLDER),
-    "fifth": (FIFTH, FOURTH_FOLDER),
-    "sixth": (SIXTH, FIFTH_FOLDER),
-    "seventh": (SEVENTH, SIXTH_FOLDER),
-    "eighth": (EIGHTH, SEVENTH_FOLDER),
-    "ninth": (NINTH, EIGHTH_FOLDER),
-    "tenth": (TENTH, EIGHTH_FOLDER),
-    "eleventh": (ELEVENTH, NINTH_FOLDER),
-    "twelfth": (TWELFTH, TENTH_FOLDER),
-    "thirteenth": (THIRTEENTH, TENTH_FOLDER),
-}
+
+def _sets() -> dict[str, list[Case]]:
+    """By name: the lists of cases of each package, in their order."""
+    found = {"1": CASES}
+    packages = Path(__file__).parent.glob("verify_faults_*/__init__.py")
+    for number in sorted(int(file.parent.name.rpartition("_")[2]) for file in packages):
+        names = vars(import_module(f"benchmarks.verify_faults_{number}")).values()
+        halves = [one for one in names if isinstance(one, list) and isinstance(one[0], Case)]
+        letters = "ab" if len(halves) > 1 else [""]
+        found |= {f"{number}{letter}": half for letter, half in zip(letters, halves, strict=True)}
+    return found
 
 
-BY_NAME = ("twelfth", "thirteenth")  # sets whose cases the page shows one by one
+SETS = _sets()
 
 
 def _key(case: Case) -> str:
@@ -82,6 +53,12 @@ def _printed(file: Path) -> dict[str, Parity]:
     """By case."""
     rows = [line.split(" | ", 3) for line in file.read_text().splitlines()]
     return {row[1]: Parity(Sameness(row[2]), "", (), row[3]) for row in rows if len(row) > 3}
+
+
+def _line(case: Case, found: Parity) -> str:
+    right = "right" if (found.verdict in FINE) == case.sound else "WRONG"
+    said = " ".join(found.summary.split())
+    return " | ".join((right, _key(case), found.verdict.value, said))
 
 
 def _wrong(known: dict[str, Parity], cases: list[Case]) -> int:
@@ -124,73 +101,73 @@ def _by_script(cases: list[Case], found: dict[str, Parity], _: dict[str, Parity]
     return lines
 
 
+def _judged(
+    cases: list[Case], known: dict[str, Parity], say: Callable[[str], None]
+) -> dict[str, Parity]:
+    """The verdicts that are known and those of all other cases; each is said as it is known."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder), cases[0].folder)
+        for case in cases:
+            key = _key(case)
+            found[key] = known[key] if key in known else bench.judge(case)
+            print(_line(case, found[key]), flush=True)
+            if key not in known:
+                say(_line(case, found[key]))
+        bench.close()
+    return found
+
+
+def _append(file: Path | None, line: str) -> None:
+    if file:
+        with file.open("a") as out:
+            print(line, file=out)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--write", action="store_true", help="put the table into docs/verify-evidence.md"
-    )
+    parser.add_argument("--set", default="1", choices=SETS, help="which cases, 1 without it")
     parser.add_argument("--only", default="", help="cases whose name has this in it")
-    parser.add_argument(
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="each Nth case alone")
+    earlier = parser.add_mutually_exclusive_group()
+    earlier.add_argument(
+        "--resume", type=Path, metavar="FILE", help="append verdicts to FILE, skip those in it"
+    )
+    earlier.add_argument(
         "--printed",
         type=Path,
+        metavar="FILE",
         help="take what an earlier run printed, run nothing; cases that it lacks are left out",
     )
     parser.add_argument("--before", type=Path, help="what an earlier run printed: one more column")
-    sets = parser.add_mutually_exclusive_group()
-    sets.add_argument("--second", action="store_true", help="the second set, first half")
-    sets.add_argument("--last", action="store_true", help="the second set, last half")
-    sets.add_argument("--third", action="store_true", help="the third set, first half")
-    sets.add_argument("--fourth", action="store_true", help="the third set, last half")
-    sets.add_argument("--fifth", action="store_true", help="the fourth set")
-    sets.add_argument("--sixth", action="store_true", help="the fifth set")
-    sets.add_argument("--seventh", action="store_true", help="the sixth set, not blind")
-    sets.add_argument("--eighth", action="store_true", help="the seventh set")
-    sets.add_argument("--ninth", action="store_true", help="the eighth set, first half")
-    sets.add_argument("--tenth", action="store_true", help="the eighth set, last half")
-    sets.add_argument("--eleventh", action="store_true", help="the ninth set, small, not blind")
-    sets.add_argument("--twelfth", action="store_true", help="the tenth set, first half")
-    sets.add_argument("--thirteenth", action="store_true", help="the tenth set, last half")
+    parser.add_argument(
+        "--write", action="store_true", help="put the table into docs/verify-evidence.md"
+    )
     args = parser.parse_args()
-    which = next((name for name in SETS if name and getattr(args, name)), "")
-    cases, here = SETS[which]
+    cases = SETS[args.set]
     before = _printed(args.before) if args.before else {}
-    place = f"faults-{which}" if which else "faults"
-    rows, wrong = [], 0
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder), here)
-        earlier = _printed(args.printed) if args.printed else {}
-        for case in (case for case in cases if args.only in _key(case)):
-            if args.printed and _key(case) not in earlier:
-                continue
-            found = earlier[_key(case)] if args.printed else bench.judge(case)
-            right = (found.verdict in FINE) == case.sound
-            wrong += not right
-            print(
-                "right" if right else "WRONG",
-                _key(case),
-                found.verdict.value,
-                found.summary,
-                sep=" | ",
-                flush=True,
-            )
-            rows.append((case, found))
-        bench.close()
+    file = args.printed or args.resume
+    known = _printed(file) if file and file.exists() else {}
+    some = [case for case in cases if args.only in _key(case)][args.every - 1 :: args.every]
+    some = [case for case in some if not args.printed or _key(case) in known]
+    found = _judged(some, known, lambda line: _append(args.resume, line)) if some else {}
     if args.write:
-        whole = which in BY_NAME
         lines = [
             f"{date.today().isoformat()}, CPU, torch {version('torch')}, at most 12 seeds: "
-            f"{sum(not case.sound for case, _ in rows)} faults, {sum(case.sound for case, _ in rows)} sound rewrites, {wrong} judged wrongly.",
+            f"{sum(not case.sound for case in some)} faults, "
+            f"{sum(case.sound for case in some)} sound rewrites, "
+            f"{_wrong(found, some)} judged wrongly.",
         ]
-        if len(rows) < len(cases):
-            lines[0] += f" Not run: {len(cases) - len(rows)} of the set's {len(cases)} cases."
+        if len(some) < len(cases):
+            lines[0] += f" Not run: {len(cases) - len(some)} of the set's {len(cases)} cases."
         if before:
-            some = [case for case, _ in rows if _key(case) in before]
-            lines[0] += f" Of these {_wrong(before, some)} were judged wrongly before."
-        verdicts = {_key(case): one for case, one in rows}
-        put(place, [*lines, "", *(_by_name if whole else _by_script)(cases, verdicts, before)])
-    return 1 if wrong else 0
+            again = [case for case in some if _key(case) in before]
+            lines[0] += f" Of these {_wrong(before, again)} were judged wrongly before."
+        table = _by_name if int(args.set.rstrip("ab")) >= 10 else _by_script
+        put(f"faults-{args.set}", [*lines, "", *table(cases, found, before)])
+    return 1 if _wrong(found, some) else 0
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from autofast.techniques.precision.amp import Amp, amp
 from autofast.write.placement import setup_place, trainer_place
 from autofast.write.spelling import torch_in, uses_gpu
 
+SINCE, OLD = (1, 12), (1, 7)  # torch.set_float32_matmul_precision; torch.backends.cuda.matmul
 UNDER_AUTOCAST = gains.nothing("autocast runs the products in 16 bits")
 
 
@@ -25,7 +26,7 @@ UNDER_AUTOCAST = gains.nothing("autocast runs the products in 16 bits")
     relieves={"device": 2},
     uses=("autocast", "grad-scaler"),
     asks=gains.tensor_cores,
-    torch=(1, 12),
+    torch=OLD,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Let fp32 matrix products use the tensor cores of the GPU."""
@@ -39,9 +40,13 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         yield Finding(place, message, refusal=why)
         return
     torch, imports = torch_in(source_of(place))
+    old = bool(script.torch.rules_out(SINCE))
     setting = f'{torch}.set_float32_matmul_precision("high")'
+    if old:
+        setting = f"{torch}.backends.cuda.matmul.allow_tf32 = True"
     asks = UNDER_AUTOCAST if _runs_in_half(script, options) else None
-    yield Finding(place, message, edits=(*imports, Before(place, setting)), asks=asks)
+    edits = (*imports, Before(place, setting))
+    yield Finding(place, message, edits=edits, asks=asks, torch=OLD if old else SINCE)
 
 
 def _runs_in_half(script: Script, options: Options) -> bool:

@@ -88,16 +88,11 @@ def test_the_dtype_is_asked_when_it_runs(
 ) -> None:
     done = amp(script())
     assert not trained(done.text)["scaler"].is_enabled()
-    monkeypatch.setattr(
-        torch.cuda,
-        "is_bf16_supported",
-        lambda including_emulation=True: including_emulation or major >= 8,
-    )
-    assert trained(done.text)["amp_dtype"] == getattr(torch, dtype)
-    assert (
-        "has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)"
-        in alone(script()).lines
-    )
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (major, 0))
+    constant = [line for line in done.lines if line.startswith(("has_bf16 = ", "amp_dtype = "))]
+    assert run("import torch\n" + "\n".join(constant))["amp_dtype"] == getattr(torch, dtype)
+    assert ASKED in alone(script()).lines
 
 
 def test_existing_names_are_kept():
@@ -1323,7 +1318,7 @@ def test_who_names_the_rule_gets_it():
 
 # ---------------------------------------------------------- where the constant stands, what enables
 CONSTANT = "amp_dtype = torch.bfloat16 if has_bf16 else torch.float16"
-ASKED = "has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)"
+ASKED = "has_bf16 = torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 8"
 IN_FUNCTIONS = """
 def train_one(model, optimizer, device, i):
     optimizer.zero_grad()
@@ -1400,7 +1395,7 @@ def test_a_constant_stands_below_the_line_that_chooses_the_devices() -> None:
         (None, "torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 8"),
     ],
 )
-def test_a_torch_before_2_5_is_asked_in_its_own_words(cuda: str | None, asked: str) -> None:
+def test_any_torch_is_asked_what_it_knows(cuda: str | None, asked: str) -> None:
     text = script(IN_FUNCTIONS)
     if cuda:
         text = text.replace('torch.device("cuda" if torch.cuda.is_available() else "cpu")', cuda)
@@ -1413,12 +1408,16 @@ def test_a_torch_before_2_5_is_asked_in_its_own_words(cuda: str | None, asked: s
             assert not run(done.text)["scaler"].is_enabled()
 
 
-def test_no_autocast_where_it_takes_no_dtype() -> None:
-    done = amp(script(), files={"requirements.txt": "torch==1.8\n"})
-    assert (
-        not done.fixes
-        and "torch ==1.8, and what would be written needs torch 1.10" in done.refusals
-    )
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("asked", ["==1.8", ">=1.8"])
+def test_autocast_of_a_torch_that_takes_no_dtype(asked: str) -> None:
+    done = amp(script(), files={"requirements.txt": f"torch{asked}\n"})
+    assert 'with torch.cuda.amp.autocast(enabled=device.type == "cuda"):' in done.lines
+    assert 'scaler = torch.cuda.amp.GradScaler(enabled=device.type == "cuda")' in done.lines
+    assert run(done.text)["losses"] == run(script())["losses"]
+    done = amp(script(), files={"requirements.txt": f"torch{asked}\n"}, precision="bf16")
+    needed = f"torch {asked}, and what would be written needs torch 1.10"
+    assert not done.fixes and needed in done.refusals
 
 
 def test_no_condition_where_cuda_is_required() -> None:

@@ -191,19 +191,21 @@ def test_refusals(parts: dict[str, str], why: str) -> None:
         ({"environment.yml": "dependencies:\n  - python>=3.6\n  - pytorch\n"}, False),
         ({"requirements.txt": "torch>=1.7,<2.0\n"}, True),
         ({"requirements.txt": "torch<=2.4\n"}, False),
-        ({"requirements.txt": "torch~=2.0\n"}, False),
+        ({"requirements.txt": "torch~=2.0\n"}, True),
         ({"requirements.txt": "torch~=2.0.1\n"}, True),
-        ({"requirements.txt": "torch==2.*\n"}, False),
-        ({"requirements.txt": "# torch==1.0\ntorch>=1.8\n"}, False),
+        ({"requirements.txt": "torch==2.*\n"}, True),
+        ({"requirements.txt": "torch>=2.4\n"}, False),
+        ({"requirements.txt": "torch>=1.6\n"}, False),  # a habit of its time
+        ({"requirements.txt": "# torch==1.0\ntorch>=1.8\n"}, True),
         ({"pyproject.toml": '[project]\ndependencies = ["numpy", "torch==2.1.0"]\n'}, True),
         ({"pyproject.toml": '[tool.poetry.dependencies]\ntorch = "^1.12"\n'}, True),
-        ({"pyproject.toml": '[tool.poetry.dependencies]\ntorch = "^2.0"\n'}, False),
+        ({"pyproject.toml": '[tool.poetry.dependencies]\ntorch = "^2.0"\n'}, True),
         ({"environment.yml": "dependencies:\n  - pytorch=1.4.0\n"}, True),
         (
             {
                 "setup.py": "from setuptools import setup\nsetup(install_requires=['torch>=1.0', 'tqdm'])\n"
             },
-            False,
+            True,
         ),
     ],
 )

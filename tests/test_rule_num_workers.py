@@ -1459,7 +1459,8 @@ def test_pipelines_of_albumentations_have_generators_of_their_own(
     ("draw", "more", "requirements", "has_workers"),
     [
         ("np.random.rand() < 0.5", "", "torch==1.7.1\n", False),
-        ("np.random.rand() < 0.5", "", "torch>=1.7\n", True),
+        ("np.random.rand() < 0.5", "", "torch>=1.7\n", False),
+        ("np.random.rand() < 0.5", "", "torch>=1.9\n", True),
         ("np.random.rand() < 0.5", "", "", True),
         ("random.random() < 0.5", "", "torch==1.7.1\n", True),
         ("np.random.rand() < 0.5", ", worker_init_fn=seeded", "torch==1.7.1\n", True),

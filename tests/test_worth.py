@@ -18,6 +18,7 @@ from autofast.config import Config
 from autofast.edit.edits import Remove
 from autofast.edit.worth import judged
 from autofast.facts.cost import gains
+from autofast.facts.cost.inputs import batches
 from autofast.facts.cost.step import Cost, Estimate
 from autofast.model.script import Script
 from autofast.read import read_script
@@ -99,6 +100,7 @@ with torch.no_grad():
         correct += (model(images).argmax(1) == labels).sum().item()
 print(correct)
 """
+LONG = DIGITS.replace("range(14)", "range(1400)")
 ARITHMETIC = {"autocast", "grad-scaler", "channels-last", "cudnn-benchmark", "tf32"}
 
 
@@ -121,9 +123,13 @@ def small(result: Rewritten) -> set[str]:
     return {r.rule for r in result.records if r.status == "small"}
 
 
-def estimate(folder: Path, text: str) -> Estimate | str:
+def model_of(folder: Path, text: str) -> Script:
     (folder / "train.py").write_text(text.lstrip("\n"), encoding="utf-8")
-    return Cost(read_script(folder / "train.py", folder)).estimate()
+    return read_script(folder / "train.py", folder)
+
+
+def estimate(folder: Path, text: str) -> Estimate | str:
+    return Cost(model_of(folder, text)).estimate()
 
 
 def wider(text: str, times: int) -> str:
@@ -170,7 +176,6 @@ def test_what_a_larger_network_saves(tmp_path: Path) -> None:
         ("x = self.dropout(F.max_pool2d(x, 2))", "x = lib.unknown(x)"),
         ("x = F.relu(self.fc1(x))", "x = F.relu(self.fc1(x)) @ x.t()"),
         ("batch_size=64", "batch_size=size()"),
-        ("loss = F.nll_loss", "affinity = images @ images.T\n        loss = F.nll_loss"),
         ("x = F.relu(self.conv2(x))", "for _ in range(n()):\n            x = self.conv2(x)"),
     ],
 )
@@ -272,8 +277,8 @@ def test_tf32_is_not_for_the_head_of_a_convolutional_network(
 def test_a_network_bound_by_launches_is_not_made_to_compute_faster(tmp_path: Path) -> None:
     result = rewritten(tmp_path, DIGITS)
     assert small(result) >= ARITHMETIC and not result.plan.applied & ARITHMETIC
-    words = "autocast, channels-last, cudnn-benchmark, grad-scaler, non-blocking, pin-memory, tf32"
-    assert f"places are not worth their lines: {words} (--exhaustive shows them)" in said(result)
+    words = "autocast, channels-last, cudnn-benchmark, fused-optimizer, grad-scaler, non-blocking"
+    assert f"not worth their lines: {words}, pin-memory, tf32 (--exhaustive" in said(result)
     assert "autocast" not in "".join(result.texts.values())
     scaler = next(r for r in result.records if r.rule == "grad-scaler")
     assert scaler.gain is not None and "goes with autocast" in scaler.gain.reason
@@ -313,7 +318,7 @@ def test_min_gain_is_a_share_of_the_training(tmp_path: Path) -> None:
     text = wider(DIGITS, 16)
     everything = rewritten(tmp_path, text, Config(min_gain=99))
     assert {"autocast", "grad-scaler", "channels-last"} <= small(everything)
-    assert "fused-optimizer" in everything.plan.applied  # whose gain is not known
+    assert "batched-dataset" in everything.plan.applied  # whose gain is not known
 
 
 def test_a_second_rewrite_finds_nothing(tmp_path: Path) -> None:
@@ -482,13 +487,55 @@ def test_tensors_made_once_an_epoch_are_left() -> None:
     assert apply("device-creation", inside, min_gain=0.01).fixes
 
 
+# -------------------------------------------------------------------------- how long, and how often
+def test_a_short_training_is_left_as_it_is(tmp_path: Path) -> None:
+    """Flags that would save a part of each step save no second of a short training."""
+    assert Cost(model_of(tmp_path, DIGITS)).updates == 14 * 938
+    for text, applied in ((DIGITS, False), (LONG, True)):
+        result = rewritten(tmp_path, text)
+        assert ("fused-optimizer" in result.plan.applied) is applied
+        assert ("fused-optimizer" in small(result)) is not applied
+
+
+def test_products_elsewhere_make_no_convolution_longer(tmp_path: Path) -> None:
+    text = DIGITS.replace(
+        "loss = F.nll_loss", "affinity = images @ images.T\n        loss = F.nll_loss"
+    )
+    assert isinstance(estimate(tmp_path, text), str)
+    result = rewritten(tmp_path, text)
+    assert {"channels-last", "cudnn-benchmark"} <= small(result)
+    assert "autocast" in result.plan.applied  # of which nothing is known
+    assert "channels-last" in rewritten(tmp_path, wider(text, 16)).plan.applied
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "worth"),
+    [("SGD({}, lr=0.1)", False), ("SGD({}, lr=0.1, momentum=0.9)", True), ("Adam({})", True)],
+)
+def test_what_takes_one_operation_is_not_fused(tmp_path: Path, optimizer: str, worth: bool) -> None:
+    text = ROWS.replace("SGD(model.parameters(), lr=1e-3)", optimizer.format("model.parameters()"))
+    result = rewritten(tmp_path, text, Config(precision="bf16"))
+    assert ("fused-optimizer" in result.plan.applied) is worth
+
+
+def test_no_workers_for_a_few_batches(tmp_path: Path) -> None:
+    text = DIGITS.replace("train_set, batch_size", "Subset(train_set, range(200)), batch_size")
+    text = text.replace("import torch\n", "import torch\nfrom torch.utils.data import Subset\n", 1)
+    turned = "transforms.Compose([transforms.RandomRotation(9), transforms.ToTensor()])"
+    text = text.replace("transforms.ToTensor()", turned)
+    script = model_of(tmp_path, text)
+    assert batches(script, script.loaders[0]) == 4
+    assert not apply("num-workers", text, min_gain=0.01).fixes
+    assert apply("num-workers", text.replace("200", "2000"), min_gain=0.01).fixes
+
+
 # ----------------------------------------------------------------------------------- how it is said
 def test_check_lists_what_is_worth_it(tmp_path: Path) -> None:
     rewritten(tmp_path, DIGITS)
     done = check(Request([tmp_path / "train.py"], tmp_path, PLAIN))
     text = as_text.concise(done.records, Style())
     assert "tf32 [" not in text and "batched-dataset [" in text
-    assert "estimate: the update of 8 parameters" in text
+    assert "estimate: waits for data" in text
     (small,) = as_text.not_worth([r for r in done.records if r.status == "small"])
     assert small.endswith("tf32 (--exhaustive shows them).")
     found = json.loads(as_json.report(done.files, done.records))["findings"]
@@ -501,7 +548,7 @@ def test_check_lists_what_is_worth_it(tmp_path: Path) -> None:
 
 
 def test_rules_are_ranked_by_what_they_are_expected_to_gain(tmp_path: Path) -> None:
-    lines = said(rewritten(tmp_path, DIGITS)).splitlines()
+    lines = said(rewritten(tmp_path, LONG)).splitlines()
     ranked = [line.split()[0] for line in lines if line.startswith("  ") and "estimate" in line]
     assert ranked.index("batched-dataset") < ranked.index("fused-optimizer")
 

@@ -31,8 +31,15 @@ def torch_note(script: Script, plan: Passes) -> Iterator[str]:
             f"it needs torch {shown(needed)} or newer; as it was, it ran with {least.limit} at most"
             f" ({least.words}), and that is written anew"
         )
+    elif (bound := age.promised) and any(bound.words in why for why in refused):
+        yield (
+            f"it runs with torch {shown(bound.limit.newest)} or newer, as {bound.words}: what needs"
+            " a newer one than that is left out; --torch VERSION says which one you have"
+        )
     elif needed > (2, 0) and not age.is_at_least(needed):
-        yield f"it needs torch {shown(needed)} or newer; the project's requirements do not say which it has"
+        said = max((o for o in age.oldest if o.node is None), key=lambda o: o.version, default=None)
+        what = said.words if said else "the project's requirements do not say which it has"
+        yield f"it needs torch {shown(needed)} or newer; {what}"
 
 
 def _least(found: Sequence[Newest]) -> Newest:

@@ -340,7 +340,8 @@ def _dated(script: Script, fix: Finding, renewing: Mapping[int, Finding]) -> Fin
         anew = renewing.get(id(newest.node))
         if anew is None:
             needed = f"what would be written needs torch {shown(fix.torch)}"
-            return _refused(fix, f"{newest.words}, and {needed}")
+            hint = f" (--torch {shown(fix.torch)}, if that is yours)" * newest.is_said
+            return _refused(fix, f"{newest.words}, and {needed}{hint}")
         needs.append((anew.rule, anew.key))
     return replace(fix, needs=(*fix.needs, *needs)) if needs else fix
 

@@ -1,6 +1,4 @@
-"""Which fixes are worth their lines: the one place that decides, by what the cost model expects
-each to gain.
-"""
+"""Which fixes are worth their lines: decided here alone, by what each is expected to gain."""
 
 from __future__ import annotations
 

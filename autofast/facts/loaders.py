@@ -1,6 +1,4 @@
-"""What the rules on data loaders ask: which loaders count, who moves their batches, how often they
-are iterated.
-"""
+"""What rules on loaders ask: which count, who moves their batches, how often they run."""
 
 from __future__ import annotations
 
@@ -154,9 +152,7 @@ def own_order(loader: Loader) -> str:
 
 
 def unpinned(loader: Loader) -> str:
-    """What to do where batches are objects that a DataLoader does not know how to pin; empty where
-    they are none.
-    """
+    """What to do where a DataLoader cannot pin the objects that batches are; else empty."""
     name = next((t.cls.node.name for t in loader.batch if cannot_pin(t)), "")  # type: ignore[attr-defined]
     if not name:
         return ""
@@ -164,9 +160,7 @@ def unpinned(loader: Loader) -> str:
 
 
 def of_array(script: Script, expr: ast.expr, depth: int = 2) -> bool:
-    """``torch.from_numpy(batch[0]).long()``: the batch has arrays, which are not pinned, or else
-    this is an error.
-    """
+    """``torch.from_numpy(batch[0])``: the batch has arrays, which are not pinned."""
     while isinstance(expr, (ast.Attribute, ast.Call)):
         if script.is_call(expr, "torch.from_numpy"):
             return True
@@ -180,9 +174,7 @@ def of_array(script: Script, expr: ast.expr, depth: int = 2) -> bool:
 
 
 def cannot_pin(thing: Thing) -> bool:
-    """An object with tensors, of a class of the project that is no named tuple and has no
-    ``pin_memory()``.
-    """
+    """An object with tensors, of a class of the project without ``pin_memory()``."""
     return (
         isinstance(thing, Inst)
         and not thing.cls.external - {"dataclass"}
@@ -220,9 +212,7 @@ def managed(script: Script, loader: Loader) -> bool:
 
 
 def _each_epoch(script: Script, loader: Loader) -> bool:
-    """Lightning's ``fit()`` is given the loader, to train with or for the validation of each
-    epoch.
-    """
+    """Lightning's ``fit()`` is given the loader, for training or for its validation."""
     for site in script.methods("fit"):
         for occurrence in site:
             trainer = occurrence.this

@@ -109,9 +109,7 @@ def fused_with_momentum(script: Script) -> str:
 
 
 def _is_said(script: Script, word: str) -> bool:
-    """A constant, or a keyword of ``dict`` or ``update``, that may be the key of a parameter group
-    or of a state.
-    """
+    """A constant, or a keyword of ``dict`` or ``update``, that may be a key of a group or state."""
     for node in script.nodes:
         if isinstance(node, ast.Constant) and node.value == word:
             return True

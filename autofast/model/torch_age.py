@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 Version = tuple[int, ...]
+GIVEN = "--torch"
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,24 @@ class Newest:
     def words(self) -> str:
         return f"{self.place} {self.why}"
 
+    @property
+    def is_said(self) -> bool:
+        """Whether a file of the project says so, which the user's word outweighs."""
+        return self.node is None and self.place != GIVEN
+
 
 @dataclass(frozen=True)
 class Oldest:
-    """A place that rules older versions out; ``node`` is None for what a file of the project
-    says.
+    """A place that rules older versions out; ``node`` is None for what a file of the project says.
+
+    ``binds``: what a package asks of those who install it, however old.
     """
 
     place: str
     why: str
     version: Version
     node: ast.AST | None = None
+    binds: bool = False
 
     @property
     def words(self) -> str:
@@ -74,11 +82,13 @@ class TorchAge:
     Attributes:
         newest: what rules newer versions out. oldest: what rules older ones out.
         given: the version that the user names; it outweighs the rest.
+        living: the oldest version that a Python of these years installs.
     """
 
     newest: tuple[Newest, ...] = ()
     oldest: tuple[Oldest, ...] = ()
     given: Version = ()
+    living: Version = ()
 
     @property
     def least(self) -> Version:
@@ -99,13 +109,30 @@ class TorchAge:
         """
         if self.given:
             if self.given < version:
-                yield Newest("--torch", f"says {shown(self.given)}", Limit(self.given))
+                yield Newest(GIVEN, f"says {shown(self.given)}", Limit(self.given))
             return
-        needed = max((o.version for o in self.oldest if o.node is not None), default=())
-        for newest in self.newest:
-            stale = newest.node is None and newest.limit.is_below(needed)
+        bound = self.promised
+        for newest in (*self.newest, *([bound] if bound is not None else ())):
+            stale = newest.node is None and newest.limit.is_below(self._shown)
             if newest.limit.is_below(version) and not stale:
                 yield newest
+
+    @property
+    def promised(self) -> Newest | None:
+        """The lower bound of the project: with that torch, too, what is written has to run.
+
+        One below ``living`` is a habit of its time, but for a package's: that counts as ``living``.
+        """
+        said = [o for o in self.oldest if o.node is None and (o.binds or o.version >= self.living)]
+        if not said:
+            return None
+        bound = max(said, key=lambda o: o.version)
+        return Newest(bound.place, bound.why, Limit(max(bound.version, self.living)))
+
+    @property
+    def _shown(self) -> Version:
+        """The oldest version that the code itself needs."""
+        return max((o.version for o in self.oldest if o.node is not None), default=())
 
     def is_at_least(self, version: Version) -> bool:
         """Whether the script needs ``version`` or a newer one, as it is."""

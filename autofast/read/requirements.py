@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -24,6 +24,14 @@ REQUIREMENT = (
 # Of one version: https://.../torch-1.1.0-cp36-cp36m-linux_x86_64.whl, FROM
 # pytorch/pytorch:1.4-cuda10.1-cudnn7-runtime
 WHEEL, IMAGE = r"/%s-(\d+(?:\.\d+)+)[-+%%]\S*\.whl", r"\bpytorch/pytorch:(\d+(?:\.\d+)+)"
+PACKAGE = ("pyproject.toml", "setup.cfg", "setup.py")  # what pip asks when others install it
+NAMES = {"torch": "(?:py)?torch", "python": "(?:requires-)?python(?:_requires)?"}
+# In words: "PyTorch 1.10+", "torch >= 1.7", "[PyTorch](https://pytorch.org) 1.6 or newer"
+READ_ME = ("README*.md", "README*.rst", "README*.txt", "README", "readme*.md")
+IN_WORDS = re.compile(
+    r"(?i)\b(?:py)?torch\b[\s*_`\])]*(?:\(https?:[^)\s]*\)[\s*_`]*)?(?:version\s*)?(?:[>≥]=?\s*v?(\d+(?:\.\d+)+)"
+    r"|v?(\d+(?:\.\d+)+)[*_`\])]*(?:\+|\s+(?:or|and)\s+(?:newer|later|higher|above|greater|up)\b))"
+)
 SPECIFIER = re.compile(r"([<>=!~^]=?=?)\s*v?(\d+(?:\.\d+)*)")
 
 
@@ -53,6 +61,13 @@ def limits(script: Script, package: str) -> tuple[tuple[str, str, Limit | None],
     return script.analysis(Requirements).limits(package)
 
 
+def in_words(script: Script) -> Iterator[tuple[str, str, None]]:
+    """Where a project's README says from which torch on it runs, and that as a requirement."""
+    for place, line in _lines(_folders(script), READ_ME):
+        if match := IN_WORDS.search(line):
+            yield place, f">={match[1] or match[2]}", None
+
+
 def _folders(script: Script) -> tuple[Path, ...]:
     """The folders from the entry's up to the project's root."""
     depth = len(Path(script.entry.rel).parts)
@@ -70,27 +85,29 @@ class Requirements:
         """As :func:`limits`."""
         if package not in self._limits:
             name = re.escape(package).replace("\\-", "[-_]")
-            name = "(?:py)?torch" if package == "torch" else name
+            name = NAMES.get(package, name)
             exact = [WHEEL % name, *([IMAGE] if package == "torch" else [])]
             patterns = re.compile(REQUIREMENT % name), *map(re.compile, exact)
-            self._limits[package] = tuple(_found(self._lines, *patterns))
+            self._limits[package] = tuple(_found(self._code, *patterns))
         return self._limits[package]
 
     @cached_property
-    def _lines(self) -> tuple[tuple[str, str], ...]:
-        """The place and the text of each line of these files that may ask for a version."""
-        found = []
-        for path in (
-            p for folder in self._folders for kind in FILES for p in disk.matching(folder, kind)
-        ):
-            try:
-                text = disk.text(path)
-            except OSError:
-                continue
-            for number, line in enumerate(text.splitlines(), 1):
-                if any(map(str.isdigit, code := line.split("#")[0])):
-                    found.append((f"{path.name}:{number}", code))
-        return tuple(found)
+    def _code(self) -> tuple[tuple[str, str], ...]:
+        """The lines of these files, without their comments."""
+        lines = ((place, line.split("#")[0]) for place, line in _lines(self._folders, FILES))
+        return tuple((place, code) for place, code in lines if any(map(str.isdigit, code)))
+
+
+def _lines(folders: Iterable[Path], kinds: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The place and the text of each line of files of these kinds that may name a version."""
+    for path in (p for folder in folders for kind in kinds for p in disk.matching(folder, kind)):
+        try:
+            text = disk.text(path)
+        except OSError:
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            if any(map(str.isdigit, line)):
+                yield f"{path.name}:{number}", line
 
 
 def _found(

@@ -15,11 +15,12 @@ from autofast.model.torch_age import Limit, Newest, Oldest, TorchAge, Version
 from autofast.model.values import Arguments, Ext, Ref
 from autofast.read.extensions import extensions
 from autofast.read.old_tensors import broken_views, byte_masks, differences, old_numbers
-from autofast.read.requirements import limits, lower
+from autofast.read.requirements import PACKAGE, in_words, limits, lower
 from autofast.read.torch_versions import (
     FIRST_PAIRED,
     GONE,
     GONE_KEYWORDS,
+    LIVING,
     METHODS,
     MODULES,
     MOVED,
@@ -27,6 +28,7 @@ from autofast.read.torch_versions import (
     NEW_KEYWORDS,
     PYTHONS,
     RENAMED,
+    SINCE_PYTHON,
 )
 
 
@@ -45,7 +47,7 @@ def torch_age(script: Script) -> TorchAge:
         *(_at(node, why, Limit((2, 0)), anew) for node, why, anew in byte_masks(script)),
         *(_at(node, why, Limit((1, 1))) for node, why in differences(script)),
     )
-    return TorchAge(newest, (*_asked(script), *_new(script)))
+    return TorchAge(newest, (*_asked(script), *_new(script)), living=LIVING)
 
 
 def _at(node: ast.AST, why: str, limit: Limit, anew: str = "") -> Newest:
@@ -73,9 +75,13 @@ def _pins(script: Script) -> Iterator[Newest]:
 
 
 def _asked(script: Script) -> Iterator[Oldest]:
-    for place, spec, _ in limits(script, "torch"):
+    python = max((lower(spec) for _, spec, _ in limits(script, "python")), default=(0,))
+    least = max((torch for since, torch in SINCE_PYTHON.items() if since <= python), default=(0,))
+    for place, spec, limit in (*limits(script, "torch"), *in_words(script)):
         if (version := lower(spec)) != (0,):
-            yield Oldest(place, f"asks for torch {spec}", version)
+            version = (*version, 0) if len(version) == 1 else version
+            oldest = version if limit is not None else max(version, least)
+            yield Oldest(place, f"asks for torch {spec}", oldest, binds=place.startswith(PACKAGE))
 
 
 def _paired(vision: Version) -> Version:
@@ -118,9 +124,7 @@ def _moved(node: ast.stmt) -> str:
 
 
 def _calls(script: Script) -> Iterator[Newest]:
-    """What is called in every run; behind an option, the rest of a script may run with what is
-    new.
-    """
+    """What is called in every run; behind an option, the rest may run with what is new."""
     for site in script.calls(*GONE):
         if any(map(_is_certain, site)):
             spelled = is_method(site.node, site.kind.rpartition(".")[2])
@@ -159,9 +163,7 @@ def _gives(args: Arguments | None, name: str) -> bool:
 
 
 def _stft(script: Script) -> Iterator[Newest]:
-    """``torch.stft(x, n)`` of real numbers; not where another call of it says ``return_complex``,
-    for a newer torch.
-    """
+    """``torch.stft(x, n)`` of real numbers, where no call of it says ``return_complex``."""
     calls = [(site.node, o) for site in script.calls("torch.stft") for o in site]
     if all(o.args is not None and _is_bare(o.args) for _, o in calls):
         for node, o in calls:

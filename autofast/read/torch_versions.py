@@ -27,6 +27,17 @@ PYTHONS: dict[Version, Version] = {
     (3, 9): (2, 8),
 }
 PYTHON_37, PYTHON_38 = PYTHONS[3, 7], PYTHONS[3, 8]
+# The first torch for a Python, by the same wheels. The oldest one that counts where a project names
+# a lower bound is that of Python 3.9: older ones need a Python that has not been mended for years.
+SINCE_PYTHON: dict[Version, Version] = {
+    (3, 9): (1, 7),
+    (3, 10): (1, 11),
+    (3, 11): (1, 13),
+    (3, 12): (2, 2),
+    (3, 13): (2, 5),
+    (3, 14): (2, 9),
+}
+LIVING = SINCE_PYTHON[3, 9]
 FIRST_PAIRED = (0, 3)  # torchvision: older ones take any torch
 
 _SCIPY = "since SciPy 1.3, and older ones want Python 3.7"

@@ -1,7 +1,8 @@
 """The 16-bit dtype that a script chooses when it runs: one constant, and where it stands.
 
-Emulated bf16 (GPUs before Ampere) is slower than fp32, so emulation does not count; torch answers
-that question, also without a GPU, since 2.5.
+Emulated bf16 (GPUs before Ampere) is slower than fp32, so emulation does not count:
+`is_bf16_supported(including_emulation=False)` says the same, but is of torch 2.4, and raises
+without a GPU until 2.5. On ROCm both are true for every GPU.
 """
 
 from __future__ import annotations
@@ -18,10 +19,6 @@ from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, function_of, source_of
 from autofast.write.spelling import VISIBLE, requires_cuda, torch_in
 
-SINCE = (
-    2,
-    5,
-)  # is_bf16_supported(including_emulation) is of 2.4, which raises where there is no GPU
 STARTS_PROCESSES = frozenset({"multiprocessing", "torch.multiprocessing"})
 AVAILABLE = "{torch}.cuda.is_available() and "
 FORKS = ("os.fork", "notebook_launcher", "ProcessPoolExecutor")
@@ -29,33 +26,26 @@ FORKS = ("os.fork", "notebook_launcher", "ProcessPoolExecutor")
 
 @dataclass(frozen=True)
 class Choice:
-    """What is asked of the GPU: as a constant, as one for a torch that may be too old for that, as
-    a function where a constant asks too early.
-    """
+    """What is asked of the GPU: as a constant, and as a function where that asks too early."""
 
     name: str
     constant: str
-    old: str
     function: str
 
 
+_ASKED = "{torch}.cuda.is_available() and {torch}.cuda.get_device_capability()[0] >= 8"
 HAS_BF16 = Choice(
     "has_bf16",
-    "{name} = {torch}.cuda.is_bf16_supported(including_emulation=False)\n",
-    "{name} = {torch}.cuda.is_available() and {torch}.cuda.get_device_capability()[0] >= 8\n",
-    '''def {name}():
+    f"{{name}} = {_ASKED}\n",
+    f'''def {{name}}():
     """Whether there is a GPU that computes in bfloat16 (Ampere and newer)."""
-    return {torch}.cuda.is_available() and {torch}.cuda.get_device_capability()[0] >= 8
+    return {_ASKED}
 ''',
 )
 AMP_DTYPE = Choice(
     "amp_dtype",
-    """{has_bf16} = {torch}.cuda.is_bf16_supported(including_emulation=False)
-{name} = {torch}.bfloat16 if {has_bf16} else {torch}.float16
-""",
-    """# GPUs before Ampere have no fast bfloat16
-{has_bf16} = {torch}.cuda.is_available() and {torch}.cuda.get_device_capability()[0] >= 8
-{name} = {torch}.bfloat16 if {has_bf16} else {torch}.float16
+    f"""{{has_bf16}} = {_ASKED}
+{{name}} = {{torch}}.bfloat16 if {{has_bf16}} else {{torch}}.float16
 """,
     '''def {name}():
     """bfloat16 where the GPU computes in it (Ampere and newer), else float16."""
@@ -89,8 +79,8 @@ def in_module(
     """
     torch, imports = torch_in(source)
     for stmt in source.tree.body:
-        for form, code, name in _named(stmt):
-            if name.startswith(choice.name) and _same(stmt, getattr(choice, form), name, torch):
+        for written, code, name in _named(script, choice, stmt):
+            if name.startswith(choice.name) and _same(stmt, written, name, torch):
                 return Chosen(code)
     name = source.fresh(choice.name)
     below, early = None, asks_too_early(script)
@@ -104,19 +94,16 @@ def in_module(
 
 
 def constant(script: Script, choice: Choice) -> str:
-    """The code of the constant for the torch of the script."""
-    if not _is_old(script):
-        return choice.constant
-    return choice.old.replace(AVAILABLE, "") if requires_cuda(script) else choice.old
+    """The code of the constant for the script."""
+    return choice.constant.replace(AVAILABLE, "") if requires_cuda(script) else choice.constant
 
 
-def _named(stmt: ast.stmt) -> Iterator[tuple[str, str, str]]:
-    """The forms, the expression and the name of what a statement defines."""
+def _named(script: Script, choice: Choice, stmt: ast.stmt) -> Iterator[tuple[str, str, str]]:
+    """How what a statement defines would be written; its expression, and its name."""
     if isinstance(stmt, ast.FunctionDef):
-        yield "function", f"{stmt.name}()", stmt.name
+        yield choice.function, f"{stmt.name}()", stmt.name
     elif isinstance(stmt, ast.Assign) and isinstance(target := stmt.targets[0], ast.Name):
-        yield "constant", target.id, target.id
-        yield "old", target.id, target.id
+        yield constant(script, choice), target.id, target.id
 
 
 def _devices_chosen(script: Script, source: Source, places: Sequence[ast.AST]) -> ast.stmt | None:
@@ -156,10 +143,6 @@ def asks_too_early(script: Script) -> bool:
 def starts_processes(script: Script) -> bool:
     """Whether the script starts processes, or may."""
     return bool(script.processes) or any(map(_starts_processes, script.sources))
-
-
-def _is_old(script: Script) -> bool:
-    return bool(script.torch.rules_out(SINCE))
 
 
 def _starts_processes(source: Source) -> bool:
@@ -208,16 +191,6 @@ class Shared:
             function_of(p) is function_of(beside) and graph.dominates(beside, p)
             for p in self.places
         )
-
-    @property
-    def since(self) -> tuple[int, int]:
-        """The oldest torch that runs it: a constant asks what 2.5 answers, unless the project's
-        torch may be older.
-        """
-        asks = not _is_old(self.script) and (
-            bool(self.local) or any(self.value_for(place).is_constant for place in self.places)
-        )
-        return SINCE if asks else (1, 0)
 
     @property
     def is_one(self) -> bool:

@@ -1,6 +1,4 @@
-"""What several rules ask: how a file spells ``torch``, which device holds what, which torch the
-project pins.
-"""
+"""How a file spells ``torch``, which device holds what, which torch the project pins."""
 
 from __future__ import annotations
 
@@ -84,9 +82,7 @@ def requires_cuda(script: Script) -> bool:
 
 
 def _certain(script: Script, node: ast.AST, stack: Stack) -> bool:
-    """Every run comes to this place: no condition or loop is around it, and no function ends early
-    before it.
-    """
+    """Every run comes to this place: no condition or loop around it, no early end before it."""
     if any(
         isinstance(f, (TryFrame, LoopFrame)) or (isinstance(f, BranchFrame) and not f.known)
         for f in stack
@@ -100,9 +96,7 @@ def _certain(script: Script, node: ast.AST, stack: Stack) -> bool:
 
 
 def devices(script: Script) -> frozenset[str]:
-    """The kinds of device that the script names anywhere: cpu, cuda, mps, xpu, accel (whatever
-    there is), option, ?.
-    """
+    """The kinds of device that the script names: cpu, cuda, mps, xpu, accel, option, ?."""
     return frozenset(kind for kind, _ in script.analysis(_named))
 
 
@@ -142,9 +136,7 @@ def _named(script: Script) -> frozenset[tuple[str, bool]]:
 
 
 def _names(script: Script) -> Iterator[tuple[str, bool]]:
-    """Each kind of device that the script names, and whether it is one that something else is
-    on.
-    """
+    """Each kind of device that the script names, and whether something else is on it."""
     for site in script.log.of("move", "move_model"):
         for occurrence in site:
             how = occurrence.data.get(
@@ -202,9 +194,7 @@ def uses_gpu(script: Script) -> bool:
 
 
 def cuda_test(script: Script, place: ast.AST) -> tuple[str, tuple[Import, ...]]:
-    """An expression that is true where training runs on CUDA, valid just before the statement of
-    ``place``.
-    """
+    """An expression that is true where training runs on CUDA, valid before the statement."""
     if (name := device_before(script, place)) is not None:
         return f'{name}.type == "cuda"', ()
     torch, edits = torch_in(source_of(place))
@@ -247,9 +237,7 @@ def device_before(script: Script, place: ast.AST) -> str | None:
 
 
 def device_named_before(script: Script, place: ast.AST) -> str | None:
-    """The same, also one that holds the name of a device (``"cuda" if torch.cuda.is_available()
-    else "cpu"``).
-    """
+    """The same, also one that holds the name of a device (``"cuda" if ... else "cpu"``)."""
     return _before(script, place, _is_device, above=True)
 
 
@@ -263,9 +251,7 @@ def _is_device(found: Values) -> bool:
 def _before(
     script: Script, place: ast.AST, fits: Callable[[Values], bool], above: bool = False
 ) -> str | None:
-    """``above``: also a global of which nothing but the order of the module says that it has a
-    value.
-    """
+    """``above``: also a global that has a value by nothing but the order of the module."""
     scope = function_of(place)
     definitions = script.analysis(Flow).definitions(place)
     for name in _device_names(script, scope, fits):

@@ -1,9 +1,9 @@
 """A tenth set of faults, written blind: eight scripts of kinds that no set before has, in ways of writing of their own, in two halves.
 
-Half A (``--twelfth``), by which the judge may be mended: ``flow``, a normalising flow; ``folds``, cross-validation; ``tasks``, three tasks
+Half A (``--set 10a``), by which the judge may be mended: ``flow``, a normalising flow; ``folds``, cross-validation; ``tasks``, three tasks
 weighed by learned variances; ``finetune``, a net that is pretrained, frozen and thawed in part.
 
-Half B (``--thirteenth``), run once at the end: ``pseudo``, labels that a net gives itself; ``speech``, a loss over alignments; ``codes``, a
+Half B (``--set 10b``), run once at the end: ``pseudo``, labels that a net gives itself; ``speech``, a loss over alignments; ``codes``, a
 codebook and a prior over its codes; ``physics``, an equation as the loss, with LBFGS.
 """
 

@@ -1,7 +1,7 @@
 """A second set of faults, made without sight of how verify works, and judged as any second script is: nothing is known of what was done.
 
 Scripts of other kinds than those of tests/faults: segmentation, a recurrent language model, a table in memory, policy gradient,
-contrastive learning with workers, a moving average with early stopping. ``python -m benchmarks.verify_faults --second``.
+contrastive learning with workers, a moving average with early stopping. ``python -m benchmarks.verify_faults --set 2a``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Scripts of kinds that the sets before do not have: a U-Net with deep supervision, recommendations with drawn negatives, clipped policy updates with
 real-valued actions, distillation; a package with relative imports, triplets with NumPy in workers, a run that resumes, a critic with a gradient
-penalty. ``python -m benchmarks.verify_faults --third`` and ``--fourth``.
+penalty. ``python -m benchmarks.verify_faults --set 3a`` and ``--set 3b``.
 """
 
 from __future__ import annotations

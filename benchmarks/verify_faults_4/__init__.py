@@ -1,7 +1,7 @@
 """A fourth set of faults, written blind as the third was, for two scripts; run once, as it is.
 
 Sequence labelling (packed sequences, a masked loss, warm-up by steps) and recommendations (negatives drawn in every step, an average of the weights,
-early stopping). ``python -m benchmarks.verify_faults --fifth``.
+early stopping). ``python -m benchmarks.verify_faults --set 4``.
 """
 
 from __future__ import annotations

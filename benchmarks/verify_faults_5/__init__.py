@@ -1,7 +1,7 @@
 """A fifth set of faults, written blind as the third was, for two scripts; run once, as it is.
 
 Graphs of different sizes (functional dropout, a normalised target, early stopping) and forecasts (a decoder that is told the truth now and then, learned
-weights of two tasks, a plateau scheduler). ``python -m benchmarks.verify_faults --sixth``.
+weights of two tasks, a plateau scheduler). ``python -m benchmarks.verify_faults --set 5``.
 
 Two were written as faults and change nothing, as all batches of these data are full: they count as sound. "Other draws" and the last
 "two workers" were added after the first run.

@@ -1,6 +1,6 @@
 """A sixth set of faults, for four scripts: a small language model, temporal differences with a target network, an average of the weights, training in stages.
 
-``python -m benchmarks.verify_faults --seventh``. Not blind: it was written by somebody who had read parts of verify. Run once, as it is.
+``python -m benchmarks.verify_faults --set 6``. Not blind: it was written by somebody who had read parts of verify. Run once, as it is.
 """
 
 from __future__ import annotations

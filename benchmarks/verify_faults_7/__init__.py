@@ -1,7 +1,7 @@
 """A seventh set of faults, written blind: eight scripts in ways of writing of their own.
 
 A trainer with callbacks, segmentation in bfloat16, truncated backpropagation with gathered gradients, two nets against each other, contrastive
-learning with a queue, an average with early stopping, a policy, and a package that cleans pictures of noise. ``python -m benchmarks.verify_faults --eighth``.
+learning with a queue, an average with early stopping, a policy, and a package that cleans pictures of noise. ``python -m benchmarks.verify_faults --set 7``.
 """
 
 from __future__ import annotations

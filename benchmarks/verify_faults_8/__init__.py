@@ -1,10 +1,10 @@
 """An eighth set of faults, written blind: ten scripts in ways of writing of their own, in two halves.
 
-Half A (``--ninth``), by which the judge may be mended: ``novelist``, a character model with accumulated gradients in bfloat16; ``smoke``, a
+Half A (``--set 8a``), by which the judge may be mended: ``novelist``, a character model with accumulated gradients in bfloat16; ``smoke``, a
 diffusion model with an average of the weights; ``balance``, Q-learning with a buffer and a target net; ``orchard``, the package ``grove``,
 pictures with workers and a run that is taken up again; ``interpreter``, sequences to sequences with a teacher.
 
-Half B (``--tenth``), run once at the end: ``ledger``, a table in memory; ``citation``, a graph as one batch with early stopping; ``pairs``,
+Half B (``--set 8b``), run once at the end: ``ledger``, a table in memory; ``citation``, a graph as one batch with early stopping; ``pairs``,
 contrastive learning with a probe; ``forger``, a critic with a penalty on gradients; ``pupil``, a teacher and a student.
 """
 

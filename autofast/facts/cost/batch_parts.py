@@ -1,6 +1,4 @@
-"""Which parts of a batch are one number for each item, as classes are: a few hundred bytes,
-whatever the batch.
-"""
+"""Which parts of a batch are one number for each item, as classes are: a few hundred bytes."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ DEPTH = 6
 
 
 def is_number_each(script: Script, loaders: list[Loader], expr: ast.expr) -> bool:
-    """Whether ``expr`` is certainly a part of a batch of these loaders that holds one number for
-    each item.
-    """
+    """Whether ``expr`` is certainly a part of their batches that is one number for each item."""
     key = _part(script, expr)
     datasets = [d for x in loaders for d in x.datasets]
     plain = all(_is_collated(x) for x in loaders)
@@ -47,9 +43,7 @@ def _is_collated(loader: Loader) -> bool:
 
 # --------------------------------------------------------------------------------------- which part
 def _part(script: Script, expr: ast.expr) -> Key | None:
-    """Where a part stands in the batch: 1 for ``y`` of ``for x, y in loader``, ``"y"`` for
-    ``batch["y"]``.
-    """
+    """Where a part stands: 1 for ``y`` of ``for x, y in loader``, ``"y"`` for ``batch["y"]``."""
     match expr:
         case ast.Name():
             found = {_place(script, d.node) for d in script.analysis(Flow).reaching(expr)}

@@ -21,9 +21,7 @@ EXPONENT = 16  # beyond which a power is no size of a layer
 
 
 def most(script: Script, expr: ast.expr | None, depth: int = 0) -> int | None:
-    """The largest value of an expression of whole numbers that are not negative; None where that is
-    not known.
-    """
+    """The largest value of an expression of whole numbers; None where that is not known."""
     if expr is None or depth > DEEP:
         return None
     found = script.values(expr)
@@ -71,9 +69,7 @@ def _combined(op: ast.operator, left: int | None, right: int | None) -> int | No
 
 
 def _of(script: Script, made: Definition, depth: int) -> int | None:
-    """Of what a definition gives: an argument at all calls, a number of ``range(...)``, an
-    expression.
-    """
+    """Of what a definition gives: an argument at all calls, a number of a range, an expression."""
     node = made.node
     if isinstance(node, ast.arg):
         function = function_of(node)

@@ -66,9 +66,7 @@ class Cells:
         return any(inside(occurrence.stack, step.loop) for step in self.script.steps)
 
     def _carrying(self, site: Site, occurrence: Occurrence) -> Iterator[LoopFrame]:
-        """The loops inside the step that call it, with a state that one turn of the loop hands to
-        the next.
-        """
+        """The loops of the step that call it, with a state that goes from turn to turn."""
         for step in self.script.steps:
             within = inside(occurrence.stack, step.loop)
             frames = below(occurrence.stack, step.loop) if within else ()

@@ -24,10 +24,11 @@ from autofast.facts.cost.heads import (
     only_convolves,
     only_embeds,
 )
-from autofast.facts.cost.inputs import number, turns
-from autofast.facts.cost.step import Cost
+from autofast.facts.cost.inputs import batches, number, turns
+from autofast.facts.cost.step import CONVOLUTIONS, Cost, Estimate
 from autofast.facts.datasets import Images, images
 from autofast.facts.loaders import given, has_no_workers
+from autofast.facts.optimizers import has_momentum
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.loops import loops_around
@@ -40,6 +41,8 @@ from autofast.model.source import at, function_of, statement_of, walk
 from autofast.model.values import Ext, Inst, Ref, Tensor, Unknown
 from autofast.rule import Finding, Gain, Options, Question
 
+Findings = Sequence[Finding]
+Answer = Gain | None
 EVALUATION = 1 / 18  # of an epoch: a sixth of the samples, and a forward is a third of a step
 EPOCHS = 10  # where their number is not known
 MOST_RESHAPES = (
@@ -54,6 +57,7 @@ HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the hos
 NARROW = Gain(
     0.0, "bound by launches and memory: the layers that multiply are narrow, or few and small"
 )
+FEW = 4  # batches of a pass over a loader, for which no worker is started
 NOISE = 0.005  # of an evaluation that is made faster by a class of its own
 
 
@@ -76,10 +80,38 @@ def _of_arithmetic(
         return seen
     cost = script.analysis(Cost)
     found = cost.least() if casts and options.target == "cpu" else cost.estimate(options.target)
+    if isinstance(found, str) and products == memory == 1:
+        return _of_convolutions(script, options, usual, convolutions, found)
     if isinstance(found, str):
         return Gain(usual, f"usual where arithmetic takes the time; here {found}", known=False)
     more = casts * found.tensors
-    return Gain(found.saved(convolutions, products, memory, more), found.words)
+    share = found.saved(convolutions, products, memory, more)
+    return _in_all(script, share, found) or Gain(share, found.words)
+
+
+def _of_convolutions(
+    script: Script, options: Options, usual: float, factor: float, why: str
+) -> Gain:
+    """The same of faster convolutions beside work that is not known, which only makes a step longer
+    where it convolves nothing.
+    """
+    found = script.analysis(Cost).estimate(options.target, CONVOLUTIONS)
+    if isinstance(found, str):
+        return Gain(usual, f"usual where arithmetic takes the time; here {why}", known=False)
+    share = (1 - factor) * found.convolutions / found.seconds
+    words = f"at most {1e3 * found.convolutions:.1f} ms of convolutions a step"
+    return _in_all(script, share, found) or Gain(share, words, known=share < options.min_gain)
+
+
+def _in_all(script: Script, share: float, step: Estimate) -> Gain | None:
+    """Nothing, for a training that is so short that hardly a second is saved of it."""
+    updates = script.analysis(Cost).updates
+    saved = share * step.seconds * updates if updates is not None and step.overlaps else None
+    if saved is None or saved >= machine.NOTICED or share < NOISE:
+        return None
+    most = 1e3 * step.seconds
+    words = f"a training of {updates:,} steps, {most:.1f} ms each, saves less than {machine.NOTICED:.0f} s"
+    return Gain(0.0, words)
 
 
 def _measured(
@@ -109,21 +141,15 @@ def _measured(
     return measured.gain(step.saved(left, casts * found.tensors * on.launch), step.words)
 
 
-def half(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-) -> Gain | None:
-    """Of 16 bits: half the work of products and convolutions, half the memory between them, and
-    casts of each parameter and gradient.
-    """
+def half(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of 16 bits: half of products, convolutions and memory, and casts of each parameter."""
     if place := script.analysis(Cells).place:
         return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
     gain = _of_arithmetic(script, options, 0.4, machine.HALF, machine.HALF, 0.5, casts=2)
     return gain if gain.known or not is_narrow(script) else NARROW
 
 
-def tensor_cores(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-) -> Gain | None:
+def tensor_cores(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of TF32, for products of matrices alone: convolutions use it unless told otherwise."""
     cost = script.analysis(Cost)
     if not cost.multiplies_elsewhere and only_convolves(script):
@@ -140,12 +166,8 @@ def tensor_cores(
     return Gain(0.0, HEAD)
 
 
-def layout(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-) -> Gain | None:
-    """Of channels_last, for convolutions; of the images of an evaluation only that they come in the
-    order of the weights.
-    """
+def layout(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of channels_last, for convolutions; of an evaluation's images, that they come in order."""
     cost = script.analysis(Cost)
     if cost.moves_batches(finding.node) and cost.channels(finding.node) == {1}:
         return Gain(0.0, "images of one channel lie in memory as they would in either order")
@@ -160,16 +182,12 @@ def layout(
     return _of_arithmetic(script, options, 0.1, convolutions=machine.CHANNELS_LAST)
 
 
-def algorithms(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-) -> Gain | None:
+def algorithms(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of cuDNN's choice by measurement, for convolutions."""
     return _of_arithmetic(script, options, 0.05, convolutions=machine.BENCHMARK)
 
 
-def counting(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-) -> Gain | None:
+def counting(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of tensors without versions and views, beside no_grad: little, of what evaluations take."""
     if once := _code_once(script, finding):
         return replace(once, share=machine.COUNTING * once.share)
@@ -185,9 +203,7 @@ def together(share: float, reason: str, copied: bool = False) -> Question:
     """
     estimate = usual(share, reason)
 
-    def ask(
-        script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-    ) -> Gain | None:
+    def ask(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
         loaders = _loaders_of(script, finding.node)
         waiting = measured.waiting(script, loaders)
         if waiting is None:
@@ -205,9 +221,7 @@ def together(share: float, reason: str, copied: bool = False) -> Question:
     return ask
 
 
-def renaming(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-) -> Gain | None:
+def renaming(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of today's name for the same thing, which costs some microseconds at most: nothing but beside
     what changes its functions anyway.
     """
@@ -227,9 +241,7 @@ def unit_of(node: ast.AST) -> ast.AST:
 def nothing(reason: str) -> Question:
     """A question whose answer is that nothing is gained."""
 
-    def ask(
-        script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-    ) -> Gain | None:
+    def ask(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
         return Gain(0.0, reason)
 
     return ask
@@ -241,9 +253,7 @@ def usual(share: float, reason: str, code: bool = False) -> Question:
     places) that are used once.
     """
 
-    def ask(
-        script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-    ) -> Gain | None:
+    def ask(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
         once = _code_once if code else _loader_once
         return once(script, finding) or Gain(share, reason, known=False)
 
@@ -307,12 +317,8 @@ def _feeds(loader: Loader, home: ast.AST) -> bool:
     return any(id(expr) in inside for expr in entries if expr is not None)
 
 
-def reads(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-) -> Gain | None:
-    """Of a read of the device that is put off: nothing where another one stays in the same step,
-    which waits as long.
-    """
+def reads(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of a read that is put off: nothing where another stays in the same step, which waits, too."""
     loop = _loop_of(script, finding.node)
     kept = (read_once, read_at_once, read_twice, read_again, read_late, elements)
     stays = [f.node for f in _alike(finding, beside) if not f.edits or f.asks in kept]
@@ -332,9 +338,7 @@ def reads(
 
 
 def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
-    """The innermost loop around ``node``, which may be around the calls of its function: where all
-    have the same one.
-    """
+    """The innermost loop around ``node``, or around the calls of its function where it is one."""
     if (loop := next(loops_around(node), None)) is not None:
         return loop
     inner = {id(n) for n in ast.walk(node)}
@@ -350,9 +354,7 @@ def _alike(finding: Finding, findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _changed(findings: Sequence[Finding]) -> set[int]:
-    """The ids of all that fixes change: not what stands in a block that something is put above or
-    below.
-    """
+    """The ids of all that fixes change: not what stands in a block that they put code around."""
     places = [place for f in findings if f.edits for place in _touched(f)]
     return {id(n) for place in places if not hasattr(place, "body") for n in walk(place)}
 
@@ -383,55 +385,35 @@ def _touched(finding: Finding) -> list[ast.AST]:
     return [finding.node, *(place for place in places if isinstance(place, ast.AST))]
 
 
-def read_once(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-) -> Gain | None:
-    """Of one read in the place of several of the same tensor, between which the device is given
-    work.
-    """
+def read_once(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of one read in the place of several of a tensor, between which the device is given work."""
     return _code_once(script, finding) or Gain(0.01, "one wait less in a step", known=False)
 
 
-def read_at_once(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-) -> Gain | None:
-    """The same where nothing is started in between: the first read has waited for all that the
-    others would wait for.
-    """
+def read_at_once(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """The same where nothing is started in between: the first read has waited for the others."""
     return Gain(0.0, "one read stays, and the others find the device at rest")
 
 
-def read_twice(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-) -> Gain | None:
-    """Of statements whose work would be done behind the loop, and once more before what looks at it
-    inside.
-    """
+def read_twice(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of statements whose work would be done behind the loop, and before a look at it inside."""
     return Gain(0.0, "what it does would have to stand at two places besides")
 
 
-def elements(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-) -> Gain | None:
+def elements(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of one copy in the place of a read for each element."""
     return _code_once(script, finding) or Gain(READ, "a wait for each element", known=False)
 
 
-def read_late(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-) -> Gain | None:
+def read_late(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of a number that each arm of a condition reads, and that every step looks at: it would be
     read further down in the same step.
     """
     return Gain(0.0, "it would be read in every step all the same, further down")
 
 
-def read_again(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-) -> Gain | None:
-    """Of statements that a loop behind the loop would carry out instead: of an evaluation too
-    little for these lines.
-    """
+def read_again(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of statements that a loop behind the loop would carry out: too little in an evaluation."""
     if not script.analysis(Cost).is_in_training(finding.node):
         return Gain(EVALUATION * READ, "one read a step of an evaluation")
     return reads(script, options, finding, beside)
@@ -455,9 +437,7 @@ def _in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> a
     return None
 
 
-def in_steps(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-) -> Gain | None:
+def in_steps(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of tensors that are made on the device: nothing outside of the loops over batches."""
     if gain := _code_once(script, finding):
         return gain
@@ -467,12 +447,8 @@ def in_steps(
 
 
 # ------------------------------------------------------------------------------- by bytes and items
-def copies(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-) -> Gain | None:
-    """Of copies to the device that nothing waits for: nothing where there is hardly anything to
-    copy.
-    """
+def copies(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of copies to the device that nothing waits for: nothing where hardly anything is copied."""
     loaders = _loaders_of(script, finding.node)
     once = _loader_once(script, finding) if loaders else _code_once(script, finding)
     if once:
@@ -486,10 +462,10 @@ def copies(
         return gain
     size = cost.batch_bytes(finding.node)
     step = cost.estimate(options.target)
-    if size is None or isinstance(step, str):
+    if size is None or (isinstance(step, str) and size >= machine.TINY):
         return Gain(0.02, "one copy a step that the host waits for", known=False)
     words = f"{size / 1000:,.0f} kB" if size >= 1000 else f"{size} bytes"
-    share = size / machine.COPY / step.seconds
+    share = size / machine.COPY / (machine.SHORTEST if isinstance(step, str) else step.seconds)
     if size >= machine.TINY and not cost.trains(finding.node):
         return Gain(share / 6, f"copies of {words} a batch, in evaluations", known=False)
     return Gain(min(0.5, share), f"copies of {words} a batch")
@@ -536,18 +512,14 @@ def _copied_beside(
 
 
 def _stays_on_host(script: Script, tensor: Tensor) -> bool:
-    """Whether a tensor is made of data of the host: others, made for the device, can be made on
-    it.
-    """
+    """Whether a tensor is made of data of the host: others can be made on the device."""
     if tensor.fresh != "Tensor":
         return tensor.fresh in ARRAYS
     given = getattr(tensor.made, "args", [])
     return len(given) == 1 and number(script.values(given[0])) is None  # not `torch.Tensor(8)`
 
 
-def pinning(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-) -> Gain | None:
+def pinning(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """The same of pinned batches: nothing where each loader is made for one batch, which the
     process that waits for it pins itself.
     """
@@ -563,9 +535,7 @@ def pinning(
 
 
 def _copies_memory(script: Script, loader: Loader) -> bool:
-    """Whether the memory of its batches may be copied to the device, by the script or by somebody
-    else.
-    """
+    """Whether the memory of its batches may be copied to the device, by whomever."""
     there = [t.node.func for t in loader.moved if t.kinds != {"cpu"}]
     copied = [func.value for func in there if isinstance(func, ast.Attribute)]
     return (
@@ -592,9 +562,7 @@ def _gets_workers(script: Script, loader: Loader, beside: Sequence[Finding]) -> 
     return not isinstance(origins, str) and any(id(o.expr) in changed for o in origins)
 
 
-def fetching(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-) -> Gain | None:
+def fetching(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of workers: nothing where a batch is a slice of what lies in memory, which one process cuts
     as fast as it can be handed on.
     """
@@ -602,6 +570,8 @@ def fetching(
         return gain
     made = images(script)
     mine = _loaders_of(script, finding.node)
+    if mine and (few := max(batches(script, x) or FEW + 1 for x in mine)) <= FEW:
+        return Gain(0.0, f"workers take longer to start than the {few} batches of a pass")
     if mine and all(_is_sliced(d, made) for x in mine for d in x.datasets):
         return Gain(0.0, "whole batches are taken out of memory at once")
     waiting = measured.waiting(script, mine)
@@ -614,12 +584,8 @@ def fetching(
     return measured.gain(waiting.share * (1 - min(1.0, handed)), waiting.words, known)
 
 
-def keeping(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-) -> Gain | None:
-    """Of workers that stay: nothing where there is one epoch, for whose loader they start once in
-    any case.
-    """
+def keeping(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of workers that stay: nothing where there is one epoch, for which they start in any case."""
     mine = _loaders_of(script, finding.node)
     if mine and all(_has_one_epoch(script, x) for x in mine):
         return Gain(0.0, "gone through once: the training has one epoch")
@@ -647,9 +613,7 @@ def more_workers(enough: str, loaders: Sequence[Loader]) -> Question:
     no wait was measured.
     """
 
-    def ask(
-        script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-    ) -> Gain | None:
+    def ask(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
         seen = measured.waiting(script, loaders) is not None
         return (
             Gain(0.0, enough) if enough and not seen else fetching(script, options, finding, beside)
@@ -666,17 +630,22 @@ def _is_sliced(dataset: Dataset, made: Mapping[int, Images | str]) -> bool:
     return dataset.in_memory and fetches
 
 
-def launches(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
-) -> Gain | None:
-    """Of an update in a few kernels: next to nothing beside a network that the step goes through
-    hundreds of times.
-    """
+def launches(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of an update in a few kernels: next to nothing beside hundreds of passes through cells."""
     times, place = script.analysis(Cells).turns
     share = machine.UPDATE / (times * machine.TURN) if times else 1.0
     if share < 0.03:
         return Gain(share, f"one update, and {times} passes through {place}, a step")
+    optimizer = next((o for o in script.optimizers if o.node is finding.node), None)
+    fewer, accesses = machine.UPDATE, machine.ACCESSES
+    if optimizer is not None and optimizer.name == "SGD" and options.target != "cpu":
+        if not has_momentum(script, optimizer):
+            return Gain(0.0, "without momentum, one operation takes all parameters already")
+        fewer, accesses = machine.SGD_UPDATE, machine.SGD_ACCESSES
     found = script.analysis(Cost).estimate(options.target)
-    if isinstance(found, str) or not found.tensors:
+    if isinstance(found, str) or not found.tensors or options.target == "cpu":
         return Gain(0.03, "kernels of the update, for each parameter", known=False)
-    return Gain(0.03, f"the update of {found.tensors} parameters in one kernel", known=False)
+    moved = 4 * accesses * found.parameters / machine.GPU.memory
+    share = found.fused(fewer * machine.GPU.launch, moved)
+    words = f"the update of {found.tensors} parameters in one kernel"
+    return _in_all(script, share, found) or Gain(share, words)

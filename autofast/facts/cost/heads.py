@@ -39,9 +39,7 @@ MANY = 2  # convolutions for each layer of the head, at least
 
 
 def only_convolves(script: Script) -> bool:
-    """Whether the layers of the models that are trained certainly multiply no matrices but in
-    convolutions.
-    """
+    """Whether the models that are trained certainly multiply no matrices but in convolutions."""
     models = trained_models(script)
     layers = {layer for m in models for layer in m.layers}
     return (
@@ -86,9 +84,7 @@ def _only_embeds(model: Model) -> bool:
 
 
 def is_small_head(script: Script) -> bool:
-    """Whether dense layers are few in each model that is trained, and none of them is repeated or
-    known to be large.
-    """
+    """Whether dense layers are few in each model that is trained, and none is known to be large."""
     models = trained_models(script)
     return bool(models) and all(_has_small_head(script, m) for m in models)
 
@@ -144,9 +140,7 @@ def _is_known(model: Model) -> bool:
 
 
 def _is_small(script: Script, layer: Ext) -> bool:
-    """A layer of which no side is known to be large; the other may be what an environment or a
-    table gives.
-    """
+    """A layer of which no side is known to be large; the other may be what a table gives."""
     return max(_sizes(script, layer), default=LARGE) <= SMALL
 
 
@@ -156,9 +150,7 @@ def _is_large(script: Script, layer: Ext) -> bool:
 
 
 def _sizes(script: Script, layer: Ext) -> list[int]:
-    """How many numbers go into a dense layer and come out of it, at the most, as far as that is
-    known.
-    """
+    """How many numbers go into a dense layer and come out, at the most, as far as that is known."""
     sizes = (
         _size(script, layer, n, name) for n, name in enumerate(("in_features", "out_features"))
     )

@@ -24,6 +24,7 @@ NATIVE = {
     "SVHN": (3, 32, 73_257),
     "STL10": (3, 96, 5_000),
 }
+SUBSET, SPLIT = "torch.utils.data.Subset", "torch.utils.data.random_split"
 SIZED = frozenset({"zeros", "ones", "rand", "randn", "empty"})
 # Transforms that leave the size of an image as it is.
 SAME_SIZE = frozenset(
@@ -52,9 +53,7 @@ def batch_size(loader: Loader) -> int | None:
 
 
 def _largest(values: Values) -> int | None:
-    """Of all numbers that a value may be, where these are known: a batch is made smaller to try a
-    script out.
-    """
+    """Of all numbers that a value may be: a batch is made smaller to try a script out."""
     found = [number(frozenset({thing})) for thing in values]
     known = [n for n in found if n is not None]
     return max(known, default=None) if len(known) == len(found) else None
@@ -82,8 +81,35 @@ def item(script: Script, dataset: Dataset) -> Shape | None:
     return None
 
 
-def items(dataset: Dataset) -> int | None:
-    """How many it holds; None where that is not known."""
+def batches(script: Script, loader: Loader) -> int | None:
+    """How many batches a pass over a loader takes, at the most; None where that is not known."""
+    size = batch_size(loader)
+    if not size or loader.args.get(3, "sampler") or loader.args.get(4, "batch_sampler"):
+        return None
+    held = [_held(script, loader, thing) for thing in loader.args.get(0, "dataset")]
+    known = [n for n in held if n is not None]
+    return -(-max(known) // size) if known and len(known) == len(held) else None
+
+
+def _held(script: Script, loader: Loader, thing: Thing) -> int | None:
+    """How many items are in what a loader is given, at the most."""
+    if isinstance(thing, Ext) and thing.name == SUBSET:
+        given = thing.args.given(1, "indices")
+        if given is not None and isinstance(given.expr, ast.Call):
+            return range_of(script, given.expr)
+    if isinstance(thing, Ext) and thing.name == SPLIT:
+        parts = one(thing.args.get(1, "lengths"))
+        lengths = [number(p) for p in parts.exact or ()] if isinstance(parts, Seq) else []
+        known = [n for n in lengths if n is not None]
+        return max(known) if known and len(known) == len(lengths) else None
+    mine = [d for d in loader.datasets if d.thing is thing]
+    return _items(mine[0]) if mine else None
+
+
+def _items(dataset: Dataset) -> int | None:
+    """How many items a dataset holds, at the most; None where that is not known, and of random
+    tensors, which stand in for data.
+    """
     name = library_name_of(dataset.thing)
     return NATIVE[name][2] if name in NATIVE else None
 
@@ -151,7 +177,13 @@ def turns(script: Script, loop: ast.AST) -> int | None:
         and Ref("builtins.range") not in script.values(call.func)
     ):
         call = call.args[0]  # tqdm(range(...))
-    if not isinstance(call, ast.Call) or call.keywords or not 1 <= len(call.args) <= 2:
+    return range_of(script, call) if isinstance(call, ast.Call) else None
+
+
+def range_of(script: Script, call: ast.Call) -> int | None:
+    """How many numbers ``range(...)`` gives; None for other calls, and where that is not known."""
+    ranges = Ref("builtins.range") in script.values(call.func)
+    if not ranges or call.keywords or not 1 <= len(call.args) <= 2:
         return None
     bounds = [_bound(script, a) for a in call.args]
     if len(bounds) == 1:

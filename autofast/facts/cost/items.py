@@ -30,9 +30,7 @@ DEEP = 6
 
 
 def worth_a_worker(script: Script, loader: Loader) -> bool:
-    """Whether the items of a batch certainly take the host so long that it pays to make them in
-    another process.
-    """
+    """Whether the items of a batch take so long that it pays to make them in another process."""
     size = inputs.batch_size(loader)
     times = [least(script, dataset) for dataset in loader.datasets]
     return size is not None and bool(times) and size * min(times) >= machine.COSTLY

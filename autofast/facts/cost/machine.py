@@ -64,6 +64,7 @@ PASSES = 8
 COPY = 12e9
 # bytes that are copied in less time than it takes to hand them to a thread that pins them
 TINY = 16_000
+SHORTEST = 200e-6  # seconds of a step of which nothing is known: twenty operations and their update
 
 # Seconds to hand a batch over from a worker: 0.3 to 3 ms were measured, with its tensors in shared
 # memory. A batch that is made in COSTLY or more is worth a worker.
@@ -85,6 +86,13 @@ BENCHMARK = 0.8
 # backwards.
 UPDATE = 20
 TURN = 30
+# The same of SGD with momentum; and how often a fused update reads or writes a parameter less, with
+# what belongs to it. SGD without momentum takes one operation in any case.
+SGD_UPDATE = 2
+ACCESSES, SGD_ACCESSES = 11, 3
+
+# Seconds of a whole training that a flag has to save to be worth a line.
+NOTICED = 5.0
 
 # What inference_mode saves of a pass under no_grad, counted in the time of the host: nothing in
 # convolutions, 5 % in small dense layers, 16 % in the many views of a transformer (torch 2.13, a

@@ -67,9 +67,7 @@ def for_target(script: Script, target: str) -> Facts | None:
 
 # ------------------------------------------------------------------------------------------ loaders
 def fetches(script: Script, loader: Loader) -> list[Fetches]:
-    """Of one loader; nothing where another stands in the same line, or where it was not
-    iterated.
-    """
+    """Of one loader; nothing where another stands in its line, or where it was not iterated."""
     if script.facts is None:
         return []
     found = at(script.facts.fetches, [loader.node])
@@ -78,9 +76,7 @@ def fetches(script: Script, loader: Loader) -> list[Fetches]:
 
 
 def waiting(script: Script, loaders: Sequence[Loader]) -> Waiting | None:
-    """How long the training waits for batches of ``loaders``; None where one of them was not seen
-    to give any.
-    """
+    """How long the training waits for batches of ``loaders``; None where one gave none."""
     facts = script.facts
     if facts is None or not loaders or not facts.step:
         return None
@@ -111,9 +107,7 @@ def made(script: Script, loader: Loader) -> str:
 
 # ------------------------------------------------------------------------------------------- places
 def reading(script: Script, target: str, nodes: Iterable[ast.AST]) -> Gain | None:
-    """Of reads of the device in ``nodes`` that are put off: no more than they wait for, nor than
-    the device idles.
-    """
+    """Of reads in ``nodes`` that are put off: no more than they wait for, nor the device idles."""
     facts = for_target(script, target)
     found = at(facts.reads, nodes) if facts is not None else []
     if facts is None or not found or not facts.step or not facts.steps:

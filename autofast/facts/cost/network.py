@@ -1,11 +1,10 @@
-"""One item of a batch on its way through a model, layer by layer: what it costs there, and what
-comes out.
-"""
+"""An item on its way through a model, layer by layer: what it costs, and what comes out."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
+from math import prod
 
 from autofast.facts.cost.shapes import Shape, Unsized, Work, layer
 from autofast.model.calls import is_name
@@ -45,9 +44,7 @@ class Network:
         self.loops: set[int] = set()  # around the model's own making
 
     def run(self, thing: Thing, shape: Shape) -> Shape:
-        """What the model makes of an item; raises :class:`Unsized` where that, or its cost, is not
-        known.
-        """
+        """What the model makes of an item; raises :class:`Unsized` where that is not known."""
         made = getattr(thing, "made", ())
         self.loops |= {id(f.node) for f in made if isinstance(f, LoopFrame) and not self.depth}
         if any(
@@ -148,11 +145,7 @@ class Network:
             k.arg: Given(self.script.values(k.value), k.value) for k in call.keywords if k.arg
         }
         if name in ("view", "reshape"):
-            if len(call.args) - first == 2:
-                features = const(self.script.values(call.args[-1]))
-                fixed = isinstance(features, int) and features > 0
-                return Shape(features if fixed else shapes[0].elements)
-            raise Unsized("what a tensor is reshaped to is not known")
+            return self._reshaped(call.args[1 + first :], shapes[0])
         if name in ("size", "dim", "numel", "item"):
             return None
         if name in ("cat", "concat"):
@@ -165,6 +158,17 @@ class Network:
         if found is None:
             raise Unsized(f"what {name}() costs is not known")
         return found
+
+    def _reshaped(self, sizes: Sequence[ast.expr], shape: Shape) -> Shape:
+        """By the sizes behind that of the batch: features, or channels and images."""
+        found = [const(self.script.values(size)) for size in sizes]
+        known = [n if isinstance(n, int) and n > 0 else None for n in found]
+        if len(known) == 1:
+            return Shape(known[0] or shape.elements)
+        exact = [n for n in known if n is not None]
+        if not exact or len(exact) != len(known) or prod(exact) != (shape.elements or prod(exact)):
+            raise Unsized("what a tensor is reshaped to is not known")
+        return Shape(exact[0], tuple(exact[1:]))
 
     def _function(
         self,

@@ -1,6 +1,4 @@
-"""What a layer makes of a batch, and what that costs: the table of torch's layers, by the sizes
-that they are given.
-"""
+"""What a layer makes of a batch, and what that costs: the table of torch's layers, by sizes."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ class Unsized(Refusal):
 
 @dataclass(frozen=True)
 class Shape:
-    """Of one item of a batch: its channels or features (None: not known), and its other
-    dimensions.
-    """
+    """Of an item: its channels or features (None: not known), and its other dimensions."""
 
     channels: int | None
     dims: tuple[int, ...] = ()
@@ -79,8 +75,9 @@ NORMS = re.compile(r"(?:Batch|Instance|Layer|Group)Norm(?:[123]d)?$|batch_norm$|
 CHEAP = frozenset(
     """ReLU ReLU6 LeakyReLU ELU SELU GELU SiLU Mish Hardswish Hardtanh Sigmoid Tanh Softplus Softmax LogSoftmax PReLU CELU
     Dropout Dropout1d Dropout2d Dropout3d AlphaDropout
-    relu relu_ relu6 leaky_relu elu selu gelu silu mish hardswish hardtanh sigmoid tanh softplus softmax log_softmax prelu celu
-    dropout dropout1d dropout2d dropout3d alpha_dropout add sub mul div add_ mul_ exp log sqrt pow abs clamp normalize float""".split()
+    relu relu6 leaky_relu elu selu gelu silu mish hardswish hardtanh sigmoid tanh softplus softmax log_softmax prelu celu
+    dropout dropout1d dropout2d dropout3d alpha_dropout add sub mul div exp log sqrt pow abs clamp normalize float
+    normal uniform randn_like rand_like zeros_like ones_like empty_like""".split()
 )
 # They leave fewer numbers, or as many in another order.
 LOOSE = frozenset("mean sum amax max squeeze unsqueeze permute transpose t".split())
@@ -101,7 +98,7 @@ def layer(name: str, args: Arguments, shape: Shape, work: Work, first: int = 0) 
 
     if name in FREE:
         return shape
-    if name in CHEAP:
+    if name.removesuffix("_") in CHEAP:
         work.kernels += 2
         return shape
     if name in LOOSE:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autofast.facts.cost import machine
-from autofast.facts.cost.inputs import batch_size, item, items, number, turns
+from autofast.facts.cost.inputs import batch_size, batches, item, number, turns
 from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.shapes import Shape, Unsized, Work
@@ -82,6 +82,12 @@ class Estimate:
         host = self.host * (self.kernels + more) / self.kernels
         return max(0.0, 1 - self._with(host, device) / self.seconds)
 
+    def fused(self, launches: float, accesses: float) -> float:
+        """The share of a step's time that its update saves: so many seconds of launches, and so
+        many seconds of memory.
+        """
+        return 1 - self.seconds / self._with(self.host + launches, self.device + accesses)
+
     @property
     def seconds(self) -> float:
         """What a step takes."""
@@ -118,20 +124,25 @@ class Cost:
 
     def __init__(self, script: Script):
         self.script = script
-        self._estimates: dict[Machine, Estimate | str] = {}
+        self._estimates: dict[tuple[Machine, frozenset[str]], Estimate | str] = {}
 
-    def estimate(self, target: str = "cuda") -> Estimate | str:
-        """The step that costs most on the device; why it is not known where one is not."""
-        return self._estimate(machine.CPU if target == "cpu" else machine.GPU, ROWS)
+    def estimate(self, target: str = "cuda", besides: frozenset[str] = HEAVY) -> Estimate | str:
+        """The step that costs most on the device; why it is not known where one is not.
+
+        ``besides``: functions that may do such work elsewhere, where nothing is known of that.
+        """
+        return self._estimate(machine.CPU if target == "cpu" else machine.GPU, ROWS, besides)
 
     def least(self) -> Estimate | str:
         """The same on a CPU, with arithmetic too short rather than too long."""
         return self._estimate(machine.FAST_CPU, 1)
 
-    def _estimate(self, on: Machine, rows: int) -> Estimate | str:
-        if on not in self._estimates:
-            self._estimates[on] = self._longest(on, rows)
-        return self._estimates[on]
+    def _estimate(self, on: Machine, rows: int, besides: frozenset[str] = HEAVY) -> Estimate | str:
+        key = on, besides
+        if key not in self._estimates:
+            why = self._computes(besides) if self.script.steps else ""
+            self._estimates[key] = why or self._longest(on, rows)
+        return self._estimates[key]
 
     def _longest(self, on: Machine, rows: int) -> Estimate | str:
         found: list[Estimate] = []
@@ -145,8 +156,6 @@ class Cost:
         return max(found, key=lambda e: e.device / e.host)
 
     def _step(self, step: Step, on: Machine, rows: int) -> Estimate:
-        if why := self._elsewhere:
-            raise Unsized(why)
         total = Work()
         passes = [(s, o) for s, o in _passes(step) if not self._is_rare(s.node, step.loop)]
         if not passes:
@@ -179,13 +188,6 @@ class Cost:
         return frequency(graph, node, loop) is Frequency.RARE
 
     @cached_property
-    def _elsewhere(self) -> str:
-        """Work that is not in the layers of the models; wherever it is, as what is called again is
-        not followed again.
-        """
-        return self._computes(HEAVY)
-
-    @cached_property
     def multiplies_elsewhere(self) -> bool:
         """Whether matrices may be multiplied that are not in the layers of the models."""
         head = {"linear"} if self.convolves_by_function else set()
@@ -206,7 +208,7 @@ class Cost:
                 continue
             if not all(self._makes_items(o.stack) for o in site):
                 return f"what {at(site.node)} computes is not known"
-        for source in self.script.sources:
+        for source in self.script.sources if "matmul" in functions else ():
             for node in _products(source):
                 if any(isinstance(t, Tensor) for t in self.script.values(node)):
                     return f"what {at(node)} computes is not known"
@@ -300,11 +302,27 @@ class Cost:
     @cached_property
     def steps(self) -> int | None:
         """Batches in an epoch; None where that is not known."""
-        for loader in (x for x in self.script.loaders if any(map(self.trains_with, x.uses))):
-            batch, held = batch_size(loader), [items(d) for d in loader.datasets]
-            if batch and len(held) == 1 and held[0]:
-                return -(-held[0] // batch)
-        return None
+        trained = (x for x in self.script.loaders if any(map(self.trains_with, x.uses)))
+        return next((n for x in trained if (n := batches(self.script, x))), None)
+
+    @cached_property
+    def updates(self) -> int | None:
+        """Steps of the whole training, at the most; None where that is not known."""
+        found = {id(step.loop): self._turns_of(step) for step in self.training}
+        known = [n for n in found.values() if n is not None]
+        return sum(known) if known and len(known) == len(found) else None
+
+    def _turns_of(self, step: Step) -> int | None:
+        """How often the script comes to a step, by all loops around it."""
+        total = 1
+        for loop in {id(n): n for n in (*(f.node for f in loops(step.stack)), step.loop)}.values():
+            over = [x for x in self.script.loaders if any(u.node is loop for u in x.uses)]
+            found = [batches(self.script, x) for x in over] or [turns(self.script, loop)]
+            known = [n for n in found if n is not None]
+            if not known or len(known) != len(found):
+                return None
+            total *= max(known)
+        return total
 
     def batch_bytes(self, node: ast.AST) -> int | None:
         """What is copied to the device of a batch of the loader at ``node``, or of those moved
@@ -337,9 +355,7 @@ class Cost:
         return bool(self._moved(node))
 
     def channels(self, node: ast.AST) -> set[int | None]:
-        """How many channels the images have that are moved there; None among them where that is not
-        known.
-        """
+        """How many channels the images have that are moved there; None among them: not known."""
         shapes = [item(self.script, d) for x in self._moved(node) for d in x.datasets]
         return {s.channels if s is not None else None for s in shapes}
 
@@ -402,9 +418,7 @@ class Cost:
         return bool(stacks) and all(map(self._is_seldom, stacks))
 
     def _is_seldom(self, stack: Stack) -> bool:
-        """Below a condition that is seldom true, in no loop there but one over what a list
-        holds.
-        """
+        """Below a condition that is seldom true, in no loop there but over what a list holds."""
         steps = {id(step.loop) for step in self.training}
         within = False
         for n, frame in enumerate(stack):
@@ -453,16 +467,12 @@ def is_each_turn(stack: Stack, loop: ast.AST) -> bool:
 
 
 def _is_called_back(stack: Stack) -> bool:
-    """Whether a library calls a function around: an item of a dataset, made as often as a loader
-    asks.
-    """
+    """Whether a library calls a function around: an item, made as often as a loader asks."""
     return any(isinstance(f, CallFrame) and f.node is f.func.node for f in stack)
 
 
 def _is_over_list(loop: LoopFrame) -> bool:
-    """Over lists and tuples, also by ``enumerate`` and ``zip``; of loaders, ``zip`` makes an
-    ``Ext``.
-    """
+    """Over lists and tuples, also by ``enumerate`` and ``zip``; of loaders, that is an ``Ext``."""
     found = list(opened(loop.over, _gone_over))
     ends = [t for t in found if not _gone_over(t)]
     return bool(ends) and all(isinstance(t, Seq) and t.kind in LISTS for t in ends)

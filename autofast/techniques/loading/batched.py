@@ -94,9 +94,7 @@ def _arguments(loader: Loader) -> str:
 
 
 def _looked_at(script: Script, loader: Loader) -> str:
-    """A place that reads the loader's ``batch_size`` or ``sampler``, or passes it to code that
-    may.
-    """
+    """A place that reads the loader's ``batch_size`` or ``sampler``, or hands it on to one."""
     for use in uses(script, loader):
         match use.node:
             case ast.Attribute(attr=attr) as node:
@@ -165,9 +163,7 @@ def sampler_of_batches(script: Script, loader: Loader) -> tuple[Edit, ...] | str
 
 
 def _beside(target: ast.expr) -> str:
-    """A name for the dataset of the loader that is kept in ``target``: ``train_dataset`` for
-    ``train_loader``.
-    """
+    """A name for the dataset of the loader: ``train_dataset`` for ``train_loader``."""
     name = short_name(target) or "loader"
     return source_of(target).fresh(
         name.replace("dataloader", "dataset").replace("loader", "dataset")

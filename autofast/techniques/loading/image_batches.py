@@ -1,6 +1,4 @@
-"""Crops and flips of whole batches of images, each image by draws of its own, as they are
-written.
-"""
+"""Crops and flips of whole batches of images, each image by its own draws, as written."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ def function_text(made: Augmentation, name: str, torch: str) -> str:
 
 
 def _said(made: Augmentation) -> str:
-    """The transforms, as they are called: ``RandomCrop(32, padding=4) and
-    RandomHorizontalFlip()``.
-    """
+    """The transforms as called: ``RandomCrop(32, padding=4) and RandomHorizontalFlip()``."""
     border = f", padding={made.padding}" if made.padding else ""
     said = [f"RandomCrop({made.size}{border})"] if made.size else []
     said += [f"{NAMES[axis]}({'' if p == 0.5 else p})" for axis, p in made.flips]

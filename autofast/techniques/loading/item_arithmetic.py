@@ -1,6 +1,4 @@
-"""Arithmetic and choices between values of ``__getitem__``, as they are written for a whole
-batch.
-"""
+"""Arithmetic and choices of ``__getitem__``, as they are written for a whole batch."""
 
 from __future__ import annotations
 

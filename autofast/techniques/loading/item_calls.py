@@ -314,9 +314,7 @@ class Calls(Parts):
         return self.changed(items, attr, args, call)
 
     def changed(self, items: Items, short: str, rest: list[ast.expr], call: ast.Call) -> Value:
-        """What changes the places of numbers, or each number by itself, as function or as
-        method.
-        """
+        """What changes places of numbers, or each number by itself, as function or method."""
         axes = self.axes(rest, call)
         if short in KEPT and not rest and not call.keywords:
             return replace(items, fresh=items.fresh or short in ("copy", "clone", "array"))
@@ -342,9 +340,7 @@ class Calls(Parts):
         return self.reshaped(items, short, rest, call)
 
     def axes(self, rest: list[ast.expr], call: ast.Call) -> list[int] | None:
-        """Numbers of dimensions, one by one or in a tuple, by place or by name; None where
-        something else is given.
-        """
+        """Numbers of dimensions, one by one or in a tuple; None where something else is given."""
         named = [k.value for k in call.keywords if k.arg in ("axis", "dims", "dim", "axes")]
         given = [*rest, *named]
         found: object = [self.numbers_of(a) for a in given]

@@ -106,9 +106,7 @@ class Code(Statements):
 
 
 def _needed(lines: list[str]) -> list[str]:
-    """The lines without those that set a variable for nobody: the end of a window whose length is
-    known.
-    """
+    """The lines without those that set a variable for nobody: the end of a window."""
     for line in reversed(lines):
         name, sign, _ = line.partition(" = ")
         others = [x for x in lines if x is not line]

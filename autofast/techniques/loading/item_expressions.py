@@ -92,9 +92,7 @@ class Expressions(Calls):
         raise Refusal(f"{at(expr)} has no form for batches")
 
     def shared(self, expr: ast.Name | ast.Attribute) -> Value:
-        """What all items share: a constant, an attribute of the dataset, a small array of the
-        module.
-        """
+        """What all items share: a constant, an attribute of the dataset, a small array."""
         match expr:
             case ast.Attribute(value=inner, attr="T"):
                 return self.turned(self.value(inner), expr)
@@ -128,9 +126,7 @@ class Expressions(Calls):
         return Same(code, self.number(expr))
 
     def number(self, expr: ast.expr) -> object:
-        """The constant that it is; ``int`` or ``float`` for an option of that type; ``...`` where
-        it may be anything.
-        """
+        """The constant that it is; a type for an option of it; ``...`` where it may be anything."""
         found = self.script.values(expr)
         if (value := const(found)) is not ...:
             return value

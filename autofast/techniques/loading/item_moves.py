@@ -25,9 +25,7 @@ class Moves(Arithmetic):
         return replace(items, code=f"({items.code}).flip({dims})")
 
     def turned_by(self, items: Items, turns: Value, axes: tuple[int, int], node: ast.AST) -> Items:
-        """Quarter turns; of images that are square, or some would come out otherwise than
-        others.
-        """
+        """Quarter turns; of images that are square, or some would come out otherwise."""
         pair = tuple(self.dim(items, a) for a in axes)
         match turns:
             case Same(code=code, value=int()):

@@ -1,6 +1,4 @@
-"""Parts that are cut out of items, the same ones of all or each at a place of its own, for a whole
-batch.
-"""
+"""Parts that are cut out of items, at one place or at a place of each, for a batch."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ class Parts(Moves):
     """Slices and crops."""
 
     def cut(self, items: Items, parts: list[ast.expr], node: ast.expr) -> Items:
-        """``image[:, ::-1]``, ``image[top : top + 32, left : left + 32]``, ``image[None]``,
-        ``image[0]``.
-        """
+        """``image[:, ::-1]``, ``image[top : top + 32]``, ``image[None]``, ``image[0]``."""
         crops: list[tuple[int, str, str]] = []
         plain: list[str] = []
         flips: list[int] = []

@@ -148,9 +148,7 @@ def peeking(script: Script) -> Iterator[Finding]:
 
 
 def made_anew(script: Script, loader: Loader) -> Iterator[Finding]:
-    """Advice for a loader with workers that is made in each epoch, of data that were there
-    before.
-    """
+    """Advice for a loader with workers that is made in each epoch, of data from before."""
     number = given(loader, WORKERS)
     used = {f.node for use in loader.uses if use.trains for f in loops(use.stack)}
     made = [f.node for t in loader.things for f in loops(getattr(t, "made", ()))]
@@ -228,9 +226,7 @@ def _never_ends(loader: Loader) -> bool:
 
 
 def _changed_later(script: Script, loader: Loader, dataset: Thing) -> str:
-    """The line that changes the dataset, or a list or tensor it holds, once workers may have been
-    started.
-    """
+    """The line that changes the dataset, or what it holds, once workers may have started."""
     start = first_use(script, loader)
     epochs = {id(frame.node) for use in loader.uses for frame in loops(use.stack)}
     side = items(script, loader)

@@ -1,6 +1,4 @@
-"""Which loaders give batches in page-locked memory, or will: what ``pin-memory`` decides, and rules
-on copies ask.
-"""
+"""Which loaders give batches in page-locked memory, or will, by ``pin-memory``."""
 
 from __future__ import annotations
 

@@ -66,9 +66,7 @@ class Plan:
 
 
 def plans(script: Script, options: Options) -> list[tuple[Loader, Plan | str]]:
-    """The loaders whose data lie in memory and could be kept on the device, each with a plan or the
-    reason against it.
-    """
+    """The loaders whose data could be kept on the device, with a plan or the reason against it."""
     if options.target == "cpu" or not uses_gpu(script):
         return []
     found = script.analysis(_drawn if options.decides(Augmented) else _Plans).found
@@ -135,9 +133,7 @@ class _Plans:
             self.found = [(x, p) for x, p in self.found if isinstance(p, str) and x.trains]
 
     def _one_class_a_file(self) -> None:
-        """All loaders of a file get one class: the ways to make items are joined to the one that
-        does it for all.
-        """
+        """All loaders of a file get one class, which knows the ways to make items of each."""
         files: dict[Source, list[Plan]] = {}
         for loader, plan in self.found:
             if isinstance(plan, Plan):
@@ -319,9 +315,7 @@ def _of_uses(script: Script, loader: Loader) -> str:
 
 
 def _effect(loader: Loader) -> Effect:
-    """The same random numbers, but where workers that stay alive spare a draw an epoch, or draw
-    their order earlier.
-    """
+    """The same random numbers, but where workers that stay alive spare or shift a draw."""
     persistent, workers = loader.args.named.get("persistent_workers"), given(loader, "num_workers")
     if persistent is not None and const(persistent.values) not in (False, None):
         return Effect.SAMPLING

@@ -84,9 +84,7 @@ def batches_of(script: Script, loader: Loader) -> Batches:
 
 
 def _written(script: Script, things: Sequence[Thing], attr: str) -> None:
-    """Raises :class:`Refusal` for a tensor that something may write to once the loader has copied
-    it.
-    """
+    """Raises :class:`Refusal` for a tensor that is perhaps written to after the copy."""
     for site in script.log.of("set_attribute"):
         made = [o for o in site if o.data["name"] == attr and any(o.this is t for t in things)]
         expr = assigned(site.node) if made else None
@@ -99,9 +97,7 @@ def _written(script: Script, things: Sequence[Thing], attr: str) -> None:
 
 
 def _is_part(thing: Thing, datasets: Sequence[Dataset]) -> bool | None:
-    """Whether it is a part of the dataset, by a list of indices; None where it is neither that nor
-    the dataset itself.
-    """
+    """Whether it is a part of the dataset, by indices; None where it is something else."""
     if any(thing is d.thing for d in datasets):
         return False
     if isinstance(thing, Ext) and thing.name in SUBSETS:

@@ -1,6 +1,4 @@
-"""Items that lie in memory: why they may be others in another epoch, and how a class makes them all
-at once.
-"""
+"""Items in memory: why they may be others in another epoch, and how all are made at once."""
 
 from __future__ import annotations
 
@@ -102,9 +100,7 @@ def _is_part(thing: Thing, datasets: list[Dataset]) -> bool:
 
 
 def augmented(script: Script, loader: Loader) -> tuple[str, Augmentation]:
-    """How the images of a loader are made before they are cropped and flipped, and how that is
-    done; raises Refusal.
-    """
+    """How images of a loader are made before they are cropped and flipped, and how that is done."""
     found = set()
     for dataset in loader.datasets:
         images, targets = _arrays(dataset)
@@ -130,9 +126,7 @@ def _image_form(script: Script, dataset: Dataset) -> str:
 
 
 def _arrays(dataset: Dataset) -> tuple[str, str]:
-    """How all images of a set of torchvision's become floats, and how the tensors are called;
-    raises Refusal.
-    """
+    """How all images of a set of torchvision's become floats, and what the tensors are called."""
     thing = dataset.thing
     short = thing.name.rsplit(".", 1)[-1] if isinstance(thing, Ext) else ""
     if not isinstance(thing, Ext) or short not in (*GREY, *COLOUR, "SVHN"):

@@ -186,9 +186,7 @@ def _is_reshaped(script: Script) -> bool:
 # --------------------------------------------------------------------------------------------- sums
 @dataclass
 class Sum:
-    """A sum of names, attributes and a number: ``i + 1 + config.length``. ``terms`` counts them by
-    their text.
-    """
+    """A sum of names, attributes and a number; ``terms`` counts them by their text."""
 
     terms: Counter[str] = field(default_factory=Counter)
     number: int = 0
@@ -225,9 +223,7 @@ class Sum:
         )
 
     def code(self) -> str:
-        """The sum, where it is one of variables and a number that nothing is taken off but from
-        that.
-        """
+        """The sum of variables and a number, where nothing but the number may be negative."""
         if any(
             n != 1 or not isinstance(self.nodes[k], VARIABLES) for k, n in self.terms.items()
         ) or not (self.terms or self.number > 0):
@@ -320,9 +316,7 @@ def _is_flat(script: Script, size: ast.expr) -> bool:
 
 
 def _library(script: Script, row: ast.Name) -> str:
-    """``torch`` or ``numpy`` where the row certainly has one dimension; empty where that is not
-    known.
-    """
+    """``torch`` or ``numpy`` where the row certainly has one dimension; else empty."""
     found = script.values(row)
     if rank(script, row) != 1:
         return ""

@@ -38,9 +38,7 @@ def wish(script: Script, loader: Loader, options: Options, template: str = "{}")
 
 
 def together(script: Script, loader: Loader, options: Options, template: str) -> Wish | None:
-    """What another rule wishes for a loader that gets its workers from this one; ``{}`` stands for
-    their number.
-    """
+    """What another rule wishes for a loader with workers by this one; ``{}`` is their number."""
     if not options.decides(Helped) or refusal(script, loader):
         return None
     home = room(script, loader.args, NAME, [x.node for x in _served(script)])

@@ -236,9 +236,7 @@ def _fit(script: Script, region: Region, code: Code) -> list[tuple[Region, Code]
 
 
 def _in_fp32_too(script: Script, span: Code, region: Region) -> str:
-    """What would go wrong with a forward pass in 16 bits although what is made of it is computed in
-    fp32.
-    """
+    """What would go wrong in 16 bits although what is made of it is computed in fp32."""
     return (ratio(span) if region.trains else "") or log_of_rounded(script, span, region.outputs)
 
 
@@ -304,9 +302,7 @@ def _precision(
 
 
 def _in_fp16_anyway(script: Script, code: list[Code]) -> str:
-    """What computes in fp16 whichever type autocast is asked for, in words; empty where nothing
-    does.
-    """
+    """What computes in fp16 whichever type autocast is asked for, in words; or empty."""
     if _is_data_parallel(script):
         return "DataParallel runs its replicas in fp16, whatever autocast is set to"
     return next(filter(None, map(recurrent, code)), "")

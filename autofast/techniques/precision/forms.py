@@ -10,12 +10,12 @@ from autofast.facts.by_default import Off
 from autofast.facts.forwards import Region
 from autofast.model.script import Script
 from autofast.model.source import source_of, statement_of
-from autofast.techniques.precision.scaling import Scaling, of_cuda_amp
+from autofast.techniques.precision.scaling import EVER_SINCE, Scaling, of_cuda_amp
 from autofast.write.cuda_flag import enabled_where_cuda
 from autofast.write.half_dtype import AMP_DTYPE, HAS_BF16, Shared
 from autofast.write.spelling import torch_in
 
-DTYPE_SINCE = (1, 10)
+DTYPE_SINCE = (1, 10)  # autocast(dtype=...)
 
 
 @dataclass(frozen=True)
@@ -31,18 +31,15 @@ class Precision:
     device: str
     shared: Shared | None = None
     off: Off | None = None
+    old: bool = False  # torch.cuda.amp.autocast(), which is fp16
 
     @property
     def torch(self) -> tuple[int, int]:
-        """The oldest torch that runs it: ``autocast(dtype=...)``, or the constant that it is
-        given.
-        """
-        return DTYPE_SINCE if self.shared is None else max(DTYPE_SINCE, self.shared.since)
+        """The oldest torch that runs it."""
+        return EVER_SINCE if self.old else DTYPE_SINCE
 
     def header(self, script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
-        """The ``with`` line of a block that begins with ``place``, and what it needs in its
-        file.
-        """
+        """The ``with`` line of a block that begins with ``place``, and what its file needs."""
         torch, needed = torch_in(source_of(place))
         edits: tuple[Edit, ...] = needed
         dtype = f"{torch}.float16" if self.form == "fp16" else f"{torch}.bfloat16"
@@ -55,6 +52,9 @@ class Precision:
             else:
                 enabled, imports = chosen.code, self.shared.below()
         enabled = self._unless(script, place, enabled)
+        if self.old:
+            given = f"enabled={enabled}" if enabled else ""
+            return f"with {torch}.cuda.amp.autocast({given}):", (*edits, *imports)
         given = f'"{self.device}", dtype={dtype}' + (f", enabled={enabled}" if enabled else "")
         return f"with {torch}.autocast({given}):", (*edits, *imports)
 
@@ -94,6 +94,9 @@ def shared(
     place for it, as that needs none.
     """
     firsts = [r.first for r in regions]
+    scaled = precision.form in ("auto", "fp16") and scaling is not None
+    if scaled and precision.device == "cuda" and script.torch.rules_out(DTYPE_SINCE):
+        return replace(precision, form="fp16", old=True)
     if precision.form == "auto" and scaling is not None:
         beside = scaling.makes[0] if len(scaling.makes) == 1 else None
         dtype = Shared(script, AMP_DTYPE, [*firsts, *scaling.makes], beside)

@@ -70,9 +70,7 @@ def scaling(script: Script) -> Scaling | str:
 
 
 def of_cuda_amp(script: Script) -> bool:
-    """Whether GradScaler is spelled as it was before torch 2.3, which the project's torch may not
-    have.
-    """
+    """Whether GradScaler is spelled as before torch 2.3, which the project may have."""
     return bool(script.torch.rules_out(SINCE))
 
 
