@@ -202,11 +202,7 @@ def _fills(script: Script, use: ast.Name) -> bool:
     if not isinstance(stmt, ast.Assign) or stmt.targets != [part]:
         return False
     places = part.slice.elts if isinstance(part.slice, ast.Tuple) else [part.slice]
-    plain = (isinstance(p, (ast.Slice, ast.Constant)) or _is_number(script, p) for p in places)
+    cuts = [p for p in places if not isinstance(p, (ast.Slice, ast.Constant))]
     found = script.values(stmt.value)
-    there = all(isinstance(t, Tensor) and t.device == "dev" for t in found)
-    return bool(found) and there and all(plain)
-
-
-def _is_number(script: Script, expr: ast.expr) -> bool:
-    return certainly(script.values(expr), Const, Num, Arg)
+    there = bool(found) and all(isinstance(t, Tensor) and t.device == "dev" for t in found)
+    return there and all(certainly(script.values(p), Const, Num, Arg) for p in cuts)

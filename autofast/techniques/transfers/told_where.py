@@ -35,8 +35,10 @@ def told_where(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     plans: dict[int, Creation | None] = {}
     for transfer in script.transfers:
         call, where = getattr(transfer.node.func, "value", None), device_of(script, transfer)
+        if where is None or not isinstance(call, ast.Call):
+            continue
         callees = graph.callees(call)
-        if where is None or len(callees) != 1 or graph.may_run_others(call) or spreads(call):
+        if len(callees) != 1 or graph.may_run_others(call) or spreads(call):
             continue
         if not any(again_and_again(script, o.stack, hot) for o in transfer.site):
             continue
