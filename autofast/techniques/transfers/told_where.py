@@ -60,12 +60,14 @@ def _plan(script: Script, function: ast.AST, site: Site, hot: frozenset[int]) ->
             args=ast.arguments(vararg=None),
             body=[*above, ast.Return(value=ast.expr() as result) as last],
             decorator_list=[] | [ast.Name(id="staticmethod")],
-        ) if all(type(s) in (ast.Assign, ast.Expr) for s in above):
-            made = names_in(result) & {ast.unparse(t) for s in above if (t := only_target(s))}
+        ):
+            above = above[ast.get_docstring(function, clean=False) is not None :]
+            targets = [t for s in above if (t := only_target(s)) is not None]
+            made = names_in(result) & {ast.unparse(t) for t in targets}
         case _:
             return None
     taken = names_in(function) | {a.arg for a in nodes_in(function, ast.arg)}
-    if NAME in taken or _may_be_another(script, function):
+    if NAME in taken or len(targets) < len(above) or _may_be_another(script, function):
         return None
     made = {n for n in made if not _is_shape(script, above, n)}
     name = next(iter(made), "")
