@@ -36,10 +36,6 @@ COMPUTED = frozenset({"linspace", "logspace"})  # each device rounds in its own 
 ALIKE = {"torch.zeros": "new_zeros", "torch.ones": "new_ones"}
 
 
-# What makes contiguous tensors of the default dtype where none is named.
-FLOATS = frozenset(f"torch.{name}" for name in ("zeros", "ones", "rand", "randn", "eye"))
-
-
 def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     """Factories whose result goes to the device at once, or in a later statement of the same
     block.
@@ -143,7 +139,7 @@ def _made_there(
     if gate is None and (like := _made_alike(script, transfer, call)) is not None:
         yield replace(creation, edits=(like,))
         return
-    edits = [*creation.edits, *_idle(script, call)]
+    edits = [*creation.edits]
     if only_moves(transfer):
         stmt = statement_of(transfer.node)
         alone = (
@@ -217,27 +213,6 @@ def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | No
     holes = {"like": like} | {f"d{n}": a for n, a in enumerate(call.args)}
     sizes = ", ".join(f"{{d{n}}}" for n in range(len(call.args)))
     return Rewrite(transfer.node, f"{{like}}.{ALIKE[names.pop()]}({sizes})", holes)
-
-
-def _idle(script: Script, call: ast.Call) -> Iterator[Edit]:
-    """``.float()`` and ``.contiguous()`` right behind a factory that gives just that."""
-    names = script.library_functions(call)
-    if not names or not names <= FLOATS or any(k.arg == "dtype" for k in call.keywords):
-        return
-    if script.calls("torch.set_default_dtype", "torch.set_default_tensor_type"):
-        return
-    outer, last = call, call
-    while (
-        isinstance(attribute := parent_of(outer), ast.Attribute)
-        and isinstance(method := parent_of(attribute), ast.Call)
-        and method.func is attribute
-        and not method.args
-        and not method.keywords
-        and attribute.attr in ("float", "contiguous")
-    ):
-        outer = last = method
-    if last is not call:
-        yield Rewrite(last, "{made}", {"made": call})
 
 
 def created(script: Script, call: ast.Call, where: str) -> Creation | None:

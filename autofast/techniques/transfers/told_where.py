@@ -46,7 +46,7 @@ def told_where(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
         if id(function) not in plans:
             plans[id(function)] = _plan(script, function, transfer.site, hot)
             yield from filter(None, [plans[id(function)]])
-        if (plan := plans[id(function)]) is not None:
+        if plan := plans[id(function)]:
             idle = [Rewrite(transfer.node, "{made}", {"made": call})] * only_moves(transfer)
             told = (Keyword(call, NAME, where), *idle)
             moves = (transfer.node,)
