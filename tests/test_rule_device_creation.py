@@ -76,7 +76,7 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.zeros([3, 4]).float().to(device).contiguous()", ["z = torch.zeros([3, 4], device=device).float().contiguous()"], Effect.EXACT),
         ("z = torch.zeros(3, 4, dtype=torch.long).float().to(device)", ["z = torch.zeros(3, 4, dtype=torch.long, device=device).float()"], Effect.EXACT),
         ("z = torch.ones(3, 4, dtype=torch.float64).to(x)", ["z = torch.ones(3, 4, dtype=torch.float64, device=x.device).to(x)"], Effect.EXACT),
-        ("z = torch.zeros(x.shape).to(x.device).to(x.dtype)", ["z = torch.zeros(x.shape, device=x.device, dtype=x.dtype)"], Effect.EXACT),
+        ("z = torch.zeros(x.shape).to(x.device).to(x.dtype)", ["z = torch.zeros(x.shape, device=x.device).to(x.dtype)"], Effect.EXACT),
         ("z = torch.randn(3, 4).to(device).to(x.dtype)", ["z = torch.randn(3, 4, device=device).to(x.dtype)"], Effect.SAMPLING),
         ("z = Variable(torch.zeros(3, 4)).to(device)", ["z = Variable(torch.zeros(3, 4, device=device))"], Effect.EXACT),
         ("z = torch.tensor(1.5).to(device)", ["z = torch.tensor(1.5, device=device)"], Effect.EXACT),

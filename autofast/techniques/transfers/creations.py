@@ -149,38 +149,10 @@ def _made_there(
             and ast.unparse(stmt.targets[0]) == ast.unparse(func.value)
         )
         whole = gate if gate is not None and gate.body == [stmt] else stmt
-        cast = _cast_behind(script, transfer.node, call) if func.value is call else None
-        if cast is not None:
-            outer, dtype = cast
-            edits.append(Keyword(call, "dtype", source_of(call).segment(dtype)))
-            edits.append(Rewrite(outer, "{made}", {"made": call}))
-        else:
-            edits.append(
-                Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": func.value})
-            )
+        edits.append(
+            Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": func.value})
+        )
     yield replace(creation, edits=tuple(edits))
-
-
-def _cast_behind(
-    script: Script, node: ast.Call, call: ast.Call
-) -> tuple[ast.Call, ast.expr] | None:
-    """``.to(y.dtype)`` right behind the copy of zeros or ones, and the dtype: they are as good made
-    in it.
-    """
-    names = script.library_functions(call)
-    if not names or not names <= set(ALIKE) or call.keywords:
-        return None
-    attribute = parent_of(node)
-    outer = parent_of(attribute) if isinstance(attribute, ast.Attribute) else None
-    match outer:
-        case ast.Call(
-            func=ast.Attribute(attr="to") as method,
-            args=[ast.Attribute(value=ast.Name(), attr="dtype") as dtype],
-            keywords=[],
-        ) if method is attribute:
-            found = script.values(dtype.value)
-            return (outer, dtype) if found and all(isinstance(t, Tensor) for t in found) else None
-    return None
 
 
 def _device_asked(script: Script, test: ast.expr) -> str:
