@@ -40,7 +40,7 @@ TAKES = ("load_state_dict", "save", "deepcopy")  # what keeps no tensor of a sta
     Effect.EXACT,
     groups=("optimizer",),
     relieves={"optimizer": 3, "host": 7},
-    asks=gains.usual(0.05, "one kernel for each parameter"),
+    asks=gains.usual(0.05, "one kernel for each parameter", code=True),
     torch=SINCE,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:

@@ -61,7 +61,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         yield Finding(
             together[0].node, message, edits=tuple(taken_out(script, [m.node for m in together]))
         )
-    for together in fixes.values():
+    for together in (group for mine in fixes.values() for group in _alike(script, mine)):
         edits = tuple(edit for move in together for edit in asynchronous(script, move))
         needs, asks = _waits_without(script, options, together)
         what = "a batch" if len(together) == 1 else f"{len(together)} tensors of a batch"
@@ -72,6 +72,13 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             needs=needs,
             asks=asks,
         )
+
+
+def _alike(script: Script, mine: list[Move]) -> Iterator[list[Move]]:
+    """The copies of a statement: of batches, and of what the host has computed, which wait."""
+    for pinned in (True, False):
+        if found := [m for m in mine if is_batch_memory(script, m.source) is pinned]:
+            yield found
 
 
 def _waits_without(

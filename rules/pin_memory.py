@@ -9,12 +9,13 @@ from autofast.facts.cost import gains
 from autofast.facts.loaders import counts, given, unpinned
 from autofast.facts.settings import place, setting
 from autofast.model.script import Script
+from autofast.model.source import statement_of
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.pinned import Pinned, against, is_given, written_off
 from autofast.techniques.loading.resident import left
 from autofast.write.arguments import Home
+from autofast.write.cuda_flag import enabled_where_cuda
 from autofast.write.loader_arguments import Wish, added
-from autofast.write.spelling import cuda_test, requires_cuda
 
 MESSAGE = "batches are in pageable memory, which a GPU can only fetch by way of a copy"
 
@@ -54,4 +55,5 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 
 def value(script: Script, home: Home) -> tuple[str, tuple[Edit, ...]]:
     """True on CUDA only: elsewhere ``pin_memory=True`` does nothing but warn."""
-    return ("True", ()) if requires_cuda(script) else cuda_test(script, home.node)
+    test, imports = enabled_where_cuda(script, statement_of(home.node))
+    return test or "True", imports

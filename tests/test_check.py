@@ -79,6 +79,43 @@ def test_which_scripts_are_started(project: Path) -> None:
     assert of("pkg/engine.py") == "tools/eval.py"  # it trains
 
 
+def test_all_scripts_that_share_a_file_are_read(project: Path) -> None:
+    """A search of the folder finds the file with the loop; each script has its own loader."""
+    step = SCRIPT.partition("        for x, y in loader:\n            x, y = x.to(device), y.to(device)\n            opt")
+    (project / "engine.py").write_text(
+        "from torch import nn\n\n\ndef train(model, loader, optimizer, device):\n    for x, y in loader:\n"
+        "        loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))\n"
+        "        loss.backward()\n        optimizer.step()\n        optimizer.zero_grad()\n"
+    )
+    own = step[0].replace("import torch\n", "import torch\nfrom engine import train\n", 1)
+    text = f"{own}        train(model, loader, optimizer, device)\n\n\nif __name__ == '__main__':\n    main()\n"
+    (project / "train.py").unlink()
+    for name in ("one.py", "two.py", "sub/three.py"):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(text)
+    (project / "start.py").write_text("import one\n\nif __name__ == '__main__':\n    one.main()\n")
+
+    def paths(*arguments: str) -> set[str]:
+        done = autofast("check", *arguments, "--output-format", "json")
+        return {f["path"] for f in json.loads(done.text)["findings"] if f["status"] == "fix"}
+
+    assert paths() - {"engine.py"} == {"one.py", "two.py", "sub/three.py"}
+    said = "engine.py: read as a part of one.py and 2 more"
+    assert said in autofast("check").err
+    assert autofast("check", "engine.py").err == "autofast: engine.py: read as a part of one.py\n"
+    (project / "pyproject.toml").write_text("[tool.autofast]\nexclude = ['two.py', 'sub/']\n")
+    assert paths() - {"engine.py"} == {"one.py"}
+    assert autofast("check").err == "autofast: engine.py: read as a part of one.py\n"
+
+
+def test_concise_is_one_line_for_each_finding(split: Path) -> None:
+    done = autofast("check", "--output-format", "concise", "-q")
+    lines = done.text.splitlines()
+    assert {line.partition(":")[0] for line in lines} == {"train.py", "data.py"}
+    assert all(re.match(r"(?:train|data)\.py:\d+:\d+: \S+ \[\w+\] ", line) for line in lines)
+    assert autofast("check", "--output-format", "concise").text.startswith(f"{done.text}Found ")
+
+
 def test_exclude_of_named_files(project: Path) -> None:
     (project / "pyproject.toml").write_text("[tool.autofast]\nexclude = ['train.py']\n")
     assert autofast("check", "train.py").code == 1
@@ -436,14 +473,39 @@ def test_per_file_ignores(split: Path) -> None:
         ("[tool.autofast.per-file-ignores]\n'a' = ['tf23']\n", ":1: there is no rule called 'tf23'; did you mean tf32?"),
         ("[tool.autofast]\nper-file-ignores = 3\n", ":2: 'per-file-ignores' in [tool.autofast] is 3; write a table of"),
         ("[tool.autofast.check]\nquit = true\n", ":2: 'quit' in [tool.autofast.check] is no option; did you mean quiet?"),
-        ("[tool.autofast.check]\nselect = 'x'\n", ":2: 'select' in [tool.autofast.check] is no option; "),
-        ("[tool.autofast.check]\noutput-format = 'xml'\n", ":2: 'output-format' in [tool.autofast.check] is 'xml', which"),
+        ("[tool.autofast.check]\nselect = 'x'\n", ":2: 'select' in [tool.autofast.check] is an option of several commands; write it in [tool.autofast]"),
+        ("[tool.autofast.check]\noutput-format = 'xml'\n", ":2: 'output-format' in [tool.autofast.check] is 'xml'; write one of \"text\", \"concise\""),
+        ("[tool.autofast.check]\noutput-format = true\n", ":2: 'output-format' in [tool.autofast.check] is True; write one of"),
+        ("[tool.autofast.check]\nquiet = 3\n", ":2: 'quiet' in [tool.autofast.check] is 3; write true or false"),
+        ("[tool.autofast.check]\nquiet = 'no'\n", ":2: 'quiet' in [tool.autofast.check] is 'no'; write true or false"),
+        ("[tool.autofast]\nkeep-batch = true\n", ":2: 'keep-batch' means nothing without 'accumulate'; write both"),
         ("[tool.autofast]\ncheck = 1\n", ":2: 'check' in [tool.autofast] is 1; write a table"),
     ],
 )  # fmt: skip
 def test_configuration_that_means_nothing(project: Path, text: str, said: str) -> None:
     (project / "pyproject.toml").write_text(text)
     assert fault(autofast("check")).startswith(f"{project}/pyproject.toml{said}")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("output = 3", "'output' in [tool.autofast.tune] is 3; write a string"),
+        ("seed = 'x'", "'seed' in [tool.autofast.tune] is 'x'; write a number"),
+        ("steps = -1", "'steps' in [tool.autofast.tune]: -1 is not in the range x>=0"),
+        ("steps = 'car'", "'steps' in [tool.autofast.tune] is 'car'; write a number"),
+        ("link = 'data'", "'link' in [tool.autofast.tune] is 'data'; write a list of strings"),
+    ],
+)
+def test_values_of_another_kind(project: Path, text: str, said: str) -> None:
+    (project / "idle.py").write_text("print(1)\n")
+    (project / "pyproject.toml").write_text(f"[tool.autofast.tune]\n{text}\n")
+    assert f"pyproject.toml:2: {said}" in fault(autofast("tune", "idle.py"))
+    # also where the command line says it already
+    name = text.partition(" ")[0]
+    assert said in fault(autofast("tune", "idle.py", f"--{name}", "5"))
+    (project / "pyproject.toml").write_text("[tool.autofast.tune]\nsteps = 'auto'\nlink = ['a']\n")
+    assert "no training loop" in autofast("tune", "idle.py").err
 
 
 def test_options_of_a_command(project: Path) -> None:
@@ -468,6 +530,8 @@ def test_config_shows_what_is_in_force(project: Path) -> None:
     assert rows["ignore"] == ["tf32, sdpa", "pyproject.toml:5 and command line"]
     assert rows["min-gain"] == ["3", "command line"]
     assert rows["target"] == ["cuda", "default"] and rows["select"] == ["-", "default"]
+    assert {len(row) for row in rows.values()} == {2} and rows["torch"] == ["-", "default"]
+    assert re.search(r"^workers +auto +command line$", autofast("config", "--workers", "auto").text, re.M)
     assert rows["line-length"] == ["99", "pyproject.toml (black or ruff)"]
     assert rows["per-file-ignores"] == ["tests/*: loader sdpa", "pyproject.toml:6"]
     assert rows["check.quiet"] == ["true", "pyproject.toml:9"]
@@ -505,6 +569,14 @@ def test_places_in_a_notebook(project: Path) -> None:
     )
     said = autofast("rewrite", "train.ipynb", "--select", "fused-optimizer").err
     assert f"train.ipynb:cell 2:{row}" in said
+
+
+def test_a_notebook_without_a_name_is_one_to_rules(project: Path) -> None:
+    raw = notebook(*CELLS)
+    (project / "train.ipynb").write_text(raw)
+    autofast("rewrite", "train.ipynb", "--in-place")
+    assert autofast("rewrite", "-", stdin=raw.encode()).out == (project / "train.ipynb").read_bytes()
+    assert "a patch of a notebook" in fault(autofast("rewrite", "-", "--patch", "-", stdin=raw.encode()))
 
 
 def test_a_notebook_on_standard_input(project: Path) -> None:

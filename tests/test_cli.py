@@ -219,7 +219,7 @@ def test_a_name_that_is_no_text(project: Path, style: str) -> None:
 MISUSED = {
     ("--nope",): "no such option '--nope'",
     ("chekc",): "no such command 'chekc'",
-    ("check", "--selct", "tf32"): "no such option '--selct' (did you mean",
+    ("check", "--selct", "tf32"): "no such option '--selct'; did you mean --select?",
     (
         "check",
         "train.py",
@@ -899,6 +899,79 @@ def test_version_and_help() -> None:
         assert command in autofast("--help").text
 
 
+def test_help_says_whole_sentences() -> None:
+    """None is cut in the list of commands, and no option is told as a piece of one."""
+    assert not re.search(r"\w\.\.\.$", autofast("--help").text, re.MULTILINE)
+    for name, command in cli.commands.items():
+        for option in command.params:
+            told = (getattr(option, "help", "") or "A.").partition("  [")[0]
+            assert re.match(r"[A-Z\d][^ ]+ \S.*\.$|A\.$", told, re.DOTALL), (name, option.name, told)
+            assert not told.startswith(("Of ", "As ", "For ", "What ")), (name, option.name, told)
+        takes_text = any(p.name == "stdin_filename" for p in command.params)
+        assert takes_text is (name in ("check", "rewrite"))
+
+
+OPTIONAL = {
+    "rewrite train.py": ("jinja2", "matplotlib", "numpy", "pygls", "lsprotocol", "pynvml"),
+    "rewrite train.py --report page.html": ("jinja2",),
+    "check": ("jinja2", "matplotlib", "numpy", "pygls", "lsprotocol", "pynvml"),
+    "verify idle.py --report page.html": ("matplotlib",),
+    "tune idle.py": ("jinja2", "matplotlib", "numpy", "pygls", "lsprotocol", "pynvml"),
+    "tune idle.py --report page.html": ("jinja2", "matplotlib"),
+    "server": ("pygls", "lsprotocol"),
+}
+WITHOUT = """
+import importlib.machinery as machinery, sys
+find, missing = machinery.PathFinder.find_spec, sys.argv[1].split(",")
+def found(name, *rest):
+    return None if name.partition(".")[0] in missing else find(name, *rest)
+machinery.PathFinder.find_spec = found
+sys.argv[:2] = ["autofast"]
+from autofast.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("command", OPTIONAL)
+def test_packages_that_are_not_installed(project: Path, command: str) -> None:
+    """A command that needs one of another extra says which; the others do without it."""
+    (project / "idle.py").write_text(IDLE)
+    arguments = [sys.executable, "-c", WITHOUT, ",".join(OPTIONAL[command]), *command.split()]
+    done = subprocess.run(arguments, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    last = (done.stderr.splitlines() or [""])[-1]
+    if "--report" in command or command == "server":
+        assert done.returncode == 2 and OPTIONAL[command][0] in last, done.stderr
+        assert re.search(r"pip install 'autofast-torch\[(verify|report|server)\]'$", last), last
+    else:
+        expected = {"rewrite": 0, "check": 1, "tune": 2}[command.partition(" ")[0]]
+        assert done.returncode == expected, done.stderr
+    assert "internal error" not in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is another thing there")
+def test_ctrl_c_while_it_starts(project: Path) -> None:
+    code = "import builtins, os, signal\nreal = builtins.__import__\ndef slow(name, *rest):\n"
+    code += "    if name == 'click':\n        os.kill(os.getpid(), signal.SIGINT)\n"
+    code += "    return real(name, *rest)\nbuiltins.__import__ = slow\n"
+    code += "from autofast.__main__ import main\nmain()\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("chekc", "no such command 'chekc'; did you mean check? `autofast --help`"),
+        ("speed", "no such command 'speed'; `autofast --help`"),
+        ("check --efect x", "no such option '--efect'; did you mean --effect? `autofast check"),
+        ("check --foo", "no such option '--foo'; `autofast check --help`"),
+    ],
+)
+def test_what_was_probably_typed(project: Path, arguments: str, said: str) -> None:
+    told = fault(autofast(*arguments.split())).replace("option: --efect", "option '--efect'")
+    assert told.replace("option: --foo", "option '--foo'").startswith(said)  # as older click has it
+
+
 BLOCKER = """
 import sys
 class Blocker:
@@ -980,7 +1053,10 @@ def test_colour_only_on_a_terminal(project: Path) -> None:
 CLOSED = {
     "rewrite - <&-": (2, "autofast: standard input is closed; give the name of a script"),
     "check - <&-": (2, "autofast: standard input is closed; give the name of a script"),
-    "rewrite train.py -i <&- ": (1, "Aborted!"),
+    "rewrite train.py -i <&- ": (2, "no answer"),
+    "--help >/dev/full": (2, "autofast: standard output: cannot be written (No space"),
+    "--version >/dev/full": (2, "autofast: standard output: cannot be written (No space"),
+    "rewrite train.py -o /dev/stdout": (2, "is not a regular file; use `-` for standard output"),
     "check train.py -q >&-": (1, ""),
     "check train.py -q 2>&-": (1, ""),
     "rewrite train.py >/dev/full": (2, "autofast: standard output: cannot be written (No space"),

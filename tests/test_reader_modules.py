@@ -266,6 +266,68 @@ for name in ("a", "b"):
         "x = self.conv_b(self.conv_a(x))",
         "",
     ),
+    "dict by computed names": (
+        """
+self.body = nn.ModuleDict()
+for i in range(2):
+    self.body[f"conv{i}"] = nn.Conv2d(64 if i else 3, 64, 3, padding=1)
+self.body["relu"] = nn.ReLU()
+""",
+        """
+for i in range(2):
+    x = self.body[f"conv{i}"](x)
+x = self.body["relu"](x)
+""",
+        "",
+    ),
+    "dict of a comprehension": (
+        """
+self.body = nn.ModuleDict({f"conv{i}": ConvReLU(64 if i else 3, 64) for i in range(2)})
+""",
+        """
+for name, layer in self.body.items():
+    x = layer(x)
+""",
+        """
+class ConvReLU(nn.Module):
+    def __init__(self, a, b):
+        super().__init__()
+        self.conv = nn.Conv2d(a, b, 3, padding=1)
+    def forward(self, x):
+        return F.relu(self.conv(x))
+""",
+    ),
+    "list that fills itself": (
+        "self.body = Blocks(3)",
+        "x = self.body(x)",
+        """
+class Blocks(nn.ModuleList):
+    def __init__(self, n):
+        super().__init__()
+        for i in range(n):
+            self.append(nn.Conv2d(64 if i else 3, 64, 3, padding=1))
+    def forward(self, x):
+        for layer in self:
+            x = F.relu(layer(x))
+        return x
+""",
+    ),
+    "reduce": (
+        "self.body = nn.ModuleList([nn.Conv2d(3, 64, 3), nn.ReLU(), nn.Conv2d(64, 64, 3)])",
+        "x = functools.reduce(lambda x, layer: layer(x), self.body, x)",
+        "import functools",
+    ),
+    "computed code": (
+        """
+for i in range(2):
+    setattr(self, "conv%d" % i, nn.Conv2d(64 if i else 3, 64, 3, padding=1))
+""",
+        """
+for i in range(2):
+    x = F.relu(eval("self.conv%d" % i)(x))
+""",
+        "",
+    ),
     "pop": (
         """
 layers = [*base]
@@ -362,6 +424,25 @@ def test_a_library_s_model_keeps_its_parts_where_one_is_replaced(tmp_path: Path)
     """
     layers, unknown, _ = layers_of(read(tmp_path, code).models[0].thing)
     assert {"torchvision.models.resnet18", "Conv2d"} <= layers and not unknown
+
+
+@pytest.mark.parametrize(
+    "found", ["getattr(sys.modules[__name__], name)", "sys.modules[__name__].__dict__[name]"]
+)
+def test_a_function_of_the_module_that_asks_for_it(found: str, tmp_path: Path) -> None:
+    nets = f"""
+    import sys
+    import torch.nn as nn
+
+    def small():
+        return nn.LSTM(8, 8)
+
+    def make(name):
+        return {found}()
+    """
+    code = "import torch\nfrom nets import make\nmake('small')(torch.randn(2, 3, 8))"
+    layers, unknown, _ = layers_of(read(tmp_path, code, {"nets.py": nets}).models[0].thing)
+    assert "LSTM" in layers and not unknown
 
 
 def test_many_blocks_of_one_class_are_known_as_such(tmp_path: Path) -> None:

@@ -139,6 +139,8 @@ def test_what_is_moved_in_several_places_is_converted_where_it_is_made():
         'model = Net()\nif device.type == "cuda":\n    model.to(device)\nelse:\n    model.to("cpu")',
     )
     assert "model = Net().to(memory_format=torch.channels_last)" in same(text).lines
+    text = changed("model = Net().to(device)", "model = Net().to(device)\nmodel.to(device)")
+    assert MODEL in same(text).lines  # at the one right behind it
 
 
 def test_only_the_first_argument_is_an_image():

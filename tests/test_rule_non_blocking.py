@@ -738,3 +738,13 @@ def test_tensors_of_arrays_are_in_memory_that_nothing_pins() -> None:
     )
     found = apply(RULE, text.replace("dataset = ", gather + "dataset = "))
     assert not found.fixes and "memory that no loader pins" in found.refusals
+
+
+def test_beside_what_the_host_computed_a_copy_waits_all_the_same() -> None:
+    loader = ", num_workers=2, pin_memory=True"
+    text = script(move="x, more, y = x.to(device), (x + 1).to(device), y.to(device)", loader=loader)
+    done = apply(RULE, text, min_gain=0.01)
+    assert not done.fixes and len(done.findings) == 2
+    reasons = " ".join(f.gain.reason for f in done.findings if f.gain is not None)
+    assert "copies to the device in the same step, and waits" in reasons
+    assert "computed on the host, not pinned" in reasons

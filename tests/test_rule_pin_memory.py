@@ -468,3 +468,52 @@ def test_arrays_are_not_pinned(moves: str) -> None:
     assert not found.fixes and "never moved to a GPU as they are" in found.refusals
     one = text.replace("x, y = x.to(device)", "x, y = torch.from_numpy(x).to(device)")
     assert apply(RULE, one).fixes
+
+
+ON_CUDA = """
+import argparse
+
+import torch
+from torch.utils.data import DataLoader
+from data import Files
+
+
+def train(args, model, optimizer):
+    loader = DataLoader(Files(), batch_size=4, num_workers=2)
+    {}
+    for epoch in range(2):
+        for x, y in loader:
+            {}
+            loss = model(x).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--no_cuda", action="store_true")
+args = parser.parse_args()
+args.cuda = not args.no_cuda and torch.cuda.is_available()
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.Adam(model.parameters())
+train(args, model, optimizer)
+"""
+CHOSEN = 'device = torch.device("cuda" if args.cuda else "cpu")'
+
+
+@pytest.mark.parametrize(
+    ("device", "moved", "written"),
+    [
+        ("pass", "x = x.cuda()", "True"),
+        ("pass", "x = x.cuda() if args.cuda else x", "torch.cuda.is_available()"),
+        (CHOSEN, "x = x.to(device)", "args.cuda"),  # which is read below, in any case
+        (f"args.cuda = bool(args.cuda); {CHOSEN}", "x = x.to(device)", "torch.cuda.is_available()"),
+    ],
+)
+def test_nothing_is_asked_that_the_script_knows(device: str, moved: str, written: str) -> None:
+    text = ON_CUDA.format(device, moved)
+    found = apply(RULE, text, files={"data.py": FILES_OF})
+    assert f"num_workers=2, pin_memory={written}" in found.text
+
+
+FILES_OF = "import torch\nfrom torch.utils.data import Dataset\n\n\n" + FILES

@@ -744,11 +744,10 @@ for i in range(20):
     except StopIteration:
         rows = iter(loader)
         x, y = next(rows)
-    z = y.clone()
-    x, z = x.to(device), z.to(device)
+    x, y = x.to(device), y.to(device)
     noise = (NOISE).to(device)
     optimizer.zero_grad()
-    loss = nn.functional.mse_loss(model(x * noise), z)
+    loss = nn.functional.mse_loss(model(x * noise), y)
     loss.backward()
     optimizer.step()
 """

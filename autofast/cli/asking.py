@@ -11,7 +11,7 @@ import click
 
 from autofast import DISTRIBUTION
 from autofast.cli.group import Fault, cli
-from autofast.cli.options import facts_option, input_options
+from autofast.cli.options import facts_option, flag, input_options
 from autofast.cli.parameters import complete_files, complete_rules
 from autofast.cli.project import ProjectCommand, configured, root_of
 from autofast.cli.streams import out
@@ -23,7 +23,7 @@ from autofast.model.source import BadInput
 @facts_option
 @input_options
 def config_command(paths: tuple[str, ...], **given: Any) -> None:
-    """Show the configuration that is in force, and where it comes from.
+    """Show the settings in force, and where each comes from.
 
     PATH is a script or a folder of the project. Without one it is the current folder.
     """
@@ -45,8 +45,8 @@ def config_command(paths: tuple[str, ...], **given: Any) -> None:
 
 
 @cli.command("rules")
-@click.option("--markdown", is_flag=True, help="As the table of README.md.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@flag("--markdown", help="Print the table of README.md.")
+@flag("--json", "as_json", help="Print JSON, for programs.")
 def rules_command(markdown: bool, as_json: bool) -> None:
     """List all rules."""
     from autofast.report import rules
@@ -60,7 +60,7 @@ def rules_command(markdown: bool, as_json: bool) -> None:
 @cli.command("rule")
 @click.argument("name", shell_complete=complete_rules)
 def rule_command(name: str) -> None:
-    """Show the card of the rule NAME."""
+    """Show the card of one rule: what it does, when, and why not."""
     from autofast.report import rules
 
     click.echo(rules.card(name, sys.stdout), nl=False)
@@ -68,11 +68,11 @@ def rule_command(name: str) -> None:
 
 @cli.command("explain", cls=ProjectCommand)
 @click.argument("place", metavar="FILE:LINE", shell_complete=complete_files)
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@flag("--json", "as_json", help="Print JSON, for programs.")
 @facts_option
 @input_options
 def explain_command(place: str, as_json: bool, **given: Any) -> None:
-    """Tell what is known of one place of a script, and what rules do about it.
+    """Say what is known of one line, and what rules do there.
 
     How often it runs, which loader, model, optimizer or tensor it is, where its values come from,
     which rules change it or leave it alone, and why.
@@ -97,12 +97,13 @@ def explain_command(place: str, as_json: bool, **given: Any) -> None:
     type=click.FloatRange(0),
     default=0.3,
     metavar="S",
-    help="Seconds without a change after which a text is read.  [default: 0.3]",
+    help="Read a text when nothing was typed for S seconds.  [default: 0.3]",
 )
 def server_command(delay: float) -> None:
-    """Speak the Language Server Protocol, for editors, over standard input and output.
+    """Serve editors by the Language Server Protocol.
 
-    Options stand in [tool.autofast] of each project.
+    It speaks over standard input and output, and takes its options from [tool.autofast] of each
+    project.
     """
     try:
         from autofast.server.protocol import serve

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autofast.cli.group import cli
-from autofast.cli.options import facts_option, input_options
+from autofast.cli.options import also, facts_option, flag, input_options, stdin_option
 from autofast.cli.parameters import Named, complete_files
 from autofast.cli.project import STDIN, ProjectCommand, configured, entry_of, root_of
 from autofast.cli.streams import counted, out, say
@@ -32,41 +32,27 @@ FORMATS = ("text", "concise", "json", "sarif", "github", "gitlab", "markdown")
     metavar="[PATH]...",
     shell_complete=complete_files,
 )
-@click.option("--diff", is_flag=True, help="Show the fixes as a diff; nothing is written.")
-@click.option(
-    "--fix", is_flag=True, help="Write the fixes, and take out unused comments: all files or none."
-)
+@flag("--diff", help="Show the fixes as a diff; nothing is written.")
+@flag("--fix", help="Write the fixes and take out unused ignore comments: all files or none.")
 @click.option(
     "--output-format",
     type=click.Choice(FORMATS),
     default="text",
-    help="For people, programs or a CI.  [default: text]",
+    help="Form of the report: for people, programs or a CI.  [default: text]",
 )
-@click.option("--statistics", is_flag=True, help="Count the findings of each rule.")
-@click.option("--exit-zero", is_flag=True, help="Exit with 0 although something was found.")
-@click.option(
-    "--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 where --fix wrote something."
-)
-@click.option(
-    "-v",
-    "--show-refused",
-    is_flag=True,
-    help="Also list the places that are left alone, with the reason.",
-)
-@click.option(
+@flag("--statistics", help="Count the findings of each rule.")
+@flag("--exit-zero", help="Exit with 0 although something was found.")
+@flag("--exit-non-zero-on-fix", help="Exit with 1 where --fix wrote something.")
+@flag("-v", "--show-refused", help="Also list the places that are left alone, with the reason.")
+@flag(
     "--imported",
-    is_flag=True,
     help="Take PATH for the script that is started, and report its imports too; so does --root.",
 )
-@click.option(
-    "--force-exclude",
-    is_flag=True,
-    default=None,
-    help="Leave out what `exclude` names even where a PATH names it.",
-)
-@click.option("--no-cache", is_flag=True, help="Read all scripts again, and keep nothing.")
-@click.option("--watch", is_flag=True, help="Look again whenever a file changes, until Ctrl-C.")
-@click.option("-q", "--quiet", is_flag=True, help="Only findings and errors.")
+@also("--force-exclude", help="Leave out what `exclude` names even where a PATH names it.")
+@flag("--no-cache", help="Read all scripts again, and keep nothing.")
+@flag("--watch", help="Look again whenever a file changes, until Ctrl-C.")
+@flag("-q", "--quiet", help="Only findings and errors.")
+@stdin_option
 @facts_option
 @input_options
 def check_command(paths: tuple[str, ...], **given: Any) -> None:

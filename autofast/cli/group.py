@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -12,7 +14,9 @@ import click
 from autofast import __version__
 from autofast.faults import REPORT, PostConditionError, internal
 from autofast.model.source import BadInput
+from autofast.nearest import hint
 
+HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())  # of click 8.2 and newer
 FULL = (errno.ENOSPC, errno.EIO, errno.EFBIG)  # of a file: those of a stream have no name
 
 
@@ -33,43 +37,59 @@ class Commands(click.Group):
             os.getcwd()
         except OSError as error:
             raise Fault(f"the current folder: {error.strerror}; change to another one") from None
-        try:
+        with _told():
             return super().make_context(*args, **kwargs)
-        except click.exceptions.NoArgsIsHelpError:
-            raise
-        except click.UsageError as error:
-            raise Fault(_misused(error)) from None
 
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _told():
             return super().invoke(ctx)
-        except BadInput as error:
-            raise Fault(str(error)) from None
-        except PostConditionError as error:
-            raise Fault(
-                f"{error}; nothing was written, as this is a mistake of autofast: {REPORT}"
-            ) from None
-        except click.exceptions.NoArgsIsHelpError:
-            raise
-        except click.UsageError as error:
-            raise Fault(_misused(error)) from None
-        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-            raise
-        except KeyboardInterrupt:
-            raise click.exceptions.Exit(130) from None
-        except Exception as error:
-            if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
-                raise Fault(f"standard output: cannot be written ({error.strerror})") from None
-            raise Fault(internal(error)) from None
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What goes wrong, in the words of a ``Fault``."""
+    try:
+        yield
+    except BadInput as error:
+        raise Fault(str(error)) from None
+    except PostConditionError as error:
+        raise Fault(
+            f"{error}; nothing was written, as this is a mistake of autofast: {REPORT}"
+        ) from None
+    except HELP:
+        raise
+    except click.UsageError as error:
+        raise Fault(_misused(error)) from None
+    except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
+        raise
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(130) from None
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
+            raise Fault(f"standard output: cannot be written ({error.strerror})") from None
+        raise Fault(internal(error)) from None
 
 
 def _misused(error: click.UsageError) -> str:
     """One line about a command that was not written as it can be."""
-    said = error.format_message().rstrip(".").replace(". (Did you", " (did you")
+    said = re.split(r"[.?]* \(?(?:Did you mean|Possible )", error.format_message())[0].rstrip(".")
     said = re.sub(r"is not a valid (?:float|integer)(?: range)?$", "is no number", said)
     said = said[0].lower() + said[1:] if said[1:2].islower() else said
     command = error.ctx.command_path if error.ctx is not None else "autofast"
-    return f"{said}; `{command} --help` shows what there is"
+    return f"{said}; {_meant(error, said)}`{command} --help` shows what there is"
+
+
+def _meant(error: click.UsageError, said: str) -> str:
+    """What was probably meant by an option or a command that does not exist (click's own guesses
+    may be far).
+    """
+    meant = ""
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        known = [name for param in error.ctx.command.params for name in param.opts]
+        meant = hint(error.option_name, (name for name in known if name[:2] == "--"), "")
+    elif said.startswith("no such command "):
+        meant = hint(said.partition("'")[2].rstrip("'"), cli.commands, "")
+    return meant and f"{meant} "
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autofast.cli.group import Fault, cli
-from autofast.cli.options import chosen, input_options, output_options, run_options
-from autofast.cli.parameters import Named
+from autofast.cli.options import (
+    PATH,
+    chosen,
+    file,
+    flag,
+    folder,
+    input_options,
+    output_options,
+    run_options,
+)
 from autofast.cli.project import SETTINGS, ProjectCommand, configured, root_of
 from autofast.cli.streams import out, say
 
@@ -23,6 +31,9 @@ if TYPE_CHECKING:
 class _WithScriptArguments(ProjectCommand):
     """What stands behind ``--`` belongs to the script."""
 
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- ARGUMENTS]"]
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own, behind = (
             (args[: args.index("--")], args[args.index("--") + 1 :]) if "--" in args else (args, [])
@@ -32,42 +43,26 @@ class _WithScriptArguments(ProjectCommand):
         return rest
 
 
-@cli.command(
-    "verify",
-    cls=_WithScriptArguments,
-    options_metavar="[OPTIONS]",
-    epilog="Arguments of the script stand behind `--`.",
-)
-@click.argument("script", type=click.Path(path_type=Path))
-@click.argument("rewritten", type=click.Path(path_type=Path), required=False)
+@cli.command("verify", cls=_WithScriptArguments)
+@click.argument("script", type=PATH)
+@click.argument("rewritten", type=PATH, required=False)
 @run_options
-@click.option("--by-rule", is_flag=True, help="Also measure what each rule contributes.")
-@click.option(
-    "--facts",
-    "facts_file",
-    type=Named(),
-    metavar="FILE",
-    help="Write what SCRIPT was seen to do to FILE, for `rewrite --facts`.",
-)
-@click.option("--github", is_flag=True, help="Print Markdown for a pull request in place of text.")
+@flag("--by-rule", help="Also measure what each rule contributes.")
+@file("--facts", "facts_file", help="Write what SCRIPT was seen to do, for `rewrite --facts`.")
+@flag("--github", help="Print Markdown for a pull request in place of text.")
 @click.option(
     "--resume-from",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="CKPT",
-    help="Compare a late part: both scripts go on from their checkpoint CKPT.",
+    help="Compare a late part of the training: both scripts go on from their checkpoint CKPT.",
 )
 @click.option(
     "--launch-rewritten",
     default="",
     metavar="COMMAND",
-    help="The same for the rewritten script alone, as after --ddp.",
+    help="Launcher of the rewritten script alone, as after --ddp.",
 )
-@click.option(
-    "--cwd",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Run in DIR itself, not in copies.",
-)
+@folder("--cwd", help="Run in DIR itself, not in copies of the project.")
 @input_options
 def verify_command(
     script: Path,
@@ -79,12 +74,12 @@ def verify_command(
     force: bool,
     **given: Any,
 ) -> None:
-    """Prove that a rewritten script is faster and trains the same.
+    """Measure whether a rewrite is faster and trains the same.
 
-    Runs SCRIPT and REWRITTEN side by side, in copies of the project, and compares their times and
-    what they train. Without REWRITTEN, SCRIPT is rewritten to a temporary one first, for the
-    hardware that is found. --effect says how far that rewrite may go, or, for a second script that
-    autofast did not write, how far the two may differ.
+    Runs SCRIPT and REWRITTEN side by side with their ARGUMENTS, in copies of the project, and
+    compares their times and what they train. Without REWRITTEN, SCRIPT is rewritten to a temporary
+    one first, for the hardware that is found. --effect says how far that rewrite may go, or, for a
+    second script that autofast did not write, how far the two may differ.
 
     Exit code: 0 as fast or faster and the same training, 1 otherwise, 2 no run could be made.
     """
@@ -110,16 +105,11 @@ def verify_command(
     raise click.exceptions.Exit(0 if result.passed else 1)
 
 
-@cli.command(
-    "tune",
-    cls=_WithScriptArguments,
-    options_metavar="[OPTIONS]",
-    epilog="Arguments of the script stand behind `--`.",
-)
-@click.argument("script", type=click.Path(path_type=Path))
+@cli.command("tune", cls=_WithScriptArguments)
+@click.argument("script", type=PATH)
 @output_options
 @run_options
-@click.option("-q", "--quiet", is_flag=True, help="Only what is asked for, warnings and errors.")
+@flag("-q", "--quiet", help="Only what is asked for, warnings and errors.")
 @input_options
 def tune_command(
     script: Path,
@@ -134,10 +124,11 @@ def tune_command(
     quiet: bool,
     **given: Any,
 ) -> None:
-    """Keep what pays on this machine.
+    """Keep the fixes that pay on this machine.
 
-    Rewrites SCRIPT, measures rule by rule and in combination, in copies of the project, and keeps
-    what makes it faster here and trains the same. Where nothing pays, the script stays as it is.
+    Rewrites SCRIPT, measures rule by rule and in combination, in copies of the project and with the
+    script's ARGUMENTS, and keeps what makes it faster here and trains the same. Where nothing pays,
+    the script stays as it is.
 
     Exit code: 0 done, 2 no run could be made or nothing could be written, 130 ended by Ctrl-C: the
     best so far was written.
@@ -169,7 +160,6 @@ def _request(
 ) -> Request:
     from autofast.verify.request import Request
 
-    given.pop("stdin_filename")
     root = root_of(given["root"], script)
     options = {name: value for name, value in given.items() if name not in SETTINGS}
     return Request(script, rewritten, root, configured(root, given), facts=facts, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,54 +30,38 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+PATH = click.Path(path_type=Path)
+rules = partial(
+    click.option,
+    multiple=True,
+    callback=comma_separated,
+    metavar="RULES",
+    shell_complete=complete_rules,
+)
+flag = partial(click.option, is_flag=True)
+also = partial(flag, default=None)  # not given is not the same as no: the project may say yes
+folder = partial(click.option, type=PATH, metavar="DIR")
+file = partial(click.option, type=Named(), metavar="FILE")
+
+
 def input_options(command: F) -> F:
-    """What is read, which rules take part and what they may do. All but the first two have their
-    key in ``[tool.autofast]``.
+    """What is read, which rules take part and what they may do. All but the first and the last have
+    their key in ``[tool.autofast]``.
     """
     options = [
-        click.option(
-            "--root",
-            type=click.Path(path_type=Path),
-            metavar="DIR",
-            help="Folder of the project.  [default: the git root]",
-        ),
-        click.option(
-            "--stdin-filename",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="What standard input is called.",
-        ),
-        click.option(
-            "--select",
-            multiple=True,
-            callback=comma_separated,
-            metavar="RULES",
-            shell_complete=complete_rules,
-            help="Only these rules and groups.",
-        ),
-        click.option(
-            "--extend-select",
-            multiple=True,
-            callback=comma_separated,
-            metavar="RULES",
-            shell_complete=complete_rules,
-            help="These rules and groups, too, beside those that are on.",
-        ),
-        click.option(
-            "--ignore",
-            multiple=True,
-            callback=comma_separated,
-            metavar="RULES",
-            shell_complete=complete_rules,
-            help="None of these rules and groups.",
-        ),
+        folder("--root", help="Folder of the project.  [default: the git root]"),
+        rules("--select", help="Only these rules and groups, comma-separated."),
+        rules("--extend-select", help="These rules and groups, too, beside those that are on."),
+        rules("--ignore", help="None of these rules and groups."),
         click.option(
             "--effect",
             type=click.Choice(EFFECTS),
             help="How far a rewrite may go.  [default: sampling]",
         ),
         click.option(
-            "--precision", type=click.Choice(PRECISIONS), help="Of autocast.  [default: auto]"
+            "--precision",
+            type=click.Choice(PRECISIONS),
+            help="The 16 bits that autocast computes in.  [default: auto]",
         ),
         click.option(
             "--target",
@@ -87,62 +72,37 @@ def input_options(command: F) -> F:
             "--torch",
             type=Version(),
             metavar="VERSION",
-            help="The torch that the script will run with, whatever its project says.",
+            help="The torch that the script will run with.  [default: what the project says]",
         ),
         click.option(
             "--workers",
             type=Workers(1),
             metavar="N|auto",
-            help="So many for each loader (auto: as there are cores), also where 0, 1 or 2 are written.",
+            help="Worker processes of each loader, also where the script has 0, 1 or 2. "
+            "auto: as many as there are cores.",
         ),
-        click.option(
-            "--compile",
-            is_flag=True,
-            default=None,
-            help="Also compile the model: pays back in long runs.",
-        ),
+        also("--compile", help="Also compile the model, which pays back in long runs."),
         click.option(
             "--accumulate",
             type=click.IntRange(2),
             metavar="N",
             help="Also take an optimizer step every N batches only.",
         ),
-        click.option(
-            "--keep-batch",
-            is_flag=True,
-            default=None,
-            help="With --accumulate: of batches N times smaller.",
-        ),
-        click.option(
-            "--ddp",
-            is_flag=True,
-            default=None,
-            help="Also train on several processes, started by torchrun.",
-        ),
-        click.option(
-            "--sync-batchnorm",
-            is_flag=True,
-            default=None,
-            help="With --ddp: BatchNorm over all processes.",
-        ),
+        also("--keep-batch", help="With --accumulate: make batches N times smaller."),
+        also("--ddp", help="Also train on several processes, started by torchrun."),
+        also("--sync-batchnorm", help="With --ddp: BatchNorm over all processes."),
         click.option(
             "--min-gain",
             type=Number(0, 100),
             metavar="PERCENT",
-            help="Only what is expected to save this much of the training's time.  [default: 1]",
+            help="Leave out what is expected to save less of the training's time.  [default: 1]",
         ),
-        click.option(
-            "--exhaustive",
-            is_flag=True,
-            default=None,
-            help="Everything, however little it gains (as --min-gain 0).",
-        ),
-        click.option(
+        also("--exhaustive", help="Leave out nothing, however little it gains."),
+        flag(
             "--debug",
-            is_flag=True,
             expose_value=False,
             callback=debugged,
-            help="Show traces of internal errors.",
+            help="Show the traces of internal errors.",
         ),
     ]
     return _adding(options, command)
@@ -154,44 +114,26 @@ def _adding(options: Sequence[Callable[[F], F]], command: F) -> F:
     return command
 
 
+def stdin_option(command: F) -> F:
+    """Of the commands that read `-`."""
+    told = "The file that standard input stands for."
+    return click.option("--stdin-filename", type=PATH, metavar="FILE", help=told)(command)
+
+
 def facts_option(command: F) -> F:
     """What was measured; ``verify`` writes it instead."""
-    return click.option(
-        "--facts",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Decide by what was measured: a file that `verify --facts` wrote.",
-    )(command)
+    told = "Decide by what was measured: a file that `verify --facts` wrote."
+    return click.option("--facts", type=PATH, metavar="FILE", help=told)(command)
 
 
 def output_options(command: F) -> F:
     """Where a rewritten script goes."""
     options = [
-        click.option(
-            "-o",
-            "--output",
-            type=Named(),
-            metavar="FILE",
-            help="Write the rewritten script to FILE (`-`: standard output).",
-        ),
-        click.option(
-            "--output-dir",
-            type=Named(),
-            metavar="DIR",
-            help="Write all files of the script below DIR.",
-        ),
-        click.option("--in-place", is_flag=True, help="Rewrite the files themselves."),
-        click.option(
-            "--diff",
-            is_flag=True,
-            help="Show the changes; this is also what happens without any of these.",
-        ),
-        click.option(
-            "--patch",
-            type=Named(),
-            metavar="FILE",
-            help="Write the changes to FILE for `git apply` (`-`: standard output).",
-        ),
+        file("-o", "--output", help="Write the rewritten script to FILE (`-`: standard output)."),
+        file("--output-dir", metavar="DIR", help="Write all files of the script below DIR."),
+        flag("--in-place", help="Rewrite the files themselves."),
+        flag("--diff", help="Show the changes; this is also what happens without any of these."),
+        file("--patch", help="Write the changes to FILE for `git apply` (`-`: standard output)."),
     ]
     return _adding(options, command)
 
@@ -213,26 +155,15 @@ def run_options(command: F) -> F:
             metavar="S",
             help="Seconds for everything (0: no limit).  [default: 900]",
         ),
-        click.option(
-            "--json",
-            "json_file",
-            type=Named(),
-            metavar="FILE",
-            help="Write all figures to FILE (`-`: standard output).",
-        ),
-        click.option(
-            "--report",
-            "html_file",
-            type=Named(),
-            metavar="FILE",
-            help="Write a page with plots to FILE.",
-        ),
-        click.option("--force", is_flag=True, help="Replace files that exist."),
+        file("--json", "json_file", help="Write all figures to FILE (`-`: standard output)."),
+        file("--report", "html_file", help="Write a page with plots to FILE."),
+        flag("--force", help="Replace files that exist."),
         click.option(
             "--launch",
             default="",
             metavar="COMMAND",
-            help='Start the scripts with it: "torchrun --nproc-per-node=2", "srun --gres=gpu:1".',
+            help="Launcher of the scripts, as \"torchrun --nproc-per-node=2\" or "
+            "\"srun --gres=gpu:1\".",
         ),
         click.option(
             "--python",
@@ -244,16 +175,11 @@ def run_options(command: F) -> F:
             "--link",
             "links",
             multiple=True,
-            type=click.Path(path_type=Path),
+            type=PATH,
             metavar="PATH",
-            help="Do not copy PATH: the scripts only read it.",
+            help="Link PATH into the copies of the project: data that the scripts only read.",
         ),
-        click.option(
-            "--scratch",
-            type=click.Path(path_type=Path),
-            metavar="DIR",
-            help="Make the copies here.  [default: the temporary folder]",
-        ),
+        folder("--scratch", help="Make the copies in DIR.  [default: the temporary folder]"),
         click.option(
             "--threads",
             type=click.IntRange(1),
@@ -265,21 +191,21 @@ def run_options(command: F) -> F:
             type=Number(0),
             default=0.0,
             metavar="S",
-            help="End a run after S seconds.",
+            help="End a run after S seconds.  [default: by the length of the first run]",
         ),
         click.option(
             "--seed",
             type=int,
             default=0,
             metavar="N",
-            help="Random generators start from it.  [default: 0]",
+            help="First seed of the random generators.  [default: 0]",
         ),
         click.option(
             "--seeds",
             type=click.IntRange(4),
             default=12,
             metavar="N",
-            help="Most seeds that are tried.  [default: 12]",
+            help="Try so many seeds at most.  [default: 12]",
         ),
         click.option(
             "--margin",

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from autofast.cli.parameters import Steps
 from autofast.config import Config, find_root, load, settings
 from autofast.model.disk import real
 from autofast.model.source import BadInput
@@ -57,15 +58,42 @@ class ProjectCommand(click.Command):
             own.pop(key, None)
         for key, value in found.commands.get(str(self.name), {}).items():
             where = f"{found.place(f'{self.name}.{key}')}: '{key}' in [tool.autofast.{self.name}]"
+            if key in _ELSEWHERE:
+                raise BadInput(f"{where} is an option of several commands; write it in [tool.autofast]")
             if key not in own:
                 raise BadInput(f"{where} is no option; {hint(key, own, _known(own))}")
+            taken = _taken(own[key], ctx, value, where)
             name = str(own[key].name)
             if ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT:
-                try:
-                    ctx.params[name] = own[key].type_cast_value(ctx, value)
-                except (click.ClickException, TypeError):
-                    raise BadInput(f"{where} is {value!r}, which --{key} does not take") from None
+                ctx.params[name] = taken
         return super().invoke(ctx)
+
+
+def _taken(option: click.Option, ctx: click.Context, value: Any, where: str) -> Any:
+    """What a value of the file means to an option; raises :class:`BadInput` where that is nothing:
+    ``"no"`` is no false, and 3 no name.
+    """
+    kind: type | tuple[type, ...] = str
+    if option.is_flag:
+        wanted, kind = "true or false", bool
+    elif option.multiple:
+        wanted, kind = "a list of strings", list
+    elif isinstance(option.type, click.Choice):
+        wanted = "one of " + ", ".join(f'"{choice}"' for choice in option.type.choices)
+    elif isinstance(option.type, (click.IntRange, click.FloatRange, click.types.IntParamType)):
+        wanted, kind = "a number", (int, float)
+    else:
+        wanted = "a string"
+    fits = isinstance(value, kind) and isinstance(value, bool) is option.is_flag
+    if option.multiple:
+        fits = fits and all(isinstance(one, str) for one in value)
+    try:
+        if fits or (isinstance(option.type, Steps) and value == "auto"):
+            return option.type_cast_value(ctx, value)
+    except click.BadParameter as error:
+        if not isinstance(option.type, click.Choice):
+            raise BadInput(f"{where}: {error.message.rstrip('.')}; write another one") from None
+    raise BadInput(f"{where} is {value!r}; write {wanted}")
 
 
 def _paths(ctx: click.Context) -> tuple[str, ...]:
@@ -132,5 +160,10 @@ def configured(root: Path, given: dict[str, Any]) -> Config:
         check_names(names)
     for name, other in ON_REQUEST.items():
         if getattr(config, name) and not getattr(config, other):
-            raise BadInput(f"--{name.replace('_', '-')} means nothing without --{other}; give both")
+            option = name.replace("_", "-")
+            said = f"--{option} means nothing without --{other}; give both"
+            if given.get(name) is None:
+                place = settings(root).place(option)
+                said = f"{place}: '{option}' means nothing without '{other}'; write both"
+            raise BadInput(said)
     return config

@@ -11,7 +11,15 @@ import click
 
 from autofast import DISTRIBUTION
 from autofast.cli.group import Fault, cli
-from autofast.cli.options import chosen, facts_option, input_options, output_options
+from autofast.cli.options import (
+    chosen,
+    facts_option,
+    file,
+    flag,
+    input_options,
+    output_options,
+    stdin_option,
+)
 from autofast.cli.parameters import Named, complete_files
 from autofast.cli.project import STDIN, ProjectCommand, configured, entry_of, root_of
 from autofast.cli.streams import counted, out, say
@@ -29,29 +37,21 @@ if TYPE_CHECKING:
 @cli.command("rewrite", cls=ProjectCommand)
 @click.argument("entry", type=Named("give a script."), shell_complete=complete_files)
 @output_options
-@click.option(
+@file(
     "--split-patches",
-    type=Named(),
     metavar="DIR",
     help="Write one patch for each rule below DIR, each to be applied on top of the one before.",
 )
-@click.option(
-    "--commit", is_flag=True, help="Rewrite the files, with one git commit for each rule."
-)
-@click.option(
+@flag("--commit", help="Rewrite the files, with one git commit for each rule.")
+@flag(
     "-i",
     "--interactive",
-    is_flag=True,
     help="Ask about each fix; without another option, those that are wanted are written in place.",
 )
-@click.option(
-    "--report",
-    type=Named(),
-    metavar="FILE",
-    help="Also write a page for reviewers to FILE: old and new side by side, with all reasons.",
-)
-@click.option("--force", is_flag=True, help="Replace files that exist.")
-@click.option("-q", "--quiet", is_flag=True, help="Only what is asked for, warnings and errors.")
+@file("--report", help="Also write a page for reviewers: old and new beside each other.")
+@flag("--force", help="Replace files that exist.")
+@flag("-q", "--quiet", help="Only what is asked for, warnings and errors.")
+@stdin_option
 @facts_option
 @input_options
 def rewrite_command(
@@ -70,6 +70,8 @@ def rewrite_command(
 
     ENTRY is the script that you start; the files of its project that it imports are read and
     rewritten with it. `-` reads standard input and writes the rewritten script to standard output.
+
+    Exit code: 0 done, also where nothing was to be changed, 2 nothing was written.
     """
     without: Mode = "file" if entry == STDIN else "in-place" if given["interactive"] else "diff"
     more: Modes = {"--split-patches": ("patches", split_patches), "--commit": ("commits", commit)}
@@ -101,7 +103,7 @@ def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, An
             result = rewrite(
                 script, root, config, raw=raw, alone=to.alone, unwanted=unwanted, tell=named
             )
-    except (BadInput, PostConditionError, click.Abort):
+    except (BadInput, PostConditionError):
         raise
     except Exception as error:
         raise Fault(f"{entry}: {internal(error)}") from None
@@ -149,7 +151,7 @@ def _picker() -> Picker:
     def ask(question: str) -> str:
         click.echo(question, err=True, nl=False)
         if sys.stdin is None or not (line := sys.stdin.readline()):
-            raise click.Abort
+            raise BadInput("no answer: standard input has ended; nothing was written")
         return line
 
     def tell(text: str) -> None:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from autofast.commands.cache import Cache, folder
-from autofast.commands.discover import NOTHING, idle, scripts
+from autofast.commands.discover import NOTHING, excluded, idle, scripts
 from autofast.commands.entries import Entries
 from autofast.commands.informing import stale
 from autofast.commands.outcome import Outcome, Unused, agreed, unused_by_all
@@ -71,16 +71,31 @@ Entry = tuple[Path, "bytes | None"]
 
 
 def entries(request: Request) -> tuple[list[Entry], list[str]]:
-    """The scripts to read, and what is to be said about them."""
+    """The scripts to read, and what is to be said about them. For a file that is named, one script
+    that is started to run it is enough; for what is found in folders, all that have a part in it.
+    """
     config, graph = request.config, Entries(request.root)
     found: dict[Path, Path] = {}
-    notes: list[str] = []
+    users: dict[Path, list[Path]] = {}
     tests: list[Path] = []
-    for file in scripts(request.paths, request.root, config.exclude, config.force_exclude, tests):
-        entry = file if request.imported and file in request.paths else graph.of(file)
-        found[entry.resolve()] = entry
-        if entry != file:
-            notes.append(f"{shown_path(file.resolve())}: read as a part of {shown_path(entry)}")
+    listed = scripts(request.paths, request.root, config.exclude, config.force_exclude, tests)
+    for file in listed:
+        named = file in request.paths
+        entry = file if request.imported and named else graph.of(file)
+        others = [] if named else [path for path in graph.beside(file) if request.within(path)]
+        left_out = excluded(others, request.root, config.exclude)
+        users[file] = [entry, *(path for path in others if path not in left_out)]
+        for user in users[file]:
+            found.setdefault(user.resolve(), user)
+    notes = []
+    for file, parts in users.items():
+        if parts[0] != file:
+            rest = [path for path in parts[1:] if path != parts[0].resolve()]
+            more = shown_path(rest[0]) if len(rest) == 1 else f"{len(rest)} more"
+            also = f" and {more}" if rest else ""
+            notes.append(
+                f"{shown_path(file.resolve())}: read as a part of {shown_path(parts[0])}{also}"
+            )
     if tests:
         some = shown_path(tests[0].resolve()) + (f" and {len(tests) - 1} more" if tests[1:] else "")
         notes.append(f"tests are left out unless they are named: {some}")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 NOTHING = "no training loop found; give the script that trains"
 _BACKWARD = re.compile(rb"\.backward\(|\bTrainer\b")
+_PART = re.compile(rb"\bDataLoader\(|\boptim\.[A-Z]|\boptim(?:izer(?:_\w+)?)? *=[^=]")
 _MARIMO = re.compile(rb"^app = (?:marimo|mo)\.App\(", re.MULTILINE)
 _TORCH = re.compile(
     rb"(?:^\s*|\")(?:import|from)\s+torch\b", re.MULTILINE
@@ -34,6 +35,11 @@ def looks_like_training(raw: bytes) -> bool:
     of reading too much.
     """
     return bool(_BACKWARD.search(raw) or (b".step(" in raw and _TORCH.search(raw)))
+
+
+def has_part_in_training(raw: bytes) -> bool:
+    """Whether a file has something of its own for a training that others run, by its text."""
+    return _PART.search(raw) is not None
 
 
 def is_marimo(raw: bytes) -> bool:

@@ -9,7 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from autofast.commands.discover import is_test, looks_like_training, python_files, raw_of
+from autofast.commands.discover import (
+    has_part_in_training,
+    is_test,
+    looks_like_training,
+    python_files,
+    raw_of,
+)
 
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]+)|import[ \t]+([^\n#]+))",
@@ -50,6 +56,13 @@ class Entries:
         nearest first.
         """
         return [path for path in self._above(file) if self._may_be_started(path)]
+
+    def beside(self, file: Path) -> list[Path]:
+        """The scripts that run ``file``, too, with a part of their own in its training: a loader,
+        an optimizer.
+        """
+        users = self.users(file.resolve())
+        return [path for path in users if has_part_in_training(self._raw(path))]
 
     def _raw(self, path: Path) -> bytes:
         return self._overlay[path] if path in self._overlay else raw_of(path)

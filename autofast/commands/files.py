@@ -105,9 +105,9 @@ def _checked(output: Output, force: bool, parents: bool) -> Path:
     target = real(path)
     if target.is_symlink():
         raise BadInput(f"{path}: a link to itself; mend the link, or give another name")
+    if path.exists() and not path.is_file():
+        raise BadInput(f"{path}: is not a regular file; use `-` for standard output")
     if target.exists():
-        if not target.is_file():
-            raise BadInput(f"{path}: is not a regular file; use `-` for standard output")
         if output.was is None and not force:
             raise BadInput(f"{path}: exists; replace it with --force, or give another name")
         if not target.stat().st_mode & (

@@ -130,7 +130,7 @@ def _patch(result: Rewritten, to: Destination) -> Delivery:
     corrupt.
     """
     if notebook := next(
-        (source.rel for source in result.texts if source.path.suffix == ".ipynb"), ""
+        (source.rel for source in result.texts if source.is_notebook), ""
     ):
         raise BadInput(
             f"{notebook}: a patch of a notebook's code fits no file; write it with -o or --in-place"

@@ -29,7 +29,7 @@ def write_patches(result: Rewritten, folder: Path, *, force: bool) -> list[Path]
     """Write the patches below ``folder``, in the order of their names; raises ``BadInput``, and
     then nothing was written.
     """
-    if notebook := next((s.rel for s in result.texts if s.path.suffix == ".ipynb"), ""):
+    if notebook := next((s.rel for s in result.texts if s.is_notebook), ""):
         raise BadInput(
             f"{notebook}: a patch of a notebook's code fits no file; write it with -o or --in-place"
         )

@@ -44,7 +44,7 @@ def fixes(done: Rewritten) -> dict[tuple[object, ...], Fix]:
         wanted = _closed(plan, {rule})
         part = plan.subset(wanted)
         files = list(_files(part))
-        if not files or any(source.path.suffix == ".ipynb" for source, _, _ in files):
+        if not files or any(source.is_notebook for source, _, _ in files):
             continue
         fix = Fix(rule, tuple(sorted(wanted - {rule})), files)
         effect = all_rules()[rule].effect

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from autofast import faults
+from autofast.edit.merge import file_of
+from autofast.model.events import CallFrame, inside
 from autofast.model.limits import RULE, RULES, WORK, TooLarge
-from autofast.model.source import BadInput, source_of
+from autofast.model.source import BadInput, Told, function_of, source_of
 from autofast.rule import Finding, Options, Rule
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ def run(
             try:
                 with WORK.at_most(RULE):
                     mine = list(rule.find(script, seen_by(rule, rules, options)))
+                mine = [_in_the_project(script, finding) for finding in mine]
                 found += [(rule, _of_this_torch(script, finding)) for finding in mine]
             except BadInput:
                 raise
@@ -98,6 +101,32 @@ def _of_this_torch(script: Script, finding: Finding) -> Finding:
     names = {o.data.get("name", "a part of torch") for o in script.replaced}
     why = f"`{min(names)}` is replaced at {source_of(node).place(getattr(node, 'lineno', 1))}"
     return replace(finding, edits=(), refusal=f"{why}: what torch does then is not known")
+
+
+def _in_the_project(script: Script, finding: Finding) -> Finding:
+    """No fix that would change what is told of a library; what is said of a place there is said of
+    the call that leads to it."""
+    told = next((s for e in finding.edits if isinstance(s := file_of(e), Told)), None)
+    if told is not None:
+        why = f"{told.rel} would have to do something else"
+        finding = replace(finding, edits=(), refusal=why)
+    if isinstance(source_of(finding.node), Told):
+        finding = replace(finding, node=_called_from(script, finding.node))
+    return finding
+
+
+def _called_from(script: Script, node: ast.AST) -> ast.AST:
+    """The call of the project by which it comes to a place of a library; the entry itself where
+    that is not known."""
+    home = function_of(node)
+    stacks = (o.stack for _, s in script.log.each() for o in s if inside(o.stack, home))
+    calls = (
+        f.node
+        for stack in stacks
+        for f in reversed(stack)
+        if isinstance(f, CallFrame) and not isinstance(source_of(f.node), Told)
+    )
+    return next(calls, script.entry.tree)
 
 
 def raised(rule: Rule, script: Script, error: Exception) -> LeftOut:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator
 
-from autofast.explain.words import place, thing, values
+from autofast.explain.words import names, place, thing, values
 from autofast.flow.provenance import Trail
 from autofast.model.events import Site, Stack
 from autofast.model.script import Loader, Script, Step
@@ -129,12 +129,14 @@ def arguments(script: Script, args: Arguments, stacks: list[Stack]) -> Iterator[
     """The arguments of a call, each with the place where it is decided."""
     for name, given in args.named.items():
         origins = Trail(script).of(given, stacks)
+        said = values(given.values) or "not known"
         if isinstance(origins, str):
             where = f" ({origins})"
         else:
-            places = list(dict.fromkeys(f"{o.kind}, {place(o.node)}" for o in origins))
-            where = f" ({' or '.join(places)})" if places else ""
-        yield f"{name} = {values(given.values) or 'not known'}{where}"
+            at = [(o.kind, place(o.node)) for o in origins]
+            new = dict.fromkeys(f"{kind}, {p}" for kind, p in at if not names(said, p))
+            where = f" ({' or '.join(new)})" if new else ""
+        yield f"{name} = {said}{where}"
 
 
 def _stacks(things: Iterable[Thing]) -> list[Stack]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autofast.explain.explanation import Explanation, Value, Verdict
+from autofast.explain.words import names
 from autofast.report.style import Style
 
 _STATUS = {
@@ -51,9 +52,12 @@ def _verdict(verdict: Verdict, style: Style) -> str:
     status = _STATUS[verdict.status]
     if colour := _COLOUR.get(verdict.status):
         status = style(status, colour)
-    more = f": {verdict.reason}" if verdict.reason else ""
+    sign = ";" if verdict.status in ("fix", "small") else ":"  # before what is expected of it
+    more = f"{sign} {verdict.reason}" if verdict.reason else ""
     return f"{style(verdict.rule, 'bold')} [{verdict.effect}] {verdict.message} ({status}{more})"
 
 
 def _set(value: Value) -> str:
-    return f" (set at {', '.join(value.set_at)})" if value.set_at else ""
+    """Where it is set, as far as that is not where it is said to be made."""
+    where = [place for place in value.set_at if not names(value.value, place)]
+    return f" (set at {', '.join(where)})" if where else ""

@@ -5,6 +5,7 @@ model has.
 from __future__ import annotations
 
 import ast
+import re
 
 from autofast.model.source import source_of
 from autofast.model.values import (
@@ -45,6 +46,11 @@ def place(node: ast.AST | None) -> str:
     """``train.py:12``; empty for what stands nowhere."""
     line = getattr(node, "lineno", None)
     return source_of(node).place(line) if node is not None and line else ""
+
+
+def names(said: str, place: str) -> bool:
+    """Whether ``train.py:12`` (not ``train.py:120``) stands in what is said."""
+    return re.search(rf"{re.escape(place)}(?!\d)", said) is not None
 
 
 def values(found: Values) -> str:

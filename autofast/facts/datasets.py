@@ -384,7 +384,7 @@ def _images(
         return "which dataset it is depends on the run"
     if name in GREY and source_of(call).fresh(name) != name:
         return f"the name {name} is taken in this file, and a subclass must be called so to find its files"
-    if source_of(call).path.suffix == ".ipynb":
+    if source_of(call).is_notebook:
         return "workers could not import a class that is defined in a cell"
     if sites := script.calls(*DEVICE_DEFAULTS, "torch.set_default_dtype"):
         return f"{at(sites[0].node)} changes what new tensors are"

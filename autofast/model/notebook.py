@@ -23,6 +23,8 @@ HIDDEN = "#autofast-magic# "
 class Notebook(Source):
     """A notebook, as the script that running its cells from top to bottom is."""
 
+    is_notebook = True
+
     def __init__(self, path: Path, rel: str, raw: bytes):
         self.data, self.style = _load(raw, shown_path(path) if path.is_absolute() else rel)
         self.cells = [c for c in self.data["cells"] if c.get("cell_type") == "code"]

@@ -26,7 +26,7 @@ def read_source(path: Path, root: Path, before: Source | None = None) -> Source:
     try:
         raw = disk.read(path)
     except FileNotFoundError:
-        raise BadInput(f"{rel}: no such file") from None
+        raise BadInput(f"{rel}: no such file; give the training script") from None
     except OSError as error:
         raise BadInput(f"{rel}: cannot be read ({error.strerror})") from None
     return open_source(path.resolve(), _relative(path, root), raw, before)

@@ -42,7 +42,10 @@ class Source:
         tree: ``ast.Module`` of ``text``; each node has its source and parent (see
             :func:`source_of`, :func:`parent_of`).
         spared: the rules that the configuration keeps away from this file.
+        is_notebook: its cells are run by hand, in one process that stays.
     """
+
+    is_notebook = False
 
     def __init__(self, path: Path, rel: str, raw: bytes):
         self.path, self.rel, self.raw = path, rel, raw
@@ -65,8 +68,11 @@ class Source:
         line ends as read.
         """
         if self.newline == "mixed":
+            ends = re.findall(r"\r\n|\r|\n", self.raw.decode(self.encoding))
+            other = next(n for n, end in enumerate(ends, 1) if end != ends[0])
             raise BadInput(
-                f"{shown_path(self.path)}: mixes line endings; make them uniform first (e.g. with dos2unix)"
+                f"{shown_path(self.path)}:{other}: has another line ending than the lines before; "
+                "make them uniform first (e.g. with dos2unix)"
             )
         body = text.replace("\n", self.newline)
         return (codecs.BOM_UTF8 if self.bom else b"") + body.encode(self.encoding)
@@ -212,6 +218,17 @@ class Source:
 
     def __repr__(self) -> str:
         return f"Source({self.rel})"
+
+
+class Told(Source):
+    """What a part of a library does, told in Python for the reader to follow: no file of anybody's,
+    so nothing in it can be changed. ``rel`` names the part."""
+
+    def place(self, line: int) -> str:
+        return self.rel
+
+    def words(self, line: int) -> str:
+        return "a line"
 
 
 # ------------------------------------------------------------------------------- nodes as addresses

@@ -15,17 +15,7 @@ from autofast.model.values import Ref, Tensor, Unknown, const, consts
 
 COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
 MASKED = ("masked_fill", "masked_fill_", "masked_select", "masked_scatter", "masked_scatter_")
-SHAPED = (
-    "unsqueeze",
-    "squeeze",
-    "expand",
-    "expand_as",
-    "view",
-    "repeat",
-    "t",
-    "cuda",
-    "contiguous",
-)
+SHAPED = tuple("unsqueeze squeeze expand expand_as view repeat t cuda contiguous".split())
 KEPT = ("float", "double", "half", "int", "long", "byte", "bool", "type", "to", "clone", "detach")
 RANKED = ("topk",)  # which only tensors have, and torch itself
 Question = Callable[[Script, ast.expr, int], bool]

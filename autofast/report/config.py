@@ -7,10 +7,14 @@ from dataclasses import fields
 from enum import Enum
 from typing import Any
 
-from autofast.config import Config, Settings
+from autofast.config import AUTO, Config, Settings
 from autofast.report.style import Style
 
 DEFAULT, COMMAND_LINE = "default", "command line"
+WORDS: dict[str, dict[object, object]] = {  # for numbers
+    "accumulate": {0: None},
+    "workers": {0: None, AUTO: "auto"},
+}
 
 
 def table(
@@ -33,7 +37,9 @@ def table(
             ]
         elif key == "line-length" and not origins and config.line_length is not None:
             origins = [f"{shown} (black or ruff)"]
-        rows.append((key, _value(getattr(config, place.name)), " and ".join(origins) or DEFAULT))
+        value = getattr(config, place.name)
+        value = WORDS[key].get(value, value) if key in WORDS else value
+        rows.append((key, _value(value), " and ".join(origins) or DEFAULT))
     for command, options in settings.commands.items():
         for key, value in options.items():
             at = settings.lines.get(f"{command}.{key}")
@@ -59,4 +65,4 @@ def _value(value: Any) -> str:
             )
             or "-"
         )
-    return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) else "-" if value is None else str(value) or "-"

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 
 from autofast.model.source import shown_path
 from autofast.report.frames import frames
@@ -31,12 +30,8 @@ def full(records: Sequence[Record], style: Style, *, refused: bool = False) -> s
 
 
 def concise(records: Sequence[Record], style: Style, *, refused: bool = False) -> str:
-    """The findings, one line each, by file."""
-    blocks = [
-        "\n".join(finding(r, style) for r in group) + "\n"
-        for _, group in groupby(_listed(records, refused), key=lambda r: r.path)
-    ]
-    return "\n".join(blocks) + "\n" * bool(blocks)
+    """The findings, one line each and nothing else, for programs that follow places."""
+    return "".join(finding(record, style) + "\n" for record in _listed(records, refused))
 
 
 def statistics(records: Sequence[Record], style: Style, *, refused: bool = False) -> str:

@@ -14,7 +14,7 @@ from autofast.commands.output import STDOUT, Destination
 from autofast.commands.output import deliver as deliver_rewritten
 from autofast.commands.rewriting import Rewritten
 from autofast.model.source import BadInput
-from autofast.report import diff, tune_html, tune_json, tune_text, tune_words
+from autofast.report import diff, tune_json, tune_text, tune_words
 from autofast.report.style import Style, for_stream
 from autofast.report.verify_output import Wish
 from autofast.tune.result import Tuned
@@ -67,6 +67,8 @@ def deliver(
     elif wish.json is not None:
         outputs.append(Output(Path(wish.json), tune_json.text(tuned).encode()))
     if wish.html is not None:
+        from autofast.report import tune_html  # with matplotlib, which nothing else here needs
+
         page = tune_html.page(tuned, date=date.today().isoformat())
         outputs.append(Output(Path(wish.html), page.encode()))
     write_all(outputs, force=wish.force)

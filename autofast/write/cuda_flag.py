@@ -47,9 +47,13 @@ def flag_before(script: Script, place: ast.stmt) -> str:
     """
     flags = script.analysis(CudaFlags).of(source_of(place).tree)
     graph = script.analysis(Flow).graph(place)
-    for node in own_nodes(function_of(place)):
+    nodes = list(own_nodes(function_of(place)))
+    kept = flags - {_spelled(n) for n in nodes if not is_read(n)}
+    for node in nodes:
         here = statement_of(node) if (text := _spelled(node)) else place
         if here is place or not graph.dominates(here, place):
+            if text in kept and graph.postdominates(here, place):
+                return text  # which is read in any case, further down
             continue
         head = here.test if isinstance(here, (ast.If, ast.While)) else here
         if (text in flags and within(node, head)) or _has_moved(script, here, node):

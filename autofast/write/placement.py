@@ -123,7 +123,7 @@ def forks(script: Script, trainer: Trainer) -> bool:
         const(trainer.args.get(-1, "devices")) in (1, "1")
         or const(trainer.args.get(-1, "accelerator")) == "cpu"
     )
-    return asked or (script.entry.path.suffix == ".ipynb" and not alone)
+    return asked or (script.entry.is_notebook and not alone)
 
 
 def trainer_place(script: Script) -> ast.stmt | None:

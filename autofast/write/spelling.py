@@ -9,7 +9,7 @@ from autofast.edit.edits import Import
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, loaded_in, own_nodes, stored_in
 from autofast.model.calls import is_name
-from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, TryFrame
+from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, TryFrame, inside
 from autofast.model.script import Script
 from autofast.model.source import Source, at, function_of, parent_of, source_of
 from autofast.model.syntax import is_read
@@ -63,14 +63,20 @@ def is_device_object(found: Values) -> bool:
 
 def requires_cuda(script: Script) -> bool:
     """The script cannot run without CUDA: under no condition it sets the CUDA device, asks for nccl
-    or moves a model there.
+    or moves a model or a tensor there.
     """
+    steps = {step.loop for step in script.steps}
+    around = steps | {f.node for step in script.steps for f in step.stack}
     for site in script.log.of(
-        "torch.cuda.set_device", "torch.distributed.init_process_group", "move_model"
+        "torch.cuda.set_device", "torch.distributed.init_process_group", "move_model", "move"
     ):
         for occurrence in site:
             if occurrence.args is None or not _certain(script, site.node, occurrence.stack):
                 continue
+            if any(isinstance(f, LoopFrame) and f.node not in around for f in occurrence.stack):
+                continue  # a loop that may not turn
+            if site.kind == "move" and not any(inside(occurrence.stack, x) for x in steps):
+                continue  # perhaps when all is trained
             if site.kind == "torch.cuda.set_device" or occurrence.data.get("kinds") == {"cuda"}:
                 return True
             if (
@@ -82,11 +88,8 @@ def requires_cuda(script: Script) -> bool:
 
 
 def _certain(script: Script, node: ast.AST, stack: Stack) -> bool:
-    """Every run comes to this place: no condition or loop around it, no early end before it."""
-    if any(
-        isinstance(f, (TryFrame, LoopFrame)) or (isinstance(f, BranchFrame) and not f.known)
-        for f in stack
-    ):
+    """Every run comes to this place: no condition around it, no early end before it."""
+    if any(isinstance(f, TryFrame) or (isinstance(f, BranchFrame) and not f.known) for f in stack):
         return False
     calls = [node, *(f.node for f in stack if isinstance(f, CallFrame))]
     flow = script.analysis(Flow)

@@ -169,7 +169,7 @@ def _holds(source: Source, code: str) -> bool:
 # ------------------------------------------------------------------------------------ start methods
 def _fork_only(script: Script) -> str:
     """Why workers of this script can only be forked; empty where they can be started in any way."""
-    if script.entry.path.suffix == ".ipynb":
+    if script.entry.is_notebook:
         # No worker runs it again, or can import what a cell defines.
         own = any(_unpicklable(loader, script.entry) for loader in script.loaders)
         hidden = any(unseen(script, x) for x in script.loaders if x.uses)

@@ -77,7 +77,7 @@ CHEAP = frozenset(
     Dropout Dropout1d Dropout2d Dropout3d AlphaDropout
     relu relu6 leaky_relu elu selu gelu silu mish hardswish hardtanh sigmoid tanh softplus softmax log_softmax prelu celu
     dropout dropout1d dropout2d dropout3d alpha_dropout add sub mul div exp log sqrt pow abs clamp normalize float
-    normal uniform randn_like rand_like zeros_like ones_like empty_like""".split()
+    normal uniform randn_like rand_like zeros_like ones_like empty_like new_empty new_zeros new_ones""".split()
 )
 # They leave fewer numbers, or as many in another order.
 LOOSE = frozenset("mean sum amax max squeeze unsqueeze permute transpose t".split())

@@ -313,11 +313,15 @@ class Cost:
         return sum(known) if known and len(known) == len(found) else None
 
     def _turns_of(self, step: Step) -> int | None:
-        """How often the script comes to a step, by all loops around it."""
+        """How often the script comes to a step, by all loops around it. Only of batches of loaders:
+        tensors that a loop takes by numbers may stand in for data.
+        """
         total = 1
         for loop in {id(n): n for n in (*(f.node for f in loops(step.stack)), step.loop)}.values():
             over = [x for x in self.script.loaders if any(u.node is loop for u in x.uses)]
-            found = [batches(self.script, x) for x in over] or [turns(self.script, loop)]
+            found = [batches(self.script, x) for x in over]
+            if loop is not step.loop:
+                found = found or [turns(self.script, loop)]
             known = [n for n in found if n is not None]
             if not known or len(known) != len(found):
                 return None

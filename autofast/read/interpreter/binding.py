@@ -10,9 +10,9 @@ from autofast.model.changes import CLOCK
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.names import canonical
+from autofast.model.syntax import is_attribute
 from autofast.model.values import (
     NOTHING,
-    Arguments,
     Bound,
     Cls,
     Const,
@@ -21,7 +21,6 @@ from autofast.model.values import (
     Env,
     Ext,
     Func,
-    Given,
     Inst,
     Method,
     Module,
@@ -38,7 +37,7 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.read.interpreter.lookup import Lookup
-from autofast.read.library import protocols
+from autofast.read.library import module_parts, protocols
 from autofast.read.library.containers import as_table
 from autofast.read.library.iteration import element
 from autofast.read.state.core import join
@@ -232,12 +231,8 @@ class Binding(Lookup):
         name = target.attr
         if protocols.put(self, thing, name, found, target):
             self.emit("set_attribute", target, thing, None, found, name=name)
-        elif isinstance(thing, Inst) and (setter := thing.cls.find(f"{name}.setter")):
-            self.call_values(
-                self.bind_members(setter, thing, target),
-                Arguments(target, [Given(found, None)]),
-                target,
-            )
+        elif isinstance(thing, Inst) and thing.cls.find(f"{name}.setter"):
+            self.call_method_of(thing, f"{name}.setter", [found], target)
         elif isinstance(thing, (Inst, Ext)):
             self.store_attribute(thing, name, found)
             self.emit("set_attribute", target, thing, None, found, name=name)
@@ -259,14 +254,8 @@ class Binding(Lookup):
         elif isinstance(thing, Ref):
             self.set_in_library(thing, name, found, target)
         elif isinstance(thing, Tensor):
-            self.emit(
-                "grad_write" if name == "grad" else "tensor_write",
-                target,
-                thing,
-                None,
-                found,
-                name=name,
-            )
+            kind = "grad_write" if name == "grad" else "tensor_write"
+            self.emit(kind, target, thing, None, found, name=name)
 
     def set_in_library(self, thing: Ref, name: str, found: Values, node: ast.AST | None) -> None:
         """``thing.name = found`` where ``thing`` is a module or class of a library."""
@@ -293,6 +282,10 @@ class Binding(Lookup):
             self.emit("set_item", target, thing, None, found)
         if isinstance(thing, Dict):
             self.set_entry(thing, key, Entry(found, expr, target, sure))
+            if is_attribute(target.value, "_modules"):
+                for owner in self.choices(self.at.get(id(target.value.value), NOTHING)):
+                    if isinstance(owner, (Inst, Ext)):
+                        module_parts.put(self, owner, key, found)
         elif isinstance(thing, Seq):
             if isinstance(target.slice, ast.Slice):  # others may stand elsewhere now
                 found = NOTHING.union(*(element(self, t, None) for t in found))
@@ -313,9 +306,13 @@ class Binding(Lookup):
                 thing.elem = join(thing.elem, found)
         elif isinstance(thing, Ext) and thing.name == "builtins.vars":
             self.set_in_namespace(thing, key, found)
+        elif isinstance(thing, Ext) and module_parts.is_container(thing):
+            module_parts.put(self, thing, key, found)
         elif isinstance(thing, Inst):
             if thing.cls.find("__setitem__") is not None:
                 self.call_method_of(thing, "__setitem__", [values(Num()), found], target)
+            elif module_parts.is_container(thing):
+                module_parts.put(self, thing, key, found)
             else:
                 self.open_attributes(thing, "items are set on it")
         elif isinstance(thing, Tensor):

@@ -37,7 +37,7 @@ from autofast.model.values import (
 from autofast.model.values import things as values
 from autofast.read.interpreter.binding import Binding
 from autofast.read.interpreter.named import by_key, is_namespace
-from autofast.read.library import loaded_settings
+from autofast.read.library import loaded_settings, module_parts
 from autofast.read.library.containers import begun, revive
 from autofast.read.library.iteration import element, iterate, loaders_in
 from autofast.read.library.protocols import operate
@@ -288,6 +288,9 @@ class Expressions(Binding):
                 return values(Const(_FOLD[type(node.op)](a, b)))
             except (KeyError, ArithmeticError, ValueError):
                 return values(Num())
+        both = [t for t in (one(left), one(right)) if module_parts.is_container(t)]
+        if isinstance(node.op, ast.Add) and len(both) == 2:
+            return module_parts.joined(self, node, both)
         if isinstance(node.op, (ast.Add, ast.Mult)) and any(_is_row(t) for t in (*left, *right)):
             return values(self.joined_rows(node, left, right))
         if isinstance(node.op, ast.BitOr) and any(isinstance(t, Dict) for t in (*left, *right)):

@@ -40,6 +40,11 @@ from autofast.read.library import frameworks
 from autofast.read.state.core import Record, TooDeep
 
 __all__ = ["Interpreter", "TooDeep", "values"]
+# Methods that set up what the others of their class use.
+FIRST = (
+    *"__init__ setup prepare_data configure_optimizers".split(),
+    *"train_dataloader val_dataloader".split(),
+)
 
 
 class Interpreter(Loops, Expressions, Calls):
@@ -107,17 +112,8 @@ class Interpreter(Loops, Expressions, Calls):
         else:
             made = self.instantiate(cls, self.unknown_arguments(cls.find("__init__")), cls.node)
             inst = next(t for t in made if isinstance(t, Inst))
-        first = (
-            "__init__",
-            "setup",
-            "prepare_data",
-            "configure_optimizers",
-            "train_dataloader",
-            "val_dataloader",
-        )
-        for func in sorted(
-            methods, key=lambda f: first.index(f.name) if f.name in first else len(first)
-        ):
+        rank = {name: n for n, name in enumerate(FIRST)}
+        for func in sorted(methods, key=lambda f: rank.get(f.name, len(FIRST))):
             if id(func.node) not in self.called:
                 self.enter_unknown(func, inst)
 

@@ -31,7 +31,6 @@ from autofast.model.values import (
     Env,
     Ext,
     Func,
-    Given,
     Inst,
     Method,
     Module,
@@ -212,12 +211,8 @@ class Lookup(Core):
         if found:
             data = thing.open and not any(isinstance(t, (Func, Bound)) for t in found)
             return found | (values(Unknown(thing.open)) if data else NOTHING)
-        if (getter := thing.cls.find("__getattr__")) and not name.startswith("__"):
-            return self.call_values(
-                self.bind_members(getter, thing, node),
-                Arguments(node, [Given(values(Const(name)), None)]),
-                node,
-            )
+        if thing.cls.find("__getattr__") and not name.startswith("__"):
+            return self.call_method_of(thing, "__getattr__", [values(Const(name))], node)
         if name == "_modules" and is_module(thing) and not thing.open:
             return module_parts.table(self, thing)
         if thing.cls.external - {"dataclass"} or name.startswith("__"):
@@ -255,6 +250,10 @@ class Lookup(Core):
             return values(
                 Unknown(f"the key {key!r} is never set" if key is not ... else "a key is computed")
             )
+        if isinstance(thing, Ref) and thing.name == "sys.modules" and isinstance(key, str):
+            named = values(Const(key))
+            mine = (m for m in self.modules.values() if m.env.vars.get("__name__") == named)
+            return values(*mine) or values(Ref(key))
         if isinstance(thing, Ext) and thing.name == "builtins.vars" and isinstance(key, str):
             return NOTHING.union(*(self.attribute(t, key, node) for t in thing.attrs["of"]))
         if isinstance(thing, Seq):
@@ -270,13 +269,7 @@ class Lookup(Core):
                 if layers := module_parts.sliced_list(self, thing, node):
                     return layers
                 if (some := _part_of(thing, node.slice)) is not None:
-                    return values(
-                        self.intern(
-                            Seq,
-                            (id(node), thing, some),
-                            lambda: Seq(node, some, NOTHING, "tuple"),
-                        )
-                    )
+                    return self.tuple_of(node, some, thing)
                 part: Seq = self.intern(
                     Seq, (id(node), thing), lambda: Seq(node, None, NOTHING, thing.kind)
                 )
@@ -287,15 +280,9 @@ class Lookup(Core):
             if isinstance(key, int) and -len(thing.value) <= key < len(thing.value):
                 return values(Const(thing.value[key]))
             return values(Num())
-        if isinstance(thing, Inst):
-            getter = thing.cls.find("__getitem__")
-            if getter is not None:
-                return self.call_values(
-                    self.bind_members(getter, thing, node),
-                    Arguments(node, [Given(index, None)]),
-                    node,
-                )
-        if isinstance(thing, (Inst, Ext)) and module_parts.is_container(thing):
+        if isinstance(thing, Inst) and thing.cls.find("__getitem__") is not None:
+            return self.call_method_of(thing, "__getitem__", [index], node)
+        if module_parts.is_container(thing):
             if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
                 return module_parts.sliced(self, thing, node)
             if isinstance(key, str):

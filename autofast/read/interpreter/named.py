@@ -14,15 +14,18 @@ from autofast.model.values import (
     Const,
     Env,
     Module,
+    Num,
     Ref,
     Setting,
     Thing,
     Unknown,
     Values,
+    one,
     ordered,
 )
 from autofast.model.values import things as values
 from autofast.read.library import loaded_settings
+from autofast.read.library.module_parts import by_prefix
 from autofast.read.state.core import Core
 
 NAMESPACES = frozenset({"globals", "locals", "vars"})
@@ -65,9 +68,12 @@ def evaluated(interp: Core, source: ast.expr, env: Env, node: ast.expr) -> Value
         return None
     found: Values | None = None
     for name in "".join(p if isinstance(p, str) else "\0" for p in parts).split("."):
-        if name.strip("\0") and "\0" in name:
-            return None  # a part of a name: `"Net" + kind`
-        if "\0" not in name:
+        if name.strip("\0") and "\0" in name:  # a part of a name
+            if found is None:
+                return None  # `"Net" + kind`
+            asked = values(Num(pattern=name.replace("\0", "*")))
+            found = NOTHING.union(*(by_prefix(t, asked) or {COMPUTED} for t in found))
+        elif "\0" not in name:
             found = (
                 _lookup(interp, name, env)
                 if found is None
@@ -109,6 +115,11 @@ def _parts(interp: Core, source: ast.expr) -> list[Part] | None:
             if len(found) == 1 and plain and isinstance(plain[0], str):
                 return [plain[0]]
             return [found]
+        case ast.Call() | ast.BinOp():  # `"self.conv%d" % i`
+            made = one(interp.at.get(id(source), NOTHING))
+            pattern = made.pattern if isinstance(made, Num) else ""
+            before, hole, after = pattern.partition("*")
+            return [before, values(Num()), after] if hole else None
     return None
 
 

@@ -45,7 +45,7 @@ from autofast.model.values import things as values
 from autofast.read.interpreter.binding import Binding
 from autofast.read.library import model_zoo
 from autofast.read.library.containers import extend, field_names, shuffle
-from autofast.read.library.module_parts import is_container
+from autofast.read.library.module_parts import displaced, is_container
 from autofast.read.library.protocols import drop, operate, unwound
 from autofast.read.state.core import TOO_MANY, NoValue, join, merge
 from autofast.read.state.type_tests import Arm, arm, is_one_of, kinds, tested
@@ -140,8 +140,10 @@ class Statements(Binding):
                         self.drop_entry(thing, key)
                     elif isinstance(thing, Seq):
                         shuffle(self, thing)
-                    elif isinstance(thing, Inst):
+                    elif isinstance(thing, Inst) and thing.cls.find("__delitem__"):
                         self.call_method_of(thing, "__delitem__", [values(Num())], target)
+                    elif is_container(thing):
+                        displaced(self, thing)
 
     def stmt_Global(self, node: ast.Global, env: Env) -> None:
         env.globals.update(node.names)
@@ -220,12 +222,14 @@ class Statements(Binding):
         returns = [n.value for n in nodes_in(func.node, ast.Return)]
         if not parameters or not all(is_name(r, parameters[-1].arg) for r in returns):
             return False
-        self.registered[id(func.node)] = self.registered.get(id(func.node), 0) + 1
-        if self.registered[id(func.node)] <= MOST_CALLEES:
+        held = [t for found in func.env.vars.values() for t in found]
+        held += [decorator.this] if isinstance(decorator, Bound) else []
+        owners = [t for t in held if isinstance(t, Inst)]  # the registry
+        key = (id(func.node), *owners)
+        self.registered[key] = self.registered.get(key, 0) + 1
+        if self.registered[key] <= MOST_CALLEES:
             return False
-        around = [func.env.module.vars, func.env.vars]
-        if isinstance(decorator, Bound) and isinstance(decorator.this, Inst):
-            around.append(decorator.this.attrs)
+        around = [func.env.module.vars, func.env.vars, *(t.attrs for t in owners)]
         for thing in (t for names in around for found in names.values() for t in found):
             if isinstance(thing, Dict) and TOO_MANY not in thing.rest:
                 thing.widen(TOO_MANY.why)

@@ -54,13 +54,7 @@ def _initialize(interp: Core, name: str, args: Arguments, node: ast.AST | None) 
         return None
     if not optimizers or optimizers == values(Const(None)):
         return models
-    return values(
-        interp.intern(
-            Seq,
-            (id(node), "apex", models, optimizers),
-            lambda: Seq(node, (models, optimizers), kind="tuple"),
-        )
-    )
+    return interp.tuple_of(node, (models, optimizers), "apex")
 
 
 def _level(given: Values) -> object:

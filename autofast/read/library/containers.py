@@ -29,6 +29,7 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.read.library.iteration import element
+from autofast.read.library.module_parts import pairs_in
 from autofast.read.state.core import Core, join
 
 SETTINGS = " may set others"  # after the name of a file with settings: why a dict is open
@@ -55,7 +56,7 @@ def dict_of(interp: Core, node: ast.AST | None, args: Arguments, of: Thing | Non
     for given in args.positional:
         for thing in ordered(given.values):
             sure = len(given.values) == 1
-            pairs = _pairs(thing)
+            pairs = pairs_in(thing)
             if pairs is None and (rows := _rows(thing)):
                 for row in rows:
                     _may_hold(interp, made, row, node)
@@ -72,20 +73,6 @@ def dict_of(interp: Core, node: ast.AST | None, args: Arguments, of: Thing | Non
         made.widen(args.open)
     revive(made, past)
     return made
-
-
-def _pairs(thing: Thing) -> list[tuple[Any, Values]] | None:
-    """Keys and values of ``[("a", x), ("b", y)]``; None where they are not known one by one."""
-    if not isinstance(thing, Seq) or thing.exact is None:
-        return None
-    found = []
-    for item in thing.exact:
-        pair = one(item)
-        row = pair.exact if isinstance(pair, Seq) else None
-        if row is None or len(row) != 2 or not isinstance(const(row[0]), (str, int)):
-            return None
-        found.append((const(row[0]), row[1]))
-    return found
 
 
 def _rows(thing: Thing) -> list[tuple[Values, Values]]:
@@ -193,13 +180,7 @@ def dict_method(
     interp: Core, this: Dict, name: str, args: Arguments, node: ast.AST | None
 ) -> Values:
     if name == "update":
-        interp.emit(
-            "set_item",
-            node,
-            this,
-            args,
-            NOTHING.union(*(g.values for g in args.every)),
-        )
+        interp.emit("set_item", node, this, args, NOTHING.union(*(g.values for g in args.every)))
         sure = not interp.weak(this.made)
         for given in args.positional:
             for thing in ordered(given.values):

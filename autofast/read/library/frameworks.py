@@ -127,11 +127,8 @@ def _fetch(interp: Core, args: Arguments) -> None:
                 if collate := frozenset(
                     t for t in given(args, "data_collator") if t != Const(None)
                 ):
-                    interp.call_values(
-                        collate,
-                        Arguments(None, [Given(values(Seq(None, None, items)), None)]),
-                        None,
-                    )
+                    gathered = Arguments(None, [Given(values(Seq(None, None, items)), None)])
+                    interp.call_values(collate, gathered, None)
     except TooDeep:
         interp.unwind(inside)
     finally:
@@ -201,7 +198,4 @@ def method(
                 return values(result_of(f".{name}"))
     if name == "parse_args_and_config" and parts:
         return values(result_of(f".{name}"))
-    made: Seq = interp.intern(
-        Seq, (id(node), name, tuple(parts)), lambda: Seq(node, tuple(parts), NOTHING, "tuple")
-    )
-    return values(made)
+    return interp.tuple_of(node, tuple(parts), name)

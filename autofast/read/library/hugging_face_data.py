@@ -11,11 +11,9 @@ from autofast.model.values import things as values
 from autofast.read.library.table import gives, make
 from autofast.read.state.core import Core
 
-LOADS = (
-    "datasets.load_dataset",
-    "datasets.load_from_disk",
-    "datasets.concatenate_datasets",
-    "datasets.Dataset.from_",
+LOADS = tuple(
+    f"datasets.{n}"
+    for n in ("load_dataset", "load_from_disk", "concatenate_datasets", "Dataset.from_")
 )
 SAME = frozenset(  # another dataset, of items that come out of the same files
     """map filter select shuffle sort shard remove_columns rename_column rename_columns select_columns cast cast_column

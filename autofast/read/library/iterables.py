@@ -177,6 +177,17 @@ def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
     return values(Num(), *expand(things, Unknown))
 
 
+@gives("functools.reduce")
+def _reduced(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    """``reduce(f, items[, first])``: f gets what it gave before, and the next item."""
+    each = iterate(interp, args.get(1, "iterable"), node)
+    found = args.get(2, "initial") or each
+    for _ in range(2):  # what it gives is what it gets
+        given = Arguments(node, [Given(found, None), Given(each, None)])
+        found |= interp.call_values(_first(args), given, node)
+    return found
+
+
 @gives("builtins.len")
 def _length(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     """The lengths of tuples that are known one by one; a number where there may be something

@@ -30,7 +30,6 @@ from autofast.model.values import (
     Unknown,
     Values,
     const,
-    one,
     ordered,
 )
 from autofast.model.values import things as values
@@ -89,13 +88,7 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
     if isinstance(thing, Ext) and "over" in thing.attrs:
         inner = iterate(interp, thing.attrs["over"], node)
         if thing.name == "builtins.enumerate":
-            return values(
-                interp.intern(
-                    Seq,
-                    (id(node), thing, inner),
-                    lambda: Seq(node, (values(Num()), inner), NOTHING, "tuple"),
-                )
-            )
+            return interp.tuple_of(node, (values(Num()), inner), thing)
         return inner
     if isinstance(thing, Seq):
         return thing.any() or values(Unknown("the list is empty here"))
@@ -111,7 +104,10 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
             return by_iterator(interp, thing, node)
         if thing.cls.find("__getitem__") is not None:
             return interp.call_method_of(thing, "__getitem__", [values(Num())], node)
-        if is_module(thing):
+    if isinstance(thing, (Inst, Ext)) and is_module(thing):
+        if module_parts.is_container(thing, module_parts.DICTS):
+            return iterate(interp, module_parts.table(interp, thing), node)
+        if isinstance(thing, Inst):
             return module_parts.any_part(thing) or values(Unknown("a submodule"))
     return element(interp, thing, None)
 
@@ -188,12 +184,9 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
     if isinstance(thing, Ref) and thing.name.endswith(".__dict__"):
         # models.__dict__[name]: one of them.
         return values(Ref(thing.name[: -len("__dict__")] + "*"))
+    if module_parts.is_container(thing):
+        return module_parts.part(thing, index) or values(Unknown("a submodule"))
     if isinstance(thing, Ext):
-        if thing.name == "torch.nn.ModuleDict":
-            table = one(thing.args.get(0, "modules"))
-            return table.any() if isinstance(table, Dict) else values(Unknown("a submodule"))
-        if thing.name in ("torch.nn.Sequential", "torch.nn.ModuleList"):
-            return module_parts.part(thing, index) or values(Unknown("a submodule"))
         if is_dataset(thing):
             return sample_of(interp, thing)
         if "over" in thing.attrs:
@@ -237,11 +230,8 @@ def batch_of(interp: Core, loader: Thing) -> Values:
         if any(isinstance(t, Unknown) and t.name == GRAPHS for t in collate):
             made = values(Tensor(rank="?"))
         elif collate:
-            made = interp.call_values(
-                frozenset(collate),
-                Arguments(None, [Given(values(Seq(None, None, sample)), None)]),
-                None,
-            )
+            gathered = Arguments(None, [Given(values(Seq(None, None, sample)), None)])
+            made = interp.call_values(frozenset(collate), gathered, None)
         else:
             made = sample
         found = frozenset(_collated(interp, t, loader) for t in made)
@@ -295,21 +285,8 @@ def sample_of(interp: Core, *datasets: Thing) -> Values:
 def _library_sample(interp: Core, thing: Ext) -> Values:
     short = thing.name.rsplit(".", 1)[-1]
     if short == "TensorDataset":
-        return values(
-            interp.intern(
-                Seq,
-                ("sample", id(thing)),
-                lambda: Seq(
-                    None,
-                    tuple(
-                        frozenset(tensors_in(g.values)) or values(Tensor())
-                        for g in thing.args.positional
-                    ),
-                    NOTHING,
-                    "tuple",
-                ),
-            )
-        )
+        held = (frozenset(tensors_in(g.values)) for g in thing.args.positional)
+        return interp.tuple_of(None, tuple(t or values(Tensor()) for t in held), "sample", thing)
     if short in ("Subset", "ConcatDataset", "random_split"):
         inner = thing.args.get(0, "dataset") | thing.args.get(0, "datasets")
         return sample_of(
@@ -317,18 +294,8 @@ def _library_sample(interp: Core, thing: Ext) -> Values:
         )
     if thing.name.startswith("torchvision.datasets."):
         image = Tensor(device="cpu", dtype="f32", rank="4d")
-        return values(
-            interp.intern(
-                Seq,
-                ("sample", id(thing)),
-                lambda: Seq(
-                    None,
-                    (values(image), values(Tensor(device="cpu", dtype="int"))),
-                    NOTHING,
-                    "tuple",
-                ),
-            )
-        )
+        label = Tensor(device="cpu", dtype="int")
+        return interp.tuple_of(None, (values(image), values(label)), "sample", thing)
     return values(Unknown(f"the items of {thing.name} are not known"))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
 
 from autofast.model.kinds import is_dataset, is_loader, is_module, is_optimizer, is_scaler
 from autofast.model.names import LOADER
@@ -47,6 +46,8 @@ from autofast.read.library.modules import module_method
 from autofast.read.library.tensor_results import result, result_dtype
 from autofast.read.state.core import Core
 
+CASTS = {"double": "f64", "half": "half", "bfloat16": "half", "float": "f32"}
+CASTS |= dict.fromkeys(("long", "int", "bool", "byte"), "int")
 MERGES = ("merge_from_", "merge_with_")  # of settings: what a file or the command line says
 
 
@@ -128,15 +129,7 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
         return values(Const(None))
     if isinstance(this, Ext) and this.name == "accelerate.Accelerator" and name == "prepare":
         parts = tuple(g.values for g in args.positional)
-        return (
-            parts[0]
-            if len(parts) == 1
-            else values(
-                interp.intern(
-                    Seq, (id(node), "prepare", parts), lambda: Seq(node, parts, NOTHING, "tuple")
-                )
-            )
-        )
+        return parts[0] if len(parts) == 1 else interp.tuple_of(node, parts, name)
     if isinstance(this, Inst) and is_dataset(this):
         return values(result_of(f".{name}"))
     if isinstance(this, Ext) and this.name == "torch.optim.swa_utils.AveragedModel":
@@ -175,7 +168,7 @@ def super_method(
                 inst.attrs.setdefault(key, given.values)
             if args.positional:
                 inst.attrs.setdefault("dataset", args.positional[0].values)
-        if isinstance(inst, Inst) and module_parts.is_container(inst):
+        if module_parts.is_container(inst) and isinstance(inst, Inst):
             module_parts.keep_parts(interp, inst, args)
         return values(Const(None))
     if name == "__iter__" and is_loader(inst):
@@ -200,52 +193,29 @@ def tensor_method(
         return values(moved(interp, this, name, args, node))
     if name in ("item", "tolist", "numpy", "__float__", "__int__", "__bool__"):
         interp.emit("sync", node, this, args, how=name)
-        return values(Num(this)) if name != "numpy" else values(Num(this))
+        return values(Num(this))
     if name == "backward":
         return values(Const(None))
     if (known := op(f".{name}")) is not None and known.numbers:
         return values(Num())
     if name in ("detach", "detach_"):
         return values(this.but(grad=False))
-    if name in ("double",):
-        return values(this.but(dtype="f64"))
-    if name in ("half", "bfloat16"):
-        return values(this.but(dtype="half"))
-    if name in ("float", "long", "int", "bool", "byte"):
-        return values(this.but(dtype={"float": "f32"}.get(name, "int")))
+    if name in CASTS:
+        return values(this.but(dtype=CASTS[name]))
     if name in ("sigmoid", "sigmoid_"):
         return values(
             this.but(prob=node or SOMEWHERE, dtype=result_dtype(f".{name}", this.dtype, args))
         )
-    if name in (
-        "clone",
-        "contiguous",
-        "pin_memory",
-        "share_memory_",
-        "requires_grad_",
-        "float",
-        "view",
-        "reshape",
-        "squeeze",
-        "unsqueeze",
-        "mean",
-        "sum",
-        "flatten",
-    ):
-        changes: dict[str, Any] = (
-            {} if name in ("clone", "contiguous", "requires_grad_") else {"fresh": ""}
-        )
-        if name in ("view", "reshape", "flatten", "squeeze", "unsqueeze", "mean", "sum"):
-            changes["rank"] = ""
-        if name in ("mean", "sum"):
-            changes["prob"] = None
-            changes["dtype"] = result_dtype(f".{name}", this.dtype, args)
-            changes["rank"] = (
-                "0d"
-                if this.rank != "?" and not given and args.loose is None and not args.open
-                else ""
-            )
-        return values(this.but(**changes))
+    if name in ("clone", "contiguous", "requires_grad_"):
+        return values(this)
+    if name in ("pin_memory", "share_memory_"):
+        return values(this.but(fresh=""))
+    if name in ("view", "reshape", "squeeze", "unsqueeze", "flatten"):
+        return values(this.but(fresh="", rank=""))
+    if name in ("mean", "sum"):
+        dtype = result_dtype(f".{name}", this.dtype, args)
+        whole = this.rank != "?" and not given and args.loose is None and not args.open
+        return values(this.but(fresh="", prob=None, dtype=dtype, rank="0d" if whole else ""))
     if is_in_place(name):
         interp.emit("inplace", node, this, args, name=name)
         return values(this)
@@ -264,15 +234,8 @@ def moved(interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST 
         cuda = given is not None and any(
             isinstance(t, Ref) and ".cuda." in t.name for t in given.values
         )
-        interp.emit(
-            "move",
-            node,
-            this,
-            args,
-            target=given,
-            kinds={"cuda", "?"} if cuda else {"tensor"} if name == "type_as" else {"type"},
-            how=name,
-        )
+        kinds = {"cuda", "?"} if cuda else {"tensor"} if name == "type_as" else {"type"}
+        interp.emit("move", node, this, args, target=given, kinds=kinds, how=name)
         others = given.values if given is not None else NOTHING
         dtypes = {t.dtype if isinstance(t, Tensor) else dtype_of(t) for t in others}
         return this.but(
@@ -283,9 +246,8 @@ def moved(interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST 
     target, kinds, dtype = target_of(name, args)
     interp.emit("move", node, this, args, target=target, kinds=kinds, how=name)
     device = this.device if not kinds else "cpu" if kinds == {"cpu"} else "dev"
-    if kinds == {"tensor"} and target is not None:
-        device = next((t.device for t in target.values if isinstance(t, Tensor)), "?")
     kind = kind_asked(dtype) if dtype else this.dtype
     if kinds == {"tensor"} and target is not None:
-        kind = next((t.dtype for t in target.values if isinstance(t, Tensor)), "?")
+        like = next((t for t in target.values if isinstance(t, Tensor)), Tensor(dtype="?"))
+        device, kind = like.device, like.dtype
     return this.but(device=device, dtype=kind, fresh="")

@@ -5,7 +5,9 @@ modules under names that are computed.
 from __future__ import annotations
 
 import ast
+from typing import Any, TypeGuard
 
+from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.names import CONTAINERS
 from autofast.model.values import (
@@ -24,16 +26,18 @@ from autofast.model.values import (
     Values,
     const,
     one,
+    ordered,
 )
 from autofast.model.values import things as values
 from autofast.read.state.core import Core
 
 MORE = "__parts__"  # the attribute for those whose names are not known
+DICTS = frozenset({"torch.nn.ModuleDict"})
 LISTS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList"})
 SEQUENTIAL = frozenset({"torch.nn.Sequential"})
 
 
-def is_container(thing: Thing, kinds: frozenset[str] = CONTAINERS) -> bool:
+def is_container(thing: Thing | None, kinds: frozenset[str] = CONTAINERS) -> TypeGuard[Inst | Ext]:
     """Whether it is one of torch's containers of modules, or of a class that extends one."""
     if isinstance(thing, Inst):
         return bool(thing.cls.external & kinds)
@@ -82,6 +86,8 @@ def given_parts(args: Arguments) -> tuple[dict[str, Values], Values]:
         elif isinstance(held, Dict):
             named.update((str(k), held.get(k)) for k in held.entries)
             rest |= held.rest
+        elif held is not None and (pairs := pairs_in(held)):
+            named.update((str(k), found) for k, found in pairs)
         elif isinstance(held, Seq) and held.exact is not None:
             named.update((str(i), found) for i, found in enumerate(held.exact))
         elif any(isinstance(t, (Seq, Dict)) for t in part.values):
@@ -96,19 +102,107 @@ def given_parts(args: Arguments) -> tuple[dict[str, Values], Values]:
     return named, rest
 
 
+def pairs_in(thing: Thing) -> list[tuple[Any, Values]] | None:
+    """Keys and values of ``[("a", x), ("b", y)]``; None where they are not known one by one."""
+    if not isinstance(thing, Seq) or thing.exact is None:
+        return None
+    found = []
+    for item in thing.exact:
+        pair = one(item)
+        row = pair.exact if isinstance(pair, Seq) else None
+        if row is None or len(row) != 2 or not isinstance(const(row[0]), (str, int)):
+            return None
+        found.append((const(row[0]), row[1]))
+    return found
+
+
 def any_part(thing: Inst | Ext) -> Values:
     """What a module directly below it may be."""
     named, rest = parts(thing)
     return rest.union(*named.values())
 
 
+def whole(thing: Inst | Ext) -> Values:
+    """A module and all below it."""
+    todo: list[Thing] = [thing]
+    found: dict[Thing, None] = {}
+    while todo:
+        here = todo.pop(0)
+        if here not in found:
+            found[here] = None
+            todo += ordered(any_part(here)) if isinstance(here, (Inst, Ext)) else ()
+    return frozenset(found)
+
+
 def part(thing: Inst | Ext, key: object) -> Values:
-    """``container[key]``."""
+    """``container[key]``. Those whose names are not known stand behind all others."""
     named, rest = parts(thing)
-    if isinstance(key, int) and key < 0 and not rest:
-        key += len(named)
-    found = named.get(str(key), NOTHING) if isinstance(key, (str, int)) else NOTHING
-    return found | rest or any_part(thing)
+    every = list(named.values())
+    if isinstance(key, str):
+        return named.get(key, NOTHING) | rest or any_part(thing)
+    if isinstance(key, int) and -len(every) <= key < len(every) and not (rest and key < 0):
+        return every[key] | rest
+    return rest if rest and isinstance(key, int) and key >= 0 else any_part(thing)
+
+
+def put(interp: Core, thing: Inst | Ext, key: object, found: Values) -> None:
+    """``container[key] = found``, ``module._modules[key] = found``."""
+    named, rest = parts(thing)
+    names = list(named)
+    if isinstance(key, int) and -len(names) <= key < len(names) and not rest:
+        key = names[key]
+    if not isinstance(key, str):
+        add_part(interp, thing, found)
+        return
+    if key in named and _may_be_many(interp, thing):
+        found |= named[key]
+    interp.store_attribute(thing, key, found)
+
+
+def grow(interp: Core, thing: Inst | Ext, name: str, args: Arguments) -> None:
+    """``append``, ``extend``, ``insert`` and ``update`` of a container."""
+    given = args.positional[-1] if args.positional else next(iter(args.named.values()), None)
+    if given is None:
+        return
+    named, rest = {"0": given.values}, NOTHING
+    if name in ("extend", "update"):
+        held = one(given.values)
+        new = Arguments(None, [given])
+        named, rest = parts(held) if is_container(held) else given_parts(new)
+    if name == "update":
+        for key, found in named.items():
+            put(interp, thing, key, found)
+    elif name == "insert":
+        displaced(interp, thing)
+        rest = rest.union(*named.values())
+    elif isinstance(thing, Inst) or _is_loose(interp, thing):
+        rest = rest.union(*named.values())
+    else:
+        known = [g.values for g in thing.args.positional]
+        for found in named.values():
+            if found not in known:
+                thing.args.positional.append(Given(found, given.expr))
+                thing.touch()
+    if rest:
+        add_part(interp, thing, rest)
+
+
+def displaced(interp: Core, thing: Inst | Ext) -> None:
+    """Modules of a container may stand at other places from now on."""
+    if found := any_part(thing):
+        add_part(interp, thing, found)
+
+
+def _is_loose(interp: Core, thing: Inst | Ext) -> bool:
+    """Whether it is not known at which place of a container a module comes that is put last."""
+    named, rest = parts(thing)
+    of_attributes = any(is_module(t) for found in thing.attrs.values() for t in found)
+    return bool(rest) or of_attributes or _may_be_many(interp, thing)
+
+
+def _may_be_many(interp: Core, thing: Inst | Ext) -> bool:
+    """Whether what happens to it here may not happen, or not to it, or several times."""
+    return any(isinstance(f, LoopFrame) for f in thing.made) or interp.weak(thing.made)
 
 
 def children(interp: Core, thing: Inst | Ext, node: ast.AST | None) -> Values:
@@ -116,21 +210,32 @@ def children(interp: Core, thing: Inst | Ext, node: ast.AST | None) -> Values:
     named, rest = parts(thing)
     if rest or not named:
         return NOTHING
-    items = tuple(named.values())
-    return values(
-        interp.intern(
-            Seq, (id(node), "children", thing, items), lambda: Seq(node, items, NOTHING, "tuple")
-        )
-    )
+    return interp.tuple_of(node, tuple(named.values()), "children", thing)
 
 
 def table(interp: Core, thing: Inst | Ext) -> Values:
-    """``thing._modules``."""
+    """``thing._modules``, and what ``keys``, ``values`` and ``items`` of a container go through."""
     named, rest = parts(thing)
     made: Dict = interp.intern(Dict, ("_modules", thing), lambda: Dict(None))
     for name, found in named.items():
         made.entries[name] = [Entry(found, None, None, True)]
     made.rest |= rest
+    return values(made)
+
+
+def joined(interp: Core, node: ast.BinOp, both: list[Inst | Ext]) -> Values:
+    """``layers + more``: a ModuleList of both."""
+    known = [parts(thing) for thing in both]
+    args = Arguments(None, [Given(f, None) for named, _ in known for f in named.values()])
+    if rest := NOTHING.union(*(rest for _, rest in known)):
+        every = rest.union(*(g.values for g in args.positional))
+        args = Arguments(None, [Given(every, None)], loose=0)
+    made: Ext = interp.intern(
+        Ext,
+        (id(node), *both),
+        lambda: Ext("torch.nn.ModuleList", node, args, {}, tuple(interp.stack)),
+    )
+    made.args = args
     return values(made)
 
 

@@ -23,6 +23,7 @@ from autofast.model.values import (
     Func,
     Given,
     Inst,
+    Method,
     Num,
     Ref,
     Seq,
@@ -38,6 +39,10 @@ from autofast.ops.families import PAIRED
 from autofast.read.library import module_parts
 from autofast.read.library.iteration import submodules
 from autofast.read.state.core import Core
+
+SAME = frozenset(
+    "train eval float requires_grad_ share_memory apply compile to_empty type".split()
+)  # methods that return the module
 
 
 def loss(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
@@ -301,17 +306,7 @@ def module_method(
     if name in ("double", "half", "bfloat16"):
         this.attrs["__dtype__"] = values(Const("f64" if name == "double" else "half"))
         return values(this)
-    if name in (
-        "train",
-        "eval",
-        "float",
-        "requires_grad_",
-        "share_memory",
-        "apply",
-        "compile",
-        "to_empty",
-        "type",
-    ):
+    if name in SAME:
         if name == "apply":
             for func in args.get(0, "fn"):
                 if isinstance(func, (Func, Bound)):
@@ -320,31 +315,18 @@ def module_method(
                             values(func), Arguments(None, [Given(values(part), None)]), node
                         )
         return values(this) if name != "compile" else values(Const(None))
-    if name in (
-        "parameters",
-        "named_parameters",
-        "buffers",
-        "named_buffers",
-        "modules",
-        "named_modules",
-        "children",
-        "named_children",
-    ):
+    if name.removeprefix("named_") in ("parameters", "buffers", "modules", "children"):
         inner: Values = (
             values(Tensor(param="param", grad=True))
             if "param" in name
+            else module_parts.whole(this)
+            if "modules" in name
             else module_parts.any_part(this) or values(Unknown("a submodule"))
         )
         if name == "children" and (each := module_parts.children(interp, this, node)):
             return each
         if name.startswith("named_"):
-            inner = values(
-                interp.intern(
-                    Seq,
-                    (id(node), name, this, inner),
-                    lambda: Seq(node, (values(Num()), inner), NOTHING, "tuple"),
-                )
-            )
+            inner = interp.tuple_of(node, (values(Num()), inner), name, this)
         return values(
             interp.intern(
                 Seq, (id(node), this, inner), lambda: Seq(node, None, inner, "parameters")
@@ -356,21 +338,19 @@ def module_method(
             this.attrs[key] = args.get(1, "tensor")
         return values(Const(None))
     if name in ("register_parameter", "add_module", "register_module"):
-        key = const(args.get(0, "name"))
-        if isinstance(key, str):
-            this.attrs[key] = args.get(1, "param") | args.get(1, "module")
-        elif found := args.get(1, "module"):
-            module_parts.add_part(interp, this, found)
+        found = args.get(1, "param") | args.get(1, "module")
+        module_parts.put(interp, this, const(args.get(0, "name")), found)
         return values(Const(None))
-    if name in ("append", "extend", "insert", "add_module"):
-        if isinstance(this, Ext):
-            given = args.positional[-1] if args.positional else None
-            if given is not None and not any(
-                given.values == g.values for g in this.args.positional
-            ):
-                this.args.positional.append(given)
-                this.touch()
+    if module_parts.is_container(this) and name in ("append", "extend", "insert", "update"):
+        module_parts.grow(interp, this, name, args)
         return values(this)
+    if module_parts.is_container(this) and name in ("pop", "__delitem__"):
+        found = module_parts.part(this, const(args.get(0, "key")))
+        module_parts.displaced(interp, this)
+        return found or values(Unknown("a submodule"))
+    if module_parts.is_container(this) and name in ("keys", "values", "items"):
+        (table,) = module_parts.table(interp, this)
+        return interp.call_thing(Method(table, name), args, node)
     if name == "state_dict":
         return values(Unknown("a state dict"))
     if name == "load_state_dict":

@@ -153,10 +153,7 @@ def parser_method(
         space = _parsed(interp, this, args, node)
         if name == "parse_args":
             return values(space)
-        both = (values(space), values(Num()))
-        return values(
-            interp.intern(Seq, (id(node), "parsed"), lambda: Seq(node, both, NOTHING, "tuple"))
-        )
+        return interp.tuple_of(node, (values(space), values(Num())), "parsed")
     if name == "set_defaults":
         _set_defaults(interp, this, args)
         return values(Const(None))

@@ -34,15 +34,8 @@ from autofast.read.library.table import gives, make
 from autofast.read.library.tensor_results import result, result_dtype
 from autofast.read.state.core import Core
 
-ROOTS = (
-    "torch",
-    "torch.nn.functional",
-    "torch.Tensor",
-    "torch.nn.init",
-    "torch.cuda",
-    "torch.cuda.FloatTensor",
-    "torch.fft",
-)
+ROOTS = "torch torch.nn.functional torch.Tensor torch.nn.init torch.cuda".split()
+ROOTS += "torch.cuda.FloatTensor torch.fft".split()
 GRADIENTS = ("torch.autograd.grad", "torch.autograd.functional.jacobian", "torch.func.grad")
 gives(*names.GENERATORS, *AUTOCAST, "peft.get_peft_model")(make)
 

@@ -44,6 +44,7 @@ from autofast.read.library import (  # noqa: F401 (some only register what they 
     objects,
     options,
     protocols,
+    steppers,
     torch_functions,
 )
 from autofast.read.library.containers import named_tuple
@@ -56,6 +57,8 @@ from autofast.read.state.core import Core
 SPAWNS = ("spawn", "start_processes")
 # Attributes of tensors that are not called.
 OF_TENSORS = frozenset("grad_fn is_leaf itemsize nbytes is_sparse is_quantized is_meta".split())
+
+OF_LOADERS = frozenset("batch_size num_workers sampler batch_sampler collate_fn".split())
 
 
 def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Values:
@@ -121,13 +124,7 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
         if is_loader(thing) or is_dataset(thing):
             if name in ("dataset", "datasets"):
                 return thing.args.get(0, "dataset") or values(Unknown("its dataset is not known"))
-            if name in (
-                "batch_size",
-                "num_workers",
-                "sampler",
-                "batch_sampler",
-                "collate_fn",
-            ) and thing.arg(name):
+            if name in OF_LOADERS and thing.arg(name):
                 return thing.arg(name)
         if (computed := distributions.attribute(thing, name)) is not None:
             return computed

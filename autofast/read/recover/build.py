@@ -16,7 +16,7 @@ from autofast.model.events import BranchFrame, below, loops
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.limits import SCRIPT, WORK, TooLarge
 from autofast.model.script import Optimizer, Script, Sync, Transfer
-from autofast.model.source import Endless, Source, nested_too_deeply
+from autofast.model.source import Endless, Source, Told, nested_too_deeply
 from autofast.model.values import Cls, Ext, Inst, Seq, Tensor, Thing, Unknown, joined
 from autofast.read.interpreter.interpreter import Interpreter, TooDeep
 from autofast.read.library import determinism
@@ -51,10 +51,7 @@ FRAMEWORKS = {
 
 @deeply
 def read_script(
-    entry: Path,
-    root: Path,
-    overlay: dict[Path, bytes] | None = None,
-    before: Iterable[Source] = (),
+    entry: Path, root: Path, overlay: dict[Path, bytes] | None = None, before: Iterable[Source] = ()
 ) -> Script:
     """Read ``entry`` and what it uses of the project below ``root``, but for files that are nested
     too deeply; raises :class:`BadInput`. ``overlay`` and ``before`` are those of
@@ -105,7 +102,8 @@ def _read(interp: Interpreter, project: Project, source: Source) -> Script:
 def build(interp: Interpreter, source: object) -> Script:
     project = interp.project
     entry = project.read(project.entry)
-    script = Script(entry, list(interp.modules), interp.log, interp.at, interp.notes)
+    sources = [s for s in interp.modules if not isinstance(s, Told)]
+    script = Script(entry, sources, interp.log, interp.at, interp.notes)
     script.notes.extend(f"not read: {why}" for why in project.broken.values() if why)
     script.frameworks = _frameworks(interp)
     script.deterministic = list(determinism.asked(script))
@@ -229,20 +227,9 @@ def _transfers(script: Script) -> list[Transfer]:
         if last.args is None:
             continue
         around = max((tuple(f for f in loops(o.stack)) for o in site), key=len)
-        found.append(
-            Transfer(
-                site.node,
-                last.data.get("how", "to"),
-                tensors,
-                loaders,
-                kinds,
-                last.data.get("target"),
-                last.args,
-                around,
-                site,
-                unknown,
-            )
-        )
+        how, target = last.data.get("how", "to"), last.data.get("target")
+        given = (target, last.args, around, site, unknown)
+        found.append(Transfer(site.node, how, tensors, loaders, kinds, *given))
     return found
 
 
@@ -281,18 +268,8 @@ def _syncs(script: Script) -> list[Sync]:
             gated |= any(isinstance(f, BranchFrame) and not f.known and _gates(f) for f in rest)
         tensors = [o.this for o in site if isinstance(o.this, Tensor)]
         how = site.occurrences[-1].data.get("how", "item")
-        found.append(
-            Sync(
-                site.node,
-                how,
-                loop,
-                gated,
-                trains,
-                list(dict.fromkeys(tensors)),
-                any(isinstance(o.this, Unknown) for o in site),
-                site,
-            )
-        )
+        read, unknown = list(dict.fromkeys(tensors)), any(isinstance(o.this, Unknown) for o in site)
+        found.append(Sync(site.node, how, loop, gated, trains, read, unknown, site))
     return found
 
 

@@ -12,6 +12,7 @@ from typing import TypeGuard
 from autofast.model.contents import opened
 from autofast.model.kinds import library_dataset
 from autofast.model.script import Dataset
+from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Arg,
     Arguments,
@@ -77,20 +78,10 @@ def _describe(interp: Core, thing: Thing) -> Dataset:
 def _of_library(interp: Core, thing: Ext) -> Dataset:
     short = thing.name.rsplit(".", 1)[-1]
     if thing.name == "torch.utils.data.TensorDataset":
-        device = any(
-            t.device == "dev"
-            for g in thing.args.positional
-            for t in g.values
-            if isinstance(t, Tensor)
-        )
-        return Dataset(
-            thing,
-            "tensors",
-            thing.node,
-            short,
-            in_memory=True,
-            on_device="its tensors are on the device" if device else "",
-        )
+        held = tensors_in(*(g.values for g in thing.args.positional))
+        on_device = "its tensors are on the device" if any(t.device == "dev" for t in held) else ""
+        mine = (thing, "tensors", thing.node, short)
+        return Dataset(*mine, in_memory=True, on_device=on_device)
     if thing.name.startswith(("torchvision.datasets.", "torchaudio.datasets.")):
         transforms = frozenset(
             t for g in thing.args.every for t in g.values if not isinstance(t, (Num, Unknown, Arg))
@@ -98,36 +89,19 @@ def _of_library(interp: Core, thing: Ext) -> Dataset:
         draws, unknown = transform_randomness(interp, transforms)
         if not unknown and (why := _unknown_transform(thing, short)):
             draws, unknown = draws | {"unknown"}, why
-        reads = {"compute"} if short in IN_MEMORY_LIBRARY else {"file", "decode"}
-        return Dataset(
-            thing,
-            "library",
-            thing.node,
-            short,
-            random=draws,
-            reads=frozenset(reads),
-            in_memory=short in IN_MEMORY_LIBRARY,
-            unknown=unknown,
-        )
+        in_memory = short in IN_MEMORY_LIBRARY
+        reads = frozenset({"compute"} if in_memory else {"file", "decode"})
+        made = Dataset(thing, "library", thing.node, short, random=draws, reads=reads)
+        made.in_memory, made.unknown = in_memory, unknown
+        return made
     if hugging_face_data.is_dataset(thing) and "streaming" not in thing.arg_names():
-        return Dataset(
-            thing,
-            "library",
-            thing.node,
-            thing.name,
-            random=frozenset({"unknown"} if hugging_face_data.draws(thing) else ()),
-            reads=frozenset({"file", "decode"}),
-        )
+        draws = frozenset({"unknown"} if hugging_face_data.draws(thing) else ())
+        reads = frozenset({"file", "decode"})
+        return Dataset(thing, "library", thing.node, thing.name, random=draws, reads=reads)
     iterable = thing.name == "torch.utils.data.IterableDataset" or "streaming" in thing.arg_names()
-    return Dataset(
-        thing,
-        "library",
-        thing.node,
-        thing.name,
-        iterable=iterable,
-        random=frozenset({"unknown"}),
-        unknown="its code is not in this project",
-    )
+    made = Dataset(thing, "library", thing.node, thing.name, iterable=iterable)
+    made.random, made.unknown = frozenset({"unknown"}), "its code is not in this project"
+    return made
 
 
 def _unknown_transform(thing: Ext, short: str) -> str:
@@ -206,19 +180,16 @@ def _of_project(interp: Core, thing: Inst) -> Dataset:
     )  # fmt: skip
 
 
+SETTERS = ("next_epoch", "shuffle", "mixup_off", "reset", "update")
+
+
 def _set_outside(interp: Core, thing: Inst) -> Iterator[ast.AST]:
     inside = {id(n) for n in ast.walk(thing.cls.node)}
     for site in interp.log.of("set_attribute"):
         if id(site.node) not in inside and any(o.this is thing for o in site):
             yield site.node
     for name, found in thing.cls.members.items():
-        if name.startswith("set_") or name in (
-            "next_epoch",
-            "shuffle",
-            "mixup_off",
-            "reset",
-            "update",
-        ):
+        if name.startswith("set_") or name in SETTERS:
             for func in found:
                 if isinstance(func, Func) and id(func.node) in interp.called:
                     yield func.node

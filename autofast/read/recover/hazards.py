@@ -205,14 +205,8 @@ def needs_gradients(
     """Why gradients must not be switched off here, where they are on now."""
     if region.yields:
         return YIELDS
-    users = (
-        *BACKWARDS,
-        "torch.enable_grad",
-        "torch.set_grad_enabled",
-        ".requires_grad_",
-        "torch.func.grad",
-        ".step",
-    )
+    users = (*BACKWARDS, "torch.enable_grad", "torch.set_grad_enabled")
+    users += (".requires_grad_", "torch.func.grad", ".step")
     for site, _ in region.sites(script, *users):
         if site.kind != ".step" or evaluation.kind != "statement":
             return f"{at(site.node)} uses gradients"

@@ -82,6 +82,15 @@ FIXED_ALBUMENTATIONS = frozenset(
     """Resize SmallestMaxSize LongestMaxSize CenterCrop PadIfNeeded Normalize ToFloat FromFloat ToTensorV2""".split()
 )
 COMPOSERS = ("Compose", "RandomApply", "Lambda", "Sequential", "RandomChoice")
+DECODERS = tuple("PIL. cv2. torchvision.io torchaudio imageio skimage librosa soundfile".split())
+FILLS = ("random_", "normal_", "uniform_", "bernoulli_")
+DRAWS = frozenset(
+    "random rand randn randint choice shuffle uniform normal sample permutation integers rvs".split()
+)
+AUGMENTS = frozenset(
+    "ColorJitter AutoAugment TrivialAugmentWide RandAugment AugMix GaussianBlur "
+    "ElasticTransform".split()
+)
 
 
 class Walk:
@@ -213,18 +222,7 @@ class Walk:
             self.reads.add("compute")
         if name.startswith(tuple(FILES)):
             self.reads.add("file")
-            if name.startswith(
-                (
-                    "PIL.",
-                    "cv2.",
-                    "torchvision.io",
-                    "torchaudio",
-                    "imageio",
-                    "skimage",
-                    "librosa",
-                    "soundfile",
-                )
-            ):
+            if name.startswith(DECODERS):
                 self.reads.add("decode")
         elif name.rsplit(".", 1)[-1] not in CHEAP:
             self.reads.add("compute")
@@ -239,31 +237,12 @@ class Walk:
         if isinstance(thing.this, Ext) and thing.this.name in GENERATORS:
             local = thing.this.node is not None and id(function_of(thing.this.node)) in self.seen
             self.random.add("numpy" if local else "own")
-        if isinstance(thing.this, Tensor) and thing.name in (
-            "random_",
-            "normal_",
-            "uniform_",
-            "bernoulli_",
-        ):
+        if isinstance(thing.this, Tensor) and thing.name in FILLS:
             self.random.add("torch")
         if thing.name not in CHEAP:
             self.reads.add("compute")
-        if isinstance(thing.this, Unknown):
-            if thing.name in (
-                "random",
-                "rand",
-                "randn",
-                "randint",
-                "choice",
-                "shuffle",
-                "uniform",
-                "normal",
-                "sample",
-                "permutation",
-                "integers",
-                "rvs",
-            ):
-                self.random.add("own")
+        if isinstance(thing.this, Unknown) and thing.name in DRAWS:
+            self.random.add("own")
 
     def follow_attributes(self, inst: Inst) -> None:
         """Transforms kept on the dataset (``self.transform(x)``) that the call itself did not
@@ -305,15 +284,7 @@ def transform_randomness(interp: Core, transforms: Values) -> tuple[frozenset[st
                     draws.add("albumentations")
             elif thing.name.startswith("imgaug."):
                 draws.add("own")  # a generator of the library, which a worker gets a copy of
-            elif last.startswith("Random") or last in (
-                "ColorJitter",
-                "AutoAugment",
-                "TrivialAugmentWide",
-                "RandAugment",
-                "AugMix",
-                "GaussianBlur",
-                "ElasticTransform",
-            ):
+            elif last.startswith("Random") or last in AUGMENTS:
                 draws.add("transform")
             elif not thing.name.startswith(
                 ("torchvision.transforms", "torch.nn")

@@ -38,18 +38,9 @@ def build_models(interp: Interpreter, script: Script) -> list[Model]:
                     dtype = (
                         str(const(thing.attrs["__dtype__"])) if "__dtype__" in thing.attrs else ""
                     )
-                    model = found[id(thing)] = Model(
-                        thing,
-                        thing.node,
-                        name,
-                        [],
-                        [],
-                        wraps.get(id(thing), []),
-                        layers,
-                        unknown,
-                        classes,
-                        dtype,
-                    )
+                    wrapped = wraps.get(id(thing), [])
+                    about = (wrapped, layers, unknown, classes, dtype)
+                    model = found[id(thing)] = Model(thing, thing.node, name, [], [], *about)
                 if site not in model.forwards:
                     model.forwards.append(site)
     for site in script.log.of("move_model"):

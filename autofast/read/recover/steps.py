@@ -13,11 +13,9 @@ from autofast.model.syntax import LOOPS
 from autofast.model.values import Const, Ext, Tensor, Thing, Unknown, const
 from autofast.read.library import apex
 
-CLIPS = (
-    "torch.nn.utils.clip_grad_norm_",
-    "torch.nn.utils.clip_grad_value_",
-    "torch.nn.utils.clip_grads_with_norm_",
-    "torch.nn.utils.get_total_norm",
+CLIPS = tuple(
+    f"torch.nn.utils.{n}"
+    for n in "clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_ get_total_norm".split()
 )
 
 
@@ -99,13 +97,8 @@ def _backwards(script: Script) -> list[Backward]:
             if isinstance(node.func, ast.Attribute)
             else node.func
         )
-        backward = Backward(
-            node,
-            expr,
-            site,
-            framework=framework,
-            tensors=[t for t in receivers if isinstance(t, Tensor)],
-        )
+        tensors = [t for t in receivers if isinstance(t, Tensor)]
+        backward = Backward(node, expr, site, framework=framework, tensors=tensors)
         _peel(script, backward)
         backward.double = any(
             k.arg == "create_graph" and const(script.values(k.value)) is not False

@@ -8,7 +8,7 @@ import ast
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autofast.model import limits, names
 from autofast.model.changes import CLOCK
@@ -217,7 +217,7 @@ class Core:
         self.left: list[tuple[int, str]] = []
         # For each ``try`` around in this function: the variables between its statements.
         self.tries: list[dict[str, Values] | None] = []
-        self.registered: dict[int, int] = {}
+        self.registered: dict[tuple[Hashable, ...], int] = {}
         self.zoo: dict[str, Values] = {}  # models that are registered with timm, by name
         self.model_changes = (
             0  # the same for attributes of modules: their forward may give something else then
@@ -371,78 +371,44 @@ class Core:
         self.summaries.interned(found, kind is Dict)
         return found
 
+    def tuple_of(self, node: ast.AST | None, items: tuple[Values, ...], *key: Hashable) -> Values:
+        """A tuple that is made at ``node``, for each choice of items one."""
+        key = (id(node), *key, items)
+        return frozenset({self.intern(Seq, key, lambda: Seq(node, items, NOTHING, "tuple"))})
+
     # what the other parts provide
-    def block(self, body: Iterable[ast.stmt], env: Env) -> bool:
-        raise NotImplementedError
+    if TYPE_CHECKING:
 
-    def expr(self, node: ast.expr, env: Env) -> Values:
-        raise NotImplementedError
-
-    def truth(self, found: Values, test: ast.expr, env: Env) -> bool | None:
-        raise NotImplementedError
-
-    def narrow(self, test: ast.expr, taken: bool, env: Env) -> Arm:
-        raise NotImplementedError
-
-    def assign(self, target: ast.expr, found: Values, env: Env, expr: ast.expr | None) -> None:
-        raise NotImplementedError
-
-    def attribute(self, thing: Thing, name: str, node: ast.AST | None) -> Values:
-        raise NotImplementedError
-
-    def bind_members(self, found: Values, this: Inst, node: ast.AST | None) -> Values:
-        raise NotImplementedError
-
-    def spread(self, into: Dict, thing: Thing, sure: bool) -> None:
-        raise NotImplementedError
-
-    def choices(self, found: Values) -> Iterator[Thing]:
-        raise NotImplementedError
-
-    def store_attribute(
-        self, thing: Inst | Ext, name: str, found: Values, sure: bool = True
-    ) -> None:
-        raise NotImplementedError
-
-    def set_in_library(self, thing: Ref, name: str, found: Values, node: ast.AST | None) -> None:
-        raise NotImplementedError
-
-    def set_in_namespace(self, space: Ext, key: Any, found: Values) -> None:
-        raise NotImplementedError
-
-    def set_entry(self, thing: Dict, key: Any, entry: Entry) -> None:
-        raise NotImplementedError
-
-    def drop_entry(self, thing: Dict, key: Any) -> None:
-        raise NotImplementedError
-
-    def open_attributes(self, thing: Thing, why: str) -> None:
-        raise NotImplementedError
-
-    def forget(self, found: Values, scope: Env, why: str) -> None:
-        raise NotImplementedError
-
-    def call_thing(self, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
-        raise NotImplementedError
-
-    def call_values(self, callee: Values, args: Arguments, node: ast.AST | None) -> Values:
-        raise NotImplementedError
-
-    def call_method_of(
-        self, thing: Inst, name: str, args: list[Values], node: ast.AST | None
-    ) -> Values:
-        raise NotImplementedError
-
-    def call_function(
-        self, func: Func, args: Arguments, node: ast.AST | None, this: Thing | None
-    ) -> Values:
-        raise NotImplementedError
-
-    def annotated(self, annotation: ast.expr | None, env: Env) -> Values:
-        raise NotImplementedError
-
-    def run_module(self, source: Source, main: bool) -> Module:
-        raise NotImplementedError
-
-    def run_class(self, cls: Cls) -> None:
-        raise NotImplementedError
+        def block(self, body: Iterable[ast.stmt], env: Env) -> bool: ...
+        def expr(self, node: ast.expr, env: Env) -> Values: ...
+        def truth(self, found: Values, test: ast.expr, env: Env) -> bool | None: ...
+        def narrow(self, test: ast.expr, taken: bool, env: Env) -> Arm: ...
+        def assign(
+            self, target: ast.expr, found: Values, env: Env, expr: ast.expr | None
+        ) -> None: ...
+        def attribute(self, thing: Thing, name: str, node: ast.AST | None) -> Values: ...
+        def bind_members(self, found: Values, this: Inst, node: ast.AST | None) -> Values: ...
+        def spread(self, into: Dict, thing: Thing, sure: bool) -> None: ...
+        def choices(self, found: Values) -> Iterator[Thing]: ...
+        def store_attribute(
+            self, thing: Inst | Ext, name: str, found: Values, sure: bool = True
+        ) -> None: ...
+        def set_in_library(
+            self, thing: Ref, name: str, found: Values, node: ast.AST | None
+        ) -> None: ...
+        def set_in_namespace(self, space: Ext, key: Any, found: Values) -> None: ...
+        def set_entry(self, thing: Dict, key: Any, entry: Entry) -> None: ...
+        def drop_entry(self, thing: Dict, key: Any) -> None: ...
+        def open_attributes(self, thing: Thing, why: str) -> None: ...
+        def forget(self, found: Values, scope: Env, why: str) -> None: ...
+        def call_thing(self, thing: Thing, args: Arguments, node: ast.AST | None) -> Values: ...
+        def call_values(self, callee: Values, args: Arguments, node: ast.AST | None) -> Values: ...
+        def call_method_of(
+            self, thing: Inst, name: str, args: list[Values], node: ast.AST | None
+        ) -> Values: ...
+        def call_function(
+            self, func: Func, args: Arguments, node: ast.AST | None, this: Thing | None
+        ) -> Values: ...
+        def annotated(self, annotation: ast.expr | None, env: Env) -> Values: ...
+        def run_module(self, source: Source, main: bool) -> Module: ...
+        def run_class(self, cls: Cls) -> None: ...

@@ -214,17 +214,10 @@ class Summaries:
                 func,
                 *([] if this is None else [this]),
             ]
-            self.known.setdefault(key, {})[ways, turns] = Summary(
-                CLOCK.ticks,
-                result,
-                happened,
-                list(read.values()),
-                CLOCK.epoch,
-                roots,
-                mine,
-                frozenset(self.recursions[recursions:]) - {id(func.node)},
-                turns is not None,
-            )
+            again = frozenset(self.recursions[recursions:]) - {id(func.node)}
+            seen = (result, happened, list(read.values()), CLOCK.epoch, roots, mine, again)
+            summary = Summary(CLOCK.ticks, *seen, turns is not None)
+            self.known.setdefault(key, {})[ways, turns] = summary
         if not self.open:
             CLOCK.notes.clear()
             self.events.clear()

@@ -90,7 +90,7 @@ def _check_script(script: Script) -> None:
         raise Refusal(f"it starts processes of its own ({at(script.processes[0].node)})")
     if any(w.name == DDP for m in script.models for w in m.wraps):
         raise Refusal("it is distributed already")
-    if script.entry.path.suffix == ".ipynb":
+    if script.entry.is_notebook:
         raise Refusal("a notebook runs in one process: export it as a script first")
     if script.unread:
         raise Refusal(script.unread)

@@ -162,11 +162,13 @@ def _networks_around(model: Model) -> Iterator[Cls]:
 
 
 def place_of(script: Script, model: Model) -> ast.expr | None:
-    """The call that the model is converted at: the only one that moves it to its device, else the
-    one that makes it.
+    """The call that the model is converted at: the only one that moves it to its device (or the one
+    right behind its making), else the one that makes it.
     """
     moves = [s for s in model.moves if isinstance(s.node, ast.Call)]
     made = model.node if isinstance(model.node, ast.Call) else None
+    if len(moves) > 1:
+        moves = [s for s in moves if is_method(s.node) and s.node.func.value is model.node]
     if len(moves) == 1:
         move = moves[0].node
         assert isinstance(move, ast.Call)

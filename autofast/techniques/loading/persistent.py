@@ -174,7 +174,7 @@ def made_anew(script: Script, loader: Loader) -> Iterator[Finding]:
 
 def against(script: Script, loader: Loader) -> str:
     """Why workers must not stay between epochs; empty where nothing speaks against."""
-    if source_of(loader.node).path.suffix == ".ipynb":
+    if source_of(loader.node).is_notebook:
         return "an interrupted cell of a notebook would leave them running"
     if (use := _drops(script, loader)) is not None:
         return f"{at(use.node)} takes one batch and drops the iterator, and all workers fetch ahead for it"

@@ -266,7 +266,7 @@ def _of_script(script: Script, loader: Loader) -> str:
     place = statement_of(loader.node)
     if late := chooses_devices_late(script, place) or chooses_gpu_late(script, place):
         return f"{late} chooses the GPUs, perhaps after the data are on one"
-    if source_of(loader.node).path.suffix == ".ipynb":
+    if source_of(loader.node).is_notebook:
         return "cells that are run again would keep the data on the device twice"
     return ""
 
