@@ -33,8 +33,14 @@ def script(*sources: Source) -> Any:
     made.values = lambda node: frozenset()
     made.nodes = [node for file in sources for node in file.nodes]
     made.each = lambda kind: (node for file in sources for node in file.each(kind))
-    made.analysis = lambda kind: kind(made)
-    made.forget = lambda: None
+    known: dict[Any, Any] = {}
+
+    def analysis(kind: Any) -> Any:
+        if kind not in known:
+            known[kind] = kind(made)
+        return known[kind]
+
+    made.analysis, made.forget = analysis, known.clear
     return made
 
 

@@ -111,10 +111,23 @@ def test_the_other_rules_are_asked_again_without_the_one_that_is_left_out() -> N
         if "n" in options.selected and not any(k.arg == "with_n" for k in node.keywords):
             yield Finding(node, "counts on n", (Keyword(node, "with_n", "1"),))
 
-    other = Rule("other", Effect.EXACT, "other.", find)
+    other = Rule("other", Effect.EXACT, "other.", find, uses=("n",))
     made = left(plan(FIRST, other, keyword("n")))
     assert "n" in seen[0] and "n" not in seen[-1]
     assert text_of(made) == "load(1, new=2)\nload(2)\n" and made.applied == {"first"}
+
+
+def test_a_rule_is_asked_once_however_often_a_plan_is_made() -> None:
+    asked: list[Options] = []
+
+    def find(of: Any, options: Options) -> Iterator[Finding]:
+        asked.append(options)
+        yield Finding(call(of.sources[0], "load", 1), "found", ())
+
+    other = Rule("other", Effect.EXACT, "other.", find)
+    whole = plan(FIRST, other, keyword("n"))
+    whole.without("n", "why").subset(["other"]).amended({})
+    assert len(asked) == 1 and asked[0].selected == {"other"}
 
 
 def test_what_needs_a_rule_that_is_left_out_goes_with_it() -> None:
@@ -231,7 +244,7 @@ def test_the_others_are_asked_again_without_the_one_that_raised() -> None:
         yield Finding(node, "counts on z", (Keyword(node, "with_z", str(counts)),))
 
     needing = keyword("needing", key=1, needs=("z",))
-    rules = (Rule("a", Effect.EXACT, "a.", find), needing, raising(KeyError("x"), "z"))
+    rules = (Rule("a", Effect.EXACT, "a.", find, uses=("z",)), needing, raising(KeyError("x"), "z"))
     made = plan(*rules, options=Options(asked=frozenset({"z"})))
     assert text_of(made) == "load(1, with_z=False)\nload(2)\n"
     assert [f.refusal for f in made.findings if f.rule == "needing"] == ["needs z here"] * 2

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from autofast.edit.plan import Plan
 from autofast.model.limits import MOST_SIBLINGS, WORK
 from autofast.model.script import Script
 from autofast.model.source import BadInput, Endless, Source, shown_path, source_of
-from autofast.rule import Effect, Finding, Options, Rule
+from autofast.rule import Effect, Finding
 
 Place = tuple[str, Path, int, int]  # a rule, and where it found something
 Change = tuple[Path, int, tuple[object, ...]]  # a file, a line, and what is written there
@@ -48,7 +48,7 @@ class Sibling:
             if isinstance(node, ast.expr) and id(node) in at
         )
 
-    def against(self, rule: str, finding: Finding, written: frozenset[Path]) -> str:
+    def against(self, finding: Finding, written: frozenset[Path]) -> str:
         """Why a fix is not right for this script; empty where it is, or where the script never
         comes to the place. Of what this script needs besides, only what stands in the files that
         are ``written`` may be."""
@@ -57,6 +57,7 @@ class Sibling:
         ]
         if not shared and not self._comes_to(finding.node):
             return ""
+        rule = finding.rule
         if rule not in self._answers:
             self._answers[rule] = _Answers.of(_asked(rule, self._script, self._config))
         name, known, place = self._script.entry.rel, self._answers[rule], _place(rule, finding)
@@ -93,7 +94,7 @@ class _Unread:
 
     why: str
 
-    def against(self, rule: str, finding: Finding, written: frozenset[Path]) -> str:
+    def against(self, finding: Finding, written: frozenset[Path]) -> str:
         """Nothing is known of what it runs."""
         return f"another script that shares this file could not be read: {self.why}"
 
@@ -172,28 +173,14 @@ class Agreement:
         self._known: dict[object, Sibling | _Unread | None] = {}
         self._others: dict[Path, list[Path]] = {}
 
-    def held(self, rule: Rule) -> Rule:
-        """The rule, whose fixes in files that others run are refused where one of these is against
-        it.
-        """
-
-        def find(script: Script, options: Options) -> Iterator[Finding]:
-            for finding in rule.find(script, options):
-                effect = rule.effect if finding.effect is None else finding.effect
-                may_be = effect <= self._config.effect or rule.name in options.asked
-                asked = finding.edits and may_be
-                why = self._against(script, rule.name, finding) if asked else ""
-                yield replace(finding, edits=(), refusal=why) if why else finding
-
-        return replace(rule, find=find)
-
-    def _against(self, script: Script, rule: str, finding: Finding) -> str:
+    def against(self, script: Script, finding: Finding) -> str:
+        """Why a fix is not right for another script that runs the file; empty where it is."""
         files = dict.fromkeys([source_of(finding.node), *map(file_of, finding.edits)])
         others = dict.fromkeys(o for file in files for o in self._others_of(file, script))
         every = (self._of(other, script) for other in others)
         written = frozenset(source.path for source in script.sources)
         with WORK.apart():
-            said = (known.against(rule, finding, written) for known in every if known)
+            said = (known.against(finding, written) for known in every if known)
             return next(filter(None, said), "")
 
     def _others_of(self, source: Source, script: Script) -> list[Path]:

@@ -114,17 +114,18 @@ def rewrite(
     tell(shown_path(real(entry)))
     script = read(entry, root, raw, config, overlay)
     rules = chosen(config)
+    against = None
     if not alone:
         others = others or Agreement(root, config, overlay, tell)
-        rules = [others.held(rule) for rule in rules]
-    whole = narrow = plan_by(script, config, rules)
+        against = others.against
+    whole = narrow = plan_by(script, config, rules).held(against)
     if alone:
         within = script.entry.path.__eq__
     beyond = partial(_reaches_beyond, within) if within is not None else None
     narrowed = beyond is not None and any(map(beyond, whole.fixes))
     if beyond is not None and narrowed:
         kept = [replace(rule, find=_without(beyond, rule.find)) for rule in rules]
-        narrow = plan_by(script, config, kept)
+        narrow = plan_by(script, config, kept).held(against)
 
     latest = [script]
 

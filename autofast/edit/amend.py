@@ -27,9 +27,7 @@ Key = tuple[str, int, str]
 
 @dataclass(frozen=True)
 class Amendment:
-    """What becomes of a finding: refused for the reason ``why``, or carried out with ``edits``
-    besides.
-    """
+    """What becomes of a finding: refused because of ``why``, or done with ``edits`` besides."""
 
     why: str = ""
     edits: tuple[Edit, ...] = ()
@@ -83,9 +81,7 @@ def amendments(
 def _dated(
     old: Script, new: Script, source: Source, hunks: Sequence[Hunk]
 ) -> Iterator[tuple[Finding, str]]:
-    """The findings that write what needs a newer torch than another line of the new text runs
-    with.
-    """
+    """The findings that write what needs a newer torch than another line of the text runs with."""
     clash = None if old.torch.clash or new.torch.given else new.torch.clash
     place = None if clash is None else clash[1].node
     if clash is None or place is None or source_of(place).path != source.path:
@@ -152,9 +148,7 @@ def _at_top(statement: ast.stmt) -> ast.stmt:
 
 
 def _is_loaded(source: Source, binding: Binding, place: ast.stmt) -> bool:
-    """Whether the package is imported above ``place`` already, so that another import of it runs
-    nothing.
-    """
+    """Whether the package is imported above ``place``, so that another import runs nothing."""
     root = binding.module.split(".")[0]
     above = source.tree.body[: source.tree.body.index(place)]
     return bool(root) and any(b.module.split(".")[0] == root for s in above for b in bindings(s))

@@ -36,9 +36,7 @@ class Changed:
 def changed_interfaces(
     old: Script, new: Script, source: Source, hunks: Sequence[Hunk]
 ) -> Iterator[Changed]:
-    """The functions of a file that take or return something else now, and are used outside of the
-    script.
-    """
+    """The functions that take or return something else now, and are used outside of the script."""
     fresh = next((s for s in new.sources if s.path == source.path), None)
     after = _functions(fresh.tree) if fresh is not None else {}
     for name, function in _functions(source.tree).items():
@@ -105,9 +103,7 @@ def _other_results(old: Script, before: Function, new: Script, after: Function) 
 
 
 def _of_main(before: Function, after: Function) -> str:
-    """In words, what the function now reads that only the script itself sets, below its main
-    guard.
-    """
+    """In words, what the function now reads that only the script sets, below its main guard."""
     known = loaded_in(before)
     table = variables_of(after)
     for name in sorted(loaded_in(after) - known):

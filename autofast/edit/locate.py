@@ -55,15 +55,11 @@ KINDS: dict[type[ast.expr], tuple[type[cst.BaseExpression], ...]] = {
 
 
 class Unplaceable(Exception):
-    """The concrete tree has no counterpart of an edit's anchor. ``str()`` is the one line that is
-    shown.
-    """
+    """The concrete tree has no counterpart of an anchor. ``str()`` is the line that is shown."""
 
 
 class Places:
-    """The concrete tree of one file; :meth:`find` maps nodes of the abstract tree to nodes of
-    it.
-    """
+    """The concrete tree of one file; :meth:`find` maps nodes of the abstract tree to its own."""
 
     def __init__(self, source: Source):
         self.source = source
@@ -201,9 +197,7 @@ class Places:
         return found
 
     def indent_of(self, node: cst.CSTNode) -> int:
-        """The column at which the first line of ``node`` has its first character that is not a
-        blank.
-        """
+        """The column of the first character of ``node``'s first line that is not a blank."""
         line = self.source.lines[self._positions[node].start.line - 1]
         return len(line) - len(line.lstrip())
 

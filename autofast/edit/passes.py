@@ -92,9 +92,7 @@ class Passes:
             yield Hunk(source, change.old, change.new, lines, owners or self.applied, findings)
 
     def _origin(self, source: Source, number: int, span: tuple[int, int]) -> tuple[int, int]:
-        """The lines of the first text behind those of the text that the plan of this number was
-        made for.
-        """
+        """The lines of the first text behind those of the text that this plan was made for."""
         for plan in reversed(self.plans[:number]):
             hunks = [h for h in plan.hunks() if _same(h, source)]
             first, last = old_lines(hunks, span[0]), old_lines(hunks, max(span[0], span[1] - 1))

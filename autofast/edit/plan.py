@@ -1,6 +1,4 @@
-"""From findings to new texts: what is applied, what is left alone and why, and which rule each
-change comes from.
-"""
+"""From findings to new texts: what is applied, what is left alone and why, and by which rules."""
 
 from __future__ import annotations
 
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Hunk", "Plan", "PostConditionError"]
 
 Reread = Callable[[Mapping[Source, str]], "Script"]
+Against = Callable[["Script", Finding], str]  # why a fix may not be written; empty where it may
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +43,8 @@ class Plan:
         unused_ignores: ``# autofast: ignore`` comments that kept nothing from being changed.
         left_out: rules that were to take part and do not, as they raised or as their changes did
             not stand up.
-        amendments: what the second reading has made of findings.
+        amendments: what the second reading, or what is against them, has made of findings.
+        against: is asked of each fix that would be written, also in the plans for what comes of it.
     """
 
     script: Script
@@ -59,6 +59,7 @@ class Plan:
     _edits: Mapping[Edit, frozenset[str]]
     # Shared by all plans for one script: each file is parsed once.
     _documents: dict[Source, Document]
+    against: Against | None = None
 
     # --------------------------------------------------------------------------------------- making
     @classmethod
@@ -147,6 +148,15 @@ class Plan:
         """The plan with some findings refused, or carried out with more edits."""
         return self._of(self.rules, self.left_out, {**self.amendments, **amendments})
 
+    def held(self, against: Against | None) -> Plan:
+        """The plan without the fixes that something beyond the script is against."""
+        if against is None:
+            return self
+        why = {key_of(f): against(self.script, f) for f in self.fixes}
+        if refused := {key: Amendment(words) for key, words in why.items() if words}:
+            return self.amended(refused).held(against)
+        return replace(self, against=against)
+
     def _of(
         self,
         rules: Iterable[Rule],
@@ -162,7 +172,7 @@ class Plan:
             self._documents,
             left_out,
             self.amendments if amended is None else amended,
-        )
+        ).held(self.against)
 
     # -------------------------------------------------------------------------------------- results
     @property
@@ -227,7 +237,8 @@ class Plan:
                     f"{where}: {finding.rule} would change its own output again: {finding.message}",
                     finding.rule,
                 )
-        return again.amended(refused) if refused else again
+        again = again.amended(refused) if refused else again
+        return again.held(self.against)
 
     def _is_at(self, old: Finding, again: Finding) -> bool:
         """Whether two findings of :meth:`_like` are about one statement, and not about two beside

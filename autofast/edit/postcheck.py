@@ -72,9 +72,7 @@ def keeps_other_lines(source: Source, text: str, hunks: Sequence[Hunk]) -> None:
 
 
 def undefined(text: str, name: str) -> frozenset[str]:
-    """Names that are looked up in the module though nothing there binds them; none where a star
-    import may bind anything.
-    """
+    """Names that nothing in the module binds; none where a star import may bind anything."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(text)

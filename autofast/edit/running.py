@@ -13,7 +13,7 @@ from autofast.edit.merge import file_of
 from autofast.model.events import CallFrame, inside
 from autofast.model.limits import RULE, RULES, WORK, TooLarge
 from autofast.model.source import BadInput, Told, function_of, source_of
-from autofast.rule import Finding, Options, Rule
+from autofast.rule import Find, Finding, Options, Rule
 
 if TYPE_CHECKING:
     from autofast.model.script import Script
@@ -37,9 +37,7 @@ class LeftOut:
 
     @property
     def warning(self) -> str:
-        """What the user should know, on one line; the trace follows it where ``--debug`` asks for
-        that.
-        """
+        """What the user should know, on one line; ``--debug`` lets the trace follow."""
         if self.error is None:
             return f"{self.rule} is {self.why}; {faults.REPORT}"
         node = self.findings[0].node
@@ -50,28 +48,42 @@ class LeftOut:
 
 def seen_by(rule: Rule, rules: Iterable[Rule], options: Options) -> Options:
     """The options of a rule, with what is decided by itself and the rules that it uses, as far as
-    they take part.
+    they take part; of others it knows nothing.
     """
-    decisions = frozenset(
-        r.decides for r in rules if r.decides is not None and r.name in (rule.name, *rule.uses)
+    mine = frozenset({rule.name, *rule.uses})
+    decisions = frozenset(r.decides for r in rules if r.decides is not None and r.name in mine)
+    return replace(
+        options,
+        decisions=decisions,
+        requested=rule.name in (options.named if rule.default else options.asked),
+        selected=options.selected & mine,
+        asked=options.asked & mine,
+        named=options.named & mine,
     )
-    requested = rule.name in (options.named if rule.default else options.asked)
-    return replace(options, decisions=decisions, requested=requested)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a rule finds; a script keeps it, as plans are made many times, of ever other rules."""
+
+    find: Find
+    options: Options
+
+    def __call__(self, script: Script) -> list[Finding]:
+        return list(self.find(script, self.options))
 
 
 def run(
     rules: Sequence[Rule], script: Script, options: Options
 ) -> tuple[list[tuple[Rule, Finding]], list[LeftOut]]:
-    """All that the rules find, and those that raised: what these had found before counts for
-    nothing.
-    """
+    """All that the rules find, and those that raised, of which nothing counts."""
     found: list[tuple[Rule, Finding]] = []
     failed: list[LeftOut] = []
     with WORK.at_most(RULES):
         for rule in rules:
             try:
                 with WORK.at_most(RULE):
-                    mine = list(rule.find(script, seen_by(rule, rules, options)))
+                    mine = script.analysis(_Asked(rule.find, seen_by(rule, rules, options)))
                 mine = [_in_the_project(script, finding) for finding in mine]
                 found += [(rule, _of_this_torch(script, finding)) for finding in mine]
             except BadInput:

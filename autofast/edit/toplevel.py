@@ -88,9 +88,7 @@ def _together(
 
 
 def _from_same(source: Source, members: list[Binding], end: int) -> int | None:
-    """The statement above ``end`` that imports from the same module already, and can take these
-    names.
-    """
+    """The statement above ``end`` that imports from the module, and can take these names."""
     module = {members[0].module}
     for n in range(end - 1, -1, -1):
         statement = source.tree.body[n]
@@ -267,9 +265,7 @@ def _place_of_helper(tree: ast.Module, needs: frozenset[str]) -> int:
 
 
 def _end_of_all_imports(tree: ast.Module) -> int:
-    """The last of the leading imports, where settings may stand between them:
-    ``matplotlib.use("Agg")``.
-    """
+    """The last of the leading imports, between which settings (``matplotlib.use``) may stand."""
     end = _end_of_lead(tree)
     for n, statement in enumerate(tree.body[end + 1 :], end + 1):
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
@@ -299,9 +295,7 @@ def _end_of_run(tree: ast.Module, place: int) -> int:
 
 
 def _end_of_lead(tree: ast.Module) -> int:
-    """The last import before the first other statement; where there is none, the docstring; else
-    ``BEFORE_ALL``.
-    """
+    """The last import before other statements; without one, the docstring, or ``BEFORE_ALL``."""
     end = BEFORE_ALL
     for n, statement in enumerate(tree.body):
         if isinstance(statement, (ast.Import, ast.ImportFrom)) or (

@@ -21,9 +21,7 @@ from autofast.model.syntax import FUNCTIONS, is_read
 
 @dataclass(frozen=True)
 class Unbound:
-    """A read of ``name`` that may come before the variable has a value. ``hunk`` wrote it, or took
-    the value away.
-    """
+    """A read of ``name`` that may have no value, as ``hunk`` wrote it, or took the value away."""
 
     name: str
     hunk: Hunk

@@ -212,9 +212,7 @@ def _begins_with_numbers(script: Script, target: ast.Attribute) -> bool:
     for node in script.nodes:
         if isinstance(node, ast.Constant) and node.value == target.attr:
             return False  # setattr(self, "epochs", ...)
-        if not is_attribute(node, target.attr):
-            continue
-        if is_read(node):
+        if not is_attribute(node, target.attr) or is_read(node):
             continue
         statement = parent_of(node)
         value = getattr(statement, "value", None)

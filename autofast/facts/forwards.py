@@ -280,9 +280,7 @@ def evaluation_regions(script: Script, evaluation: Evaluation) -> Iterator[Regio
     """The blocks of an evaluation, one for each loop over batches (or over chunks that a loss is
     taken of); where training shares them, they are its own.
     """
-    if evaluation.shared:
-        return
-    if evaluation.kind == "statement" and not is_worth(evaluation):
+    if evaluation.shared or (evaluation.kind == "statement" and not is_worth(evaluation)):
         return
     regions: dict[int, Region] = {}
     measured: set[int] = set()

@@ -29,9 +29,7 @@ class Graph(FlowGraph):
 
     # ---------------------------------------------------------------------------------------- order
     def dominates(self, a: ast.AST, b: ast.AST) -> bool:
-        """Whether ``a`` has run before ``b``, on every way to it (or is the same statement). False
-        for code that is never run.
-        """
+        """Whether ``a`` has run before ``b``, on every way to it; False for what is never run."""
         bit, starts = self._bit(a), self.starts(b)
         same = bool(bit) and bit == self._bit(b)
         return bool(starts) and (same or all(self._before[n] & bit for n in starts))

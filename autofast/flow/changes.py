@@ -25,8 +25,6 @@ def may_change(script: Script, statements: Iterable[ast.stmt], expr: ast.expr) -
         if isinstance(node, ast.Name | ast.Attribute) and not is_read(node):
             if getattr(node, "id", "") in names or getattr(node, "attr", "") in attributes:
                 return node
-        if isinstance(node, ast.Call) and calls.callees(node):
-            return node
-        if memory.written(node):
+        if (isinstance(node, ast.Call) and calls.callees(node)) or memory.written(node):
             return node
     return None

@@ -28,23 +28,27 @@ class Frequency(Enum):
     NEVER = "in none: it stands elsewhere, or nothing leads there"
 
 
+Way = tuple[Node, Node]  # where an iteration begins, and what decides on the next
+
+
 @dataclass
 class Answers:
     """What was asked of one graph: frequencies by statement and loop, the edges that few iterations
-    of a loop take.
+    of a loop take; of an iteration, the nodes that it comes to (with or without these edges) and
+    those that every way through it comes to.
     """
 
     frequencies: dict[tuple[int, int], Frequency] = field(default_factory=dict)
     rare: dict[int, frozenset[tuple[Node, Node]]] = field(default_factory=dict)
+    reached: dict[tuple[Way, int], frozenset[Node]] = field(default_factory=dict)
+    always: dict[tuple[Way, int], frozenset[Node]] = field(default_factory=dict)
 
 
 _KNOWN: WeakKeyDictionary[Graph, Answers] = WeakKeyDictionary()
 
 
 def frequency(graph: Graph, node: ast.AST, loop: Loop) -> Frequency:
-    """In how many iterations of ``loop`` the statement of ``node`` runs; exceptions are taken to be
-    rare.
-    """
+    """In how many iterations the statement of ``node`` runs; exceptions are taken to be rare."""
     place = graph.place(node)
     if place is None or not any(outer is loop for outer in loops_around(node)):
         return Frequency.NEVER
@@ -62,27 +66,22 @@ def _frequency(graph: Graph, place: ast.AST, loop: Loop) -> Frequency:
         if not n.part or (place is loop and n.part == "target")
     }
     iterations = graph.iteration.get(id(loop), [])
-    if not any(_passes(graph, begin, head, wanted) for begin, head in iterations):
+    if not any(wanted & _reached(graph, way) for way in iterations):
         return Frequency.RARE if graph.starts(place) else Frequency.NEVER
-    if place is loop or not any(
-        _avoids(graph, begin, head, wanted, loop) for begin, head in iterations
-    ):
+    if place is loop or not any(_avoids(graph, way, wanted, loop) for way in iterations):
         return Frequency.EVERY
-    known = _KNOWN.setdefault(graph, Answers()).rare
-    if id(loop) not in known:
-        known[id(loop)] = frozenset(_rare_arms(graph, loop))
-    rare = known[id(loop)]
-    if not any(_passes(graph, begin, head, wanted, rare) for begin, head in iterations):
+    if not any(wanted & _reached(graph, way, loop) for way in iterations):
         return Frequency.RARE
     return Frequency.SOME
 
 
 def _walk(
-    graph: Graph, begin: Node, head: Node, closed: Set[tuple[Node, Node]], wanted: set[Node]
+    graph: Graph, way: Way, closed: Set[tuple[Node, Node]], wanted: Set[Node]
 ) -> Iterator[Node]:
     """The nodes of one iteration without exceptions; not what follows ``wanted``, nor what lies
     behind edges that are closed.
     """
+    begin, head = way
     seen, todo = set(), [begin]
     while todo:
         node = todo.pop()
@@ -94,23 +93,63 @@ def _walk(
             todo += [n for n in graph.succ.get(node, ()) if (node, n) not in closed]
 
 
-def _passes(
-    graph: Graph,
-    begin: Node,
-    head: Node,
-    wanted: set[Node],
-    closed: Set[tuple[Node, Node]] = frozenset(),
-) -> bool:
-    return any(n in wanted for n in _walk(graph, begin, head, closed, wanted))
+def _reached(graph: Graph, way: Way, usual: Loop | None = None) -> frozenset[Node]:
+    """The nodes of an iteration; with ``usual``, its loop, those that not only few come to."""
+    known = _KNOWN.setdefault(graph, Answers())
+    key = way, id(usual)
+    if key not in known.reached:
+        closed: frozenset[tuple[Node, Node]] = frozenset()
+        if usual is not None:
+            if id(usual) not in known.rare:
+                known.rare[id(usual)] = frozenset(_rare_arms(graph, usual))
+            closed = known.rare[id(usual)]
+        known.reached[key] = frozenset(_walk(graph, way, closed, frozenset()))
+    return known.reached[key]
 
 
-def _avoids(graph: Graph, begin: Node, head: Node, wanted: set[Node], loop: Loop) -> bool:
-    """Whether an iteration may come to the next one (or, where there never is one, to its end)
-    without ``wanted``.
+def _avoids(graph: Graph, way: Way, wanted: set[Node], loop: Loop) -> bool:
+    """Whether an iteration may come to the next one (or, without one, its end) past ``wanted``."""
+    reached = _reached(graph, way)
+    ends = {way[1]} if way[1] in reached else set(graph.ends) | set(graph.after.get(id(loop), ()))
+    here = wanted & reached
+    if len(here) == 1 and not here & ends:
+        known, key = _KNOWN.setdefault(graph, Answers()).always, (way, id(loop))
+        if key not in known:
+            known[key] = _on_every_way(graph, way, ends)
+        return bool(known[key]) and not here <= known[key]
+    return any(n in ends and n not in wanted for n in _walk(graph, way, frozenset(), wanted))
+
+
+def _on_every_way(graph: Graph, way: Way, ends: set[Node]) -> frozenset[Node]:
+    """The nodes that every way from the beginning of an iteration to its ends comes to: they stand
+    on any one such way, and no way round leads from before them to behind them.
     """
-    again = any(n is head for n in _walk(graph, begin, head, set(), set()))
-    ends = {head} if again else set(graph.ends) | set(graph.after.get(id(loop), ()))
-    return any(n in ends and n not in wanted for n in _walk(graph, begin, head, set(), wanted))
+    before: dict[Node, Node | None] = {way[0]: None}
+    todo = [way[0]]
+    for node in todo:  # which grows meanwhile
+        for other in () if node in ends else graph.succ.get(node, ()):
+            if other not in before:
+                before[other] = node
+                todo.append(other)
+    last = next((node for node in todo if node in ends), None)
+    one: list[Node] = []
+    while last is not None:
+        one.append(last)
+        last = before[last]
+    number = {node: n for n, node in enumerate(reversed(one))}
+    found, seen, furthest = set(), set(number), 0
+    for node, n in number.items():
+        if furthest <= n:
+            found.add(node)
+        todo = [node]
+        while todo:
+            for other in graph.succ.get(todo.pop(), ()):
+                if other in number or other in ends:
+                    furthest = max(furthest, number.get(other, len(number) - 1))
+                elif other not in seen:
+                    seen.add(other)
+                    todo.append(other)
+    return frozenset(found)
 
 
 def _rare_arms(graph: Graph, loop: Loop) -> Iterator[tuple[Node, Node]]:
@@ -176,9 +215,7 @@ def _arms_around(node: ast.AST, end: ast.AST | None) -> Iterator[tuple[ast.If, b
 
 
 def _is_rare(test: ast.expr, value: bool, gate: ast.If) -> bool:
-    """Whether ``test`` is rarely ``value``. One rare part makes the whole rare, also of ``or``: ``i
-    % 100 == 0 or i == last``.
-    """
+    """Whether ``test`` is rarely ``value``; one rare part makes the whole rare, also of ``or``."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _is_rare(test.operand, not value, gate)
     if isinstance(test, ast.BoolOp):

@@ -126,9 +126,7 @@ class FlowGraph:
         return found if here is not None else None
 
     def starts(self, node: ast.AST) -> list[Node]:
-        """The nodes with which the statement of ``node`` begins, one for each way it is copied
-        on.
-        """
+        """The nodes with which the statement of ``node`` begins, one for each of its copies."""
         place = self.place(node)
         return [n for n in self.copies.get(id(place), ()) if not n.part and n in self.live]
 

@@ -1,6 +1,4 @@
-"""Loops by their syntax: which of them repeat a place, and which statements may end an
-iteration.
-"""
+"""Loops by their syntax: which repeat a place, and which statements may end an iteration."""
 
 from __future__ import annotations
 
@@ -38,18 +36,14 @@ def common_loop(a: ast.AST, b: ast.AST) -> Loop | None:
 
 
 def is_repeated(part: ast.AST, loop: Loop) -> bool:
-    """Whether a child of ``loop`` runs in each iteration: its body, the test of ``while``, the
-    target of ``for``.
-    """
-    return any(part is s for s in loop.body) or part is (
-        loop.test if isinstance(loop, ast.While) else loop.target
-    )
+    """Whether a child of ``loop`` runs in each iteration: its body, its test, its target."""
+    if isinstance(part, ast.stmt):
+        return not any(part is s for s in loop.orelse)  # mostly short, where bodies are long
+    return part is (loop.test if isinstance(loop, ast.While) else loop.target)
 
 
 def leaving(stmt: ast.AST, inner: bool = False) -> Iterator[ast.stmt]:
-    """The statements in ``stmt`` that may leave the iteration around it; ``inner`` where they stand
-    in a loop inside that one.
-    """
+    """What in ``stmt`` may leave the iteration around it; ``inner``: in a loop inside that one."""
     if isinstance(stmt, (ast.Return, ast.Raise)) or (
         isinstance(stmt, (ast.Break, ast.Continue)) and not inner
     ):

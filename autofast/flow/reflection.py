@@ -1,6 +1,4 @@
-"""What shows a variable without its name where one looks for it, or the text of an expression
-besides its value.
-"""
+"""What shows a variable without its name, or the text of an expression besides its value."""
 
 from __future__ import annotations
 
@@ -19,14 +17,19 @@ def shows_names(scope: ast.AST) -> bool:
     """Whether a scope asks for its variables by ``locals()``, ``vars()``, ``globals()``, or runs
     text: ``"{loss}".format(**locals())``.
     """
+    known: bool | None = getattr(scope, "_af_shows_names", None)
+    if known is None:
+        known = scope._af_shows_names = _shows_names(scope)  # type: ignore[attr-defined]
+    return known
+
+
+def _shows_names(scope: ast.AST) -> bool:
     everywhere = isinstance(scope, ast.Module)
     for node in walk(scope):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             continue
         name, here = node.func.id, function_of(node) is scope
-        if name in BY_TEXT and (here or everywhere):
-            return True
-        if name == "globals" and everywhere:
+        if (name in BY_TEXT and (here or everywhere)) or (name == "globals" and everywhere):
             return True
         if here and (name == "locals" or (name == "vars" and not node.args)):
             return True
@@ -34,9 +37,7 @@ def shows_names(scope: ast.AST) -> bool:
 
 
 def is_spelled(node: ast.expr) -> bool:
-    """Whether ``node`` stands in ``f"{loss.item() = }"``, where another expression would print
-    another text.
-    """
+    """Whether ``node`` stands in ``f"{loss.item() = }"``, which prints its text."""
     for outer in (node, *ancestors(node)):
         if isinstance(outer, ast.stmt):
             return False
@@ -55,9 +56,7 @@ def is_spelled(node: ast.expr) -> bool:
 
 
 def _in_text(string: ast.JoinedStr, value: ast.expr) -> bool:
-    """Whether a string shows an expression together with its text; said of any whose text cannot be
-    told.
-    """
+    """Whether a string shows an expression together with its text, or that cannot be told."""
     import libcst as cst  # which takes longer to import than all else, for what few scripts have
 
     try:

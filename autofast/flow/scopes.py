@@ -51,9 +51,7 @@ def is_parameter(function: ast.AST, name: str) -> bool:
 
 
 def defaults(function: ast.AST) -> dict[str, ast.expr | None]:
-    """The parameters of a function (not ``*args``, ``**kwargs``) with their defaults; None for
-    those that must be given.
-    """
+    """The parameters of a function (not ``*args``, ``**kwargs``), each with its default or None."""
     spec = getattr(function, "args", None)
     if not isinstance(spec, ast.arguments):
         return {}
@@ -101,9 +99,7 @@ def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
 def outside_parts(
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef,
 ) -> Iterator[ast.AST]:
-    """What the scope around a function or class evaluates where it is defined: decorators,
-    defaults, annotations, bases.
-    """
+    """What the scope around a definition evaluates: decorators, defaults, annotations, bases."""
     yield from getattr(node, "decorator_list", ())
     if isinstance(node, ast.ClassDef):
         yield from (*node.bases, *node.keywords)
@@ -184,9 +180,7 @@ def _in_iter(node: ast.AST, generator: ast.comprehension) -> bool:
 
 @dataclass
 class _Table:
-    """The variables of a scope: what it binds itself, and what it declares to be another
-    scope's.
-    """
+    """The variables of a scope: what it binds itself, and what it declares to be another's."""
 
     bound: set[str] = field(default_factory=set)
     globals: set[str] = field(default_factory=set)
@@ -209,6 +203,7 @@ class Variables:
         self._tables: dict[int, _Table] = defaultdict(_Table)
         self._stores: dict[Variable, list[ast.AST]] = defaultdict(list)
         self._loads: dict[Variable, list[ast.Name]] = defaultdict(list)
+        self._of: dict[int, Variable | None] = {}  # by the ids of nodes of this tree
         found: list[tuple[str, ast.AST, Scope]] = []
         read: list[tuple[ast.Name, Scope]] = []
         for node in _in_order(tree):
@@ -228,16 +223,16 @@ class Variables:
             elif name not in table.nonlocals:
                 table.bound.add(name)
         for name, node, scope in found:
-            if not _is_bare(node) and (variable := self.find(name, scope)) is not None:
+            self._of[id(node)] = variable = self.find(name, scope)
+            if variable is not None and not _is_bare(node):
                 self._stores[variable].append(node)
         for load, scope in read:
-            if (variable := self.find(load.id, scope)) is not None:
+            self._of[id(load)] = variable = self.find(load.id, scope)
+            if variable is not None:
                 self._loads[variable].append(load)
 
     def find(self, name: str, scope: Scope) -> Variable | None:
-        """The variable that ``name`` is in the code of ``scope``; None for a builtin, or a name
-        that nothing binds.
-        """
+        """The variable that ``name`` is in ``scope``; None for a builtin, or what nothing binds."""
         here: Scope | None = scope
         while here is not None:
             table = self._tables.get(id(here), _NONE)
@@ -256,11 +251,12 @@ class Variables:
         return None
 
     def of(self, node: ast.AST) -> Variable | None:
-        """The variable that a name, or another node that binds one, is; None for a builtin, or a
-        name that nothing binds.
-        """
-        names = [node.id] if isinstance(node, ast.Name) else bound_by(node)
-        return self.find(names[0], scope_of(node)) if names else None
+        """The variable that a node names or binds; None for a builtin, or what nothing binds."""
+        try:
+            return self._of[id(node)]
+        except KeyError:  # it binds no name, or was made since
+            names = [node.id] if isinstance(node, ast.Name) else bound_by(node)
+            return self.find(names[0], scope_of(node)) if names else None
 
     def stores(self, variable: Variable) -> list[ast.AST]:
         """Everything in the file that binds or deletes a variable, in any scope; for a module's
@@ -315,17 +311,13 @@ def variables_of(node: ast.AST) -> Variables:
 
 # ---------------------------------------------------------------------------------------- questions
 def owner(name: ast.AST) -> Scope | None:
-    """The scope whose variable a name is; None for a builtin, or a name that nothing in the file
-    binds.
-    """
+    """The scope whose variable a name is; None for a builtin, or what nothing in the file binds."""
     variable = variables_of(name).of(name)
     return variable.scope if variable is not None else None
 
 
 def binds(scope: ast.AST, name: str) -> bool:
-    """Whether a scope has a variable of its own with this name: a parameter, or bound in it and not
-    declared another's.
-    """
+    """Whether a scope has a variable of this name: a parameter, or bound in it and its own."""
     return name in variables_of(scope).bound(scope)  # type: ignore[arg-type]
 
 

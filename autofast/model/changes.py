@@ -1,6 +1,4 @@
-"""Changes of what the reader knows: things are what they are by identity, and a clock ticks
-whenever one of them changes.
-"""
+"""Changes of what the reader knows: a clock ticks whenever a thing changes."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ _pool: dict[Any, Any] = {}
 
 
 class Pooled(type):
-    """Makes classes whose equal objects are one object as long as a script is read: sets of them
-    are compared by identity.
-    """
+    """Makes classes whose equal objects are one object as long as a script is read."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if kwargs:
@@ -32,10 +28,19 @@ class Pooled(type):
         return found
 
 
+def remembered(key: Any) -> Any:
+    """What was kept under ``key`` while this script is read; None where there is nothing."""
+    return _pool.get(key)
+
+
+def remember(key: Any, found: Any) -> Any:
+    """Keep what follows from values that are one object each, until the next script is read."""
+    _pool[key] = found
+    return found
+
+
 def steady(text: str) -> int:
-    """A hash of a string that is the same in every run, so that sets of things have one order in
-    every run.
-    """
+    """A hash of a string that is the same in every run, as is then the order of sets."""
     found = _STEADY.get(text)
     if found is None:
         found = _STEADY[text] = zlib.crc32(text.encode("utf-8", "surrogatepass"))
@@ -43,9 +48,7 @@ def steady(text: str) -> int:
 
 
 def restart() -> None:
-    """Number the things of the next script from 1 again, so that two readings of one script agree
-    in every order.
-    """
+    """Number the things of the next script from 1 again: two readings agree in every order."""
     global _serial
     _serial = itertools.count(1)
     _pool.clear()
@@ -148,9 +151,7 @@ class Watched(dict[Any, Any]):
 
 
 def same(old: Any, new: Any) -> bool:
-    """Whether a value says what the one before said; what has parts (``alike``) is compared by
-    them.
-    """
+    """Whether a value says what the one before said; what has parts (``alike``), by them."""
     if old is new:
         return True
     if isinstance(old, dict) and isinstance(new, dict):

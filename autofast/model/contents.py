@@ -1,6 +1,4 @@
-"""What is inside of values: the one walk through tuples, lists, dicts, objects and whatever wraps
-them.
-"""
+"""What is inside of values: the one walk through lists, dicts, objects and wrappers."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ def wrapped(thing: Thing) -> Iterable[Thing]:
 
 
 def opened(roots: Iterable[T], opens: Callable[[T], Iterable[T]] = elements) -> Iterator[T]:  # type: ignore[assignment]
-    """``roots`` and everything inside of them, each once, from the outside in; ``opens`` says what
-    is in one of them.
-    """
+    """``roots`` and all inside of them, each once; ``opens`` says what is in one of them."""
     todo, seen = list(roots), set[int]()
     for thing in todo:  # which grows meanwhile
         if id(thing) not in seen:
@@ -55,9 +51,7 @@ def opened(roots: Iterable[T], opens: Callable[[T], Iterable[T]] = elements) -> 
 
 
 def unwrapped(thing: Thing) -> list[Thing]:
-    """The modules inside DDP, DataParallel, torch.compile (which may have been put around
-    themselves in a loop).
-    """
+    """The modules inside DDP, DataParallel, torch.compile, however many are around them."""
     return [t for t in opened([thing], _inner) if not is_wrapper(t)]
 
 

@@ -64,9 +64,7 @@ class Source:
         _link(self.tree, self)
 
     def encode(self, text: str) -> bytes:
-        """The bytes to write for ``text`` (``\\n`` line ends): same byte order mark, encoding and
-        line ends as read.
-        """
+        """The bytes to write for ``text``: byte order mark, encoding and line ends as read."""
         if self.newline == "mixed":
             ends = re.findall(r"\r\n|\r|\n", self.raw.decode(self.encoding))
             other = next(n for n, end in enumerate(ends, 1) if end != ends[0])
@@ -88,9 +86,7 @@ class Source:
         return None
 
     def place(self, line: int) -> str:
-        """``train.py:12``, or ``train.ipynb:cell 3:5``: how people are told of line ``line`` of
-        ``text``.
-        """
+        """``train.py:12``, ``train.ipynb:cell 3:5``: how people are told of a line of ``text``."""
         cell = self.cell(line)
         return f"{self.rel}:cell {cell[0]}:{cell[1]}" if cell else f"{self.rel}:{self.shown(line)}"
 
@@ -283,9 +279,7 @@ def children(node: ast.AST) -> tuple[ast.AST, ...]:
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """``node`` and all nodes below it, in the order of :func:`ast.walk`; those of functions and
-    classes are kept.
-    """
+    """``node`` and all nodes below it, as :func:`ast.walk`; those of functions are kept."""
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and hasattr(node, "_af_children"):
         known: list[ast.AST] | None = getattr(node, "_af_below", None)
         if known is None:
@@ -341,9 +335,7 @@ def function_of(node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.L
 
 
 def is_generator(function: ast.AST) -> bool:
-    """Whether a call of a function gives a generator (or an asynchronous one) and runs nothing
-    yet.
-    """
+    """Whether a call of a function gives a generator, and runs nothing yet."""
     known: bool | None = getattr(function, "_af_is_generator", None)
     if known is None:
         known = any(
@@ -446,9 +438,7 @@ def nested_too_deeply(sources: Iterable[Source]) -> tuple[Source | None, BadInpu
 
 # ------------------------------------------------------------------------------------ reading bytes
 def shown_path(path: Path) -> str:
-    """``path`` as the user would type it: relative where it is below the current folder, else
-    whole.
-    """
+    """``path`` as the user would type it: relative where it is below the current folder."""
     here = Path.cwd()
     return path.relative_to(here).as_posix() if here == path or here in path.parents else str(path)
 

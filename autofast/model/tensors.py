@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from autofast.model.changes import remember, remembered
 from autofast.model.contents import opened
 from autofast.model.values import (
     NOTHING,
@@ -33,6 +34,15 @@ DTYPE = "torch.*"  # how ``str(x.dtype)`` reads
 
 def mixed(tensors: list[Tensor], **changes: Any) -> Tensor:
     """The facts of an operation's result, from its tensor operands."""
+    key = (mixed, tuple(map(id, tensors)), tuple(changes.items()))
+    known = remembered(key)
+    if known is None:
+        known = remember(key, (_mixed(tensors, changes), tensors))  # which keeps their ids theirs
+    made: Tensor = known[0]
+    return made
+
+
+def _mixed(tensors: list[Tensor], changes: dict[str, Any]) -> Tensor:
     device = "?"
     kinds = {t.device for t in tensors}
     if kinds:
@@ -56,7 +66,9 @@ def mixed(tensors: list[Tensor], **changes: Any) -> Tensor:
 
 def tensors_in(*sets: Values) -> list[Tensor]:
     """Every tensor in these values, also inside tuples, lists and dicts."""
-    return list(dict.fromkeys(t for t in things_in(*sets) if isinstance(t, Tensor)))
+    if any(isinstance(t, (Seq, Dict)) for values in sets for t in values):
+        return list(dict.fromkeys(t for t in things_in(*sets) if isinstance(t, Tensor)))
+    return list({id(t): t for values in sets for t in values if isinstance(t, Tensor)}.values())
 
 
 def is_unknown_in(*sets: Values) -> bool:
@@ -105,9 +117,7 @@ def _is_number(thing: Thing) -> bool:
 
 
 def device_kinds(found: Values) -> set[str]:
-    """The kinds of device these values may name: cpu, cuda, mps, accel (whatever there is), option,
-    ?.
-    """
+    """The kinds of device these may name: cpu, cuda, mps, accel (whatever there is), option, ?."""
     kinds: set[str] = set()
     for thing in opened(found, _made_of):  # ``device = torch.device(device)`` in a loop
         if isinstance(thing, Const):
@@ -153,9 +163,7 @@ def is_dtype(thing: Thing) -> bool:
 
 
 def kind_asked(found: Values) -> str:
-    """The dtype that all of these values name, as in ``Tensor.dtype``; ``?`` where that is not
-    known.
-    """
+    """The dtype that all of these values name, as in ``Tensor.dtype``, or ``?``."""
     kinds = {dtype_of(t) or "?" for t in found}
     return kinds.pop() if len(kinds) == 1 else "?"
 

@@ -83,9 +83,7 @@ class Project:
         return self.sources[key]
 
     def find(self, name: str, level: int, importer: Source) -> Source | None:
-        """The project's file for ``import name`` (``level`` dots) written in ``importer``; None for
-        a library.
-        """
+        """The file for ``import name`` (``level`` dots) in ``importer``; None for a library."""
         parts = name.split(".") if name else []
         if level:
             base = importer.path.parent
@@ -147,21 +145,19 @@ class Project:
         top, _, rest = name.partition(".")
         if not rest or top == "builtins" or top in sys.stdlib_module_names:
             return None
-        parts = name.split(".")
-        if top in LIBRARIES:
-            beside = (self.search[0], *self.added)
-            return next((x for base in beside if (x := self._in_folder(base, parts))), None)
         if name not in self.namespaces:
-            folders = [base for base in (*self.search, *self.added) if disk.is_folder(base / top)]
-            self.namespaces[name] = next(
-                (found for base in folders if (found := self._at(base, parts)) is not None), None
-            )
+            parts = name.split(".")
+            if top in LIBRARIES:
+                beside = (self.search[0], *self.added)
+                every = (self._in_folder(base, parts) for base in beside)
+            else:
+                bases = (*self.search, *self.added)
+                every = (self._at(base, parts) for base in bases if disk.is_folder(base / top))
+            self.namespaces[name] = next((found for found in every if found is not None), None)
         return self.namespaces[name]
 
     def matching(self, pattern: str) -> list[Source]:
-        """The project's modules whose dotted name fits ``models.*_model``; none where nothing is
-        known of the name.
-        """
+        """The modules whose dotted name fits ``models.*_model``; none where all would."""
         if len(pattern.replace("*", "").strip(".")) < 3 or pattern.startswith(("*", ".")):
             return []  # a relative one is of a package that is not known here
         found: dict[Path, Source] = {}
@@ -174,9 +170,7 @@ class Project:
         return list(found.values())
 
     def importers(self, source: Source) -> list[Path]:
-        """Python files beside or above ``source`` in the project that import it: where a class it
-        defines is used.
-        """
+        """Python files beside or above ``source`` that import it: where its classes are used."""
         stem = source.path.stem
         found = []
         folders = dict.fromkeys([source.path.parent, source.path.parent.parent, self.root])

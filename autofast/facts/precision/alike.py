@@ -21,9 +21,7 @@ def made_alike(script: Script, call: ast.AST) -> bool:
     """Whether ``result.index_add_(dim, index, source)`` adds to what was made with the dtype of its
     source: ``source.new_zeros(...)``.
     """
-    if not is_method(call):
-        return False
-    if len(call.args) < 3:
+    if not is_method(call) or len(call.args) < 3:
         return False
     made = _definition(script, call.func.value)
     if not isinstance(made, ast.Call) or any(k.arg in ("dtype", None) for k in made.keywords):

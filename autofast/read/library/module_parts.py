@@ -326,9 +326,7 @@ def set_by_prefix(interp: Core, thing: Thing, args: Arguments) -> bool:
     first, found = _beginning(args.get(1, "name")), args.get(2, "value")
     if not first or not isinstance(thing, Inst) or not is_module(thing):
         return False
-    if not found or not all(is_module(t) for t in found):
-        return False
-    if _has_members(thing.cls, first):
+    if not found or not all(is_module(t) for t in found) or _has_members(thing.cls, first):
         return False
     for name, old in list(thing.attrs.items()):
         if name.startswith(first):

@@ -83,16 +83,12 @@ def join(*sets: Values) -> Values:
 
 
 def _count(found: Values, kinds: tuple[type, ...]) -> int:
-    """How many things of these kinds there are; types are counted first, as there are few of
-    them.
-    """
+    """How many things of these kinds there are; types, of which there are few, come first."""
     return sum(n for kind, n in Counter(map(type, found)).items() if issubclass(kind, kinds))
 
 
 def _give_up(left_out: Values) -> None:
-    """What is done by way of the set to things that it no longer names is not seen: they may have
-    changed.
-    """
+    """What is done by the set to things that it no longer names is not seen: they may change."""
     news = [
         t
         for t in (getattr(x, "this", x) for x in left_out)  # the object that a method belongs to
@@ -143,7 +139,8 @@ def merge(ends: list[dict[str, Values]]) -> dict[str, Values]:
         if end is not out:
             for name, found in end.items():
                 old = out.get(name)
-                out[name] = found if old is None or old is found else join(old, found)
+                if old is not found:
+                    out[name] = found if old is None else join(old, found)
     return out
 
 
@@ -154,9 +151,7 @@ def _uncertain(frame: Frame) -> bool:
 
 
 def _is_lazy(frame: Frame) -> bool:
-    """Whether a call only makes a generator, whose code runs some time later, as far as it is asked
-    to.
-    """
+    """Whether a call only makes a generator, whose code runs some time later, if at all."""
     return isinstance(frame, CallFrame) and is_generator(frame.func.node)
 
 
@@ -165,9 +160,7 @@ class TooDeep(Exception):
 
 
 class NoValue(Exception):
-    """A variable of the running function is read before it has a value, in a ``try`` that goes on
-    then.
-    """
+    """A variable of the running function is read before it has a value, in a ``try``."""
 
 
 class Record:
@@ -184,9 +177,7 @@ class Record:
         self.missed: set[str] = set()
 
     def first_miss(self, name: str) -> bool:
-        """Whether a name is asked for that has no value, for the first time: a loop may give it one
-        further down.
-        """
+        """Whether a name has no value, for the first time: a loop may give it one further down."""
         new = name not in self.missed
         self.missed.add(name)
         return new

@@ -1,6 +1,4 @@
-"""Where the numbers of a training are kept: variables, attributes, containers, objects of
-libraries.
-"""
+"""Where the numbers of a training are kept: variables, attributes, containers, objects."""
 
 from __future__ import annotations
 
@@ -180,16 +178,12 @@ class Stores(Values):
         ):
             self.changes(target)
             self.hold(target.value, kind.whole)
-            if not any(isinstance(t, CLASSES) for t in found):
-                return
             return
         receiver = self.kinds.get(id(target.value), EQUAL).whole
         if receiver.name == "batch":
             return
         if not kind.whole.same:
             self.hold(target.value, kind.whole)
-        if not isinstance(target.value, ast.Name) or kind.whole.name == "near":
-            return
 
     def hold(self, container: ast.expr, what: Kind) -> None:
         """A container holds ``what`` from now on, under all its names."""
