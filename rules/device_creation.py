@@ -16,7 +16,7 @@ from autofast.techniques.transfers.fixed import fixed, single_numbers
 from autofast.techniques.transfers.indices import indices
 from autofast.techniques.transfers.made_each_step import made_each_step
 from autofast.techniques.transfers.moving_helpers import for_helpers
-from autofast.techniques.transfers.returned import returned
+from autofast.techniques.transfers.told_where import told_where
 
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
@@ -41,7 +41,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(call, MESSAGE, edits=(edit,))
         return
     creations = [*moved(script, hot), *for_helpers(script, hot), *from_numpy(script, hot)]
-    creations += [*indices(script, hot), *returned(script, hot)]
+    creations += [*indices(script, hot), *told_where(script, hot)]
     known = {id(n) for c in creations for place in (c.call, *c.moves) for n in ast.walk(place)}
     once = [node for node in fixed(script, hot) if id(node) not in known]
     for node in once:
@@ -58,5 +58,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
                 MESSAGE,
                 edits=creation.edits,
                 effect=creation.effect,
+                key=creation.key,
+                needs=((None, creation.needs),) if creation.needs is not None else (),
                 asks=ASKED if creation.asked else None,
             )

@@ -81,7 +81,9 @@ def test_which_scripts_are_started(project: Path) -> None:
 
 def test_all_scripts_that_share_a_file_are_read(project: Path) -> None:
     """A search of the folder finds the file with the loop; each script has its own loader."""
-    step = SCRIPT.partition("        for x, y in loader:\n            x, y = x.to(device), y.to(device)\n            opt")
+    step = SCRIPT.partition(
+        "        for x, y in loader:\n            x, y = x.to(device), y.to(device)\n            opt"
+    )
     (project / "engine.py").write_text(
         "from torch import nn\n\n\ndef train(model, loader, optimizer, device):\n    for x, y in loader:\n"
         "        loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))\n"
@@ -531,7 +533,9 @@ def test_config_shows_what_is_in_force(project: Path) -> None:
     assert rows["min-gain"] == ["3", "command line"]
     assert rows["target"] == ["cuda", "default"] and rows["select"] == ["-", "default"]
     assert {len(row) for row in rows.values()} == {2} and rows["torch"] == ["-", "default"]
-    assert re.search(r"^workers +auto +command line$", autofast("config", "--workers", "auto").text, re.M)
+    assert re.search(
+        r"^workers +auto +command line$", autofast("config", "--workers", "auto").text, re.M
+    )
     assert rows["line-length"] == ["99", "pyproject.toml (black or ruff)"]
     assert rows["per-file-ignores"] == ["tests/*: loader sdpa", "pyproject.toml:6"]
     assert rows["check.quiet"] == ["true", "pyproject.toml:9"]
@@ -575,8 +579,12 @@ def test_a_notebook_without_a_name_is_one_to_rules(project: Path) -> None:
     raw = notebook(*CELLS)
     (project / "train.ipynb").write_text(raw)
     autofast("rewrite", "train.ipynb", "--in-place")
-    assert autofast("rewrite", "-", stdin=raw.encode()).out == (project / "train.ipynb").read_bytes()
-    assert "a patch of a notebook" in fault(autofast("rewrite", "-", "--patch", "-", stdin=raw.encode()))
+    assert (
+        autofast("rewrite", "-", stdin=raw.encode()).out == (project / "train.ipynb").read_bytes()
+    )
+    assert "a patch of a notebook" in fault(
+        autofast("rewrite", "-", "--patch", "-", stdin=raw.encode())
+    )
 
 
 def test_a_notebook_on_standard_input(project: Path) -> None:

@@ -905,7 +905,11 @@ def test_help_says_whole_sentences() -> None:
     for name, command in cli.commands.items():
         for option in command.params:
             told = (getattr(option, "help", "") or "A.").partition("  [")[0]
-            assert re.match(r"[A-Z\d][^ ]+ \S.*\.$|A\.$", told, re.DOTALL), (name, option.name, told)
+            assert re.match(r"[A-Z\d][^ ]+ \S.*\.$|A\.$", told, re.DOTALL), (
+                name,
+                option.name,
+                told,
+            )
             assert not told.startswith(("Of ", "As ", "For ", "What ")), (name, option.name, told)
         takes_text = any(p.name == "stdin_filename" for p in command.params)
         assert takes_text is (name in ("check", "rewrite"))

@@ -136,6 +136,44 @@ def test_an_epoch_that_a_library_runs(tmp_path: Path) -> None:
     assert found.texts.keys() == {"train.py"}
 
 
+ENGINE = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+from torchnet.engine import Engine
+
+data = TensorDataset(torch.randn(64, 8), torch.randint(0, 4, (64,)))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = nn.Linear(8, 4).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+seen = [0.0]
+
+def h(sample):
+    out = model(sample[0].cuda())
+    return F.cross_entropy(out, sample[1].cuda()), out
+
+def on_forward(state):
+    seen[0] += state["loss"].item()
+
+def on_start_epoch(state):
+    engine.test(h, loader)
+
+engine = Engine()
+engine.hooks["on_forward"] = on_forward
+engine.hooks["on_start_epoch"] = on_start_epoch
+engine.train(h, loader, 3, optimizer)
+"""
+
+
+def test_an_engine_that_calls_hooks(tmp_path: Path) -> None:
+    script = read(tmp_path, ENGINE)
+    (step,) = script.steps
+    assert step.loaders == script.loaders[0].things and step.zeros and step.updates[0].closure
+    assert step.updates[0].things == script.optimizers[0].things
+    assert {s.how for s in script.syncs if s.training} == {"item"}
+
+
 def test_nothing_in_a_library_is_changed() -> None:
     found = apply("non-blocking autocast", EPOCHS)
     assert not found.fixes and {f.rule for f in found.findings} == {"autocast", "non-blocking"}

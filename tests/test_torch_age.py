@@ -472,6 +472,28 @@ def test_lower_bounds(tmp_path: Path, files: dict[str, str], bound: tuple[int, i
         assert found.rules_out((bound[0], bound[1] + 1)) and not found.rules_out(bound)
 
 
+@pytest.mark.parametrize(
+    ("files", "newest"),
+    [
+        ({"README.md": "pip install torch==1.4.0 torchvision==0.5.0"}, (1, 4)),
+        ({"README.md": "* [PyTorch==0.3.1](https://pytorch.org/previous)"}, (0, 3)),
+        ({"README.md": "conda install -y pytorch=1.5.1 cudatoolkit=10.1 -c pytorch"}, (1, 5)),
+        ({"README.md": "pip install torch==1.4.0", "requirements.txt": "torch>=1.9\n"}, None),
+        ({"README.md": "tested with PyTorch 1.4.0 and its torchvision"}, None),
+        ({"README.md": "needs pytorch_transformers==1.2"}, None),
+    ],
+)
+def test_one_version_in_a_readme(
+    tmp_path: Path, files: dict[str, str], newest: tuple[int, int] | None
+) -> None:
+    """As a pin in a file for installing, where there is none."""
+    found = age(tmp_path, "import torch", files)
+    if newest is None:
+        assert not found.rules_out((1, 8))
+    else:
+        assert found.rules_out((newest[0], newest[1] + 1)) and not found.rules_out(newest)
+
+
 def test_the_code_and_the_user_outweigh_a_lower_bound(tmp_path: Path) -> None:
     files = {"requirements.txt": "torch>=1.7\n"}
     code = "import torch\nm = torch.compile(torch.nn.Linear(3, 3))"

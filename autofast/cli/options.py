@@ -162,8 +162,8 @@ def run_options(command: F) -> F:
             "--launch",
             default="",
             metavar="COMMAND",
-            help="Launcher of the scripts, as \"torchrun --nproc-per-node=2\" or "
-            "\"srun --gres=gpu:1\".",
+            help='Launcher of the scripts, as "torchrun --nproc-per-node=2" or '
+            '"srun --gres=gpu:1".',
         ),
         click.option(
             "--python",

@@ -59,7 +59,9 @@ class ProjectCommand(click.Command):
         for key, value in found.commands.get(str(self.name), {}).items():
             where = f"{found.place(f'{self.name}.{key}')}: '{key}' in [tool.autofast.{self.name}]"
             if key in _ELSEWHERE:
-                raise BadInput(f"{where} is an option of several commands; write it in [tool.autofast]")
+                raise BadInput(
+                    f"{where} is an option of several commands; write it in [tool.autofast]"
+                )
             if key not in own:
                 raise BadInput(f"{where} is no option; {hint(key, own, _known(own))}")
             taken = _taken(own[key], ctx, value, where)

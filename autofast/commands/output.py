@@ -129,9 +129,7 @@ def _patch(result: Rewritten, to: Destination) -> Delivery:
     """The changes for ``git apply``: no file where there are none, as git calls an empty patch
     corrupt.
     """
-    if notebook := next(
-        (source.rel for source in result.texts if source.is_notebook), ""
-    ):
+    if notebook := next((source.rel for source in result.texts if source.is_notebook), ""):
         raise BadInput(
             f"{notebook}: a patch of a notebook's code fits no file; write it with -o or --in-place"
         )

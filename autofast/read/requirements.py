@@ -32,6 +32,8 @@ IN_WORDS = re.compile(
     r"(?i)\b(?:py)?torch\b[\s*_`\])]*(?:\(https?:[^)\s]*\)[\s*_`]*)?(?:version\s*)?(?:[>≥]=?\s*v?(\d+(?:\.\d+)+)"
     r"|v?(\d+(?:\.\d+)+)[*_`\])]*(?:\+|\s+(?:or|and)\s+(?:newer|later|higher|above|greater|up)\b))"
 )
+# "torch==1.4.0", "conda install pytorch=0.4.1": the same in a README as in a file for pip
+PINNED = re.compile(rf"(?i){REQUIREMENT % NAMES['torch']}")
 SPECIFIER = re.compile(r"([<>=!~^]=?=?)\s*v?(\d+(?:\.\d+)*)")
 
 
@@ -61,11 +63,17 @@ def limits(script: Script, package: str) -> tuple[tuple[str, str, Limit | None],
     return script.analysis(Requirements).limits(package)
 
 
-def in_words(script: Script) -> Iterator[tuple[str, str, None]]:
-    """Where a project's README says from which torch on it runs, and that as a requirement."""
+def in_words(script: Script) -> Iterator[tuple[str, str, Limit | None]]:
+    """As :func:`limits`: where a project's README says which torch it runs with. One exact version
+    counts where no file for installing says anything.
+    """
+    silent = not limits(script, "torch")
     for place, line in _lines(_folders(script), READ_ME):
         if match := IN_WORDS.search(line):
             yield place, f">={match[1] or match[2]}", None
+        elif silent and (match := PINNED.search(line)) and match[1].startswith("="):
+            spec = match[1].strip().rstrip(",.").strip()
+            yield place, spec, _limit(spec)
 
 
 def _folders(script: Script) -> tuple[Path, ...]:

@@ -60,7 +60,7 @@ def _place(node: ast.AST) -> str:
 
 # ----------------------------------------------------------------------------- files of the project
 def _pins(script: Script) -> Iterator[Newest]:
-    for place, spec, limit in limits(script, "torch"):
+    for place, spec, limit in (*limits(script, "torch"), *in_words(script)):
         if limit is not None:
             yield Newest(place, f"asks for torch {spec}", limit)
     for place, spec, limit in limits(script, "torchvision"):

@@ -129,5 +129,7 @@ def _entry(script: Path) -> Path:
     if not script.is_file():
         raise BadInput(f"{script}: no such file; give the training script")
     if script.suffix == ".ipynb":
-        raise BadInput(f"{script}: is a notebook; tune takes scripts: make one of it with `jupyter nbconvert --to script`")
+        raise BadInput(
+            f"{script}: is a notebook; tune takes scripts: make one of it with `jupyter nbconvert --to script`"
+        )
     return script.resolve()

@@ -172,15 +172,8 @@ class Statements(Binding):
         )
         for name, default_values in defaults.items():
             func.defaults[name] = join(func.defaults.get(name, NOTHING), default_values)
-        name = node.name
-        if any(
-            isinstance(t, Method) and t.name in ("setter", "deleter") for d in decorators for t in d
-        ):
-            name += (
-                ".setter"
-                if any(isinstance(t, Method) and t.name == "setter" for d in decorators for t in d)
-                else ".deleter"
-            )
+        of_property = {t.name for d in decorators for t in d if isinstance(t, Method)}
+        name = node.name + next((f".{n}" for n in ("setter", "deleter") if n in of_property), "")
         self.bind(name, self.decorated(values(func), node, decorators), env)
 
     stmt_AsyncFunctionDef = stmt_FunctionDef

@@ -30,22 +30,16 @@ from autofast.read.library.iteration import batch_of, sample_of
 from autofast.read.state.core import Core, TooDeep
 
 COMMAND_LINE = "the command line gives them"
-PARSERS = (
-    "transformers.HfArgumentParser",
-    "transformers.hf_argparser.HfArgumentParser",
-    "trl.TrlParser",
+PARSERS = frozenset(
+    "transformers.HfArgumentParser transformers.hf_argparser.HfArgumentParser trl.TrlParser".split()
 )
-HF_ARGUMENTS = (
-    "transformers.TrainingArguments",
-    "transformers.Seq2SeqTrainingArguments",
-    "transformers.training_args.TrainingArguments",
-    "transformers.training_args_seq2seq.Seq2SeqTrainingArguments",
+HF_TRAINERS = tuple(
+    f"transformers.{n}"
+    for n in "Trainer Seq2SeqTrainer trainer.Trainer trainer_seq2seq.Seq2SeqTrainer".split()
 )
-HF_TRAINERS = (
-    "transformers.Trainer",
-    "transformers.Seq2SeqTrainer",
-    "transformers.trainer.Trainer",
-    "transformers.trainer_seq2seq.Seq2SeqTrainer",
+HF_ARGUMENTS = tuple(
+    n.replace("trainer", "training_args").replace("Trainer", "TrainingArguments")
+    for n in HF_TRAINERS
 )
 KINDS = {
     **dict.fromkeys(HF_TRAINERS, "hf-trainer"),
@@ -141,15 +135,9 @@ def given(args: Arguments, name: str) -> Values:
     return args.get(POSITIONS.get(name, -1), name)
 
 
-STEPS = {
-    "training_step": 0,
-    "validation_step": 0,
-    "test_step": 0,
-    "predict_step": 0,
-    "on_train_batch_start": 0,
-    "on_train_batch_end": 1,
-}
-STEPS |= {"on_validation_batch_end": 1}
+STEPS = dict.fromkeys(
+    "training_step validation_step test_step predict_step on_train_batch_start".split(), 0
+) | dict.fromkeys(("on_train_batch_end", "on_validation_batch_end"), 1)
 # Or a tuple or dict of tensors, which has these for its elements.
 BATCH = Tensor(device="dev", rank="?")
 

@@ -26,7 +26,7 @@ from autofast.model.values import things as values
 from autofast.read.library import protocols
 from autofast.read.library.containers import copied, row_of, shuffle
 from autofast.read.library.iteration import following, iterate, loaders_in
-from autofast.read.library.table import gives
+from autofast.read.library.table import first_of, gives
 from autofast.read.state.core import Core
 
 EACH = """builtins.enumerate builtins.iter builtins.reversed builtins.sorted tqdm.tqdm itertools.cycle itertools.islice itertools.chain
@@ -42,17 +42,13 @@ itertools.combinations_with_replacement""".split()
 def _key(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> None:
     """``key=f`` is called for all elements, whatever is made of them."""
     if "key" in args.named:
-        by = Arguments(node, [Given(iterate(interp, _first(args), node), None)])
+        by = Arguments(node, [Given(iterate(interp, first_of(args), node), None)])
         protocols.run_often(interp, args.named["key"].values, by, node)
-
-
-def _first(args: Arguments) -> Values:
-    return args.positional[0].values if args.positional else NOTHING
 
 
 @gives(*EACH)
 def _each(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    over = _first(args)
+    over = first_of(args)
     if name == "itertools.chain":
         over = NOTHING.union(*(g.values for g in args.positional))
     over = over or args.get(0, "iterable")
@@ -109,7 +105,7 @@ def _transposed(interp: Core, rows: Values, node: ast.AST | None) -> Values:
 
 @gives("builtins.next")
 def _next(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    first = _first(args)
+    first = first_of(args)
     if loaders := loaders_in(first):
         interp.emit("next", node, None, args, first, loaders=loaders)
     return following(interp, first, node) | (
@@ -119,7 +115,7 @@ def _next(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
 
 @gives(*COPIES)
 def _copy(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    first = _first(args)
+    first = first_of(args)
     single = one(first)
     if isinstance(single, Seq) and single.exact is not None:
         return values(copied(interp, single, node))
@@ -133,7 +129,7 @@ def _copy(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
 def _map(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
     if len(args.positional) < 2:
         return None
-    first = _first(args)
+    first = first_of(args)
     elements = [Given(iterate(interp, g.values, node), None) for g in args.positional[1:]]
     single = one(args.positional[1].values)
     if isinstance(single, Seq) and single.exact is not None and len(args.positional) == 2:
@@ -151,7 +147,7 @@ def _filter(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
         return None
     over = args.positional[1].values
     each = iterate(interp, over, node)
-    protocols.run_often(interp, _first(args), Arguments(node, [Given(each, None)]), node)
+    protocols.run_often(interp, first_of(args), Arguments(node, [Given(each, None)]), node)
     if all(isinstance(t, Seq) for t in over):
         return values(row_of(interp, (id(node), "filter"), node, each))
     return over
@@ -184,7 +180,7 @@ def _reduced(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     found = args.get(2, "initial") or each
     for _ in range(2):  # what it gives is what it gets
         given = Arguments(node, [Given(found, None), Given(each, None)])
-        found |= interp.call_values(_first(args), given, node)
+        found |= interp.call_values(first_of(args), given, node)
     return found
 
 
@@ -193,7 +189,7 @@ def _length(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
     """The lengths of tuples that are known one by one; a number where there may be something
     else.
     """
-    exact = [t.exact if isinstance(t, Seq) and t.kind == "tuple" else None for t in _first(args)]
+    exact = [t.exact if isinstance(t, Seq) and t.kind == "tuple" else None for t in first_of(args)]
     lengths = frozenset(Const(len(items)) for items in exact if items is not None)
     return lengths if lengths and None not in exact else values(Num())
 
@@ -220,7 +216,7 @@ def _combined(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
 
 @gives("random.choice", "random.choices", "random.sample")
 def _drawn(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    drawn = iterate(interp, _first(args) or args.get(0, "population"), node)
+    drawn = iterate(interp, first_of(args) or args.get(0, "population"), node)
     if name == "random.choice":
         return drawn
     return values(row_of(interp, (id(node), "drawn"), node, drawn))
@@ -228,7 +224,7 @@ def _drawn(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Va
 
 @gives("random.shuffle", "numpy.random.shuffle")
 def _shuffled(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    for thing in expand(_first(args), Seq):
+    for thing in expand(first_of(args), Seq):
         shuffle(interp, thing)
     return values(Const(None))
 

@@ -41,7 +41,7 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.read.library.containers import SETTINGS, dict_of
-from autofast.read.library.table import gives
+from autofast.read.library.table import first_of, gives
 from autofast.read.setting_files import JSON, SUFFIXES, TOML, YAML, candidates, text_of
 from autofast.read.state.core import Core, join
 
@@ -75,7 +75,7 @@ KEPT = frozenset({"open", "read", "read_text", "read_bytes", "resolve", "absolut
 @gives(*OPENED, *PATHS)
 def _path(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
     """A file that may hold settings."""
-    first = args.positional[0].values if args.positional else NOTHING
+    first = first_of(args)
     last = _joined(args) if name == "os.path.join" else first
     found = [_located(t) for t in last if not isinstance(t, (Method, Unknown))]
     return values(*(t for t in found if t)) if found and all(found) else None
@@ -86,7 +86,7 @@ def _settings(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
     """What is loaded out of a file with settings, or wraps what was loaded."""
     if name in WRAPPERS and (args.named or not args.positional):
         return values(dict_of(interp, node, args))
-    first = args.positional[0].values if args.positional else NOTHING
+    first = first_of(args)
     given = first or args.get(0, "stream") | args.get(0, "fp")
     if given and all(isinstance(t, (Dict, Seq, Setting)) for t in given):
         return given

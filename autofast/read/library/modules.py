@@ -245,13 +245,7 @@ def _forward(
         if short == "Sigmoid":
             return values(base.but(prob=node or thing.node or SOMEWHERE))
         if short in PAIRED:
-            return values(
-                interp.intern(
-                    Seq,
-                    ("rnn", id(node), base),
-                    lambda: Seq(None, (values(base), values(base)), NOTHING, "tuple"),
-                )
-            )
+            return interp.tuple_of(None, (values(base), values(base)), "rnn", id(node))
         if short == "Identity" or short.startswith("Dropout"):
             return values(base)
         kept = base.dtype != "int" or short in ("Flatten", "Unflatten", "ZeroPad2d", "Upsample")

@@ -29,7 +29,7 @@ from autofast.model.values import (
 from autofast.model.values import things as values
 from autofast.read.library import loaded_settings, module_parts, protocols
 from autofast.read.library.containers import copied, deep_copied, dict_of
-from autofast.read.library.table import gives, plain
+from autofast.read.library.table import first_of, gives, plain
 from autofast.read.search_paths import folder
 from autofast.read.state.core import Core
 
@@ -40,21 +40,19 @@ TEXTS = [f"builtins.{name}" for name in "print str repr format".split()]
 PLAIN = ("collections.namedtuple", "contextlib.nullcontext", "contextlib.suppress")
 
 
-def _first(args: Arguments) -> Values:
-    return args.positional[0].values if args.positional else NOTHING
-
-
 gives(*PLAIN)(plain)
 
 
 @gives("builtins.staticmethod", "builtins.classmethod", "weakref.proxy")
 def _itself(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    return _first(args)
+    return first_of(args)
 
 
 @gives(protocols.PROPERTY, *protocols.WEAK)
 def _referring(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    return values(interp.intern(Ext, (id(node), name, _first(args)), lambda: Ext(name, node, args)))
+    return values(
+        interp.intern(Ext, (id(node), name, first_of(args)), lambda: Ext(name, node, args))
+    )
 
 
 @gives("sys.path.append", "sys.path.insert", "site.addsitedir")
@@ -84,7 +82,7 @@ def _imported(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
 
 @gives("builtins.float", "builtins.int", "builtins.bool")
 def _cast(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    first = _first(args)
+    first = first_of(args)
     for thing in first:
         if isinstance(thing, (Tensor, Unknown)):
             interp.emit("sync", node, thing, args, how=name.rsplit(".", 1)[-1])
@@ -114,7 +112,7 @@ def _dict(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
 def _type(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
     if len(args.positional) == 3:
         return plain(interp, name, args, node)
-    things = _first(args)
+    things = first_of(args)
     if len(args.positional) != 1 or not all(isinstance(t, Inst) for t in things):
         return None
     return values(*(t.cls for t in things if isinstance(t, Inst)))
@@ -168,7 +166,7 @@ def _setattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
 
 @gives("builtins.delattr")
 def _delattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    for thing in interp.choices(_first(args)):
+    for thing in interp.choices(first_of(args)):
         for key in args.get(1, "name"):
             if isinstance(key, Const) and isinstance(key.value, str):
                 protocols.drop(interp, thing, key.value, node)
@@ -179,7 +177,7 @@ def _delattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
 
 @gives("builtins.vars")
 def _vars(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
-    owners = ordered(_first(args))
+    owners = ordered(first_of(args))
     return (
         NOTHING.union(*(interp.attribute(t, "__dict__", node) for t in owners)) if owners else None
     )
@@ -187,7 +185,7 @@ def _vars(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
 
 @gives("functools.partial")
 def _partial(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    first = _first(args)
+    first = first_of(args)
     loose = None if args.loose is None else max(args.loose - 1, 0)
     kept = Arguments(node, args.positional[1:], dict(args.named), args.dicts, args.open, loose)
     partial: Partial = interp.intern(Partial, (id(node), first), lambda: Partial(first, kept))
@@ -204,7 +202,7 @@ def _copy(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
             interp.call_method_of(thing, own, [NOTHING][: how is deep_copied], node)
             if isinstance(thing, Inst) and thing.cls.find(own)
             else values(how(interp, thing, node))
-            for thing in ordered(_first(args))
+            for thing in ordered(first_of(args))
         )
     )
 

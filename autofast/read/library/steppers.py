@@ -73,19 +73,30 @@ class ApexScaler:
 _SMP = """
 import torch
 
-def placed(device, *parts):
-    for part in parts:
-        part.to(device)
-
 def read(logs, loss, value, metrics, made, wanted):
     logs[loss.__name__] = value.cpu().detach().numpy()
     for metric in metrics:
         logs[metric.__name__] = metric(made, wanted).cpu().detach().numpy()
 
-class TrainEpoch:
-    def __init__(self, model, loss, metrics, optimizer, device="cpu", verbose=True):
-        placed(device, model, loss, *metrics)
+class ValidEpoch:
+    def __init__(self, model, loss, metrics, device="cpu", verbose=True):
+        for part in (model, loss, *metrics):
+            part.to(device)
         self.model, self.loss, self.metrics, self.device = model, loss, metrics, device
+    def run(self, dataloader):
+        self.model.eval()
+        logs = {}
+        for images, wanted in dataloader:
+            images, wanted = images.to(self.device), wanted.to(self.device)
+            with torch.no_grad():
+                made = self.model.forward(images)
+                loss = self.loss(made, wanted)
+            read(logs, self.loss, loss, self.metrics, made, wanted)
+        return logs
+
+class TrainEpoch(ValidEpoch):
+    def __init__(self, model, loss, metrics, optimizer, device="cpu", verbose=True):
+        super().__init__(model, loss, metrics, device)
         self.optimizer = optimizer
     def run(self, dataloader):
         self.model.train()
@@ -99,26 +110,57 @@ class TrainEpoch:
             self.optimizer.step()
             read(logs, self.loss, loss, self.metrics, made, wanted)
         return logs
+"""
 
-class ValidEpoch:
-    def __init__(self, model, loss, metrics, device="cpu", verbose=True):
-        placed(device, model, loss, *metrics)
-        self.model, self.loss, self.metrics, self.device = model, loss, metrics, device
-    def run(self, dataloader):
-        self.model.eval()
-        logs = {}
-        for images, wanted in dataloader:
-            images, wanted = images.to(self.device), wanted.to(self.device)
-            with torch.no_grad():
-                made = self.model.forward(images)
-                loss = self.loss(made, wanted)
-            read(logs, self.loss, loss, self.metrics, made, wanted)
-        return logs
+# Makes the passes of all epochs over the function that it is given, and calls hooks between.
+_TORCHNET = """
+class Engine:
+    def __init__(self):
+        self.hooks = {}
+    def hook(self, name, state):
+        if name in self.hooks:
+            self.hooks[name](state)
+    def forward(self, state, train):
+        loss, output = state["network"](state["sample"])
+        state["output"], state["loss"] = output, loss
+        if train:
+            loss.backward()
+        self.hook("on_forward", state)
+        state["output"] = state["loss"] = None
+        return loss
+    def train(self, network, iterator, maxepoch, optimizer):
+        state = dict(network=network, iterator=iterator, maxepoch=maxepoch, optimizer=optimizer)
+        state.update(epoch=0, t=0, train=True)
+        self.hook("on_start", state)
+        while state["epoch"] < state["maxepoch"]:
+            self.hook("on_start_epoch", state)
+            for sample in state["iterator"]:
+                state["sample"] = sample
+                self.hook("on_sample", state)
+                state["optimizer"].zero_grad()
+                state["optimizer"].step(lambda: self.forward(state, True))
+                self.hook("on_update", state)
+                state["t"] += 1
+            state["epoch"] += 1
+            self.hook("on_end_epoch", state)
+        self.hook("on_end", state)
+        return state
+    def test(self, network, iterator):
+        state = dict(network=network, iterator=iterator, t=0, train=False)
+        self.hook("on_start", state)
+        for sample in state["iterator"]:
+            state["sample"] = sample
+            self.hook("on_sample", state)
+            self.forward(state, False)
+            state["t"] += 1
+        self.hook("on_end", state)
+        return state
 """
 
 # The part of the library, and the places that its names are imported from.
 TOLD = {
     "timm.utils": (_TIMM, ("timm.utils", "timm.utils.cuda", "timm.utils.clip_grad")),
+    "torchnet.engine": (_TORCHNET, ("torchnet.engine", "torchnet.engine.engine")),
     "segmentation_models_pytorch.utils.train": (_SMP, ("segmentation_models_pytorch.utils.train",)),
 }
 _NAMES = {

@@ -13,7 +13,7 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from autofast.model.values import Arguments, Ext, Values, joined
+from autofast.model.values import NOTHING, Arguments, Ext, Values, joined
 from autofast.model.values import things as values
 from autofast.read.state.core import Core
 
@@ -62,6 +62,11 @@ def make(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
     ext.args = args if ext.args is args else joined([ext.args, args])
     interp.emit("new", node, ext, args)
     return values(ext)
+
+
+def first_of(args: Arguments) -> Values:
+    """What stands first in a call; nothing where nothing does."""
+    return args.positional[0].values if args.positional else NOTHING
 
 
 def plain(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:

@@ -51,7 +51,7 @@ from autofast.read.library.containers import named_tuple
 from autofast.read.library.iteration import loss_of
 from autofast.read.library.methods import call_method
 from autofast.read.library.modules import forward, loss
-from autofast.read.library.table import known, make
+from autofast.read.library.table import first_of, known, make
 from autofast.read.state.core import Core
 
 SPAWNS = ("spawn", "start_processes")
@@ -72,22 +72,9 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             interp.emit("grad_read", node, thing)
             return values(Tensor(param="grad" if thing.param else "", device=thing.device))
         if name == "device":
-            return values(
-                interp.intern(
-                    Ext,
-                    ("device", thing.device),
-                    lambda: Ext(
-                        "torch.device",
-                        None,
-                        Arguments(None),
-                        {
-                            "kind": values(
-                                Const({"cpu": "cpu", "dev": "accel"}.get(thing.device, "?"))
-                            )
-                        },
-                    ),
-                )
-            )
+            kind = values(Const({"cpu": "cpu", "dev": "accel"}.get(thing.device, "?")))
+            device = Ext("torch.device", None, Arguments(None), {"kind": kind})
+            return values(interp.intern(Ext, ("device", thing.device), lambda: device))
         if name == "dtype":
             return values(Num(pattern=DTYPE))
         if name in ("shape", "ndim", "is_cuda", "requires_grad", "names", "layout"):
@@ -132,13 +119,7 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             return values(Tensor(param="param", grad=True))
         if thing.name == "torch.utils.data.TensorDataset" and name == "tensors":
             return values(
-                Seq(
-                    None,
-                    None,
-                    frozenset().union(*(g.values for g in thing.args.positional))
-                    if thing.args.positional
-                    else NOTHING,
-                )
+                Seq(None, None, NOTHING.union(*(g.values for g in thing.args.positional)))
             )
     return values(Method(thing, name))
 
@@ -217,7 +198,7 @@ def _chain(interp: Core, thing: Ext, args: Arguments, node: ast.AST | None) -> V
     for part in exact:
         found = interp.call_values(part, args, node)
         args = Arguments(node, [Given(found, None)])
-    return args.positional[0].values if args.positional else NOTHING
+    return first_of(args)
 
 
 def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:

@@ -14,13 +14,15 @@ from autofast.model.calls import is_name, names_in, only_target
 from autofast.model.script import Script
 from autofast.model.source import block_of, nodes_in, parent_of
 from autofast.model.syntax import COMPREHENSIONS, SEQUENCES, is_attribute, is_read
+from autofast.model.tensors import is_dtype
 from autofast.model.values import Arg, Const, Num, Ref, Values, certainly, library_names
 
 Factory = Callable[[Script, ast.expr], "ast.Call | None"]
 
 # of several tensors or of one, the same to the last bit on every device
 JOINS = frozenset(
-    f"torch.{n}" for n in "cat concat stack vstack hstack triu tril flip logical_not".split()
+    f"torch.{n}"
+    for n in "cat concat stack vstack hstack triu tril flip logical_not from_numpy".split()
 )
 METHODS = frozenset(
     """float double half bfloat16 long int bool view reshape unsqueeze squeeze expand repeat flatten permute transpose t
@@ -57,11 +59,13 @@ def parts(script: Script, expr: ast.expr, factory: Factory, name: str = "") -> P
             found += inner
         return found
 
+    if isinstance(expr, ast.Name) and expr.id == name:
+        return Parts(open=True)
+    if isinstance(expr, ast.Call) and (made := factory(script, expr)) is not None:
+        return Parts((made,))
     if _is_number(script, expr):
         return Parts()
     match expr:
-        case ast.Name(id=used):
-            return Parts(open=True) if used == name else None
         case ast.List(elts=elts) | ast.Tuple(elts=elts):
             return all_of(elts)
         case ast.ListComp(elt=elt, generators=[ast.comprehension(iter=over, ifs=[])]):
@@ -76,9 +80,6 @@ def parts(script: Script, expr: ast.expr, factory: Factory, name: str = "") -> P
         ):
             return parts(script, inner, factory, name)
         case ast.Call():
-            made = factory(script, expr)
-            if made is not None:
-                return Parts((made,))
             return _call(script, expr, factory, name)
     return None
 
@@ -92,6 +93,14 @@ def _call(script: Script, call: ast.Call, factory: Factory, name: str) -> Parts 
         return None
     if of_torch and names <= JOINS | {VARIABLE} and call.args:
         return parts(script, call.args[0], factory, name)
+    match call:
+        case ast.Call(func=ast.Attribute(value=inner, attr="type" | "to"), args=[to], keywords=[]):
+            kinds = script.values(to)
+            cast = bool(kinds) and all(map(is_dtype, kinds))
+            return parts(script, inner, factory, name) if cast else None
+        case ast.Call(func=ast.Attribute(value=inner, attr="masked_fill"), args=[mask, _]):
+            both = [parts(script, part, factory, name) for part in (inner, mask)]
+            return both[0] + both[1] if both[0] is not None and both[1] is not None else None
     if is_attribute(call.func, *METHODS) and not of_torch:
         if all(_is_number(script, a) for a in call.args):
             return parts(script, call.func.value, factory, name)

@@ -36,17 +36,13 @@ COMPUTED = frozenset({"linspace", "logspace"})  # each device rounds in its own 
 ALIKE = {"torch.zeros": "new_zeros", "torch.ones": "new_ones"}
 
 
-# What makes contiguous tensors of the default dtype where none is named.
-FLOATS = frozenset(f"torch.{name}" for name in ("zeros", "ones", "rand", "randn", "eye"))
-
-
 def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     """Factories whose result goes to the device at once, or in a later statement of the same
     block.
     """
     for transfer in script.transfers:
         func = transfer.node.func
-        where = _device(script, transfer)
+        where = device_of(script, transfer)
         if not isinstance(func, ast.Attribute) or where is None:
             continue
         if not any(again_and_again(script, o.stack, hot) for o in transfer.site):
@@ -143,7 +139,7 @@ def _made_there(
     if gate is None and (like := _made_alike(script, transfer, call)) is not None:
         yield replace(creation, edits=(like,))
         return
-    edits = [*creation.edits, *_idle(script, call)]
+    edits = [*creation.edits]
     if only_moves(transfer):
         stmt = statement_of(transfer.node)
         alone = (
@@ -153,38 +149,10 @@ def _made_there(
             and ast.unparse(stmt.targets[0]) == ast.unparse(func.value)
         )
         whole = gate if gate is not None and gate.body == [stmt] else stmt
-        cast = _cast_behind(script, transfer.node, call) if func.value is call else None
-        if cast is not None:
-            outer, dtype = cast
-            edits.append(Keyword(call, "dtype", source_of(call).segment(dtype)))
-            edits.append(Rewrite(outer, "{made}", {"made": call}))
-        else:
-            edits.append(
-                Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": func.value})
-            )
+        edits.append(
+            Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": func.value})
+        )
     yield replace(creation, edits=tuple(edits))
-
-
-def _cast_behind(
-    script: Script, node: ast.Call, call: ast.Call
-) -> tuple[ast.Call, ast.expr] | None:
-    """``.to(y.dtype)`` right behind the copy of zeros or ones, and the dtype: they are as good made
-    in it.
-    """
-    names = script.library_functions(call)
-    if not names or not names <= set(ALIKE) or call.keywords:
-        return None
-    attribute = parent_of(node)
-    outer = parent_of(attribute) if isinstance(attribute, ast.Attribute) else None
-    match outer:
-        case ast.Call(
-            func=ast.Attribute(attr="to") as method,
-            args=[ast.Attribute(value=ast.Name(), attr="dtype") as dtype],
-            keywords=[],
-        ) if method is attribute:
-            found = script.values(dtype.value)
-            return (outer, dtype) if found and all(isinstance(t, Tensor) for t in found) else None
-    return None
 
 
 def _device_asked(script: Script, test: ast.expr) -> str:
@@ -217,27 +185,6 @@ def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | No
     holes = {"like": like} | {f"d{n}": a for n, a in enumerate(call.args)}
     sizes = ", ".join(f"{{d{n}}}" for n in range(len(call.args)))
     return Rewrite(transfer.node, f"{{like}}.{ALIKE[names.pop()]}({sizes})", holes)
-
-
-def _idle(script: Script, call: ast.Call) -> Iterator[Edit]:
-    """``.float()`` and ``.contiguous()`` right behind a factory that gives just that."""
-    names = script.library_functions(call)
-    if not names or not names <= FLOATS or any(k.arg == "dtype" for k in call.keywords):
-        return
-    if script.calls("torch.set_default_dtype", "torch.set_default_tensor_type"):
-        return
-    outer, last = call, call
-    while (
-        isinstance(attribute := parent_of(outer), ast.Attribute)
-        and isinstance(method := parent_of(attribute), ast.Call)
-        and method.func is attribute
-        and not method.args
-        and not method.keywords
-        and attribute.attr in ("float", "contiguous")
-    ):
-        outer = last = method
-    if last is not call:
-        yield Rewrite(last, "{made}", {"made": call})
 
 
 def created(script: Script, call: ast.Call, where: str) -> Creation | None:
@@ -284,7 +231,7 @@ def _effect(script: Script, short: str, call: ast.Call) -> Effect:
     )
 
 
-def _device(script: Script, transfer: Transfer) -> str | None:
+def device_of(script: Script, transfer: Transfer) -> str | None:
     """The device that a copy goes to, as an expression; None where it is no copy to a device."""
     target, node = transfer.target, transfer.node
     expr = spelled(node, target)

@@ -45,7 +45,7 @@ class Creation:
     """A tensor that is made on the host, and what makes it on the device.
 
     ``asked``: the place has to ask whether there is one. ``moves``: the copies that others make of
-    it, of which none is left.
+    it, of which none is left. ``needs``: the ``key`` of another one, which lets this one say where.
     """
 
     call: ast.Call
@@ -54,6 +54,8 @@ class Creation:
     effect: Effect
     asked: bool = False
     moves: tuple[ast.Call, ...] = ()
+    key: ast.AST | None = None
+    needs: ast.AST | None = None
 
 
 def loops_of_steps(script: Script) -> frozenset[int]:
@@ -200,11 +202,7 @@ def _fills(script: Script, use: ast.Name) -> bool:
     if not isinstance(stmt, ast.Assign) or stmt.targets != [part]:
         return False
     places = part.slice.elts if isinstance(part.slice, ast.Tuple) else [part.slice]
-    plain = (isinstance(p, (ast.Slice, ast.Constant)) or _is_number(script, p) for p in places)
+    cuts = [p for p in places if not isinstance(p, (ast.Slice, ast.Constant))]
     found = script.values(stmt.value)
-    there = all(isinstance(t, Tensor) and t.device == "dev" for t in found)
-    return bool(found) and there and all(plain)
-
-
-def _is_number(script: Script, expr: ast.expr) -> bool:
-    return certainly(script.values(expr), Const, Num, Arg)
+    there = bool(found) and all(isinstance(t, Tensor) and t.device == "dev" for t in found)
+    return there and all(certainly(script.values(p), Const, Num, Arg) for p in cuts)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from autofast.edit.edits import Rewrite
 from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of
-from autofast.model.events import Stack
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Script
 from autofast.model.source import source_of
@@ -34,14 +33,10 @@ def fixed(script: Script, hot: frozenset[int]) -> Iterator[ast.expr]:
             transfer.how in ("to", "cuda", "type_as")
             and not transfer.kinds <= {"cpu"}
             and isinstance(func, ast.Attribute)
-            and _is_again(script, [o.stack for o in transfer.site], hot)
+            and any(again_and_again(script, o.stack, hot) for o in transfer.site)
             and _is_of_numbers(script, func.value)
         ):
             yield transfer.node
-
-
-def _is_again(script: Script, stacks: list[Stack], hot: frozenset[int]) -> bool:
-    return any(again_and_again(script, stack, hot) for stack in stacks)
 
 
 def _is_of_numbers(script: Script, expr: ast.expr) -> bool:
@@ -131,7 +126,7 @@ def single_numbers(script: Script, hot: frozenset[int]) -> Iterator[tuple[ast.Ca
         if not isinstance(call, ast.Call) or call.keywords or len(call.args) != 1:
             continue
         number = _number(call.args[0])
-        if number and _is_again(script, [o.stack for o in site], hot):
+        if number and any(again_and_again(script, o.stack, hot) for o in site):
             function = call.func
             if _library(script, function) and isinstance(function, ast.Attribute):
                 torch = source_of(call).segment(function.value)
