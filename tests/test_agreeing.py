@@ -119,6 +119,14 @@ def test_what_is_not_known_of_another_script(shared: Path) -> None:
     assert "non_blocking" not in (shared / "engine.py").read_text()
 
 
+def test_what_is_not_written_is_not_asked_about(shared: Path) -> None:
+    batches = "[(torch.randn(8, 4), torch.randn(8, 1))]"
+    (shared / "b.py").write_text(HEAD + BODY.replace(LOADER, batches) + PLAIN)
+    done = autofast("rewrite", "a.py", "--ignore", "gpu-data")
+    assert "not worth their lines" in done.err and "non-blocking" in done.err
+    assert not re.search(r"non-blocking.*: b.py runs this, too", done.err), done.err
+
+
 def test_scripts_that_need_not_go_on(shared: Path) -> None:
     (shared / "b.py").write_text(HEAD + BODY + LATER)
     (shared / "old").mkdir()

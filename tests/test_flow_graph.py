@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from autofast.flow import frequency as frequencies
 from autofast.flow.cfg import Graph, graph_of
 from autofast.flow.defuse import DefUse
 from autofast.flow.frequency import Frequency, frequency, rare_arms_around
@@ -263,6 +264,25 @@ def test_frequency(first: str, second: str, wanted: Frequency):
     assert isinstance(loop, ast.For)
     call = next(n for n in ast.walk(loop) if isinstance(n, ast.Name) and n.id == "here")
     assert frequency(graph_at(source), call, loop) is wanted
+
+
+def test_an_iteration_is_walked_once_for_all_its_statements(monkeypatch: pytest.MonkeyPatch):
+    walks = []
+
+    def walk(*args):
+        walks.append(args)
+        return walked(*args)
+
+    walked = frequencies._walk
+    monkeypatch.setattr(frequencies, "_walk", walk)
+    body = "".join(f"        if c:\n            a{n} = x\n        b{n} = x\n" for n in range(50))
+    source = parse(f"def f(xs, c):\n    for x in xs:\n{body}")
+    loop, graph = at(source, 2), graph_at(source)
+    assert isinstance(loop, ast.For)
+    found = [frequency(graph, s, loop) for s in loop.body]
+    assert set(found) == {Frequency.EVERY} and len(walks) == 1
+    inner = [s.body[0] for s in loop.body if isinstance(s, ast.If)]
+    assert {frequency(graph, s, loop) for s in inner} == {Frequency.SOME} and len(walks) == 2
 
 
 def test_frequency_of_the_parts_of_a_loop():

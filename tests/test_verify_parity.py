@@ -617,6 +617,11 @@ def test_settings_of_an_optimizer_may_change_their_kind() -> None:
 # what optimizers, batches and counters tell
 
 
+def test_many_optimizers_are_counted() -> None:
+    found = settings.optimizers(two(simple(optimizers=("SGD",) * 300), simple(optimizers=("SGD",))))
+    assert check(found).text == "SGD; in the original 300 × SGD"
+
+
 def test_settings_of_optimizers() -> None:
     kept = {
         "0/first/0/weight_decay": "0.05",

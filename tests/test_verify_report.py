@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from autofast.report import verify_diff, verify_facts, verify_json, verify_words
-from autofast.report.style import Style
+from autofast.report.style import Style, short
 from autofast.report.verify_html import page
 from autofast.report.verify_markdown import LIMIT, markdown
 from autofast.report.verify_text import WIDTH, sentence, text
@@ -509,3 +509,23 @@ def test_verdicts_are_all_worded() -> None:
     assert set(verify_words.SAMENESS_WORDS) == set(Sameness)
     assert all(isinstance(s, Speed) for s in SPEEDS.values())
     assert all(verify_words.parity_clause(parity(kind)) for kind in Sameness)
+
+
+@pytest.mark.parametrize(
+    ("width", "cut"),
+    [
+        (40, "held out loss over seeds"),
+        (24, "held out loss over seeds"),
+        (23, "held out loss over…"),
+        (18, "held out loss…"),
+        (9, "held out…"),
+        (6, "held…"),
+    ],
+)
+def test_no_word_is_cut(width: int, cut: str) -> None:
+    assert short("held out loss over seeds", width) == cut and len(cut) <= max(width, 24)
+    assert short("x" * 30, 10) == "x" * 9 + "…"  # a path
+    words = "the loss is not yet known to fall for certain " * 30
+    found = replace(parity(Sameness.UNCLEAR), summary=words, more_runs=0)
+    said = verify_words.parity_clause(found)
+    assert said.rstrip("…").rsplit(" ", 1)[-1] in found.summary.split() and "…" in said

@@ -47,6 +47,14 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}"
 
 
+def short(text: str, width: int) -> str:
+    """Cut where it is too long: behind a word, within one only where that would lose half."""
+    if len(text) <= width:
+        return text
+    whole = text[:width].rpartition(" ")[0]
+    return (whole if 2 * len(whole) >= width else text[: width - 1]).rstrip() + "…"
+
+
 def expected(gain: Gain | None) -> str:
     """What a fix is expected to save: ``estimate: about 30 %, waits for data``, or by which
     measurement; empty where nothing is said.

@@ -49,6 +49,7 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
             "scalars",
             "masks",
             "fed",
+            "mask_rates",
             "idle_masks",
             "watched",
             "evaluations",

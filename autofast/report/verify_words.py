@@ -11,7 +11,7 @@ import math
 import re
 from pathlib import PurePath
 
-from autofast.report.style import count
+from autofast.report.style import count, short
 from autofast.verify.evidence.record import Run
 from autofast.verify.result import Parity, Ratio, Sameness, Speed, SpeedVerdict, Verification
 from autofast.verify.speed import floor_of as speed_floor
@@ -95,8 +95,7 @@ def clean(text: str) -> str:
 
 def one_line(text: str, width: int = 180) -> str:
     """The text on one line, cut where it is too long."""
-    flat = " ".join(clean(text).split())
-    return flat if len(flat) <= width else flat[: width - 1].rstrip() + "…"
+    return short(" ".join(clean(text).split()), width)
 
 
 def ratio(r: Ratio | None) -> tuple[str, str]:

@@ -94,6 +94,11 @@ class Check:
     verdict: Sameness = Sameness.DIFFERENT
 
 
+def unclear(name: str, text: str) -> Check:
+    """It could not be said, and without it nothing is."""
+    return Check(name, None, text, verdict=Sameness.UNCLEAR)
+
+
 @dataclass(frozen=True)
 class Parity:
     """Does it still train the same.

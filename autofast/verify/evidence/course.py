@@ -18,7 +18,7 @@ from __future__ import annotations
 from autofast.verify.estimates import difference, fmean, spread
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Run, Step
-from autofast.verify.result import Check, Sameness
+from autofast.verify.result import Check, Sameness, unclear
 
 LEAST = 4  # runs of the original before it is said that something never changes in it
 NAME = "optimizer steps and backwards"
@@ -95,7 +95,7 @@ def steps(ev: Evidence) -> Check | None:
                 often = f"under {len(ev.others)} seeds and however it rounds"
                 return Check(name, False, f"{text} {often}", verdict=Sameness.BROKEN)
             text += f": not yet known whether seeds or rounding change that number in the original; {more_seeds(ev)}"
-            return Check(name, None, text, verdict=Sameness.UNCLEAR)
+            return unclear(name, text)
     return _over_seeds(ev, name)
 
 
@@ -113,4 +113,4 @@ def _over_seeds(ev: Evidence, name: str) -> Check:
             return Check(name, False, f"{text}: more than chance", verdict=Sameness.BROKEN)
         if abs(found.value) + found.half(0.95) <= 2 * wide:
             return Check(name, True, text)
-    return Check(name, None, f"{text}: not yet clear; {more_seeds(ev)}", verdict=Sameness.UNCLEAR)
+    return unclear(name, f"{text}: not yet clear; {more_seeds(ev)}")

@@ -177,8 +177,9 @@ class Resumed:
 class Call:
     """One call of a model with gradients: its number, its samples, a checksum of every tensor it
     was given, by name, optimizer steps made before, and in the first step a digest of the states of
-    the random generators and for every tensor a checksum of the order in the batch. looks: mean of
-    squares and share of zeros of tensors of floats."""
+    the random generators and for every tensor a checksum of the order in the batch. looks: of
+    tensors of floats the mean of squares, the share of zeros, and how evenly values lie down the
+    samples and across the last dimension."""
 
     model: int
     samples: int
@@ -186,7 +187,7 @@ class Call:
     step: int = 0
     random: str = ""
     order: Mapping[str, float] = field(default_factory=dict)
-    looks: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    looks: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -310,7 +311,8 @@ class Record:
             the working folder. dropouts: modules of dropout that were called in training mode, by
             name; masked: the smallest size of each dimension that they were given. masks: sizes of
             the masks of dropout, of modules and functions, that were drawn with gradients in the
-            first steps (None: not recorded); idle_masks: how many were drawn without. fed: passes
+            first steps (None: not recorded); mask_rates: the share that each drops; idle_masks: how
+            many were drawn without. fed: passes
             again, with the items as a model was given them, where that is something else than the
             loader gave. evaluations: see ``Evaluation``. drawn: by model, "calls" in training and,
             of the first ones, "samples" and the words that each generator drew within them
@@ -361,6 +363,7 @@ class Record:
     masked: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     scalars: tuple[tuple[str, int | None, float], ...] = ()
     masks: tuple[int, ...] | None = None
+    mask_rates: tuple[float, ...] = ()
     idle_masks: int = 0
     fed: tuple[Pass, ...] = ()
     watched: Mapping[str, Any] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from autofast.verify.estimates import median
 from autofast.verify.evidence import alike
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Followed
-from autofast.verify.result import Check, Sameness
+from autofast.verify.result import Check, unclear
 
 NAME = "averages of the weights"
 LEAST = 4  # times that one was seen to move, without which nothing is said
@@ -25,7 +25,7 @@ def check(ev: Evidence) -> Check | None:
         if len(a) < LEAST or b or alike.throughout(ev):
             return None
         text = f"the original keeps one (rate {_rate(a):.3g}), which is not seen here: a checkpoint or a print of it would tell"
-        return Check(NAME, None, text, verdict=Sameness.UNCLEAR)
+        return unclear(NAME, text)
     one, two = (_late(rows) for rows in (a, b))
     if one != two:
         when = ("after", "before")

@@ -18,7 +18,7 @@ from autofast.report.style import count
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Lines, Run
 from autofast.verify.judging import resumed
-from autofast.verify.result import Check, Sameness
+from autofast.verify.result import Check, unclear
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def changes(ev: Evidence) -> Check | None:
         if truncated(ev)
         else "not with these arguments on this machine; arguments that reach it stand behind --"
     )
-    return Check(name, None, f"{text} ({what})", verdict=Sameness.UNCLEAR)
+    return unclear(name, f"{text} ({what})")
 
 
 def reached(ev: Evidence) -> Check | None:
@@ -144,7 +144,7 @@ def reached(ev: Evidence) -> Check | None:
     if not lacking:
         return None
     text = f"{' and '.join(lacking)} was reached (--steps auto cuts passes short to reach it, --steps 0 runs to the end)"
-    return Check("evaluation and saves", None, text, verdict=Sameness.UNCLEAR)
+    return unclear("evaluation and saves", text)
 
 
 def followed(ev: Evidence) -> Check | None:
@@ -156,7 +156,7 @@ def followed(ev: Evidence) -> Check | None:
     if not unseen:
         return None
     text = f"{'; '.join(unseen)}: what it does is not compared; compare the scripts that train by themselves"
-    return Check("processes of its own", None, text, verdict=Sameness.UNCLEAR)
+    return unclear("processes of its own", text)
 
 
 EVALUATES = frozenset({"eval", "no_grad", "inference_mode"})

@@ -21,7 +21,7 @@ from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Evaluation, Run
 from autofast.verify.judging import rounding
 from autofast.verify.judging.exact import equal
-from autofast.verify.result import Check, Sameness
+from autofast.verify.result import Check, unclear
 
 NAME = "random numbers and evaluation"
 GENERATORS = {"python": "Python's", "numpy": "NumPy's", "torch": "torch's"}
@@ -90,7 +90,7 @@ def _trained(ev: Evidence, model: str) -> Check | None:
             text += (
                 ", or drawn in another way: that change alone, without others beside it, would tell"
             )
-            return Check(NAME, None, text, verdict=Sameness.UNCLEAR)
+            return unclear(NAME, text)
         return Check(NAME, False, f"{text}; nothing is drawn in their place")
     return None
 
@@ -142,7 +142,7 @@ def _evaluated(ev: Evidence, model: int) -> Check | None:
     far = _far(ev, model)
     if far is None:
         text += ", and as other numbers were drawn before, it is not known what comes of it: that change alone would tell"
-        return Check(NAME, None, text, verdict=Sameness.UNCLEAR)
+        return unclear(NAME, text)
     return Check(NAME, False, text) if far else None
 
 

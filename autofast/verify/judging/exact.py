@@ -14,7 +14,7 @@ from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.numbered import plain
 from autofast.verify.evidence.record import Record, Run, TensorPrint
 from autofast.verify.judging.tensors import without_constants
-from autofast.verify.result import Check, Sameness
+from autofast.verify.result import Check, unclear
 
 UNSEEN = "neither a loss nor the model's state was seen: a backward of torch's, or a module that is called as a function, would show them"
 # where the original differs from itself, the other may differ from it so many times as much
@@ -80,7 +80,7 @@ def bitwise(ev: Evidence) -> Check:
         [f"{len(a.model)} tensors of the final model"] if a.model else []
     )
     if not a.losses and not a.model:
-        return Check(name, None, UNSEEN, verdict=Sameness.UNCLEAR)
+        return unclear(name, UNSEEN)
     if equal(ev.a, ev.b):
         return Check(name, True, f"{' and '.join(counted)} are equal bit for bit", identical=True)
     for what, one in _series(a).items():
@@ -150,14 +150,11 @@ def as_close(ev: Evidence) -> Check:
     from each other, in losses and in final weights."""
     name = "as close as the original to itself"
     if len(ev.originals) < 2:
-        return Check(
-            name,
-            None,
-            "the original was run only once; a longer --time-budget lets it run again",
-            verdict=Sameness.UNCLEAR,
+        return unclear(
+            name, "the original was run only once; a longer --time-budget lets it run again"
         )
     if not ev.a.record.losses and not ev.a.record.model:
-        return Check(name, None, UNSEEN, verdict=Sameness.UNCLEAR)
+        return unclear(name, UNSEEN)
     words = []
     for what, measure in (("losses", apart), ("final weights", state_apart)):
         own = max(measure(x, y) for x, y in combinations(ev.originals, 2))

@@ -18,14 +18,20 @@ from autofast.verify.estimates import fmean, spread
 from autofast.verify.evidence.alike import MOST_CALLS
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.numbered import plain
-from autofast.verify.evidence.record import Record, Run
-from autofast.verify.judging import rounding
-from autofast.verify.result import Check, Sameness
+from autofast.verify.evidence.record import Run
+from autofast.verify.judging import dropout, rounding
+from autofast.verify.result import Check, unclear
 
 MOST = 600  # calls that are looked at
 CRITICAL = 6.0
 AGAIN = 8  # calls, within which the same input is looked for
 Key = tuple[int, str]
+LOOKS = (
+    "mean of squares",
+    "share of zeros",
+    "how evenly values lie over the samples",
+    "how evenly values lie within a sample",
+)
 
 
 def _series(run: Run, key: Key) -> list[float]:
@@ -187,10 +193,10 @@ def _level(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
 
 
 def _looks(ev: Evidence, key: Key) -> str:
-    """What sums do not tell: a scale or a mask that is drawn for the whole batch."""
-    for place, words in enumerate(("mean of squares", "share of zeros")):
-        before, after = ([_look(pair[k], key, place) for pair in ev.pairs] for k in (0, 1))
-        if {len(s) for s in before} != {len(s) for s in after} or not min(map(len, before)):
+    """What sums do not tell: a scale or a mask that is drawn for the whole batch, or strata."""
+    for place, words in enumerate(LOOKS):
+        before, after = _cut([[_look(pair[k], key, place) for pair in ev.pairs] for k in (0, 1)])
+        if not min(map(len, (*before, *after))):
             continue
         if len(set(before[0])) < 2 or not all(math.isfinite(x) for s in (*before, *after) for x in s):  # fmt: skip
             continue
@@ -202,8 +208,29 @@ def _looks(ev: Evidence, key: Key) -> str:
 
 
 def _look(run: Run, key: Key, place: int) -> list[float]:
-    calls = [c for c in run.record.calls if c.model == key[0] and key[1] in c.looks]
+    calls = [c for c in run.record.calls if c.model == key[0] and len(c.looks.get(key[1], ())) > place]  # fmt: skip
     return [c.looks[key[1]][place] for c in calls[:MOST]]
+
+
+def _as_often(ev: Evidence, key: Key) -> bool:
+    """Else another shape, or another place of the normalisation, makes it another series, and no
+    other data. Where the original's own runs are of unequal lengths, as a line search or early
+    stopping makes them, the first step tells."""
+    one, two = ({len(_all(pair[k], key)) for pair in ev.pairs} for k in (0, 1))
+    if one == two or len(one) == 1:
+        return one == two
+    first = [{_in_first_step(pair[k], key) for pair in ev.pairs} for k in (0, 1)]
+    return first[0] == first[1]
+
+
+def _in_first_step(run: Run, key: Key) -> int:
+    return sum(c.model == key[0] and key[1] in c.sums and not c.step for c in run.record.calls)
+
+
+def _cut(some: list[list[list[float]]]) -> list[list[list[float]]]:
+    """Series of both as far as all go, where their lengths are others."""
+    one, two = ({len(s) for s in arm} for arm in some)
+    return some if one == two else [[s[: min(one | two)] for s in arm] for arm in some]
 
 
 def given(ev: Evidence) -> Check | None:
@@ -213,11 +240,8 @@ def given(ev: Evidence) -> Check | None:
         return None
     looked = 0
     for key in _keys(ev):
-        before, after = ([_series(pair[k], key) for pair in ev.pairs] for k in (0, 1))
-        if not all(map(len, (*before, *after))) or len(set(before[0])) < 2:
-            continue
-        # Another shape or another place of the normalisation is another series, and no other data.
-        if len({frozenset(len(_all(pair[k], key)) for pair in ev.pairs) for k in (0, 1)}) > 1:
+        before, after = _cut([[_series(pair[k], key) for pair in ev.pairs] for k in (0, 1)])
+        if not all(map(len, (*before, *after))) or len(set(before[0])) < 2 or not _as_often(ev, key):  # fmt: skip
             continue
         if not all(math.isfinite(x) for s in before for x in s):
             continue
@@ -255,7 +279,7 @@ def called(ev: Evidence) -> Check | None:
         f"{two} in training, {one} in the original, and other numbers: neither steps nor seeds tell whether that is the same; "
         "as many calls as in the original would, or this change alone, without others beside it"
     )
-    return Check(name, None, text, verdict=Sameness.UNCLEAR)
+    return unclear(name, text)
 
 
 def modules(ev: Evidence) -> Check | None:
@@ -272,75 +296,10 @@ def modules(ev: Evidence) -> Check | None:
         if now is not None and now.split("(")[0] == text.split("(")[0]:
             if _arguments(now) != _arguments(text):
                 return Check(name, False, f"{key} is {now}, {text} in the original")
-    lost = {plain(k) for k in a.dropouts} - {plain(k) for k in b.dropouts}
-    lost = {k for k in lost if all(k in map(plain, o.record.dropouts) for o in ev.originals)}
-    drawn = _masks(ev)
-    if lost and drawn is not True:
-        return Check(name, False, f"{min(lost)} is no longer called in training")
-    if isinstance(drawn, str):
-        return Check(name, False, drawn)
-    shared = _shared_masks(a, b)
-    if shared:
-        return Check(name, False, shared)
+    text = dropout.wrong(ev)
+    if text:
+        return Check(name, False, text)
     return Check(name, True, f"{len(a.modules)} modules")
-
-
-def _masks(ev: Evidence) -> str | bool | None:
-    """What is wrong with the masks of dropout; True: they are of the original's sizes. None: not
-    known.
-
-    Sizes are sorted, as other orders draw the same. One that is half as large or smaller is shared
-    by samples or steps. More and larger ones are
-    no fault: activations that are computed again draw again.
-    """
-    a, b = ev.a.record, ev.b.record
-    again = [o.record.masks for o in ev.originals[1:] if o.records]
-    if a.masks is None or b.masks is None or any(a.masks != other for other in again):
-        return None
-    if any(record.moments.compiling for record in (a, b)) or not _parts_alike(a, b):
-        return None  # compiled code draws by itself; other parts of a batch at a time
-    evaluated = [any(s.evaluating is not None for s in r.steps) for r in (a, b)]
-    if all(evaluated) and bool(a.idle_masks) != bool(b.idle_masks):
-        words = "masks of dropout are" if b.idle_masks else "no mask of dropout is"
-        other = "none is" if b.idle_masks else "some are"
-        return f"{words} drawn without gradients, as in an evaluation; in the original {other}"
-    one, two = sum(a.masks), sum(b.masks)
-    if two and not one:
-        return (
-            f"masks of dropout have {two} entries in the first steps; in the original none is drawn"
-        )
-    if one and 2 * two <= one:
-        return f"the masks of dropout have {two} entries in the first steps, {one} in the original: lost, or shared by samples or steps"
-    if len(a.masks) == len(b.masks):
-        both = zip(sorted(a.masks), sorted(b.masks), strict=True)
-        less = next(((x, y) for x, y in both if 2 * y <= x), None)
-        if less is not None:
-            return f"a mask of dropout has {less[1]} entries, {less[0]} in the original: one for several samples or steps"
-        return sorted(a.masks) == sorted(b.masks) and bool(a.masks)
-    return False
-
-
-def _parts_alike(a: Record, b: Record) -> bool:
-    """The models are given about as many samples at a time: graphs and sentences have different
-    sizes, parts of a batch half of them at most.
-    """
-    sizes = [max((c.samples for c in record.calls), default=0) for record in (a, b)]
-    return max(sizes) < 1.5 * min(sizes)
-
-
-def _shared_masks(a: Record, b: Record) -> str:
-    """A module of dropout draws once along a dimension in which the original draws for every entry:
-    one mask for the whole batch.
-    """
-    if not _parts_alike(a, b):
-        return ""
-    after = {plain(key): shape for key, shape in b.masked.items()}
-    for key, shape in a.masked.items():
-        now = after.get(plain(key), ())
-        if len(now) == len(shape) and any(y == 1 < x for x, y in zip(shape, now, strict=True)):
-            sizes = [" x ".join(map(str, one)) for one in (now, shape)]
-            return f"{key} draws masks of {sizes[0]}, of {sizes[1]} in the original"
-    return ""
 
 
 IMPLEMENTATION = ("inplace", "device", "dtype", "batch_first")

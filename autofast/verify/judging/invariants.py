@@ -18,7 +18,7 @@ from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence, summed
 from autofast.verify.evidence.numbered import plain
 from autofast.verify.evidence.record import Run, TensorPrint
-from autofast.verify.result import Check, Sameness
+from autofast.verify.result import Check, Sameness, unclear
 
 BROKEN, DIFFERENT = Sameness.BROKEN, Sameness.DIFFERENT
 
@@ -33,7 +33,7 @@ def ended(ev: Evidence) -> Check | None:
     if not ev.a.ok:
         why = next((r.error for r in ev.a.records if r.error), "")
         text = "the original itself did not run to its end" + (f": {why}" if why else "")
-        return Check(name, None, text, verdict=Sameness.UNCLEAR)
+        return unclear(name, text)
     for run in ev.failed:
         if run.timed_out:
             text = f"the rewritten script was still running after {run.seconds:.0f} s"
@@ -64,11 +64,9 @@ def enough(ev: Evidence) -> Check | None:
     """
     if any(len(r.steps) != 1 or r.ending != "steps" for r in ev.a.records):
         return None
-    return Check(
+    return unclear(
         "steps compared",
-        None,
         "only the first step: what it leaves behind shows in later ones; --steps 20 would tell",
-        verdict=Sameness.UNCLEAR,
     )
 
 
@@ -168,7 +166,7 @@ def _searched(ev: Evidence, name: str, text: str) -> Check:
         if course.known(ev):
             return Check(name, False, text, verdict=BROKEN)
         text += f": not yet known whether seeds or rounding change that in the original; {course.more_seeds(ev)}"
-        return Check(name, None, text, verdict=Sameness.UNCLEAR)
+        return unclear(name, text)
     before, after = ([float(pair[k].record.backwards) for pair in ev.pairs] for k in (0, 1))
     found = difference(before, after)
     if len(before) >= course.LEAST and abs(found.value) > found.half(0.9995):
@@ -259,10 +257,10 @@ def _without_loader(ev: Evidence, name: str) -> Check:
     text = "from a DataLoader in one of the two, from memory in the other"
     if not all(map(any, counts)):
         text += "; what the models are given was not seen: with a DataLoader in both, or a model of torch that is called, it would be"
-        return Check(name, None, text, verdict=Sameness.UNCLEAR)
+        return unclear(name, text)
     place = _first(*counts)
     if place is None:
         return Check(name, True, f"{sum(counts[1])} for training, {text}, equal at every step")
     words = f"the models are given {counts[1][place]} samples in step {place + 1}, {counts[0][place]} in the original"
     text += ": with a DataLoader in both, or with this change alone left out, it would be clear"
-    return Check(name, None, f"{words}, {text}", verdict=Sameness.UNCLEAR)
+    return unclear(name, f"{words}, {text}")

@@ -59,7 +59,7 @@ from autofast.verify.judging import (
     weights,
 )
 from autofast.verify.judging.shared import shared
-from autofast.verify.result import Check, Parity, Sameness
+from autofast.verify.result import Check, Parity, Sameness, unclear
 
 __all__ = ["Evidence", "Wish", "gather", "judge", "wanted"]
 
@@ -160,17 +160,11 @@ def wanted(
     if exact.identical(ev):
         return _more_seeds(ev, arm, OTHERWISE if effect == "unknown" else 0)
     if effect == "exact":
-        again = (
-            []
-            if same
-            else [Wish(ORIGINAL, 0, FULL, "how far it repeats itself")]
-            * (REPEATS - len(ev.originals))
+        again, other = (
+            Wish(name, 0, FULL, "how far it repeats itself") for name in (ORIGINAL, arm)
         )
-        return again + (
-            []
-            if same
-            else [Wish(arm, 0, FULL, "how far it repeats itself")] * (2 - len(ev.rewritten))
-        )
+        more = [again] * (REPEATS - len(ev.originals)) + [other] * (2 - len(ev.rewritten))
+        return [] if same else more
     if effect in ("rounding", "unknown") or effect == "sampling" and rounding.near(ev):
         eps = SINGLE_STEP if rounding.single(ev) else HALF_STEP
         special = [
@@ -234,18 +228,10 @@ def _more_seeds(ev: Evidence, arm: str, total: int) -> list[Wish]:
     """
     paired = {a.seed for a, _ in ev.pairs}
     tried = {seed for _, seed, detail in ev.tried if not detail.double and not detail.perturb}
-    half_made = [
-        s
-        for s in sorted(tried - paired)
-        if len({name for name, seed, _ in ev.tried if seed == s}) == 1 and s
-    ]
-    new = (
-        [s for s in range(1, ev.seeds) if s not in tried][
-            : max(0, total - len(ev.pairs) - len(half_made))
-        ]
-        if total
-        else []
-    )
+    arms = {s: {name for name, seed, _ in ev.tried if seed == s} for s in tried - paired}
+    half_made = [s for s in sorted(arms) if s and len(arms[s]) == 1]
+    untried = [s for s in range(1, ev.seeds) if s not in tried]
+    new = untried[: max(0, total - len(ev.pairs) - len(half_made))] if total else []
     wishes = []
     for seed in [*half_made, *new]:
         for name in (ORIGINAL, arm):
@@ -266,9 +252,8 @@ def _rounding(ev: Evidence) -> tuple[list[Check], int]:
     close = rounding.judge(ev)
     if rounding.settled(ev, close) and (rounding.single(ev) or len(ev.pairs) < 2):
         curve = seeded.band(ev)
-        return [*close, curve, *seeded.levels(ev)], max(
-            0, seeded.LEAST - len(ev.pairs)
-        ) if curve.passed is None else 0
+        more = max(0, seeded.LEAST - len(ev.pairs)) if curve.passed is None else 0
+        return [*close, curve, *seeded.levels(ev)], more
     over, more = _over_seeds(ev)
     return [*close, *over], more
 
@@ -297,7 +282,7 @@ def _numeric(ev: Evidence) -> tuple[list[Check], int]:
                 "the same random numbers were drawn, and other data made of them: no rewrite needs that, and seeds do not tell; "
                 "used in the original's order they would compare"
             )
-            over.append(Check("data", None, text, verdict=Sameness.UNCLEAR))
+            over.append(unclear("data", text))
         # What rounding alone would have to keep is not asked of a script that may draw other
         # numbers: shown, not held against it.
         return [*(replace(c, passed=c.passed or None) for c in checks[:2]), *over], more

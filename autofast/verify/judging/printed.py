@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from autofast.report.style import count
+from autofast.report.style import count, short
 from autofast.verify.estimates import fmean, gap, rounded_alike, spread
 from autofast.verify.evidence import alike
 from autofast.verify.evidence.gathered import Evidence
@@ -99,22 +99,16 @@ def text_of(ev: Evidence) -> Check | None:
     name = "printed lines"
     if not _lines(ev.a).strip() and not _lines(ev.b).strip():
         return None
-    gone = [
-        file
-        for file in ev.a.files
-        if file not in ev.b.files and all(file in o.files for o in ev.originals)
-    ]
+    kept = set(ev.a.files).intersection(*(o.files for o in ev.originals))
+    gone = [file for file in ev.a.files if file in kept and file not in ev.b.files]
     if gone:
         return Check(name, False, f"not written any more: {gone[0]}", verdict=Sameness.BROKEN)
     pairs = ev.pairs or ((ev.a, ev.b),)
     rounded = [run for run in (ev.double, ev.perturbed) if run is not None]
-    counts = [
-        kinds(_lines(o))
-        for o in (*ev.originals, *(() if ev.effect == "exact" else (*ev.others, *rounded)))
-    ]
-    steady = [
-        kind for kind in counts[0] if all(kind in c for c in counts) and not _TIME.search(kind)
-    ]
+    more = () if ev.effect == "exact" else (*ev.others, *rounded)
+    counts = [kinds(_lines(o)) for o in (*ev.originals, *more)]
+    common = set(counts[0]).intersection(*counts)
+    steady = [kind for kind in counts[0] if kind in common and not _TIME.search(kind)]
     for _, b in pairs:
         after = kinds(_lines(b))
         for kind in steady:
@@ -137,9 +131,13 @@ def text_of(ev: Evidence) -> Check | None:
                     and "#" not in kind
                     and any(other not in c for c in counts for other in after)
                 ):
-                    return Check(name, None, f"other words are printed: no line {kind[:80]!r}")
+                    return Check(
+                        name, None, f"other words are printed: no line {short(kind, 80)!r}"
+                    )
                 return Check(
-                    name, None if loose else False, f"not printed as before: {kind[:80]!r}{often}"
+                    name,
+                    None if loose else False,
+                    f"not printed as before: {short(kind, 80)!r}{often}",
                 )
     return (
         Check(name, True, f"{count(len(steady), 'kind')} of lines, all printed") if steady else None
@@ -162,7 +160,7 @@ def numbers(ev: Evidence) -> Check | None:
             if i < len(other) and other[i] != value:
                 close = ev.effect != "exact" and _near(value, other[i])
                 if not close or not _rarely(ev, quantity):
-                    text = f"{other[i]} instead of {value} in {quantity[0][:70]!r}"
+                    text = f"{other[i]} instead of {value} in {short(quantity[0], 70)!r}"
                     return Check(name, False, text)
                 near += 1
             same += i < len(other)
@@ -192,13 +190,11 @@ def _otherwise(ev: Evidence, a: Run, b: Run) -> str:
         return ""
     measured, after = _measured(ev), printed(said(b))
     for quantity, values in printed(said(a)).items():
-        pairs = zip(values, after.get(quantity, ()), strict=False)
-        wrong = next(
-            ((x, y) for x, y in pairs if x != y and not (_near(x, y) and _rarely(ev, quantity))),
-            None,
-        )
-        if wrong is not None and quantity not in measured:
-            return f"{wrong[1]} instead of {wrong[0]} in {quantity[0][:70]!r}"
+        for x, y in zip(
+            values, () if quantity in measured else after.get(quantity, ()), strict=False
+        ):
+            if x != y and not (_near(x, y) and _rarely(ev, quantity)):
+                return f"{y} instead of {x} in {short(quantity[0], 70)!r}"
     return ""
 
 
@@ -265,7 +261,7 @@ def rounded(ev: Evidence) -> Check | None:
         if not _most(far) and not any(lost):
             continue
         place = (lost if any(lost) else far).index(True)
-        text = f"{after[place]} instead of {texts[place]} in {quantity[0][:70]!r}"
+        text = f"{after[place]} instead of {texts[place]} in {short(quantity[0], 70)!r}"
         if len(texts) < RARE and not any(lost):
             again = [True, *_again(ev, quantity, max(own))]
             if len(again) < LEAST:
@@ -401,11 +397,13 @@ def meaning(ev: Evidence) -> Check | None:
                     return Check(
                         name,
                         None,
-                        f"{quantity[0][:60]!r} shows {_words(form, factor)} in the original; what it shows now is not clear",
+                        f"{short(quantity[0], 60)!r} shows {_words(form, factor)} in the original; what it shows now is not clear",
                     )
             if (form, wanted) not in after:
                 now = f"; now {_words(*next(iter(after)))}" if len(after) == 1 else ""
-                shows = f"{quantity[0][:60]!r} shows {_words(form, factor)} in the original{now}"
+                shows = (
+                    f"{short(quantity[0], 60)!r} shows {_words(form, factor)} in the original{now}"
+                )
                 return Check(name, False, shows + ("" if now else ", and no longer does"))
         found.append(_words(form, factor))
     return Check(name, True, f"still {', '.join(sorted(set(found)))}") if found else None
@@ -433,7 +431,7 @@ def levels(ev: Evidence) -> Check | None:
         )
         looked += 1
         if text:
-            return Check(name, False, f"{quantity[0][:60]!r}: {text}")
+            return Check(name, False, f"{short(quantity[0], 60)!r}: {text}")
     return Check(name, True, f"{looked} quantities within the scatter of seeds") if looked else None
 
 
@@ -448,16 +446,9 @@ def _quantity(a: list[list[float]], b: list[list[float]]) -> str:
     columns = [(x, y) for x, y in columns if all(map(math.isfinite, (*x, *y)))]
     if not columns:
         return ""
-    fixed = next(
-        (
-            (x, y)
-            for x, y in columns
-            if len(set(x)) == 1 and len(set(y)) == 1 and x[0] != y[0] and x[0].is_integer()
-        ),
-        None,
-    )
-    if fixed:
-        return f"{fixed[1][0]:g} under every seed, {fixed[0][0]:g} in the original"
+    for x, y in columns:
+        if len(set(x)) == 1 == len(set(y)) and x[0] != y[0] and x[0].is_integer():
+            return f"{y[0]:g} under every seed, {x[0]:g} in the original"
     means = [[fmean(c[k][s] for c in columns) for s in range(n)] for k in (0, 1)]
     deltas = [y - x for x, y in zip(*means, strict=True)]
     shift, wide = fmean(deltas), max(spread(means[0]), spread(means[1]))

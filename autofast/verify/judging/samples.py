@@ -119,14 +119,8 @@ def order(ev: Evidence) -> Check | None:
         words = _named_view(view)
         for i, (x, y) in enumerate(zip(a, b, strict=False)):
             if len(x) != len(y) or not _equal(x, y, close):
-                place = next(
-                    (
-                        k
-                        for k, (p, q) in enumerate(zip(x, y, strict=False))
-                        if not _equal((p,), (q,), close)
-                    ),
-                    min(len(x), len(y)),
-                )
+                equal = [_equal((p,), (q,), close) for p, q in zip(x, y, strict=False)]
+                place = [*equal, False].index(False)
                 return Check(name, False, f"pass {i + 1} differs from batch {place + 1} on{words}")
         if len(a) != len(b):
             return Check(
@@ -179,19 +173,11 @@ def shuffled(ev: Evidence) -> Check | None:
     sources = [None, *_loaders(a_runs, b_runs)]
     for loader, view in product(sources, _views(*a_runs, *b_runs)):
         place = (f" (loader {loader + 1})" if loader is not None else "") + _named_view(view)
+        passes = [[_ranked(r, view, loader) for r in runs] for runs in (a_runs, b_runs)]
+        firsts = [[_firsts(runs, view, loader)] for runs in (a_runs, b_runs)]
         tests: list[tuple[str, str, list[list[Sums]], list[list[Sums]]]] = [
-            (
-                "in every pass",
-                "from pass to pass",
-                [_ranked(r, view, loader) for r in a_runs],
-                [_ranked(r, view, loader) for r in b_runs],
-            ),
-            (
-                "under every seed",
-                "from seed to seed",
-                [_firsts(a_runs, view, loader)],
-                [_firsts(b_runs, view, loader)],
-            ),
+            ("in every pass", "from pass to pass", passes[0], passes[1]),
+            ("under every seed", "from seed to seed", firsts[0], firsts[1]),
         ]
         for same, vary, one, two in tests:
             for words, change in (
@@ -206,28 +192,14 @@ def shuffled(ev: Evidence) -> Check | None:
                 if lost and (view is None or _luck(lists[0], lists[1]) < LUCK):
                     text = f"{words} {same}; in the original they differ {vary}: shuffling or augmentation was lost"
                     return Check(name, False, text + place)
-                if (
-                    change is list
-                    and True in before
-                    and False not in before
-                    and False in after
-                    and ev.effect != "recipe"
-                ):
-                    return Check(
-                        name,
-                        False,
-                        f"the batches differ {vary}; in the original they are the same {same}{place}",
-                    )
-                if (
-                    view is None
-                    and loader is None
-                    and change is list
-                    and (False in before or True in before)
-                    and (False in after or True in after)
-                ):
-                    found.append(
-                        f"{'differ' if False in before else 'are the same'} {vary if False in before else same}"
-                    )
+                if change is sorted:
+                    continue
+                known = [{*some} - {None} for some in (before, after)]
+                if known[0] == {True} and False in after and ev.effect != "recipe":
+                    text = f"the batches differ {vary}; in the original they are the same {same}"
+                    return Check(name, False, text + place)
+                if view is None and loader is None and all(known):
+                    found.append(f"differ {vary}" if False in before else f"are the same {same}")
     return (
         Check(name, True, f"batches {' and '.join(found)}, as in the original") if found else None
     )
@@ -284,17 +256,14 @@ def drawn_anew(ev: Evidence) -> Check | None:
     for view in _views(*a_runs, *b_runs):
         loaders = {loader for run in a_runs for loader, *_ in _totals(run, view)}
         for loader in sorted(loaders):
-            before, after = (
+            fixed = (
                 [
-                    same
+                    _fixed([(t, n) for k, t, n, _ in _totals(run, view) if k == loader])
                     for run in runs
-                    if (
-                        same := _fixed([(t, n) for k, t, n, _ in _totals(run, view) if k == loader])
-                    )
-                    is not None
                 ]
                 for runs in (a_runs, b_runs)
             )
+            before, after = ([one for one in some if one is not None] for some in fixed)
             if not before or not after or any(before):
                 continue
             looked += 1
@@ -326,19 +295,11 @@ def level(ev: Evidence) -> Check | None:
     at least), from all passes and seeds.
     """
     name = "mean value of the samples"
-    a_runs, b_runs = (
-        (*ev.originals[:1], *(o for o in ev.others if o.seed)),
-        [pair[1] for pair in ev.pairs] or [ev.b],
-    )
+    a_runs, b_runs = _by_seed(ev)
     looked = 0
     for view in _views(*a_runs, *b_runs):
         rows = [
-            [
-                (k, total / count)
-                for run in runs
-                for k, total, _, count in _totals(run, view)
-                if count
-            ]
+            [(k, total / n) for run in runs for k, total, _, n in _totals(run, view) if n]
             for runs in (a_runs, b_runs)
         ]
         for loader in sorted({k for k, _ in rows[0]}):
@@ -349,11 +310,8 @@ def level(ev: Evidence) -> Check | None:
             if wide <= CLOSE * max(map(abs, before), default=0.0):
                 continue  # deterministic: ``content`` tells
             looked += 1
-            limit = (
-                max(6.0, t_quantile(1 - 1e-7, len(before) - 1))
-                * wide
-                * math.sqrt(1 + 1 / len(before))
-            )
+            often = max(6.0, t_quantile(1 - 1e-7, len(before) - 1))
+            limit = often * wide * math.sqrt(1 + 1 / len(before))
             worst = max(after, key=lambda one: gap(one, mean))
             if gap(worst, mean) > max(limit, 1e-3 * abs(mean)):
                 text = f"{worst:.6g} in one of {len(after)} passes, {mean:.6g} ± {wide:.2g} in {len(before)} of the original"
@@ -365,6 +323,13 @@ def level(ev: Evidence) -> Check | None:
         if looked
         else None
     )
+
+
+def _by_seed(ev: Evidence) -> tuple[list[Run], list[Run]]:
+    """A run of each script under every seed."""
+    return [*ev.originals[:1], *(o for o in ev.others if o.seed)], [b for _, b in ev.pairs] or [
+        ev.b
+    ]
 
 
 def scatter(ev: Evidence) -> Check | None:
@@ -379,20 +344,14 @@ def scatter(ev: Evidence) -> Check | None:
     name = "scatter of the batches"
     if ev.effect == "recipe":
         return None
-    a_runs, b_runs = (
-        (*ev.originals[:1], *(o for o in ev.others if o.seed)),
-        [pair[1] for pair in ev.pairs] or [ev.b],
-    )
+    a_runs, b_runs = _by_seed(ev)
     looked = 0
     for view in _views(*a_runs, *b_runs):
-        loaders = sorted(
-            {p.loader for run in a_runs for r in run.records for p in r.passes if p.training}
-        )
-        for loader in loaders:
-            before, after = (
-                [_means(run, view, loader) for run in runs] for runs in (a_runs, b_runs)
+        trained = {p.loader for run in a_runs for r in run.records for p in r.passes if p.training}
+        for loader in sorted(trained):
+            one, two = (
+                [x for run in runs for x in _means(run, view, loader)] for runs in (a_runs, b_runs)
             )
-            one, two = ([x for some in rows for x in some] for rows in (before, after))
             if (
                 min(len(one), len(two)) < 20
                 or not all(map(math.isfinite, one))
@@ -417,19 +376,11 @@ def _means(run: Run, view: View, loader: int) -> list[float]:
     it.
     """
     found = []
-    for record in run.records:
-        for p in record.passes:
-            if (
-                p.training
-                and p.loader == loader
-                and _of(p, view)
-                and p.batches == len(_of(p, view))
-            ):
-                size = math.ceil(p.samples / p.batches)
-                found += [
-                    x / size
-                    for x in (_of(p, view) if size * p.batches == p.samples else _of(p, view)[:-1])
-                ]
+    for p in (p for record in run.records for p in record.passes):
+        sums = _of(p, view)
+        if p.training and p.loader == loader and sums and p.batches == len(sums):
+            size = math.ceil(p.samples / p.batches)
+            found += [x / size for x in (sums if size * p.batches == p.samples else sums[:-1])]
     return found
 
 
@@ -453,17 +404,8 @@ def repeated(ev: Evidence) -> Check | None:
     a, b = max(map(share, (*ev.originals, *ev.others)), default=0.0), share(ev.b)
     if not _passes(ev.a) or not _passes(ev.b):
         return None
-    if b > a + 0.01:
-        return Check(
-            name,
-            False,
-            f"{100 * b:.0f} % of the batches repeat another of the same pass, {100 * a:.0f} % in the original",
-        )
-    return Check(
-        name,
-        True,
-        f"{100 * b:.0f} % of the batches repeat another, {100 * a:.0f} % in the original",
-    )
+    text = f"{100 * b:.0f} % of the batches repeat another of the same pass, {100 * a:.0f} % in the original"
+    return Check(name, b <= a + 0.01, text)
 
 
 def random_state(ev: Evidence) -> Check | None:
@@ -474,22 +416,14 @@ def random_state(ev: Evidence) -> Check | None:
         return None
     name = "random generators"
     a, b = ev.a.record.random_state, ev.b.record.random_state
-    steady = [
-        k
-        for k in a
-        if len(ev.originals) > 1
-        and all(o.records and o.record.random_state.get(k) == a[k] for o in ev.originals)
-    ]
-    steady = [k for k in steady if k in b]
+    again = [o.record.random_state if o.records else {} for o in ev.originals]
+    steady = [k for k in a if k in b and len(again) > 1 and all(o.get(k) == a[k] for o in again)]
     if not steady:
         return None
     off = [k for k in steady if a[k] != b[k]]
     if off:
-        return Check(
-            name,
-            False,
-            f"{shown(off)} ended in another state: random numbers were drawn more or less often",
-        )
+        text = f"{shown(off)} ended in another state: random numbers were drawn more or less often"
+        return Check(name, False, text)
     return Check(name, True, f"{shown(steady, 9)} end in the same state")
 
 
@@ -514,12 +448,8 @@ def _misfit(a: Mapping[str, str], b: Mapping[str, str]) -> str:
     new = [k for k in b if k not in a and ("/" not in k or k.split("/")[0] in parts)]
     if new:
         return f"has {shown(new)} besides"
-    other = [
-        f"{k}: {b[k]}, was {a[k]}"
-        for k in a
-        if a[k] != b[k] and not (_option(a[k]) and _option(b[k]))
-    ]
-    return f"has {shown(other)}" if other else ""
+    other = [k for k in a if a[k] != b[k] and not (_option(a[k]) and _option(b[k]))]
+    return f"has {shown([f'{k}: {b[k]}, was {a[k]}' for k in other])}" if other else ""
 
 
 def checkpoints(ev: Evidence) -> Check | None:

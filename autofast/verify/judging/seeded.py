@@ -24,13 +24,14 @@ gradient norm, and of the update norm, must agree to within 5 %, or what seeds c
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from autofast.report.style import count
 from autofast.verify.estimates import Difference, difference, fmean, spread
 from autofast.verify.evidence.gathered import Evidence, curve, norms, taken
 from autofast.verify.evidence.record import Run
-from autofast.verify.result import Check, Sameness
+from autofast.verify.result import Check, Sameness, unclear
 
 EQUIVALENCE, LEARNS, BAND = "loss over seeds", "it learns", "loss curve within seed noise"
 COURSE = "course of the loss over seeds"
@@ -71,8 +72,9 @@ def drop(run: Run) -> float:
     return fmean([piece(values, 0, 0.1) - piece(values, 2 / 3, 1) for values in by.values()])
 
 
-def _columns(ev: Evidence) -> tuple[list[float], list[float]]:
-    both = [(late(a), late(b)) for a, b in ev.pairs]
+def _columns(ev: Evidence, of: Callable[[Run], float]) -> tuple[list[float], list[float]]:
+    """Of both scripts, by seed, where it is a number in both."""
+    both = [(of(a), of(b)) for a, b in ev.pairs]
     both = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
     return [x for x, _ in both], [y for _, y in both]
 
@@ -119,18 +121,13 @@ def margin_words(ev: Evidence) -> str:
 
 
 def tost(ev: Evidence) -> Tost:
-    before, after = _columns(ev)
+    before, after = _columns(ev, late)
     n = len(before)
     nothing = Difference(math.nan, math.inf, 0, True)
     if not n:
-        return Tost(
-            "open" if len(ev.pairs) < LEAST and _has_loss(ev) else "none",
-            nothing,
-            math.nan,
-            0,
-            LEAST - len(ev.pairs),
-            math.nan,
-        )
+        waits = len(ev.pairs) < LEAST and any(map(math.isfinite, curve(ev.a)))
+        more = LEAST - len(ev.pairs)
+        return Tost("open" if waits else "none", nothing, math.nan, 0, more, math.nan)
     found, sd, mean = difference(before, after), spread(before), fmean(before)
     margin = _margin(ev, mean, sd)
     if n < LEAST:
@@ -145,10 +142,6 @@ def tost(ev: Evidence) -> Tost:
     return Tost("open", found, margin, n, min(more, 1000), mean)
 
 
-def _has_loss(ev: Evidence) -> bool:
-    return any(math.isfinite(v) for v in curve(ev.a))
-
-
 def _two_digits(x: float, sign: str = "-") -> str:
     """Two digits, but no exponent for what is large."""
     return f"{x:{sign}.0f}" if abs(x) >= 10 else f"{x:{sign}.2g}"
@@ -159,19 +152,9 @@ def equivalence(ev: Evidence) -> tuple[Check, int]:
     name = EQUIVALENCE
     result = tost(ev)
     if result.outcome == "none":
-        return Check(
-            name,
-            None,
-            f"{UNSEEN}, so that the two cannot be compared over seeds",
-            verdict=Sameness.UNCLEAR,
-        ), 0
+        return unclear(name, f"{UNSEEN}, so that the two cannot be compared over seeds"), 0
     if not result.pairs:
-        return Check(
-            name,
-            None,
-            f"no pair of runs, at least {LEAST} seeds are needed",
-            verdict=Sameness.UNCLEAR,
-        ), LEAST
+        return unclear(name, f"no pair of runs, at least {LEAST} seeds are needed"), LEAST
     share = 100 / abs(result.mean) if result.mean else math.nan
     kind = "paired" if result.found.paired else "unpaired"
     half = result.found.half(0.95)
@@ -184,7 +167,7 @@ def equivalence(ev: Evidence) -> tuple[Check, int]:
     if result.outcome == "inside":
         return Check(name, True, text), 0
     if result.outcome == "open":
-        return Check(name, None, f"{text}: not yet clear", verdict=Sameness.UNCLEAR), result.more
+        return unclear(name, f"{text}: not yet clear"), result.more
     if result.outcome == "better":
         return Check(name, False, f"{text}: lower than seeds allow", verdict=Sameness.SUSPICIOUS), 0
     return Check(name, False, f"{text}: higher than seeds allow"), 0
@@ -195,12 +178,11 @@ def learns(ev: Evidence) -> tuple[Check | None, int]:
     Where it is not certain that the original's falls, nothing is known: a script that learns
     nothing would look the same."""
     name = LEARNS
-    both = [(drop(a), drop(b)) for a, b in ev.pairs]
-    both = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
-    if len(both) < 3:
+    before, after = _columns(ev, drop)
+    n = len(before)
+    if n < 3:
         return None, 0
-    before, after = [x for x, _ in both], [y for _, y in both]
-    fell, gained, n = fmean(before), fmean(after), len(both)
+    fell, gained = fmean(before), fmean(after)
     needed = 3 * spread(before) / math.sqrt(n)
     if len(curve(ev.a)) < 3 or fell <= needed or fell <= 0:
         more = math.ceil(n * (needed / fell) ** 2) + 1 - n if fell > 0 else 0
@@ -209,8 +191,7 @@ def learns(ev: Evidence) -> tuple[Check | None, int]:
             f"in {len(curve(ev.a))} steps the original's loss falls by {by}, not for certain: "
             f"a script that learns nothing would look the same; {longer(ev)} would tell"
         )
-        check = Check(name, None, text, verdict=Sameness.UNCLEAR)
-        return check, more if more <= ev.seeds else 0
+        return unclear(name, text), more if more <= ev.seeds else 0
     text = f"the loss falls by {gained:.3g}, by {fell:.3g} in the original, from the first tenth to the last third"
     error = difference(before, after).half(0.995)
     return Check(name, not (gained < fell / 2 and fell - gained > error), text), 0
@@ -238,52 +219,34 @@ def band(ev: Evidence) -> Check:
     """
     name = BAND
     if len(ev.pairs) < LEAST:
-        return Check(
-            name,
-            None,
-            f"{len(ev.pairs)} seed{'s' * (len(ev.pairs) != 1)}, {LEAST} are needed",
-            verdict=Sameness.UNCLEAR,
-        )
-    count = min(WINDOWS, max(1, len(curve(ev.a))))
+        return unclear(name, f"{count(len(ev.pairs), 'seed')}, {LEAST} are needed")
+    windows = min(WINDOWS, max(1, len(curve(ev.a))))
     curves = [
         [(curve(a), curve(b)) for a, b in ev.pairs],
         [(curve(ev.a), curve(ev.perturbed))] if ev.perturbed else [],
     ]
     rows = []
-    for i in range(count):
-        cells, moved = (
-            [
-                (piece(x, i / count, (i + 1) / count), piece(y, i / count, (i + 1) / count))
-                for x, y in some
-            ]
-            for some in curves
-        )
+    for i in range(windows):
+        ends = i / windows, (i + 1) / windows
+        cells, moved = ([(piece(x, *ends), piece(y, *ends)) for x, y in some] for some in curves)
         cells = [(x, y) for x, y in cells if math.isfinite(x) and math.isfinite(y)]
         if len(cells) >= 2:
             before = [x for x, _ in cells]
-            rows.append(
-                (
-                    fmean(y - x for x, y in cells),
-                    spread(before),
-                    fmean(before),
-                    max((abs(y - x) for x, y in moved if math.isfinite(y)), default=0.0),
-                )
-            )
+            far = max((abs(y - x) for x, y in moved if math.isfinite(y)), default=0.0)
+            rows.append((fmean(y - x for x, y in cells), spread(before), fmean(before), far))
     if not rows:
-        return Check(name, None, UNSEEN, verdict=Sameness.UNCLEAR)
+        return unclear(name, UNSEEN)
     pooled = fmean(s * s for _, s, _, _ in rows)
-    allowed = [
-        max(
-            CRITICAL * math.sqrt((s * s + pooled) / len(ev.pairs)), ev.margin * abs(mean), 3 * moved
-        )
-        for _, s, mean, moved in rows
-    ]  # sqrt((s^2 + pooled) / 2) * sqrt(2 / n)
-    worst = max(
-        range(len(rows)),
-        key=lambda i: (
-            abs(rows[i][0]) / allowed[i] if allowed[i] else math.inf if rows[i][0] else 0.0
-        ),
-    )
+    n = len(ev.pairs)
+    allowed = [  # sqrt((s^2 + pooled) / 2) * sqrt(2 / n)
+        max(CRITICAL * math.sqrt((s * s + pooled) / n), ev.margin * abs(mean), 3 * far)
+        for _, s, mean, far in rows
+    ]
+    shares = [
+        abs(row[0]) / most if most else math.inf if row[0] else 0.0
+        for row, most in zip(rows, allowed, strict=True)
+    ]
+    worst = shares.index(max(shares))
     off, _, mean, _ = rows[worst]
     where = f"one of {len(rows)} windows" if len(rows) > 1 else "the only window"
     text = f"at most {abs(off):.2g} off in {where} (mean {mean:.4g}), {allowed[worst]:.2g} allowed by {len(ev.pairs)} seeds"
@@ -302,23 +265,23 @@ def course(ev: Evidence) -> Check | None:
     if ev.effect == "recipe" or len(ev.pairs) < LEAST:
         return None
     both = [(curve(a), curve(b)) for a, b in ev.pairs]
-    count = min(WINDOWS, *(len(some) for pair in both for some in pair))
+    windows = min(WINDOWS, *(len(some) for pair in both for some in pair))
     fell = [d for d in (drop(a) for a, _ in ev.pairs) if math.isfinite(d)]
     least = CAP * max(0.0, fmean(fell)) if fell else 0.0
-    for i in range(count):
-        means = [[piece(some, i / count, (i + 1) / count) for some in pair] for pair in both]
+    for i in range(windows):
+        means = [[piece(some, i / windows, (i + 1) / windows) for some in pair] for pair in both]
         if not all(math.isfinite(x) for pair in means for x in pair):
             continue
         before, after = [a for a, _ in means], [b for _, b in means]
         found = difference(before, after)
-        allowed = max(least, ev.margin * abs(fmean(before)), found.half(1 - COURSE_RISK / (2 * count)))  # fmt: skip
+        allowed = max(least, ev.margin * abs(fmean(before)), found.half(1 - COURSE_RISK / (2 * windows)))  # fmt: skip
         if abs(found.value) > allowed:
             text = (
-                f"in window {i + 1} of {count} the loss is {fmean(after):.5g} on average, {fmean(before):.5g} in the original "
+                f"in window {i + 1} of {windows} the loss is {fmean(after):.5g} on average, {fmean(before):.5g} in the original "
                 f"(±{allowed:.2g} allowed by {len(both)} seeds)"
             )
             return Check(COURSE, False, text)
-    return Check(COURSE, True, f"{count} windows") if count else None
+    return Check(COURSE, True, f"{windows} windows") if windows else None
 
 
 def _level(run: Run, name: str) -> float:
@@ -335,12 +298,11 @@ def level(ev: Evidence, name: str) -> Check | None:
         "left_norm": "gradient norm before clipping",
         "update_norm": "update norm",
     }[name]
-    both = [(_level(a, name), _level(b, name)) for a, b in ev.pairs]
-    both = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
-    if ev.effect == "recipe" or len(both) < LEAST:
+    before, after = _columns(ev, lambda run: _level(run, name))
+    if ev.effect == "recipe" or len(before) < LEAST:
         return None
-    found = difference([x for x, _ in both], [y for _, y in both])
-    text = f"{math.exp(found.value):.3g} times the original's, in the mean over {len(both)} seeds"
+    found = difference(before, after)
+    text = f"{math.exp(found.value):.3g} times the original's, in the mean over {len(before)} seeds"
     return Check(f"{words} over seeds", abs(found.value) <= max(LEVEL, found.half(0.9995)), text)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from autofast.report.style import count
@@ -12,7 +13,7 @@ from autofast.verify.evidence.gathered import Evidence, taken
 from autofast.verify.evidence.numbered import plain
 from autofast.verify.evidence.record import Record, Run
 from autofast.verify.judging.invariants import shown
-from autofast.verify.result import Check, Sameness
+from autofast.verify.result import Check, unclear
 
 RATES = "learning rates"
 COUNTERS = "counters in the model"
@@ -61,7 +62,7 @@ def learning_rates(ev: Evidence) -> Check | None:
             decided = len(before) == len(after) and course.numbers_decide(ev, a, b, place)
             if decided and not course.known(ev):
                 text = f"they differ from step {place + 1} on: not yet known whether those of the original depend on its numbers; {course.more_seeds(ev)}"
-                return Check(name, None, text, verdict=Sameness.UNCLEAR)
+                return unclear(name, text)
             group = next(
                 (
                     i
@@ -129,12 +130,17 @@ def optimizers(ev: Evidence) -> Check | None:
     before, after = (
         tuple(o.lower().replace("fused", "") for o in r.record.optimizers) for r in (ev.a, ev.b)
     )
-    words = f"{', '.join(ev.b.record.optimizers) or 'none'}; in the original {', '.join(ev.a.record.optimizers) or 'none'}"
     if ev.effect == "recipe":
         return None
+    words = [
+        ", ".join(
+            kind if n == 1 else f"{n} × {kind}" for kind, n in Counter(r.record.optimizers).items()
+        )
+        for r in (ev.a, ev.b)
+    ]
     if before == after:
-        return Check(name, True, ", ".join(ev.a.record.optimizers)) if before else None
-    return Check(name, False, words)
+        return Check(name, True, words[0]) if before else None
+    return Check(name, False, f"{words[1] or 'none'}; in the original {words[0] or 'none'}")
 
 
 def settings(ev: Evidence) -> Check | None:
@@ -268,7 +274,7 @@ def counters(ev: Evidence) -> Check | None:
     ]
     if off and not course.known(ev) and course.numbers_decide(ev, ev.a, ev.b, course.made(ev.a)):
         text = f"{shown(off, 1)}: not yet known whether the original's depend on its numbers; {course.more_seeds(ev)}"
-        return Check(name, None, text, verdict=Sameness.UNCLEAR)
+        return unclear(name, text)
     off = off or [text for k in both if k not in fixed and (text := _counts_otherwise(ev, k))]
     if off:
         return Check(name, False, shown(off, 1))

@@ -19,6 +19,8 @@ from .walk import walk
 
 MOST_CALLS = 4000
 MOST_LEAVES = 8
+FEW = 8  # series of values in which is looked how evenly they lie, and the fewest of each
+LONGEST = 1024
 
 
 def named(entry: Any) -> list[tuple[str, Any]]:
@@ -49,6 +51,28 @@ def look(tensor: torch.Tensor) -> tuple[float, float]:
         return float((values * values).mean()), float((values == 0).double().mean())
 
 
+def evenness(tensor: torch.Tensor) -> tuple[float, float]:
+    """How evenly the values lie down the samples, and across the last dimension: the mean ratio of
+    neighbouring gaps, the smaller to the larger, which is 0.39 for independent draws from any
+    density, more for strata and 1 for a grid. Of eight series each; 0 for short ones.
+    """
+    if not tensor.numel():
+        return 0.0, 0.0
+    rows = tensor.detach().reshape(len(tensor) if tensor.dim() else 1, -1)[:LONGEST].double()
+    last = rows[:FEW] if tensor.dim() < 3 else tensor.detach().flatten(0, -2)[:FEW].double()
+    return _evenly(rows[:, :FEW].T), _evenly(last[:, :LONGEST])
+
+
+def _evenly(series: torch.Tensor) -> float:
+    if series.shape[-1] < FEW:
+        return 0.0
+    gaps = series.sort(dim=1).values.diff(dim=1)
+    one, two = gaps[:, :-1], gaps[:, 1:]
+    high = torch.maximum(one, two)
+    ratios = (torch.minimum(one, two) / high)[high > 0]
+    return float(ratios.mean()) if len(ratios) else 0.0
+
+
 def packed(arguments: Any) -> bool:
     """Sequences of several lengths are given, each read to its own end and not to that of the
     padding.
@@ -60,9 +84,9 @@ def packed(arguments: Any) -> bool:
 class Inputs:
     """``calls``: number of the model, samples, a checksum for each tensor (loaders.value: whatever
     the order in the batch), optimizer steps made before, and in the first step a digest of the
-    random states and a checksum for each tensor of the order in the batch; what ``look`` says of
-    floats. ``dropped``: names of the dropout modules that were called, and the smallest size of
-    every dimension that they were given (empty: of no constant number).
+    random states and a checksum for each tensor of the order in the batch; what ``look`` and
+    ``evenness`` say of floats. ``dropped``: names of the dropout modules that were called, and the
+    smallest size of every dimension that they were given (empty: of no constant number).
     """
 
     def __init__(self, probe: Probe, loaders: Any = None) -> None:
@@ -107,7 +131,9 @@ class Inputs:
         found = [*named(arguments), *named(keywords or {})][:MOST_LEAVES]
         read = [(name, readable(tensor, self.probe)) for name, tensor in found]
         sums = {name: value for name, value in read if value is not None}
-        seen = {n: look(t) for n, t in found if n in sums and t.is_floating_point()}
+        floats = [(n, t) for n, t in found if n in sums and t.is_floating_point()]
+        with torch.no_grad():
+            seen = {n: (*look(t), *evenness(t)) for n, t in floats}
         if self.loaders is not None:
             tensors = [tensor for name, tensor in found if name in sums]
             self.loaders.given(tensors, [sums[name] for name, _ in found if name in sums])

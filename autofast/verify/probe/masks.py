@@ -1,5 +1,6 @@
-"""The masks of dropout that are drawn, by modules or by functions: their sizes in the first steps,
-and whether some are drawn without gradients.
+"""The masks of dropout that are drawn, by modules or by functions: their sizes and rates in the
+first steps, and whether some are drawn without gradients. What a backward computes again is not
+counted.
 
 One mask for a whole batch, or for all steps of a sequence, draws fewer numbers than one for each;
 dropout that is left on in an evaluation draws some there.
@@ -20,6 +21,8 @@ from .training import opaque
 
 FIRST = 2  # steps in which sizes are kept
 MOST = 4000
+# The number of the backward that runs now, -1 outside of any.
+_task: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 # Of torch._VF, which torch.nn.functional calls: whether a mask has one number for each channel
 # instead of each entry.
 KINDS = {
@@ -35,8 +38,8 @@ KINDS = {
 
 
 class Masks:
-    """``sizes``: of masks drawn with gradients in the first steps; ``idle``: how many were drawn
-    without.
+    """``drawn``: sizes and rates of masks drawn with gradients in the first steps; ``idle``: how
+    many were drawn without.
     """
 
     def __init__(
@@ -45,7 +48,7 @@ class Masks:
         self.probe = probe
         self.no_training = idle
         self.dropping = dropping  # draws.Draws
-        self.sizes: list[int] = []
+        self.drawn: list[tuple[int, float]] = []
         self.idle = 0
         for name, channels in KINDS.items():
             if hasattr(torch._VF, name):
@@ -71,17 +74,21 @@ class Masks:
         _builtins._register_builtin(watched, known)
         setattr(owner, name, opaque(watched))
 
-    def drawn(self, size: int) -> None:
+    def found(self) -> dict[str, Any]:
+        sizes, rates = ([one[k] for one in self.drawn] for k in (0, 1))
+        return {"masks": sizes, "mask_rates": rates, "idle_masks": self.idle}
+
+    def draws(self, size: int, rate: Any) -> None:
         if self.no_training():
             self.idle += 1
-        elif self.probe.steps < FIRST and len(self.sizes) < MOST:
-            self.sizes.append(size)
+        elif self.probe.steps < FIRST and len(self.drawn) < MOST and _task() == -1:
+            self.drawn.append((size, float(rate)))
 
     def dropout(self, channels: bool) -> Any:
         def look(tensor: Any, p: Any = 0.5, train: Any = True, *rest: Any) -> None:
             if train and p:
                 shape = tensor.shape[:2] if channels else tensor.shape
-                self.drawn(math.prod(shape))
+                self.draws(math.prod(shape), p)
 
         return look
 
@@ -89,4 +96,4 @@ class Masks:
         self, query: Any, key: Any, value: Any, mask: Any = None, dropout_p: float = 0.0, *rest: Any, **more: Any
     ) -> None:  # fmt: skip
         if dropout_p:
-            self.drawn(math.prod(query.shape[:-1]) * int(key.shape[-2]))
+            self.draws(math.prod(query.shape[:-1]) * int(key.shape[-2]), dropout_p)

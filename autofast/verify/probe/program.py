@@ -151,7 +151,7 @@ def torch_arrived(
         writer.parts.append(random.found)
         drawn = attempt("masks of dropout", lambda: masks.Masks(probe, again.idle, random.dropping))
         if drawn is not None:
-            writer.parts.append(lambda: {"masks": drawn.sizes, "idle_masks": drawn.idle})
+            writer.parts.append(drawn.found)
         writer.parts.append(given.found)
     if steps is not None and (wanted.state or wanted.perturb or wanted.answers):
         models = state.State(probe)
