@@ -80,7 +80,7 @@ def test_both_sides_and_all_reasons(project: Path) -> None:
         for line, text in said
     ), said
     assert any(
-        "done fused-optimizer" in text and "estimate: the update" in text for _, text in said
+        "done fused-optimizer" in text and "the update of 4" in text for _, text in said
     )
     # Nothing is loaded from elsewhere.
     assert not re.search(r"(src|href|url)\s*[=(]|@import|<script|https?:", page.text)
