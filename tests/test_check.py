@@ -140,7 +140,7 @@ def test_the_place_is_underlined(project: Path) -> None:
            |
         21 |     optimizer = {OPTIMIZER}
            |                 {"^" * len(OPTIMIZER)}
-           = fix; estimate: the update of 4 parameters in one kernel
+           = fix; estimate: about 35 %, the update of 4 parameters in one kernel
 
         Found 1 fix in 1 file.
         --diff shows the fixes, --fix writes them.
