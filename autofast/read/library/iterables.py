@@ -17,6 +17,7 @@ from autofast.model.values import (
     Num,
     Seq,
     Tensor,
+    Thing,
     Unknown,
     Values,
     expand,
@@ -52,9 +53,19 @@ def _each(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
     if name == "itertools.chain":
         over = NOTHING.union(*(g.values for g in args.positional))
     over = over or args.get(0, "iterable")
+    if name != "builtins.enumerate":
+        over = NOTHING.union(*(_within(thing, name, node) for thing in over))
     return values(
         interp.intern(Ext, (id(node), name, over), lambda: Ext(name, node, args, {"over": over}))
     )
+
+
+def _within(thing: Thing, name: str, node: ast.AST | None) -> Values:
+    """What ``thing`` goes through where this very call made it: ``rows[i] = sorted(rows[i])`` in a
+    loop does not nest without end.
+    """
+    mine = isinstance(thing, Ext) and thing.node is node and thing.name == name
+    return thing.attrs["over"] if mine else values(thing)
 
 
 @gives("builtins.zip")
