@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from autofast.model.script import Script
-from autofast.model.values import Const, Ref, const
+from autofast.model.values import Const, Ext, Ref, Tensor, const
 from tests.reading import HEAD, read
 
 DATA = "data = TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,)))\n"
@@ -753,3 +753,46 @@ def test_a_batch_that_is_told_by_its_length(tmp_path: Path) -> None:
     )
     (x,) = script.values(call.args[0])
     assert getattr(x, "device", "") == "dev" and getattr(x, "batch", None)
+
+
+# ---------------------------------------------------------------------------- ranks of what is made
+@pytest.mark.parametrize(
+    ("divisor", "rank"),
+    [
+        ("x.size(0)", "0d"),
+        ("x.shape[0]", "0d"),
+        ("(x.size(0) * 3.0)", "0d"),
+        ("(len(x) + x.numel())", "0d"),
+        ("int(x.shape[1])", "0d"),
+        ("numpy.arange(3)", ""),
+        ("weights", ""),
+    ],
+)
+def test_a_sum_divided_by_a_number_is_a_number(tmp_path: Path, divisor: str, rank: str) -> None:
+    """Through a function of the project; an array of NumPy's gives an array."""
+    code = f"""
+import numpy
+weights = numpy.load("weights.npy")
+def mine(x):
+    return x.pow(2).sum() / {divisor}
+for x, y in loader:
+    made = mine(x)
+"""
+    script = read(tmp_path, SETUP + code)
+    (made,) = (n.value for n in script.each(ast.Assign) if ast.unparse(n.targets[0]) == "made")
+    assert {t.rank for t in script.values(made) if isinstance(t, Tensor)} == {rank}
+
+
+def test_a_list_that_a_loop_sorts_again_does_not_nest(tmp_path: Path) -> None:
+    code = """
+rows = []
+for i in range(9):
+    rows.append(open(str(i)).readlines())
+    rows[i] = sorted(rows[i])
+    rows[i] = list(map(str.__add__, rows[0], rows[i]))
+"""
+    script = read(tmp_path, SETUP + code)
+    (call,) = (n for n in script.each(ast.Call) if ast.unparse(n.func) == "sorted")
+    for thing in script.values(call):
+        inside = thing.attrs["over"] if isinstance(thing, Ext) else frozenset()
+        assert not any(isinstance(t, Ext) and t.name == "builtins.sorted" for t in inside)

@@ -30,6 +30,7 @@ from autofast.model.values import things as values
 # Kinds of device that may be another accelerator; some of these hold no double precision.
 NOT_CUDA = frozenset({"mps", "xpu", "hpu", "accel", "option", "?"})
 DTYPE = "torch.*"  # how ``str(x.dtype)`` reads
+SHAPE = "torch.Size(*)"  # how ``str(x.shape)`` reads
 
 
 def mixed(tensors: list[Tensor], **changes: Any) -> Tensor:
@@ -104,7 +105,8 @@ def binary(left: Values, right: Values, op: str) -> Values:
             made = made.but(dtype="?")  # the number may be an integer or not
         return values(made)
     unknown = [t for t in (*left, *right) if isinstance(t, Unknown)]
-    return values(unknown[0]) if unknown else values(Num())
+    numbers = all(map(_is_number, (*left, *right)))
+    return values(unknown[0]) if unknown else values(Num(scalar=numbers))
 
 
 def _is_number(thing: Thing) -> bool:
@@ -112,7 +114,9 @@ def _is_number(thing: Thing) -> bool:
     ``Num`` may be an array of NumPy's).
     """
     if isinstance(thing, Num):
-        return thing.synced is not None and thing.synced.rank == "0d"
+        return thing.scalar or (thing.synced is not None and thing.synced.rank == "0d")
+    if isinstance(thing, Arg):
+        return bool(thing.default) and all(map(_is_number, thing.default))
     return isinstance(thing, Const) and isinstance(thing.value, (int, float))
 
 

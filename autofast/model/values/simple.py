@@ -5,7 +5,7 @@ known.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -41,14 +41,17 @@ class Num(Thing, metaclass=Pooled):
     """A Python number or string that is not known.
 
     ``synced`` is the tensor read to get it (``loss.item()``); ``pattern`` is what is known of a
-    string, with ``*`` for the rest.
+    string, with ``*`` for the rest. ``scalar``: it certainly is one number, and no array of
+    NumPy's: a size, a length, and what is computed of such.
     """
 
     synced: Tensor | None = None
     pattern: str = ""
+    scalar: bool = field(default=False, kw_only=True)
 
     def __hash__(self) -> int:
-        return hash((7, hash(self.synced) if self.synced else 0, steady(self.pattern)))
+        synced = hash(self.synced) if self.synced else 0
+        return hash((7, synced, steady(self.pattern), self.scalar))
 
 
 @dataclass(frozen=True)

@@ -64,8 +64,9 @@ def _within(thing: Thing, name: str, node: ast.AST | None) -> Values:
     """What ``thing`` goes through where this very call made it: ``rows[i] = sorted(rows[i])`` in a
     loop does not nest without end.
     """
-    mine = isinstance(thing, Ext) and thing.node is node and thing.name == name
-    return thing.attrs["over"] if mine else values(thing)
+    if isinstance(thing, Ext) and thing.node is node and thing.name == name:
+        return thing.attrs["over"]
+    return values(thing)
 
 
 @gives("builtins.zip")
@@ -202,7 +203,7 @@ def _length(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
     """
     exact = [t.exact if isinstance(t, Seq) and t.kind == "tuple" else None for t in first_of(args)]
     lengths = frozenset(Const(len(items)) for items in exact if items is not None)
-    return lengths if lengths and None not in exact else values(Num())
+    return lengths if lengths and None not in exact else values(Num(scalar=True))
 
 
 @gives("builtins.range")

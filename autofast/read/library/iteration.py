@@ -11,7 +11,7 @@ from autofast.model.contents import opened, wrapped
 from autofast.model.kinds import is_dataset, is_loader, is_module, library_dataset
 from autofast.model.limits import FETCHED
 from autofast.model.names import GRAPHS, NAMED_TUPLE
-from autofast.model.tensors import tensors_in
+from autofast.model.tensors import SHAPE, tensors_in
 from autofast.model.values import (
     NOTHING,
     Arg,
@@ -196,7 +196,7 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
                 thing.attrs["namespace"] if index == 0 else values(Seq(None, None, values(Num())))
             )
     if isinstance(thing, (Num, Arg)):
-        return values(Num())
+        return values(Num(scalar=isinstance(thing, Num) and thing.pattern == SHAPE))
     if isinstance(thing, Unknown):
         return values(thing)
     if isinstance(thing, Inst) and module_parts.is_container(thing):

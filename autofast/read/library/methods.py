@@ -6,7 +6,7 @@ import ast
 
 from autofast.model.kinds import is_dataset, is_loader, is_module, is_optimizer, is_scaler
 from autofast.model.names import LOADER
-from autofast.model.tensors import dtype_of, kind_asked, mixed, target_of, tensors_in
+from autofast.model.tensors import SHAPE, dtype_of, kind_asked, mixed, target_of, tensors_in
 from autofast.model.values import (
     NOTHING,
     SOMEWHERE,
@@ -46,6 +46,7 @@ from autofast.read.library.modules import module_method
 from autofast.read.library.tensor_results import result, result_dtype
 from autofast.read.state.core import Core
 
+COUNTS = tuple("size numel nelement dim ndimension element_size".split())
 CASTS = {"double": "f64", "half": "half", "bfloat16": "half", "float": "f32"}
 CASTS |= dict.fromkeys(("long", "int", "bool", "byte"), "int")
 MERGES = ("merge_from_", "merge_with_")  # of settings: what a file or the command line says
@@ -197,7 +198,9 @@ def tensor_method(
     if name == "backward":
         return values(Const(None))
     if (known := op(f".{name}")) is not None and known.numbers:
-        return values(Num())
+        if name == "size" and not args.every:
+            return values(Num(pattern=SHAPE))
+        return values(Num(scalar=name in COUNTS))
     if name in ("detach", "detach_"):
         return values(this.but(grad=False))
     if name in CASTS:

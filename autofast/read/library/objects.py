@@ -86,7 +86,7 @@ def _cast(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
     for thing in first:
         if isinstance(thing, (Tensor, Unknown)):
             interp.emit("sync", node, thing, args, how=name.rsplit(".", 1)[-1])
-    return values(Num(next((t for t in first if isinstance(t, Tensor)), None)))
+    return values(Num(next((t for t in first if isinstance(t, Tensor)), None), scalar=True))
 
 
 @gives(*NUMBERS)

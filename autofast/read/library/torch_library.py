@@ -10,7 +10,7 @@ from autofast.model import names
 from autofast.model.calls import call_of
 from autofast.model.kinds import is_classmethod, is_dataset, is_loader, is_loss, is_module
 from autofast.model.names import WRAPPERS
-from autofast.model.tensors import DTYPE, mixed, tensors_in
+from autofast.model.tensors import DTYPE, SHAPE, mixed, tensors_in
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -77,8 +77,10 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             return values(interp.intern(Ext, ("device", thing.device), lambda: device))
         if name == "dtype":
             return values(Num(pattern=DTYPE))
-        if name in ("shape", "ndim", "is_cuda", "requires_grad", "names", "layout"):
-            return values(Num())
+        if name == "shape":
+            return values(Num(pattern=SHAPE))
+        if name in ("ndim", "is_cuda", "requires_grad", "names", "layout"):
+            return values(Num(scalar=name == "ndim"))
         # Of `x.max(1)`, where it is not known whether it is a pair.
         if name in ("values", "indices") and (node is None or call_of(node) is None):
             return values(thing if name == "values" else thing.but(grad=False, dtype="int"))
