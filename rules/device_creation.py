@@ -21,6 +21,7 @@ from autofast.techniques.transfers.told_where import told_where
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
 ASKED = gains.nothing("a condition at each place, for a copy that a helper makes")
+SERVES = gains.for_others
 MESSAGE = "makes a tensor in host memory and copies it to the device"
 
 
@@ -60,5 +61,5 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
                 effect=creation.effect,
                 key=creation.key,
                 needs=((None, creation.needs),) if creation.needs is not None else (),
-                asks=ASKED if creation.asked else None,
+                asks=ASKED if creation.asked else SERVES if creation.key is not None else None,
             )

@@ -305,6 +305,43 @@ def test_helpers_are_told_where(helper: str, line: str, call: str, told: str) ->
     assert before["z"].dtype is after["z"].dtype
 
 
+BY_EPOCH = f"""
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+{LOWER}
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 4).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.randn(12, 4)), batch_size=4)
+for epoch in range(2):
+    mask = causal(4).to(device)
+    for (x,) in loader:
+        x = x.to(device)
+        loss = model(x).pow(2).mean() + causal(4).float().mean()WHERE + mask.float().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_a_helper_that_nobody_would_tell_stays() -> None:
+    """Its result is moved once an epoch, which is not worth a line; in the steps it stays."""
+    text = BY_EPOCH.replace("WHERE", ".item()")
+    assert not apply(RULE, text, min_gain=0.01).fixes
+    moved = BY_EPOCH.replace("causal(4).float().mean()WHERE", "causal(4).to(device).float().mean()")
+    told = apply(RULE, moved, min_gain=0.01)
+    assert any("causal(size, device=None)" in line for line in told.lines)
+
+
+@pytest.mark.parametrize("n", ["0, 3, 1 / 3", "0, 3, 1 / k", "0.0, 3.0, 0.1"])
+def test_fractions_that_are_cut_off_stay(n: str) -> None:
+    """Another last digit, and another integer comes out."""
+    done = made(f"k = len(x)\nz = torch.arange({n}).to(device).sum()")
+    assert {f.effect for f in done.fixes} == {Effect.ROUNDING}
+    assert not made(f"k = len(x)\nz = torch.arange({n}).long().to(device).sum()").fixes
+
+
 @pytest.mark.parametrize(
     "helper",
     [

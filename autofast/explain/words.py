@@ -8,6 +8,7 @@ import ast
 import re
 
 from autofast.model.source import source_of
+from autofast.model.tensors import SHAPE
 from autofast.model.values import (
     Arg,
     Bound,
@@ -69,7 +70,8 @@ def thing(value: Thing) -> str:
         case Setting(value=default, file=file, line=line):
             return f"a setting, {default!r} in {file}:{line}"
         case Num(synced=synced, pattern=pattern):
-            what = f"text like {pattern!r}" if pattern else "a number or text that is not known"
+            text = "a shape" if pattern == SHAPE else f"text like {pattern!r}"
+            what = text if pattern else "a number or text that is not known"
             return f"{what}, read from a tensor" if synced is not None else what
         case Ref(name=name):
             return name

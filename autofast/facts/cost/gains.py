@@ -480,6 +480,13 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
     return Gain(0.02, "a copy from the host in every step", known=False)
 
 
+def for_others(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of what is written for other places alone: nothing where none of them is written."""
+    if not any(f.edits and (finding.rule, finding.key) in f.needs for f in beside):
+        return Gain(0.0, "no place that is written needs it")
+    return in_steps(script, options, finding, beside)
+
+
 # ------------------------------------------------------------------------------- by bytes and items
 def copies(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of copies to the device that nothing waits for: nothing where hardly anything is copied."""

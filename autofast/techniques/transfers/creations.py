@@ -29,6 +29,7 @@ from autofast.techniques.transfers.filled import made_there
 from autofast.techniques.transfers.listed import listed
 from autofast.write.spelling import spelled
 
+TO_WHOLE = ("long", "int", "short", "byte", "bool")  # casts that cut a number off
 COMPUTED = frozenset({"linspace", "logspace"})  # each device rounds in its own way
 
 
@@ -197,6 +198,8 @@ def created(script: Script, call: ast.Call, where: str) -> Creation | None:
     short = site.kind.rsplit(".", 1)[-1]
     there = made_there(script, call, where) if old else Keyword(call, "device", where)
     effect = Effect.EXACT if old else _effect(script, short, call)
+    if short == "arange" and effect > Effect.EXACT and is_attribute(parent_of(call), *TO_WHOLE):
+        return None  # a last digit less, and the integer is another
     if (said := listed(script, call, where)) is not None:
         there, effect = said, Effect.EXACT
     return Creation(call, site, () if there is None else (there,), effect)
@@ -217,10 +220,12 @@ def _effect(script: Script, short: str, call: ast.Call) -> Effect:
     if FACTORIES.get(short):
         return Effect.SAMPLING
     whole = all(
-        isinstance(const(script.values(a)), int) or Num() in script.values(a) for a in call.args
+        isinstance(const(found := script.values(a)), int)
+        or any(isinstance(t, Num) and not t.pattern for t in found)
+        for a in call.args
     )
     floats = any(
-        isinstance(n, ast.Constant) and isinstance(n.value, float)
+        isinstance(n, ast.Div) or (isinstance(n, ast.Constant) and isinstance(n.value, float))
         for a in call.args
         for n in ast.walk(a)
     )
