@@ -11,7 +11,7 @@ from autofast.model.names import OWNERS
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.syncs.code_motion import NAME
-from autofast.techniques.syncs.conditions import combined
+from autofast.techniques.syncs.conditions import combined, flags_first
 from autofast.techniques.syncs.elements import by_elements
 from autofast.techniques.syncs.extended import extended
 from autofast.techniques.syncs.logged import logged
@@ -77,5 +77,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         answered |= {id(n) for n in ast.walk(loop)} | {id(whole(loop))}
         message = f"reads {names} from the device element by element in every step"
         yield Finding(loop, message, edits=tuple(edits), asks=gains.elements)
+    for statement, flag, edits in flags_first(script):
+        answered.add(id(statement))
+        name = ast.unparse(flag)
+        yield Finding(
+            flag, f"asks the device before it asks `{name}`, and waits for it", edits=tuple(edits)
+        )
     yield from in_texts(script)
     yield from findings(script, answered)

@@ -985,11 +985,12 @@ def test_a_value_that_is_shown_seldom() -> None:
     shown = "if i % 4 == 0:\n    print(f'{i} {value:.6f}', value)"
     done = same(HEAD + training("value = loss.item()\n" + shown))
     assert "            value = loss.item()\n            print(f" in done.text  # it moves
-    done = same(HEAD + training(shown, before_backward="value = loss.item()"))
-    assert "            value = loss.item()\n            print(f" in done.text
-    shown += "\nif i % 3 == 0:\n    print(value)"
-    done = same(HEAD + training(shown, "", "", "value = loss.item()"), "value = loss.detach()")
-    assert "{value.item():.6f}" in done.text  # in each of several conditions
+    done = same(
+        HEAD + training(shown, before_backward="value = loss.item()"),
+        "value = loss.detach()",
+        "value.item()",
+    )
+    assert "{value.item():.6f}" in done.text  # work for the device is between
 
 
 def test_a_value_that_is_shown_after_the_loop() -> None:
@@ -1044,9 +1045,10 @@ def test_a_value_is_added_up_before_it_is_read() -> None:
         "v = v.item()",
     )
     assert "        other += v\n" in done.text
-    step = "if i == 3:\n    break\nprint(v, v)"
-    done = same(HEAD + training(step, "", "print(v)", "v = loss.item()"))
-    assert "        optimizer.step()\n        v = loss.item()\n        if i == 3:" in done.text
+    refused(
+        HEAD + training("if i == 3:\n    break\nprint(v, v)", "", "print(v)", "v = loss.item()"),
+        "`v` is used in every step",
+    )
 
 
 def test_a_value_that_a_condition_uses_is_read_there() -> None:
@@ -1117,8 +1119,7 @@ def test_values_that_each_arm_of_a_condition_reads() -> None:
     assert ".item()" not in done.text
     refused(HEAD + training(ARMS + "print(shown)"), "`shown` is used in every step")
     less = ARMS.replace("else:", "elif len(x) > 2:").replace("if epoch", "shown = 0.0\nif epoch", 1)
-    done = same(HEAD + training("print(shown)", before_backward=less))  # as it stands
-    assert done.text.index("optimizer.step()") < done.text.index("        if epoch:")
+    refused(HEAD + training("print(shown)", before_backward=less), "gets other values too")
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ for epoch in range(2):
         loss = nn.functional.cross_entropy(out, y)
         optimizer.zero_grad()
         loss.backward()
-        optimizer.step()
         {body}
+        optimizer.step()
     {end}
 """
 ITEM, IO = "loss-item-sync", "per-step-io"
@@ -122,6 +122,66 @@ def test_what_costs_little(body: str, end: str) -> None:
     assert not made(ITEM, body, end).findings
 
 
+@pytest.mark.parametrize(
+    ("asked", "written"),
+    [
+        ("torch.isnan(out).any() and CHECK", "CHECK and torch.isnan(out).any()"),
+        (
+            "(torch.isnan(out).any() or torch.isinf(out).any()) and CHECK",
+            "CHECK and (torch.isnan(out).any() or torch.isinf(out).any())",
+        ),
+        (
+            "(out.max() > 9) and out.min() < 9 and CHECK",
+            "CHECK and out.max() > 9 and out.min() < 9",
+        ),
+    ],
+)
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_flag_is_asked_before_the_device(asked: str, written: str, flag: bool) -> None:
+    body = f"if {asked}:\n    found.append(i)"
+    script = SCRIPT.replace("found, shown", f"CHECK = {flag}\nfound, shown")
+    made = apply(ITEM, script.format(body=body.replace("\n", "\n        "), end="pass"))
+    assert f"if {written}:" in made.text.replace("(out.max() > 9)", "out.max() > 9")
+    old, new = (run(without_libraries(t)) for t in (made.before, made.text))
+    assert old["found"] == new["found"]
+
+
+COUNTS = """
+class Hits:
+    number = 0
+
+    def any(self):
+        self.number += 1
+        return self.number
+
+    max = any
+
+
+hits = Hits()
+"""
+BOTH = "if torch.isnan(out).any() and CHECK:\n            found.append(i)"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "CHECK and torch.isnan(out).any()",
+        "out.add_(1).max() > 0 and CHECK",
+        "torch.rand(2).to(device).max() > 0 and CHECK",
+        "torch.isnan(out).any() and shown",
+        "torch.isnan(out).any() or CHECK",
+        "(hits.any() or torch.isnan(out).any()) and CHECK",
+        "(hits.max() > 2 or torch.isnan(out).any()) and CHECK",
+    ],
+)
+def test_where_the_order_of_a_condition_stays(asked: str) -> None:
+    body = f"if {asked}:\n            found.append(i)"
+    script = SCRIPT.replace("found, shown", f"CHECK = False\n{COUNTS}found, shown", 1)
+    assert not apply(ITEM, script.format(body=body, end="pass")).fixes
+    if "hits" not in asked:  # the same with what may be asked in any order
+        assert apply(ITEM, script.format(body=BOTH, end="pass")).fixes
+
+
 def test_every_statement_that_waits_is_named_once() -> None:
     """Also where a loop has several of one kind, and of a number that is read to be shown what is
     shown.
@@ -130,7 +190,7 @@ def test_every_statement_that_waits_is_named_once() -> None:
         ITEM,
         "writer.add_scalar('loss', loss, i)\nwriter.add_scalar('top', out.max().item(), i)\nfound.append(str(out.tolist()))",
     )
-    assert [f.node.lineno for f in found.findings] == [30, 31, 32] and not found.fixes
+    assert [f.node.lineno for f in found.findings] == [29, 30, 31] and not found.fixes
     assert [f.advice[:4] for f in found.findings] == ["show", "show", "keep"]
 
 

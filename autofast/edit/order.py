@@ -25,7 +25,6 @@ class Rank(IntEnum):
     SCHEDULE = 24  # the scheduler counts optimizer steps, so it follows the update
     ZERO = 26  # gradients are cleared last
     GUARD = 30  # "if last micro-batch of the window": around all of the above
-    SHOWN = 35  # numbers of the step are read, behind all that is the update
     AUTOCAST = 40  # around forward and loss, never around the group above
     GRAD_MODE = (
         50  # no_grad / inference_mode: around autocast, so that the cast cache dies with the block

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 from autofast.facts.copies import is_batch_memory
 from autofast.facts.cost import machine, measured
@@ -32,7 +32,6 @@ from autofast.facts.optimizers import has_momentum
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.loops import loops_around
-from autofast.flow.positions import follows
 from autofast.flow.program import Flow
 from autofast.flow.provenance import Trail
 from autofast.model.calls import is_method
@@ -318,37 +317,16 @@ def _feeds(loader: Loader, home: ast.AST) -> bool:
     return any(id(expr) in inside for expr in entries if expr is not None)
 
 
-@dataclass(frozen=True)
-class Behind:
-    """The question of reads that move behind ``work``, the last of a step: one before it counts."""
-
-    work: ast.stmt
-
-    def __call__(
-        self, script: Script, options: Options, finding: Finding, beside: Findings
-    ) -> Answer:
-        return reads(script, options, finding, beside)
-
-
 def reads(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of a read that is put off: nothing where another stays in the same step, which waits, too."""
-    work = finding.asks.work if isinstance(finding.asks, Behind) else None
     loop = _loop_of(script, finding.node)
     kept = (read_once, read_at_once, read_twice, read_again, read_late, elements)
-    mine = {id(n) for n in _touched(finding)}
-    stays = [
-        f.node
-        for f in _alike(finding, beside)
-        if (not f.edits or f.asks in kept or isinstance(f.asks, Behind))
-        and f.asks is not read_above
-        and id(f.node) not in mine
-    ]
+    stays = [f.node for f in _alike(finding, beside) if not f.edits or f.asks in kept]
     changed = _changed(beside)
     stays += [t.node for t in script.transfers if _waits(t) and id(t.node) not in changed]
     if loop is not None:
         stays += [n for n in walk(loop) if _may_read(script, n) and id(n) not in changed]
-    node = _in_every_turn(script, loop, stays, work) if loop is not None else None
-    if node is not None:
+    if loop is not None and (node := _in_every_turn(script, loop, stays)) is not None:
         return Gain(0.0, f"{at(node)} waits for the device in the same step, and stays")
     if gain := _code_once(script, finding):
         return gain
@@ -427,11 +405,6 @@ def elements(script: Script, options: Options, finding: Finding, beside: Finding
     return _code_once(script, finding) or Gain(READ, "a wait for each element", known=False)
 
 
-def read_above(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-    """Of showing a number that has been read before: nothing waits for it."""
-    return Gain(0.0, "the number has been read before")
-
-
 def read_late(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of a number that each arm of a condition reads, and that every step looks at: it would be
     read further down in the same step.
@@ -446,27 +419,20 @@ def read_again(script: Script, options: Options, finding: Finding, beside: Findi
     return reads(script, options, finding, beside)
 
 
-def _in_every_turn(
-    script: Script, loop: ast.AST, nodes: Sequence[ast.AST], work: ast.stmt | None = None
-) -> ast.AST | None:
+def _in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> ast.AST | None:
     """A place among ``nodes`` that every iteration of the loop comes to, in the loop itself or in a
     function that it calls.
-
-    With ``work``, one that does not come behind this statement.
     """
     graph = script.analysis(Flow).graph(loop)
     called = set()
     for node in nodes:
-        if work is not None and follows(node, work):
-            continue
         if next(loops_around(node), None) is not loop:
             called |= {id(n) for n in walk(node)}
         elif frequency(graph, node, loop) is Frequency.EVERY:
             return node
     for _, site in script.log.each():
         if id(site.node) in called and in_every_iteration(script, site):
-            ways = [o.stack for o in site if inside(o.stack, loop)]
-            if any(work is None or not any(follows(f.node, work) for f in way) for way in ways):
+            if any(inside(o.stack, loop) for o in site):
                 return site.node
     return None
 

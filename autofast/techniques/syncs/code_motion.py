@@ -18,14 +18,34 @@ from autofast.edit.order import Rank
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.reflection import shows_names
-from autofast.flow.scopes import declared, mentions
+from autofast.flow.scopes import declared, mentions, stored_in
 from autofast.model.script import Script
-from autofast.model.source import function_of, within
+from autofast.model.source import function_of, nodes_in, walk, within
 from autofast.model.syntax import is_read
-from autofast.techniques.syncs.steps import is_step, rare_branch
-from autofast.techniques.syncs.waiting import may_run_at
+from autofast.model.values import Const, Dict, Func, Inst, Num, Ref, Seq, Tensor, Thing, certainly
+from autofast.ops import is_in_place, op
+from autofast.techniques.syncs.freshness import is_fresh, writes
+from autofast.techniques.syncs.handlers import catchers
+from autofast.techniques.syncs.sinks import not_a_keeper
+from autofast.techniques.syncs.steps import is_step, rare_branch, works_between
 
 NAME = "loss-item-sync"
+PLAIN = (
+    ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Dict, ast.List, ast.Tuple,
+    ast.JoinedStr, ast.FormattedValue, ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.cmpop, ast.expr_context,
+)  # fmt: skip
+TORCH = frozenset(
+    "device dtype no_grad enable_grad is_tensor is_grad_enabled manual_seed get_rng_state save load Size Generator".split()
+)
+NUMPY_WRITES = frozenset(
+    "copyto put put_along_axis place putmask fill_diagonal random.shuffle".split()
+)  # to an argument
+PURE = frozenset(
+    f"builtins.{n}" for n in "float int round abs min max sum pow str len bool dict".split()
+)
+QUIET = PURE | set(
+    "builtins.print builtins.isinstance builtins.range builtins.enumerate builtins.zip".split()
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +81,11 @@ def _find(script: Script) -> Iterator[Move]:
                 loop := loop_of(statement)
             ) is not None and is_step(script, loop):
                 gate = _gate(script, statement, target)
-                if gate is not None and may_run_at(script, statement, gate):
+                if (
+                    gate is not None
+                    and _is_pure(script, statement.value)
+                    and _may_wait(script, statement, gate)
+                ):
                     code = Before(
                         gate.body[0],
                         f"{target.id} = {{value}}",
@@ -90,3 +114,141 @@ def _gate(script: Script, statement: ast.Assign, target: ast.Name) -> ast.If | N
         for n in uses
     )
     return gate if fine else None
+
+
+def _is_pure(script: Script, value: ast.expr) -> bool:
+    """Whether an expression only computes with what is there: it may be computed later, or not at
+    all.
+    """
+    for node in walk(value):
+        if not isinstance(node, PLAIN):
+            return False
+        if isinstance(node, ast.Call) and not _is_pure_call(script, node):
+            return False
+    return True
+
+
+def _is_pure_call(script: Script, call: ast.Call) -> bool:
+    if script.log.at("sync", call) is not None:
+        return True
+    match call.func:
+        case ast.Attribute(value=ast.Constant(value=str()), attr="format" | "join"):
+            return True
+        case ast.Attribute(
+            value=tensor, attr="detach" | "cpu" | "mean" | "sum" | "size" | "numel" | "dim"
+        ):
+            return certainly(script.values(tensor), Tensor)
+    found = script.values(call.func)
+    return bool(found) and all(
+        isinstance(t, Ref) and (t.name in PURE or t.name.startswith("math.")) for t in found
+    )
+
+
+def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
+    """Whether nothing between the statement and the condition, or in the condition itself, changes
+    what it computes with.
+    """
+    here = block(statement)
+    between: list[ast.AST] = [*here[index(here, statement) + 1 : index(here, gate)], gate.test]
+    if (
+        works_between(script, statement, gate)
+        or next(catchers(script, statement, loop_of(statement)), None) is not None
+    ):
+        return False
+    names = list(nodes_in(statement.value, ast.Name))
+    needed = {n.id for n in names}
+    if any(needed & stored_in(other) for other in between):
+        return False
+    rebound = {
+        n for f in script.nodes if isinstance(f, (ast.Global, ast.Nonlocal)) for n in f.names
+    }
+    things: set[Thing] = {
+        t for n in names for t in script.values(n) if isinstance(t, (Inst, Seq, Dict))
+    }
+    open_to_change = not all(_is_fixed(script, n) for n in names)
+    for node in (n for other in between for n in walk(other)):
+        if isinstance(node, ast.Call) and not _is_quiet(script, node):
+            if needed & rebound or (
+                open_to_change and not _is_elsewhere(script, node, names, things)
+            ):
+                return False
+        if (
+            open_to_change
+            and isinstance(node, (ast.Attribute, ast.Subscript))
+            and not is_read(node)
+        ):
+            base = script.values(node.value)
+            apart = bool(base) and all(
+                isinstance(t, (Inst, Seq, Dict)) and t not in things for t in base
+            )
+            if not apart or not all(_is_fixed(script, n) or _is_object(script, n) for n in names):
+                return False
+        if (
+            open_to_change
+            and isinstance(node, ast.AugAssign)
+            and not _is_number(script, node.target)
+        ):
+            return False
+    return True
+
+
+def _is_number(script: Script, expr: ast.expr) -> bool:
+    return certainly(script.values(expr), Num, Const)
+
+
+def _is_object(script: Script, expr: ast.expr) -> bool:
+    return certainly(script.values(expr), Inst, Seq, Dict)
+
+
+def _is_fixed(script: Script, name: ast.Name) -> bool:
+    """Whether a variable holds what cannot change by itself: a number, a text, a function, a tensor
+    that nothing changes in place.
+    """
+    found = script.values(name)
+    if certainly(found, Num, Const, Ref, Func):
+        return True
+    return certainly(found, Tensor, Num, Const) and is_fresh(script, name)
+
+
+def _is_quiet(script: Script, call: ast.Call) -> bool:
+    """Whether a call changes nothing that is there."""
+    if script.log.at("sync", call) is not None:
+        return True
+    if writes(script, call):
+        return False
+    of = script.values(call.func.value) if isinstance(call.func, ast.Attribute) else frozenset()
+    if of and all(
+        isinstance(t, Tensor) or (isinstance(t, Const) and isinstance(t.value, str)) for t in of
+    ):
+        return not is_in_place(call.func.attr, flags=True)  # type: ignore[attr-defined]
+    found = script.values(call.func)
+    return bool(found) and all(isinstance(t, Ref) and _leaves_all(t.name) for t in found)
+
+
+def _leaves_all(name: str) -> bool:
+    """Whether a function, which does not write to an argument by what the table of torch's
+    operations says, changes none.
+    """
+    root, _, rest = name.partition(".")
+    if root == "torch":
+        return op(name) is not None or rest.startswith("cuda.") or rest in TORCH
+    return name in QUIET or (
+        root in ("math", "time", "numpy", "logging")
+        and name.removeprefix("numpy.") not in NUMPY_WRITES
+    )
+
+
+def _is_elsewhere(
+    script: Script, call: ast.Call, names: list[ast.Name], things: set[Thing]
+) -> bool:
+    """``batch_time.update(t)``: a method of an object that keeps to itself, and is none of those
+    that are needed.
+    """
+    if not isinstance(call.func, ast.Attribute) or not all(
+        _is_fixed(script, n) or _is_object(script, n) for n in names
+    ):
+        return False
+    of = script.values(call.func.value)
+    if not of or not all(isinstance(t, (Inst, Seq)) and t not in things for t in of):
+        return False
+    return not not_a_keeper(script, call.func)

@@ -5,25 +5,29 @@ together.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from autofast.edit.edits import Before, Edit, Rewrite
+from autofast.edit.edits import Before, Edit, Remove, Rewrite, literal
+from autofast.flow.loops import loop_of
 from autofast.flow.positions import block, index, position
-from autofast.flow.scopes import loaded_in, stored_in
+from autofast.flow.program import Flow
+from autofast.flow.scopes import declared, loaded_in, mentions, stored_in
 from autofast.model.calls import is_method, short_name
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, function_of, source_of, within
 from autofast.model.values import Const, Tensor
 from autofast.ops import is_in_place
 from autofast.rule import Refusal
-from autofast.techniques.syncs.floats import holds_floats, is_float, kind_of
+from autofast.techniques.syncs.floats import holds_floats, is_float
 from autofast.techniques.syncs.freshness import is_fresh
+from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.scalars import is_scalar
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.steps import works_between
-from autofast.write.spelling import only_cuda, torch_in
+from autofast.techniques.syncs.swapping import swapped
+from autofast.write.spelling import torch_in
 
 SOMETIMES = (
     ast.IfExp,
@@ -65,7 +69,8 @@ class Repeated:
 def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[Edit]]]:
     """For each statement the edits by which all share one read; raises :class:`Refusal`.
 
-    The read stands before the first of them.
+    The read stands before the first statement that cannot wait; statements before it that can wait
+    are moved down to it, where work for the device is started in between.
     """
     core = repeated.reads[0].core
     if not isinstance(core, ast.Name):
@@ -78,22 +83,69 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
         raise Refusal("")
     source = source_of(core)
     name = source.fresh(f"{core.id}_value")
+    movable = {id(s.statement): s for s in repeated.sinks if id(s.statement) in around}
+    fixed = [s for s in repeated.statements if id(s) not in movable]
     first = repeated.statements[0]
-    waits = {id(s.statement) for s in repeated.sinks}
-    fixed = next((s for s in repeated.statements if id(s) not in waits), first)
-    if works_between(script, first, fixed):
-        raise Refusal("")  # the host would wait for all at the first of them
+    moved: list[Sink] = []
+    for statement in repeated.statements:
+        if not fixed or statement is fixed[0]:
+            break
+        sink = movable[id(statement)]
+        if not works_between(script, statement, fixed[0]):
+            break
+        stays = id(fixed[0]) not in around or not isinstance(statement, ast.AugAssign)
+        if stays or not may_move(script, sink, fixed[0]):
+            raise Refusal("")  # the host would wait for all at the first of them
+        moved.append(sink)
+        first = fixed[0]
     start = min(repeated.statements, key=position)
     span = here[index(here, start) : max(index(here, t) for t in around.values()) + 1]
     adjoining = len(span) == len(around)
     if _changes(core.id, span) or not (adjoining or is_fresh(script, repeated.reads[0].core)):
         raise Refusal("")
+    if moved and next(catchers(script, start, loop_of(core)), None) is not None:
+        raise Refusal("")
     how = repeated.reads[0]
-    shared = Before(first, f"{name} = {how.of('{core}')}", holes={"core": how.core})
-    return [
-        (s, [shared, *(Rewrite(r.node, name) for r in repeated.reads if r.statement is s)])
-        for s in repeated.statements
+    shared: list[Edit] = [Before(first, f"{name} = {how.of('{core}')}", holes={"core": how.core})]
+    result: list[tuple[ast.stmt, list[Edit]]] = []
+    for statement in repeated.statements:
+        mine = [r for r in repeated.reads if r.statement is statement]
+        sink_here = next((s for s in moved if s.statement is statement), None)
+        if sink_here is not None:
+            code = literal(swapped(statement, {id(r.node): name for r in mine}))
+            result.append((statement, [*shared, Remove(statement), Before(first, code)]))
+        else:
+            result.append((statement, [*shared, *(Rewrite(r.node, name) for r in mine)]))
+    return result
+
+
+def may_move(script: Script, sink: Sink, to: ast.stmt, mine: Collection[int] = ()) -> bool:
+    """Whether a sum may be added to a little later: nothing in between looks at it, or changes what
+    is added.
+
+    ``mine`` are the ids of statements that move with it.
+    """
+    if not isinstance(sink.holder, ast.Name) or not isinstance(
+        sink.statement, (ast.AugAssign, ast.Expr)
+    ):
+        return False
+    here = block(sink.statement)
+    between = [
+        s for s in here[index(here, sink.statement) + 1 : index(here, to)] if id(s) not in mine
     ]
+    scope = function_of(sink.holder)
+    shared = sink.holder.id in declared(scope) or any(
+        function_of(n) is not scope for n in mentions(scope, sink.holder.id)
+    )
+    if shared and any(isinstance(n, ast.Call) for s in between for n in ast.walk(s)):
+        return False  # a function may look at it
+    needed = loaded_in(sink.statement)
+    if any(sink.holder.id in loaded_in(s) or needed & stored_in(s) for s in between):
+        return False
+    yields = any(
+        isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for s in between for n in ast.walk(s)
+    )
+    return not yields and script.analysis(Flow).graph(to).postdominates(to, sink.statement)
 
 
 def _changes(name: str, statements: Sequence[ast.stmt]) -> bool:
@@ -122,78 +174,42 @@ def read_together(
     which changes no value. Counts must stay integers, so they are not mixed with others.
     """
     cores = [origins.get(id(r.node), r).core for r in reads]
-    whole = all(r.how == "item" and is_always(r.node, statement) for r in reads)
-    if not whole or not all(is_float(script, core) for core in cores):
-        raise Refusal("")
-    joined = joined_reads(script, reads, [short_name(r.core) for r in reads], cores)
-    edits: list[Edit] = [*joined.imports, Before(statement, joined.code, holes=joined.holes)]
-    return edits + [Rewrite(r.node, joined.numbers[id(r.node)]) for r in reads]
-
-
-@dataclass(frozen=True)
-class Joined:
-    """One copy of several tensors: ``a_value, b_value = torch.hstack((a, b)).tolist()``, and what
-    stands for each read (by the id of its node) then.
-
-    A float of 32 bits stays what it is as one of 64, and so does a count (below 2**53, which no
-    batch has).
-    """
-
-    imports: Sequence[Edit]
-    code: str
-    holes: dict[str, ast.expr]
-    numbers: dict[int, str]
-
-
-def joined_reads(
-    script: Script, reads: Sequence[Read], stems: Sequence[str], cores: Sequence[ast.expr] = ()
-) -> Joined:
-    """The statement that reads all at once; raises :class:`Refusal` where they may be of several
-    devices, or of kinds that are not known.
-
-    ``stems`` say what the numbers are called, ``cores`` where the tensors come from.
-    """
-    cores = cores or [r.core for r in reads]
-    kinds = {r.key: kind_of(script, core) for r, core in zip(reads, cores, strict=True)}
-    devices = {
-        frozenset(t.device for t in script.values(core) if isinstance(t, Tensor)) for core in cores
-    }
-    mixed = set(kinds.values()) == {"float", "int"}
-    if (
-        not all(kinds.values())
-        or not all(is_scalar(script, c) or holds_floats(script, c) for c in cores)
-        or (mixed and not only_cuda(script))  # not every device computes in float64
-        or several_gpus(script)
-        or len(devices) != 1
-        or (len(kinds) < len(reads) and not all(gives_the_same(script, c) for c in cores))
+    if not all(r.how == "item" and is_always(r.node, statement) for r in reads) or several_gpus(
+        script
     ):
         raise Refusal("")
-    source = source_of(reads[0].node)
+    if not all(is_number(script, core) and is_float(script, core) for core in cores):
+        raise Refusal("")
+    if (
+        len(
+            {
+                frozenset(t.device for t in script.values(core) if isinstance(t, Tensor))
+                for core in cores
+            }
+        )
+        != 1
+    ):
+        raise Refusal("")
+    source = source_of(statement)
     torch, imports = torch_in(source)
-    distinct: dict[str, tuple[Read, str]] = {}
-    for read, stem in zip(reads, stems, strict=True):
-        distinct.setdefault(read.key, (read, stem or "tensor"))
-    free = free_names(source, [stem for _, stem in distinct.values()])
-    names = dict(zip(distinct, free, strict=True))
-    holes = {f"c{n}": read.core for n, (read, _) in enumerate(distinct.values())}
-    parts = [
-        "{"
-        + hole
-        + "}"
-        + ("" if is_scalar(script, core) else ".reshape(1)")
-        + (".double()" if mixed and kinds[key] == "int" else "")
-        for (hole, core), key in zip(holes.items(), distinct, strict=True)
-    ]
-    code = f"{', '.join(free)} = {torch}.hstack(({', '.join(parts)})).tolist()"
-    numbers = {id(r.node): _number(r, names[r.key], mixed, kinds[r.key]) for r in reads}
-    return Joined(imports, code, holes, numbers)
+    if len({r.key for r in reads}) < len(reads) and not all(
+        gives_the_same(script, core) for core in cores
+    ):
+        raise Refusal("")
+    distinct: dict[str, Read] = {}
+    for read in reads:
+        distinct.setdefault(read.key, read)
+    names = _names(source, list(distinct.values()))
+    holes = {f"c{n}": r.core for n, r in enumerate(distinct.values())}
+    parts = [one_number(script, core, hole) for hole, core in holes.items()]
+    code = f"{', '.join(names.values())} = {torch}.hstack(({', '.join(parts)})).tolist()"
+    edits: list[Edit] = [*imports, Before(statement, code, holes=holes)]
+    return edits + [Rewrite(r.node, names[r.key]) for r in reads]
 
 
-def _number(read: Read, name: str, mixed: bool, kind: str) -> str:
-    """The number that the script gets, with its Python type."""
-    wanted = {"float": "float", "int": "int"}.get(read.how, kind)
-    got = "float" if mixed else kind
-    return name if wanted == got else f"{wanted}({name})"
+def _names(source: Source, reads: list[Read]) -> dict[str, str]:
+    stems = [short_name(r.core) or "tensor" for r in reads]
+    return dict(zip([r.key for r in reads], free_names(source, stems), strict=True))
 
 
 def free_names(source: Source, stems: Sequence[str]) -> list[str]:
@@ -203,6 +219,18 @@ def free_names(source: Source, stems: Sequence[str]) -> list[str]:
         name = source.fresh(f"{stem}_value")
         names.append(name if name not in names else source.fresh(f"{stem}_value_{n + 1}"))
     return names
+
+
+def one_number(script: Script, core: ast.expr, hole: str) -> str:
+    """The template of a tensor that is read as one number, as ``hstack`` takes it: a tensor that
+    may have dimensions loses them.
+    """
+    return "{" + hole + "}" + ("" if is_scalar(script, core) else ".reshape(1)")
+
+
+def is_number(script: Script, core: ast.expr) -> bool:
+    """Whether what is read as one number is known well enough to be read with others."""
+    return is_scalar(script, core) or holds_floats(script, core)
 
 
 def several_gpus(script: Script) -> bool:

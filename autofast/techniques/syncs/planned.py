@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
 
-from autofast.edit.edits import Edit, Rewrite
+from autofast.edit.edits import Before, Edit
 from autofast.edit.ignores import is_spared
 from autofast.facts.cost import gains
 from autofast.facts.parameter_loops import parameter_loops
@@ -18,7 +18,6 @@ from autofast.model.calls import is_method, only_target, put_into
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of, within
 from autofast.rule import Effect, Finding, Question, Refusal
-from autofast.techniques.syncs.behind import behind, edits_of
 from autofast.techniques.syncs.code_motion import NAME, moves
 from autofast.techniques.syncs.common_reads import Repeated, is_always, read_once, read_together
 from autofast.techniques.syncs.deferred import Off, may_keep_once, off
@@ -38,7 +37,7 @@ from autofast.techniques.syncs.returned import hand_on, results_of
 from autofast.techniques.syncs.sinks import Sink, sink_of
 from autofast.techniques.syncs.steps import is_often, is_step, runs_in_steps, works_between
 from autofast.techniques.syncs.summable import is_summed
-from autofast.techniques.syncs.sums import grouped, is_sum
+from autofast.techniques.syncs.sums import grouped
 from autofast.techniques.syncs.unspelled import WHERE_SHOWN
 
 Found = tuple[Finding, set[int]]  # with the ids of the reads that it is about
@@ -246,17 +245,12 @@ def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Fo
             except Refusal as why:
                 reason = str(why) or reason
         fixed.append((statement, mine, reason))
-    moved = list(moved_behind(script, fixed, late, [s for parts in sinks for s, _ in parts]))
-    yield from moved
-    gone = {n for _, used in moved for n in used}
-    fixed = [f for f in fixed if not any(id(r.node) in gone for r in f[1])]
-    late = [v for v in late if id(v[1].node) not in gone]
-    sinks = [p for p in sinks if not any(id(r.node) in gone for s, _ in p for r in s.reads)]
     shared = list(repeated(script, [s for parts in sinks for s, _ in parts], fixed))
     yield from shared
     if loop is not None:
         yield from read_at_once(
             script,
+            loop,
             [(s, mine) for s, mine, _ in fixed if not any(id(s) == id(f.node) for f, _ in shared)],
         )
     groups = list(joined(script, sinks))
@@ -267,31 +261,6 @@ def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Fo
         }
         yield from later(script, loop, parts, others)
     yield from used_late(script, late, fixed)
-
-
-def moved_behind(
-    script: Script,
-    fixed: list[tuple[ast.stmt, list[Read], str]],
-    late: list[tuple[Variable, Read]],
-    sinks: list[Sink],
-) -> Iterator[Found]:
-    """What every step looks at, behind the last work of the step."""
-    needed = [r for _, mine, _ in fixed for r in mine]
-    keys = {(r.key, r.how) for r in needed}
-    needed += [r for v, r in late if v.each and not read_at_use(script, v)[1]]
-    needed += [r for s in sinks for r in s.reads if (r.key, r.how) in keys]  # one read for both
-    others = [r for _, r in late if r not in needed]
-    for aim in behind(script, [*needed, *others]):
-        rest = [r for r in needed if r not in aim.reads]
-        if not any(r in needed for r in aim.reads):
-            continue  # all can be read where they are used
-        if all(any(is_sum(script, r) for r in rs) for rs in (aim.reads, rest)):
-            continue  # sums wait for each other
-        places: list[tuple[ast.AST, str]] = [(s, said(mine)) for s, mine in by_statement(aim.reads)]
-        edits: list[Edit] = edits_of(script, aim, rest)
-        changed = {id(e.expr) for e in edits if isinstance(e, Rewrite)}
-        used = [*aim.reads, *(r for r in rest if id(r.node) in changed)]
-        yield from group(places, edits, used, gains.Behind(aim.work))
 
 
 def sinks_at(
@@ -375,18 +344,26 @@ def repeated(
         text = ast.unparse(members[0].core)
         message = f"reads `{text}` from the device {len(members)} times in every step"
         edits = list({id(e): e for _, more in parts for e in more}.values())
-        first = statements[0]  # whose read is left
-        waits = [s for s in statements if works_between(script, first, s)]
+        first = statements[0]  # whose read is left, unless it moves down to another
+        moves = all(e.stmt is not first for e in edits if isinstance(e, Before))
+        waits = [s for s in statements if moves or works_between(script, first, s)]
         places: list[tuple[ast.AST, str]] = [(s, message) for s in waits or statements]
         yield from group(places, edits, members, asks)
 
 
-def read_at_once(script: Script, fixed: list[tuple[ast.stmt, list[Read]]]) -> Iterator[Found]:
+def read_at_once(
+    script: Script, loop: Loop, fixed: list[tuple[ast.stmt, list[Read]]]
+) -> Iterator[Found]:
     """Sums that are looked at in every step."""
-    for reads, edits in grouped(script, fixed):
-        message = f"reads {len(reads)} tensors from the device one by one in every step"
-        members: list[tuple[ast.AST, str]] = [(r.statement, message) for r in reads]
-        yield from group(members, edits, reads, gains.read_at_once)
+    for sinks, edits in grouped(script, loop, fixed):
+        members: list[tuple[ast.AST, str]] = [
+            (s.statement, f"reads {len(sinks)} tensors from the device one by one in every step")
+            for s in sinks
+        ]
+        statements = [s.statement for s in sinks]
+        works = any(works_between(script, a, b) for a, b in pairwise(statements))
+        asks = None if works else gains.read_at_once
+        yield from group(members, edits, [r for s in sinks for r in s.reads], asks)
 
 
 def joined(

@@ -16,92 +16,195 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 
 from autofast.edit.edits import Before, Edit, Remove, Rewrite, literal
+from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index
-from autofast.model.calls import root_of, short_name
+from autofast.flow.scopes import loaded_in
+from autofast.model.calls import is_method
 from autofast.model.script import Script
-from autofast.model.values import Inst, Seq, certainly
+from autofast.model.source import source_of
+from autofast.model.syntax import is_read
+from autofast.model.values import Dict, Seq, Tensor, certainly
+from autofast.ops import is_in_place
 from autofast.rule import Refusal
-from autofast.techniques.syncs.common_reads import Joined, is_always, joined_reads
-from autofast.techniques.syncs.reads import Read
+from autofast.techniques.syncs.common_reads import (
+    free_names,
+    is_always,
+    is_number,
+    may_move,
+    one_number,
+    several_gpus,
+)
+from autofast.techniques.syncs.floats import kind_of
+from autofast.techniques.syncs.handlers import catchers
+from autofast.techniques.syncs.reads import Read, gives_the_same
+from autofast.techniques.syncs.sinks import Sink, sink_of
 from autofast.techniques.syncs.steps import works_between
 from autofast.techniques.syncs.swapping import swapped
-from autofast.techniques.syncs.waiting import Waiting, may_run_at
+from autofast.write.spelling import only_cuda, torch_in
 
 MOST = 6  # statements that wait for the last of them
 
 
 def grouped(
-    script: Script, fixed: Sequence[tuple[ast.stmt, list[Read]]]
-) -> Iterator[tuple[list[Read], list[Edit]]]:
-    """The reads of sums of one block that can wait for the last of them, with the edits that read
-    all their tensors at once.
+    script: Script, loop: Loop, fixed: Sequence[tuple[ast.stmt, list[Read]]]
+) -> Iterator[tuple[list[Sink], list[Edit]]]:
+    """Sums of one block that can wait for the last of them, with the edits that read all their
+    tensors at once.
     """
-    rest = [mine[0] for _, mine in fixed if len(mine) == 1 and is_sum(script, mine[0])]
+    rest = [
+        s
+        for s in (_sum(script, statement, mine, loop) for statement, mine in fixed)
+        if s is not None
+    ]
     while rest:
-        group, joined = [rest.pop(0)], None
-        for read in list(rest):
-            if len(group) < MOST and (more := _joined(script, [*group, read])) is not None:
-                group.append(read)
-                rest.remove(read)
-                joined = more
-        if joined is not None and len({r.key for r in group}) > 1:
-            yield group, _together(group, joined)
+        first = rest.pop(0)
+        group = [first]
+        for sink in list(rest):
+            if len(group) < MOST and _may_join(script, [*group, sink]):
+                group.append(sink)
+                rest.remove(sink)
+        if len({r.key for s in group for r in s.reads}) > 1:
+            yield group, _together(script, group)
 
 
-def is_sum(script: Script, read: Read) -> bool:
-    """Whether its statement adds one tensor, each time it runs: to a variable, to one element of a
-    dict (``sums["loss"] += loss.item()``), to a meter.
-    """
-    match read.statement:
-        case ast.AugAssign(target=ast.Name()):
-            pass
-        case ast.AugAssign(target=ast.Subscript(value=ast.Name(), slice=ast.Constant())):
-            pass
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name() as holder))):
-            if not certainly(script.values(holder), Inst, Seq):
-                return False
-        case _:
-            return False
-    plain = read.how in ("item", "float", "int") and is_always(read.node, read.statement)
-    return plain and Waiting(script).add(read.statement)
-
-
-def _joined(script: Script, group: list[Read]) -> Joined | None:
-    """One read for all, where all can be done at the place of the last of them."""
-    statements = [r.statement for r in group]
-    last = statements[-1]
-    mine = {id(s) for s in statements}
-    if not all(
-        index(block(last), s) >= 0
-        and not works_between(script, s, last)
-        and may_run_at(script, s, last, mine)
-        for s in statements[:-1]
+def _sum(script: Script, statement: ast.stmt, mine: list[Read], loop: Loop) -> Sink | None:
+    """The statement as a sum of numbers that reads one tensor, each time it runs."""
+    if (
+        len(mine) != 1
+        or mine[0].how not in ("item", "float", "int")
+        or not is_always(mine[0].node, statement)
     ):
         return None
-    with suppress(Refusal):
-        return joined_reads(script, group, [_stem(r) for r in group])
-    return None
+    try:
+        sink = sink_of(script, statement, mine, loop)
+    except Refusal:
+        return None
+    fine = isinstance(sink.holder, ast.Name) and isinstance(statement, (ast.AugAssign, ast.Expr))
+    if not fine or (isinstance(statement, ast.AugAssign) and not _is_plain(script, sink)):
+        return None
+    return sink if is_number(script, mine[0].core) and kind_of(script, mine[0].core) else None
 
 
-def _together(group: list[Read], joined: Joined) -> list[Edit]:
+def _is_plain(script: Script, sink: Sink) -> bool:
+    """A variable that is a number, or one element of a dict: ``sums["loss"] += loss.item()``."""
+    target = sink.statement.target if isinstance(sink.statement, ast.AugAssign) else None
+    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+        things = script.values(sink.holder)
+        return certainly(things, Dict)
+    return sink.kind == "number"
+
+
+def _may_join(script: Script, group: list[Sink]) -> bool:
+    """Whether all can be done where the last of them stands, with one read."""
+    here = block(group[0].statement)
     last = group[-1].statement
-    edits: list[Edit] = [*joined.imports, Before(last, joined.code, holes=joined.holes)]
-    for read in group:
-        number = joined.numbers[id(read.node)]
-        if read.statement is last:
-            edits.append(Rewrite(read.node, number))
+    if any(index(here, s.statement) < 0 for s in group) or several_gpus(script):
+        return False
+    cores = [r.core for s in group for r in s.reads]
+    if (
+        len({frozenset(t.device for t in script.values(c) if isinstance(t, Tensor)) for c in cores})
+        != 1
+    ):
+        return False
+    if {kind_of(script, c) for c in cores} == {"float", "int"} and not only_cuda(script):
+        return False  # not every device computes in float64
+    if next(catchers(script, last, loop_of(last)), None) is not None:
+        return False  # what is added before an error would be missing
+    if len({ast.dump(c) for c in cores}) < len(cores) and not all(
+        gives_the_same(script, c) for c in cores
+    ):
+        return False
+    between = here[index(here, group[0].statement) + 1 : index(here, last)]
+    mine = {id(s.statement) for s in group}
+    for sink in group[:-1]:
+        if works_between(script, sink.statement, last) or not may_move(script, sink, last, mine):
+            return False
+        if any(_may_change(script, sink, s) for s in between if id(s) not in mine):
+            return False
+    return not any(
+        isinstance(n, (ast.Lambda, ast.Await)) for s in group for n in ast.walk(s.statement)
+    )
+
+
+def _may_change(script: Script, sink: Sink, statement: ast.stmt) -> bool:
+    """Whether a statement may change, in place, what the sum adds, or look at what it adds to."""
+    needed = loaded_in(sink.statement)
+    held = {t for t in script.values(sink.holder) if isinstance(t, (Dict, Seq))}
+    for node in ast.walk(statement):
+        if held and isinstance(node, ast.expr) and held & script.values(node):
+            return True  # by whatever name
+        if is_method(node) and is_in_place(node.func.attr, flags=True):
+            if needed & loaded_in(node.func.value):
+                return True
+        if (
+            isinstance(node, (ast.Subscript, ast.Attribute))
+            and not is_read(node)
+            and needed & loaded_in(node)
+        ):
+            return True
+        if isinstance(node, ast.Call) and sink.kind != "number" and not _is_of_torch(script, node):
+            return True  # it may hold the meter
+    return False
+
+
+def _is_of_torch(script: Script, call: ast.Call) -> bool:
+    found = script.values(call.func)
+    names = [getattr(t, "name", "") for t in found]
+    if names and all(n.startswith(("torch.", "builtins.")) for n in names if n):
+        return all(names)
+    return isinstance(call.func, ast.Attribute) and all(
+        isinstance(t, Tensor) for t in script.values(call.func.value)
+    )
+
+
+def _together(script: Script, group: list[Sink]) -> list[Edit]:
+    last = group[-1].statement
+    source = source_of(last)
+    torch, imports = torch_in(source)
+    reads: dict[str, Read] = {}
+    for sink in group:
+        for read in sink.reads:
+            reads.setdefault(read.key, read)
+    kinds = {key: kind_of(script, read.core) for key, read in reads.items()}
+    mixed = len(set(kinds.values())) > 1
+    names = dict(zip(reads, free_names(source, [_stem(s) for s in _of(group, reads)]), strict=True))
+    holes = {f"c{n}": read.core for n, read in enumerate(reads.values())}
+    parts = [
+        one_number(script, read.core, hole) + (".double()" if mixed and kinds[key] == "int" else "")
+        for hole, (key, read) in zip(holes, reads.items(), strict=True)
+    ]
+    code = f"{', '.join(names.values())} = {torch}.hstack(({', '.join(parts)})).tolist()"
+    edits: list[Edit] = [*imports, Before(last, code, holes=holes)]
+    for sink in group:
+        swaps = {
+            id(r.node): _number(r, names[r.key], mixed and kinds[r.key] == "int", kinds[r.key])
+            for r in sink.reads
+        }
+        if sink.statement is last:
+            edits += [Rewrite(r.node, swaps[id(r.node)]) for r in sink.reads]
         else:
-            moved = literal(swapped(read.statement, {id(read.node): number}))
-            edits += [Remove(read.statement), Before(last, moved)]
+            moved = literal(swapped(sink.statement, swaps))
+            edits += [Remove(sink.statement), Before(last, moved)]
     return edits
 
 
-def _stem(read: Read) -> str:
+def _of(group: list[Sink], reads: dict[str, Read]) -> list[Sink]:
+    """The first sum of each tensor."""
+    return [next(s for s in group if any(r.key == key for r in s.reads)) for key in reads]
+
+
+def _stem(sink: Sink) -> str:
     """What the number is called: after the tensor, else after the sum."""
-    if isinstance(read.core, ast.Name):
-        return read.core.id
-    target = getattr(read.statement, "target", None)
-    return short_name(root_of(target, ast.Subscript)) if target is not None else ""
+    core = sink.reads[0].core
+    if isinstance(core, ast.Name):
+        return core.id
+    return sink.holder.id if isinstance(sink.holder, ast.Name) else "tensor"
+
+
+def _number(read: Read, name: str, widened: bool, kind: str) -> str:
+    """The number that the script gets, with its Python type."""
+    wanted = {"float": "float", "int": "int", "item": kind}[read.how]
+    got = "float" if widened or kind == "float" else "int"
+    return name if wanted == got else f"{wanted}({name})"

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from autofast.facts.cost import gains
 from autofast.facts.parameter_loops import ParameterLoop, parameter_loops
 from autofast.facts.switches import batch_loops, goes_by_batch, in_every_iteration
 from autofast.flow.callgraph import CallGraph
@@ -24,7 +23,7 @@ from autofast.model.script import Script
 from autofast.model.source import function_of, live, nodes_in, parent_of, statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_operation, is_read
 from autofast.model.values import Const, Num, Tensor, Thing, Values, const
-from autofast.rule import Finding, Question
+from autofast.rule import Finding
 from autofast.techniques.syncs.code_motion import moves
 from autofast.techniques.syncs.scalars import is_scalar
 
@@ -54,14 +53,12 @@ class Wait:
 
     message: str
     advice: str
-    asks: Question | None = None
 
 
 SHOWN = Wait(
     "shows values of the device in every step, and waits for them",
     f"show them in few steps, below {FEW}; what is summed up for that can then be read there, too",
 )
-SHOWN_AGAIN = replace(SHOWN, asks=gains.read_above)
 ASKED = Wait(
     "decides something by values on the device in every step, and waits for them",
     f"where the training allows it, ask in few steps only, below {FEW}, or compute both ways with torch.where",
@@ -112,7 +109,7 @@ def findings(script: Script, answered: set[int]) -> Iterator[Finding]:
     """
     for node, wait in unspelled(script):
         if id(whole(node)) not in answered:
-            yield Finding(node, wait.message, advice=wait.advice, asks=wait.asks)
+            yield Finding(node, wait.message, advice=wait.advice)
 
 
 def whole(node: ast.AST) -> ast.AST:
@@ -133,9 +130,7 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
     if kind in SHOWS:
         given = [frozenset({o.this}) for o in site if kind == "format" and o.this is not None]
         given += [v for o in site if o.args is not None for v in o.args.all()]
-        if any(_on_device(t) for v in given for t in opened(v)):
-            return SHOWN
-        return SHOWN_AGAIN if any(_waits(v) for v in given) else None
+        return SHOWN if any(_waits(v) for v in given) else None
     if kind == "sync" and isinstance(site.node, ast.Call):
         how = site.occurrences[-1].data.get("how", "item")
         mine = any(_on_device(o.this) for o in site)
@@ -189,8 +184,8 @@ def _is_index(copy: ast.expr) -> bool:
 
 
 def _waits(values: Values) -> bool:
-    """A number that was just read from the device."""
-    return any(isinstance(t, Num) and _on_device(t.synced) for t in opened(values))
+    """A tensor of the device, or a number that was just read from there."""
+    return any(_on_device(t.synced if isinstance(t, Num) else t) for t in opened(values))
 
 
 def _on_device(thing: Thing | None) -> bool:
