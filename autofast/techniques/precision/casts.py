@@ -17,7 +17,8 @@ from autofast.model.values import Const, Dict, Seq, Tensor, Thing, Values
 
 PART = "part"  # of what a model returns
 NONE = Const(None)
-NO_CAST = frozenset({"int", "f64", "complex"})  # to fp32: it would lose what they have
+# to fp32: it would lose what they have; "?" may be integers
+NO_CAST = frozenset({"int", "f64", "complex", "?"})
 
 
 def cast_of(script: Script, call: ast.Call, maybe: bool = False) -> str:
