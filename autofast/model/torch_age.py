@@ -26,7 +26,9 @@ class Limit:
 
     def __str__(self) -> str:
         return (
-            f"torch {shown(self.newest)}" if self.included else f"below torch {shown(self.newest)}"
+            f"torch {shown(self.newest)}"
+            if self.included
+            else f"a torch below {shown(self.newest)}"
         )
 
 
