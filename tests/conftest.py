@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from autofast.edit import running
 from tests.fixture import Fixture
@@ -17,6 +18,11 @@ from tests.fixture import Fixture
 os.environ["OMP_NUM_THREADS"] = "1"
 # What one test finds is nothing to another; tests of the cache have a folder of their own.
 os.environ["AUTOFAST_NO_CACHE"] = "1"
+# A busy machine makes no test fail.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
