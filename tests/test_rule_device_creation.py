@@ -330,7 +330,7 @@ def test_a_helper_that_nobody_would_tell_stays() -> None:
     text = BY_EPOCH.replace("WHERE", ".item()")
     assert not apply(RULE, text, min_gain=0.01).fixes
     moved = BY_EPOCH.replace("causal(4).float().mean()WHERE", "causal(4).to(device).float().mean()")
-    told = apply(RULE, moved, min_gain=0.01)
+    told = apply(RULE, moved)
     assert any("causal(size, device=None)" in line for line in told.lines)
 
 
