@@ -954,7 +954,8 @@ def test_packages_that_are_not_installed(project: Path, command: str) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is another thing there")
 def test_ctrl_c_while_it_starts(project: Path) -> None:
-    code = "import builtins, os, signal\nreal = builtins.__import__\ndef slow(name, *rest):\n"
+    code = "import builtins, os, signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += "real = builtins.__import__\ndef slow(name, *rest):\n"
     code += "    if name == 'click':\n        os.kill(os.getpid(), signal.SIGINT)\n"
     code += "    return real(name, *rest)\nbuiltins.__import__ = slow\n"
     code += "from autofast.__main__ import main\nmain()\n"

@@ -92,7 +92,7 @@ def test_where_nothing_pays_the_original_comes_back(folder: Path) -> None:
     (folder / "train.py").write_text(NOTHING)
     done = tune(
         *("train.py", "--select", "fused-optimizer", "--steps", "0"),
-        *("-o", "tuned.py", "--time-budget", "60", "--json", "out.json"),
+        *("-o", "tuned.py", "--time-budget", "300", "--json", "out.json"),
     )
     read = json.loads((folder / "out.json").read_text())
     assert done.exit_code == 0 and "stays as it is" in words(done.stderr), done.output
