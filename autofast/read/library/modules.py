@@ -248,12 +248,11 @@ def _forward(
             return interp.tuple_of(None, (values(base), values(base)), "rnn", id(node))
         if short == "Identity" or short.startswith("Dropout"):
             return values(base)
-        moves = short in ("Flatten", "Unflatten", "ZeroPad2d", "Upsample")
-        kept = base.dtype not in ("int", "?") or moves
+        kept = base.dtype != "int" or short in ("Flatten", "Unflatten", "ZeroPad2d", "Upsample")
         return values(
             base.but(
                 prob=None,
-                dtype=base.dtype if kept else "f32",  # a layer computes floats, an embedding too
+                dtype=base.dtype if kept else "f32",  # an embedding of integers
                 rank="" if _gives_one_tensor(thing) else "?",
                 loss_first=thing.name.startswith("transformers.") and _has_labels(args),
             )

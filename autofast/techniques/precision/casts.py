@@ -17,8 +17,7 @@ from autofast.model.values import Const, Dict, Seq, Tensor, Thing, Values
 
 PART = "part"  # of what a model returns
 NONE = Const(None)
-# to fp32: it would lose what they have; "?" may be integers
-NO_CAST = frozenset({"int", "f64", "complex", "?"})
+NO_CAST = frozenset({"int", "f64", "complex"})  # to fp32: it would lose what they have
 
 
 def cast_of(script: Script, call: ast.Call, maybe: bool = False) -> str:
