@@ -11,18 +11,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.faults import Case
+from benchmarks.fault_sets import Cases
 
 HERE = Path(__file__).parent / "scripts"
-
-
-def fault(name: str, base: str, *edits: tuple[str, str]) -> Case:
-    return Case(name, base, "unknown", edits, folder=HERE)
-
-
-def sound(name: str, base: str, *edits: tuple[str, str]) -> Case:
-    return Case(name, base, "unknown", edits, sound=True, folder=HERE)
-
 
 # From one draw more on, all draws are others: nothing repeats bit for bit, and seeds have to tell.
 OTHERWISE = {
@@ -36,14 +27,8 @@ OTHERWISE = {
     "physics": ("history = []\n", "history = []\ntorch.rand(1)\nnp.random.rand(1)\n"),
 }
 
-
-def hidden(name: str, base: str, *edits: tuple[str, str]) -> Case:
-    """A fault behind other draws."""
-    return fault(f"drawn otherwise, and {name}", base, OTHERWISE[base], *edits)
-
-
-def others(base: str) -> Case:
-    return sound("drawn otherwise, no more", base, OTHERWISE[base])
+CASES = Cases(HERE, OTHERWISE)
+fault, sound, hidden, others = CASES.fault, CASES.sound, CASES.hidden, CASES.others
 
 
 # To mend with.

@@ -1,9 +1,9 @@
 """An eleventh set of faults, written blind: eight scripts of kinds that the tenth does not have, in two halves, alternating by name.
 
-Half A (``FOURTEENTH``): ``clinics``, federated averaging; ``memory``, contrast against a queue; ``scan``, a radiance field; ``swing``, control
+Half A (``--set 11a``): ``clinics``, federated averaging; ``memory``, contrast against a queue; ``scan``, a radiance field; ``swing``, control
 by an actor, two critics and a prioritised replay.
 
-Half B (``FIFTEENTH``): ``episodes``, learning to learn; ``phrases``, sequence to sequence; ``spots``, a detector; ``vintage``, a stream with
+Half B (``--set 11b``): ``episodes``, learning to learn; ``phrases``, sequence to sequence; ``spots``, a detector; ``vintage``, a stream with
 hidden states carried over, whose parts lie in the package ``cellar`` beside it.
 """
 
@@ -11,18 +11,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.faults import Case
+from benchmarks.fault_sets import Cases
 
 HERE = Path(__file__).parent / "scripts"
-
-
-def fault(name: str, base: str, *edits: tuple[str, str]) -> Case:
-    return Case(name, base, "unknown", edits, folder=HERE)
-
-
-def sound(name: str, base: str, *edits: tuple[str, str]) -> Case:
-    return Case(name, base, "unknown", edits, sound=True, folder=HERE)
-
 
 # From one draw more on, all draws are others: nothing repeats bit for bit, and seeds have to tell.
 OTHERWISE = {
@@ -36,14 +27,8 @@ OTHERWISE = {
     "vintage": ("    keeper = Keeper(args.out)\n", "    keeper = Keeper(args.out)\n    torch.rand(1)\n"),
 }
 
-
-def hidden(name: str, base: str, *edits: tuple[str, str]) -> Case:
-    """A fault behind other draws."""
-    return fault(f"drawn otherwise, and {name}", base, OTHERWISE[base], *edits)
-
-
-def others(base: str) -> Case:
-    return sound("drawn otherwise, no more", base, OTHERWISE[base])
+CASES = Cases(HERE, OTHERWISE)
+fault, sound, hidden, others = CASES.fault, CASES.sound, CASES.hidden, CASES.others
 
 
 FOURTEENTH = [

@@ -8,17 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.faults import Case
+from benchmarks.fault_sets import Cases
 
 HERE = Path(__file__).parent
-
-
-def fault(name: str, base: str, *edits: tuple[str, str], steps: int = 0) -> Case:
-    return Case(name, base, "unknown", edits, folder=HERE, steps=steps)
-
-
-def sound(name: str, base: str, *edits: tuple[str, str], steps: int = 0) -> Case:
-    return Case(name, base, "unknown", edits, sound=True, folder=HERE, steps=steps)
+CASES = Cases(HERE)
+fault, sound = CASES.fault, CASES.sound
 
 
 _BF16 = 'with torch.autocast("cpu", dtype=torch.bfloat16):'

@@ -8,17 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.faults import Case
+from benchmarks.fault_sets import Cases
 
 HERE = Path(__file__).parent / "scripts"
-
-
-def fault(name: str, base: str, *edits: tuple[str, str]) -> Case:
-    return Case(name, base, "unknown", edits, folder=HERE)
-
-
-def sound(name: str, base: str, *edits: tuple[str, str]) -> Case:
-    return Case(name, base, "unknown", edits, sound=True, folder=HERE)
+CASES = Cases(HERE)
+fault, sound = CASES.fault, CASES.sound
 
 
 FIFTH = [

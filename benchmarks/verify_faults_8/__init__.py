@@ -12,17 +12,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.faults import Case
+from benchmarks.fault_sets import Cases
 
 HERE = Path(__file__).parent / "scripts"
-
-
-def fault(name: str, base: str, *edits: tuple[str, str], file: str = "") -> Case:
-    return Case(name, base, "unknown", edits, folder=HERE, file=file)
-
-
-def sound(name: str, base: str, *edits: tuple[str, str], file: str = "") -> Case:
-    return Case(name, base, "unknown", edits, sound=True, folder=HERE, file=file)
+CASES = Cases(HERE)
+fault, sound = CASES.fault, CASES.sound
 
 
 DATA, ENGINE, MAIN, NET = "grove/data.py", "grove/engine.py", "grove/main.py", "grove/model.py"
