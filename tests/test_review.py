@@ -79,9 +79,7 @@ def test_both_sides_and_all_reasons(project: Path) -> None:
         line == loader and text.startswith("left alone pin-memory") and "is written out" in text
         for line, text in said
     ), said
-    assert any(
-        "done fused-optimizer" in text and "the update of 4" in text for _, text in said
-    )
+    assert any("done fused-optimizer" in text and "the update of 4" in text for _, text in said)
     # Nothing is loaded from elsewhere.
     assert not re.search(r"(src|href|url)\s*[=(]|@import|<script|https?:", page.text)
     assert 'name="viewport"' in page.text

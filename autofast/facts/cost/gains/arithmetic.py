@@ -1,0 +1,194 @@
+"""What faster arithmetic, and an update in fewer kernels, save of a step."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from autofast.facts.cost import machine, measured
+from autofast.facts.cost.cells import Cells
+from autofast.facts.cost.gains.asking import (
+    EVALUATION,
+    NOISE,
+    Answer,
+    Findings,
+    code_once,
+    touched,
+)
+from autofast.facts.cost.heads import (
+    holds_weights,
+    is_narrow,
+    is_small_head,
+    only_convolves,
+    only_embeds,
+)
+from autofast.facts.cost.step import CONVOLUTIONS, Cost, Estimate
+from autofast.facts.optimizers import has_momentum
+from autofast.model.script import Script
+from autofast.model.source import statement_of
+from autofast.rule import Finding, Gain, Options
+
+MOST_RESHAPES = (
+    2  # statements that channels_last may touch, beside the one that converts the network
+)
+HEAD = "convolutions use TF32 without it, and only a small head multiplies matrices"
+NARROW = Gain(
+    0.0, "bound by launches and memory: the layers that multiply are narrow, or few and small"
+)
+
+
+def half(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of 16 bits: half of products, convolutions and memory, and casts of each parameter."""
+    if place := script.analysis(Cells).place:
+        return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
+    gain = _of_arithmetic(script, options, 0.4, machine.HALF, machine.HALF, 0.5, casts=2)
+    return gain if gain.known or not is_narrow(script) else NARROW
+
+
+def tensor_cores(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of TF32, for products of matrices alone: convolutions use it unless told otherwise."""
+    cost = script.analysis(Cost)
+    if not cost.multiplies_elsewhere and only_convolves(script):
+        return Gain(0.0, "convolutions use TF32 without it, and nothing else multiplies matrices")
+    if not cost.multiplies_elsewhere and cost.convolves_by_function and holds_weights(script):
+        return Gain(0.0, HEAD)
+    if place := script.analysis(Cells).place:
+        return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
+    gain = _of_arithmetic(script, options, 0.1, products=machine.TENSOR_CORES)
+    if not gain.known and is_narrow(script):
+        return NARROW
+    if gain.known or cost.multiplies_elsewhere or not is_small_head(script):
+        return gain
+    return Gain(0.0, HEAD)
+
+
+def layout(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of channels_last, for convolutions; of an evaluation's images, that they come in order."""
+    cost = script.analysis(Cost)
+    if cost.moves_batches(finding.node) and cost.channels(finding.node) == {1}:
+        return Gain(0.0, "images of one channel lie in memory as they would in either order")
+    if cost.moves_batches(finding.node) and not cost.trains(finding.node):
+        return Gain(0.002, "images of an evaluation, which its first layer would convert")
+    if only_embeds(script):
+        return Gain(0.0, "only patches are convolved, and all the rest multiplies matrices")
+    own = statement_of(finding.node)
+    others = {id(statement_of(p)) for p in touched(finding) if isinstance(p, ast.expr)} - {id(own)}
+    if len(others) > MOST_RESHAPES:
+        return Gain(0.0, f"{len(others)} statements would have to reshape for it")
+    return _of_arithmetic(script, options, 0.1, convolutions=machine.CHANNELS_LAST)
+
+
+def algorithms(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of cuDNN's choice by measurement, for convolutions."""
+    return _of_arithmetic(script, options, 0.05, convolutions=machine.BENCHMARK)
+
+
+def launches(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of an update in a few kernels: next to nothing beside hundreds of passes through cells."""
+    times, place = script.analysis(Cells).turns
+    share = machine.UPDATE / (times * machine.TURN) if times else 1.0
+    if share < 0.03:
+        return Gain(share, f"one update, and {times} passes through {place}, a step")
+    optimizer = next((o for o in script.optimizers if o.node is finding.node), None)
+    fewer, accesses = machine.UPDATE, machine.ACCESSES
+    if optimizer is not None and optimizer.name == "SGD" and options.target != "cpu":
+        if not has_momentum(script, optimizer):
+            return Gain(0.0, "without momentum, one operation takes all parameters already")
+        fewer, accesses = machine.SGD_UPDATE, machine.SGD_ACCESSES
+    found = script.analysis(Cost).estimate(options.target)
+    if isinstance(found, str) or not found.tensors or options.target == "cpu":
+        return Gain(0.03, "kernels of the update, for each parameter", known=False)
+    moved = 4 * accesses * found.parameters / machine.GPU.memory
+    share = found.fused(fewer * machine.GPU.launch, moved)
+    words = f"the update of {found.tensors} parameters in one kernel"
+    return _in_all(script, share, found) or Gain(share, words)
+
+
+def counting(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of tensors without versions and views, beside no_grad: little, of what evaluations take."""
+    if once := code_once(script, finding):
+        return replace(once, share=machine.COUNTING * once.share)
+    facts = measured.for_target(script, options.target)
+    evaluations = facts.phases.get("evaluation", 0.0) if facts is not None else EVALUATION
+    words = "a tenth of what evaluations take, beside no_grad, at most"
+    return Gain(machine.COUNTING * evaluations, words, measured=facts is not None)
+
+
+def _of_arithmetic(
+    script: Script,
+    options: Options,
+    usual: float,
+    convolutions: float = 1,
+    products: float = 1,
+    memory: float = 1,
+    casts: int = 0,
+) -> Gain:
+    """What less work on the device saves of a step; nothing where the host is what a step waits
+    for.
+
+    On a CPU, casts take part of the time that 16 bits save: there they have to outweigh them for
+    certain.
+    """
+    if seen := _measured(script, options, convolutions, products, memory, casts):
+        return seen
+    cost = script.analysis(Cost)
+    found = cost.least() if casts and options.target == "cpu" else cost.estimate(options.target)
+    if isinstance(found, str) and products == memory == 1:
+        return _of_convolutions(script, options, usual, convolutions, found)
+    if isinstance(found, str):
+        return Gain(usual, f"usual where arithmetic takes the time; here {found}", known=False)
+    more = casts * found.tensors
+    share = found.saved(convolutions, products, memory, more)
+    return _in_all(script, share, found) or Gain(share, found.words)
+
+
+def _of_convolutions(
+    script: Script, options: Options, usual: float, factor: float, why: str
+) -> Gain:
+    """The same of faster convolutions beside work that is not known, which only makes a step longer
+    where it convolves nothing.
+    """
+    found = script.analysis(Cost).estimate(options.target, CONVOLUTIONS)
+    if isinstance(found, str):
+        return Gain(usual, f"usual where arithmetic takes the time; here {why}", known=False)
+    share = (1 - factor) * found.convolutions / found.seconds
+    words = f"at most {1e3 * found.convolutions:.1f} ms of convolutions a step"
+    return _in_all(script, share, found) or Gain(share, words, known=share < options.min_gain)
+
+
+def _in_all(script: Script, share: float, step: Estimate) -> Gain | None:
+    """Nothing, for a training that is so short that hardly a second is saved of it."""
+    updates = script.analysis(Cost).updates
+    saved = share * step.seconds * updates if updates is not None and step.overlaps else None
+    if saved is None or saved >= machine.NOTICED or share < NOISE:
+        return None
+    most = 1e3 * step.seconds
+    words = f"a training of {updates:,} steps, {most:.1f} ms each, saves less than {machine.NOTICED:.0f} s"
+    return Gain(0.0, words)
+
+
+def _measured(
+    script: Script,
+    options: Options,
+    convolutions: float,
+    products: float,
+    memory: float,
+    casts: int,
+) -> Gain | None:
+    """The same by what a step was measured to take: of operations that are not known, no more than
+    where all were of the kind that gains most.
+
+    Where casts on a CPU have to outweigh products, a time does not tell how much of it is products.
+    """
+    if casts and options.target == "cpu":
+        return None
+    on = machine.CPU if options.target == "cpu" else machine.GPU
+    step = measured.step(script, options.target, on)
+    if step is None:
+        return None
+    found = script.analysis(Cost).estimate(options.target)
+    if isinstance(found, str):
+        return measured.gain(step.saved(min(convolutions, products, memory)), step.words)
+    parts = (found.convolutions, convolutions), (found.products, products), (found.memory, memory)
+    left = sum(part * factor for part, factor in parts) / found.device if found.device else 1.0
+    return measured.gain(step.saved(left, casts * found.tensors * on.launch), step.words)

@@ -1,0 +1,153 @@
+"""What the questions of this package share: how often a place runs, and what stands beside it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import fields
+
+from autofast.facts.cost.step import Cost
+from autofast.facts.switches import in_every_iteration
+from autofast.flow.frequency import Frequency, frequency, is_rare
+from autofast.flow.loops import loops_around
+from autofast.flow.program import Flow
+from autofast.model.events import BranchFrame, inside
+from autofast.model.script import Loader, Script
+from autofast.model.source import function_of, walk
+from autofast.rule import Finding, Gain, Options, Question
+
+Findings = Sequence[Finding]
+Answer = Gain | None
+EVALUATION = 1 / 18  # of an epoch: a sixth of the samples, and a forward is a third of a step
+EPOCHS = 10  # where their number is not known
+NOISE = 0.005  # of an evaluation that is made faster by a class of its own
+
+
+def nothing(reason: str) -> Question:
+    """A question whose answer is that nothing is gained."""
+
+    def ask(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+        return Gain(0.0, reason)
+
+    return ask
+
+
+def usual(share: float, reason: str, code: bool = False) -> Question:
+    """A question whose answer is what is usual for a technique, but for loaders (with ``code``:
+    places) that are used once.
+    """
+
+    def ask(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+        once = code_once if code else loader_once
+        return once(script, finding) or Gain(share, reason, known=False)
+
+    return ask
+
+
+def renaming(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of today's name for the same thing, which costs some microseconds at most: nothing but beside
+    what changes its functions anyway.
+    """
+    others = [f for f in beside if f.edits and (f.renews or f.asks is not renaming)]
+    theirs = {id(unit_of(place)) for f in others for place in touched(f)}
+    mine = [n for n in touched(finding) if not isinstance(n, (ast.ImportFrom, ast.Import))]
+    if any(id(unit_of(n)) in theirs for n in mine):
+        return None
+    return Gain(0.0, "another name for the same, in loops and functions that nothing else changes")
+
+
+def unit_of(node: ast.AST) -> ast.AST:
+    """The innermost loop or function around: what a reader takes in at one look."""
+    return next(loops_around(node), None) or function_of(node)
+
+
+def loader_once(script: Script, finding: Finding, rarely: bool = True) -> Gain | None:
+    """Next to nothing, for a loader that is gone through once, or (with ``rarely``) now and then,
+    beside the passes over the training data; None for others.
+    """
+    uses = [use for x in loaders_of(script, finding.node) for use in x.uses]
+    if not uses or any(map(script.analysis(Cost).trains_with, uses)):
+        return None
+    if not any(use.repeated for use in uses):
+        return _small(script.analysis(Cost))
+    if rarely and all(
+        any(isinstance(f, BranchFrame) and is_rare(f) for f in use.stack) for use in uses
+    ):
+        return Gain(EVALUATION / EPOCHS, "runs now and then, beside many steps of training")
+    return None
+
+
+def trains(script: Script, finding: Finding) -> bool:
+    """Whether a loader of the finding is trained with."""
+    trains_with = script.analysis(Cost).trains_with
+    return any(trains_with(use) for x in loaders_of(script, finding.node) for use in x.uses)
+
+
+def code_once(script: Script, finding: Finding) -> Gain | None:
+    """The same for a place in the code."""
+    cost = script.analysis(Cost)
+    if cost.runs_alone(finding.node):
+        return Gain(0.0, "runs once, beside all steps of the training")
+    if cost.runs_seldom(finding.node):
+        return Gain(EVALUATION / EPOCHS, "runs now and then, beside many steps of training")
+    return _small(cost) if cost.runs_once(finding.node) else None
+
+
+def _small(cost: Cost) -> Gain | None:
+    if cost.epochs == 1:
+        return None
+    passes = "several passes" if cost.epochs is None else f"{cost.epochs} passes"
+    share = EVALUATION / (cost.epochs or EPOCHS) / 2
+    return Gain(share, f"runs once, beside {passes} over the training data")
+
+
+def loaders_of(script: Script, node: ast.AST) -> list[Loader]:
+    """The loaders made at ``node``, fed by a dict there, or fed with a dataset made there."""
+    return [
+        x
+        for x in script.loaders
+        if x.node is node or feeds(x, node) or any(d.node is node for d in x.datasets)
+    ]
+
+
+def feeds(loader: Loader, home: ast.AST) -> bool:
+    """Whether an argument of the loader is written at ``home``: a dict, or a place in one."""
+    inside = {id(n) for n in walk(home)}
+    given = loader.args.every
+    entries = [entry.expr for g in given for _, entry in g.via]
+    return any(id(expr) in inside for expr in entries if expr is not None)
+
+
+def of_its_rule(finding: Finding, findings: Sequence[Finding]) -> list[Finding]:
+    """What the rule of the finding has found besides."""
+    return [f for f in findings if f.rule == finding.rule]
+
+
+def changed_nodes(findings: Sequence[Finding]) -> set[int]:
+    """The ids of all that fixes change: not what stands in a block that they put code around."""
+    places = [place for f in findings if f.edits for place in touched(f)]
+    return {id(n) for place in places if not hasattr(place, "body") for n in walk(place)}
+
+
+def touched(finding: Finding) -> list[ast.AST]:
+    """The place of a finding, and all that its edits change."""
+    places = [getattr(edit, place.name) for edit in finding.edits for place in fields(edit)]
+    return [finding.node, *(place for place in places if isinstance(place, ast.AST))]
+
+
+def in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> ast.AST | None:
+    """A place among ``nodes`` that every iteration of the loop comes to, in the loop itself or in a
+    function that it calls.
+    """
+    graph = script.analysis(Flow).graph(loop)
+    called = set()
+    for node in nodes:
+        if next(loops_around(node), None) is not loop:
+            called |= {id(n) for n in walk(node)}
+        elif frequency(graph, node, loop) is Frequency.EVERY:
+            return node
+    for _, site in script.log.each():
+        if id(site.node) in called and in_every_iteration(script, site):
+            if any(inside(o.stack, loop) for o in site):
+                return site.node
+    return None

@@ -1,0 +1,264 @@
+"""What loaders and copies that are made faster save of a step: by bytes, items and batches."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+
+from autofast.facts.copies import is_batch_memory
+from autofast.facts.cost import machine, measured
+from autofast.facts.cost.batch_parts import is_number_each
+from autofast.facts.cost.gains.asking import (
+    NOISE,
+    Answer,
+    Findings,
+    changed_nodes,
+    code_once,
+    feeds,
+    in_every_turn,
+    loader_once,
+    loaders_of,
+    of_its_rule,
+    touched,
+    trains,
+    usual,
+)
+from autofast.facts.cost.inputs import batches, number, turns
+from autofast.facts.cost.step import Cost
+from autofast.facts.datasets import Images, images
+from autofast.facts.loaders import given, has_no_workers
+from autofast.flow.loops import loops_around
+from autofast.flow.provenance import Trail
+from autofast.model.events import loops
+from autofast.model.script import Dataset, Loader, Script
+from autofast.model.source import at, statement_of
+from autofast.model.values import Ext, Inst, Tensor
+from autofast.rule import Finding, Gain, Options, Question
+
+# Where a tensor on the host comes from that stays there: others that are made for the device can be
+# made on it.
+ARRAYS = ("", "from_numpy", "as_tensor")
+FEW = 4  # batches of a pass over a loader, for which no worker is started
+
+
+def together(share: float, reason: str, copied: bool = False) -> Question:
+    """A question whose answer is what taking whole batches at once saves: no more than the wait for
+    data (with ``copied``: and the copies).
+    """
+    estimate = usual(share, reason)
+
+    def ask(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+        loaders = loaders_of(script, finding.node)
+        waiting = measured.waiting(script, loaders)
+        if waiting is None:
+            if (
+                copied
+                and loaders
+                and not any(trains(script, f) for f in of_its_rule(finding, beside) if f.edits)
+            ):
+                return Gain(NOISE, "new code for the batches of an evaluation alone")
+            return estimate(script, options, finding, beside)
+        facts = measured.for_target(script, options.target)
+        more = facts.phases.get("transfer", 0.0) if facts is not None and copied else 0.0
+        return measured.gain(waiting.share + more, waiting.words, known=facts is not None)
+
+    return ask
+
+
+def in_steps(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of tensors that are made on the device: nothing outside of the loops over batches."""
+    if gain := code_once(script, finding):
+        return gain
+    if not script.analysis(Cost).runs_by_batch(finding.node):
+        return Gain(0.0, "runs once an epoch, not once a step")
+    return Gain(0.02, "a copy from the host in every step", known=False)
+
+
+def for_others(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of what is written for other places alone: nothing where none of them is written."""
+    if not any(f.edits and (finding.rule, finding.key) in f.needs for f in beside):
+        return Gain(0.0, "no place that is written needs it")
+    return in_steps(script, options, finding, beside)
+
+
+def copies(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of copies to the device that nothing waits for: nothing where hardly anything is copied."""
+    loaders = loaders_of(script, finding.node)
+    once = loader_once(script, finding) if loaders else code_once(script, finding)
+    if once:
+        return once
+    if not loaders and (place := _copied_beside(script, options, finding, beside)) is not None:
+        return Gain(0.0, f"{at(place)} copies to the device in the same step, and waits")
+    if not loaders and _copies_numbers(script, finding):
+        return Gain(0.0, "one number for each item of a batch is all that is copied")
+    cost = script.analysis(Cost)
+    if gain := measured.copying(script, options.target, cost.copies_at(finding.node)):
+        return gain
+    size = cost.batch_bytes(finding.node)
+    step = cost.estimate(options.target)
+    if size is None or (isinstance(step, str) and size >= machine.TINY):
+        return Gain(0.02, "one copy a step that the host waits for", known=False)
+    words = f"{size / 1000:,.0f} kB" if size >= 1000 else f"{size} bytes"
+    share = size / machine.COPY / (machine.SHORTEST if isinstance(step, str) else step.seconds)
+    if size >= machine.TINY and not cost.trains(finding.node):
+        return Gain(share / 6, f"copies of {words} a batch, in evaluations", known=False)
+    return Gain(min(0.5, share), f"copies of {words} a batch")
+
+
+def _copies_numbers(script: Script, finding: Finding) -> bool:
+    """Whether all that is copied of these batches, there or elsewhere, is one number for each item:
+    the network takes the rest by itself.
+    """
+    here = statement_of(finding.node)
+    mine = [x for x in script.loaders if any(statement_of(t.node) is here for t in x.moved)]
+    moved = [t for x in mine for t in x.moved if t.to_device or t.how == "type"]
+    return bool(moved) and all(
+        isinstance(t.node.func, ast.Attribute) and is_number_each(script, mine, t.node.func.value)
+        for t in moved
+    )
+
+
+def _copied_beside(
+    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+) -> ast.AST | None:
+    """A copy to the device that every turn of the same loop waits for as before."""
+    loop = next(loops_around(finding.node), None)
+    if loop is None:
+        return None
+    statement, changed = statement_of(finding.node), changed_nodes(beside)
+    others: list[ast.AST] = [
+        t.node
+        for t in script.transfers
+        if t.to_device
+        and all(x.device == "cpu" and _stays_on_host(script, x) for x in t.tensors)
+        and id(t.node) not in changed
+    ]
+    if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
+        return same
+    alike = of_its_rule(finding, beside)
+    # data of the host, which the user has to move
+    others += [f.node for f in alike if f.advice and id(f.node) not in changed]
+    stays = [f.node for f in alike if f.asks is not None and f.asks is not copies]
+    known = (f.asks(script, options, f, ()) for f in alike if f.node in stays and f.asks)
+    if not all(gain is not None and gain.known and not gain.share for gain in known):
+        stays = []
+    return in_every_turn(script, loop, [*others, *stays])
+
+
+def _stays_on_host(script: Script, tensor: Tensor) -> bool:
+    """Whether a tensor is made of data of the host: others can be made on the device."""
+    if tensor.fresh != "Tensor":
+        return tensor.fresh in ARRAYS
+    given = getattr(tensor.made, "args", [])
+    return len(given) == 1 and number(script.values(given[0])) is None  # not `torch.Tensor(8)`
+
+
+def pinning(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """The same of pinned batches: nothing where each loader is made for one batch, which the
+    process that waits for it pins itself.
+    """
+    mine = loaders_of(script, finding.node)
+    if mine and not any(_gets_workers(script, x, beside) for x in mine):
+        return Gain(0.0, "without workers, the process that waits for a batch pins it itself")
+    if mine and not any(_copies_memory(script, x) for x in mine):
+        return Gain(0.0, "what is copied is computed from the batches on the host, and not pinned")
+    for_it = [f for f in beside if (finding.rule, finding.key) in f.needs]
+    if for_it and not any(f.worth for f in for_it):
+        return Gain(0.0, "no copy of these batches is worth not waiting for")
+    return copies(script, options, finding, beside)
+
+
+def _copies_memory(script: Script, loader: Loader) -> bool:
+    """Whether the memory of its batches may be copied to the device, by whomever."""
+    there = [t.node.func for t in loader.moved if t.kinds != {"cpu"}]
+    copied = [func.value for func in there if isinstance(func, ast.Attribute)]
+    return (
+        not copied
+        or bool(loader.framework)
+        or bool(script.methods("copy_"))
+        or any(is_batch_memory(script, source) for source in copied)
+    )
+
+
+def _gets_workers(script: Script, loader: Loader, beside: Sequence[Finding]) -> bool:
+    """Whether batches come out of other processes, by an option's default or by what is written."""
+    if not has_no_workers(loader):
+        return True
+    edits = [edit for f in beside for edit in f.edits]
+    for edit in (e for e in edits if getattr(e, "name", "") == "num_workers"):
+        place = getattr(edit, "call", None) or getattr(edit, "display", loader.node)
+        if isinstance(place, ast.AST) and (loader.node is place or feeds(loader, place)):
+            return True
+    number = given(loader, "num_workers")
+    ways = [getattr(t, "made", ()) for t in loader.things]
+    origins = Trail(script).of(number, ways) if number is not None else ""
+    changed = {id(place) for f in beside if f.edits for place in touched(f)}
+    return not isinstance(origins, str) and any(id(o.expr) in changed for o in origins)
+
+
+def fetching(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of workers: nothing where a batch is a slice of what lies in memory, which one process cuts
+    as fast as it can be handed on.
+    """
+    if gain := loader_once(script, finding, rarely=False):
+        return gain
+    made = images(script)
+    mine = loaders_of(script, finding.node)
+    if mine and (few := max(batches(script, x) or FEW + 1 for x in mine)) <= FEW:
+        return Gain(0.0, f"workers take longer to start than the {few} batches of a pass")
+    if mine and all(_is_sliced(d, made) for x in mine for d in x.datasets):
+        return Gain(0.0, "whole batches are taken out of memory at once")
+    waiting = measured.waiting(script, mine)
+    if waiting is None:
+        return Gain(0.3, "waits for data", known=False)
+    handed = machine.HANDOVER / waiting.batch if waiting.batch else 1.0
+    if waiting.workers == 0 and handed >= 1:
+        return measured.gain(0.0, f"{waiting.words}, no more than handing it over takes")
+    known = measured.for_target(script, options.target) is not None
+    return measured.gain(waiting.share * (1 - min(1.0, handed)), waiting.words, known)
+
+
+def keeping(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of workers that stay: nothing where there is one epoch, for which they start in any case."""
+    mine = loaders_of(script, finding.node)
+    if mine and all(_has_one_epoch(script, x) for x in mine):
+        return Gain(0.0, "gone through once: the training has one epoch")
+    return usual(0.02, "workers start once, not in every epoch")(script, options, finding, beside)
+
+
+def _has_one_epoch(script: Script, loader: Loader) -> bool:
+    """Whether one loop goes through the loader, and all loops around that turn once (of those that
+    are not around its making).
+    """
+    if len(loader.uses) != 1 or loader.uses[0].is_next:
+        return False
+    use = loader.uses[0]
+    site = script.log.at("iterate", use.node)
+    ways = {tuple(f.node for f in o.stack) for o in site} if site is not None else set()
+    if len(ways) != 1:
+        return False  # a function that is called twice, or for other loaders
+    made = {f.node for t in loader.things for f in loops(getattr(t, "made", ()))}
+    outer = [f.node for f in loops(use.stack) if f.node not in made | {use.node}]
+    return bool(outer) and all(turns(script, loop) == 1 for loop in outer)
+
+
+def more_workers(enough: str, loaders: Sequence[Loader]) -> Question:
+    """A question about more workers in the place of a few: nothing where these are ``enough`` and
+    no wait was measured.
+    """
+
+    def ask(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+        seen = measured.waiting(script, loaders) is not None
+        return (
+            Gain(0.0, enough) if enough and not seen else fetching(script, options, finding, beside)
+        )
+
+    return ask
+
+
+def _is_sliced(dataset: Dataset, made: Mapping[int, Images | str]) -> bool:
+    node = dataset.thing.node if isinstance(dataset.thing, Ext) else None
+    if isinstance(made.get(id(node)), Images):
+        return True
+    fetches = isinstance(dataset.thing, Inst) and dataset.thing.cls.find("__getitems__") is not None
+    return dataset.in_memory and fetches

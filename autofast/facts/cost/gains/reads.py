@@ -1,0 +1,114 @@
+"""What reads of the device that are put off save of a step."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from autofast.facts.cost import measured
+from autofast.facts.cost.gains.asking import (
+    EVALUATION,
+    Answer,
+    Findings,
+    changed_nodes,
+    code_once,
+    in_every_turn,
+    of_its_rule,
+    touched,
+)
+from autofast.facts.cost.step import Cost
+from autofast.flow.loops import loops_around
+from autofast.model.calls import is_method
+from autofast.model.events import loops
+from autofast.model.script import Script, Transfer
+from autofast.model.source import at, walk
+from autofast.model.values import Ref, Tensor, Unknown
+from autofast.rule import Finding, Gain, Options
+
+READ = 0.03  # of a step, by a read that the host waits for
+HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the host
+
+
+def reads(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of a read that is put off: nothing where another stays in the same step, which waits, too."""
+    loop = _loop_of(script, finding.node)
+    kept = (read_once, read_at_once, read_twice, read_again, read_late, elements)
+    stays = [f.node for f in of_its_rule(finding, beside) if not f.edits or f.asks in kept]
+    changed = changed_nodes(beside)
+    stays += [t.node for t in script.transfers if _waits(t) and id(t.node) not in changed]
+    if loop is not None:
+        stays += [n for n in walk(loop) if _may_read(script, n) and id(n) not in changed]
+    if loop is not None and (node := in_every_turn(script, loop, stays)) is not None:
+        return Gain(0.0, f"{at(node)} waits for the device in the same step, and stays")
+    if gain := code_once(script, finding):
+        return gain
+    if gain := measured.reading(script, options.target, touched(finding)):
+        return gain
+    steps = script.analysis(Cost).steps
+    often = f", {steps:,} steps an epoch" if steps else ""
+    return Gain(READ, f"one read a step{often}", known=False)
+
+
+def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
+    """The innermost loop around ``node``, or around the calls of its function where it is one."""
+    if (loop := next(loops_around(node), None)) is not None:
+        return loop
+    inner = {id(n) for n in ast.walk(node)}
+    sites = [site for _, site in script.log.each() if id(site.node) in inner]
+    found = [next(reversed(loops(o.stack)), None) for site in sites for o in site]
+    nodes = [frame.node if frame is not None else None for frame in found]
+    return nodes[0] if nodes and all(n is nodes[0] for n in nodes) else None
+
+
+def _may_read(script: Script, node: ast.AST) -> bool:
+    """``x.item()`` of what is not known, and of what is on the device."""
+    if not is_method(node, "item") or node.args:
+        return False
+    found = script.values(node.func.value)
+    return bool(found) and all(
+        isinstance(t, Unknown) or (isinstance(t, Tensor) and t.device == "dev") for t in found
+    )
+
+
+def _waits(transfer: Transfer) -> bool:
+    """A copy back to the host: ``logits.to("cpu")``, ``logits.type(torch.FloatTensor)``."""
+    spelled = any(k.arg == "non_blocking" for k in transfer.node.keywords)
+    there = any(t.device == "dev" or t.models for t in transfer.tensors)
+    given = transfer.args.get(0, "dtype")
+    of_host = bool(given) and all(isinstance(t, Ref) and HOST.fullmatch(t.name) for t in given)
+    back = transfer.kinds == {"cpu"} or (transfer.how == "type" and of_host)
+    return back and there and not spelled
+
+
+def read_once(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of one read in the place of several of a tensor, between which the device is given work."""
+    return code_once(script, finding) or Gain(0.01, "one wait less in a step", known=False)
+
+
+def read_at_once(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """The same where nothing is started in between: the first read has waited for the others."""
+    return Gain(0.0, "one read stays, and the others find the device at rest")
+
+
+def read_twice(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of statements whose work would be done behind the loop, and before a look at it inside."""
+    return Gain(0.0, "what it does would have to stand at two places besides")
+
+
+def elements(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of one copy in the place of a read for each element."""
+    return code_once(script, finding) or Gain(READ, "a wait for each element", known=False)
+
+
+def read_late(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of a number that each arm of a condition reads, and that every step looks at: it would be
+    read further down in the same step.
+    """
+    return Gain(0.0, "it would be read in every step all the same, further down")
+
+
+def read_again(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of statements that a loop behind the loop would carry out: too little in an evaluation."""
+    if not script.analysis(Cost).is_in_training(finding.node):
+        return Gain(EVALUATION * READ, "one read a step of an evaluation")
+    return reads(script, options, finding, beside)
