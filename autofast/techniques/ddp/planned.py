@@ -12,7 +12,17 @@ from autofast.model.names import DDP
 from autofast.model.script import Loader, Script
 from autofast.model.source import at
 from autofast.rule import Options, Refusal
-from autofast.techniques.ddp import agreement, batch_size, data, host, metrics, model, setup
+from autofast.techniques.ddp import (
+    agreement,
+    batch_size,
+    data,
+    epochs,
+    host,
+    metrics,
+    model,
+    setup,
+    sharing,
+)
 from autofast.techniques.ddp.loss import Loss
 from autofast.techniques.ddp.model import Trained
 from autofast.techniques.ddp.names import Ranks, Training
@@ -73,8 +83,8 @@ def edits_for(
     edits += metrics.edits(script, ranks, training, outside, walk)
     edits += wrappers
     for loader in loaders:
-        edits += data.share(script, ranks, loader)
-        edits += data.another_order(script, ranks, loader)
+        edits += sharing.share(script, ranks, loader)
+        edits += epochs.another_order(script, ranks, loader)
     edits += _sums(script, ranks, reductions)
     return [*edits, *ranks.edits], _note(models, options), wrapped
 
@@ -140,7 +150,7 @@ def _training(
 ) -> Training:
     stacks = [(s, o.stack) for s in script.steps for b in s.backwards for o in b.site]
     outer: dict[int, ast.AST] = {
-        id(e): e for s, stack in stacks if (e := data.epochs_of(s, stack)) is not None
+        id(e): e for s, stack in stacks if (e := epochs.epochs_of(s, stack)) is not None
     }
     return Training(
         steps=script.steps,

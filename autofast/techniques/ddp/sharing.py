@@ -1,0 +1,268 @@
+"""Each process gets its share of every training batch: a DistributedSampler, and a part of the
+batch size.
+
+With ``W`` processes that divide the batch, batch ``i`` of all processes together holds the same
+samples as batch ``i`` of one process that goes through the same order; an epoch has the same number
+of batches. The sampler repeats a few samples where the dataset does not divide.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edit.edits import Before, Edit, Keyword, Rewrite, Wrap, literal
+from autofast.facts.loaders import given
+from autofast.flow.loops import loop_of
+from autofast.flow.program import Flow
+from autofast.flow.scopes import is_local
+from autofast.model.calls import short_name
+from autofast.model.script import Loader, Script
+from autofast.model.source import ancestors, at, holds, parent_of, statement_of
+from autofast.model.syntax import DEFS, FUNCTIONS, is_constant
+from autofast.model.values import Given, const
+from autofast.rule import Refusal
+from autofast.techniques.ddp.data import Whole, plain, whole_batches
+from autofast.techniques.ddp.names import Ranks
+from autofast.write.spelling import spelled
+
+SAMPLER = "torch.utils.data.distributed", "DistributedSampler"
+
+
+def share(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
+    """Gives each process its share of what ``loader`` gives."""
+    if (whole := whole_batches(script, loader)) is not None:
+        return _of_whole_batches(ranks, loader, whole)
+    wanted = {
+        name: given(loader, name) for name in ("batch_size", "shuffle", "drop_last", "dataset")
+    }
+    through = [g for g in wanted.values() if g is not None and g.via]
+    if through:
+        return _through_dict(script, ranks, loader, wanted)
+    for name, value in wanted.items():
+        if value is not None and (spelled(loader.node, value) is None or not value.sure):
+            raise Refusal(
+                f"`{name}` of the loader on {at(loader.node)} is given in a way that cannot be changed"
+            )
+    return _at_call(script, ranks, loader, wanted)
+
+
+def _of_whole_batches(ranks: Ranks, loader: Loader, whole: Whole) -> list[Edit]:
+    dataset = given(loader, "dataset")
+    assert dataset is not None and dataset.expr is not None
+    arguments = [plain(dataset.expr), *([] if whole.random else ["shuffle=False"])]
+    if whole.drop is not None and not is_constant(whole.drop, False):
+        arguments.append(f"drop_last={ast.unparse(whole.drop)}")
+    made = literal(f"{ranks.imported(*SAMPLER, loader.node)}({', '.join(arguments)})")
+    shared = f"{made} if {ranks.several(loader.node)} else {{}}"
+    return [Wrap(whole.inner, shared), Wrap(whole.size, f"{{}} // {ranks.world(loader.node)}")]
+
+
+def _expr(wanted: dict[str, Given | None], name: str) -> ast.expr | None:
+    value = wanted[name]
+    return value.expr if value is not None else None
+
+
+def _at_call(
+    script: Script, ranks: Ranks, loader: Loader, wanted: dict[str, Given | None]
+) -> list[Edit]:
+    call, statement = loader.node, statement_of(loader.node)
+    if any(
+        isinstance(
+            a, (*FUNCTIONS, ast.GeneratorExp, ast.ListComp, ast.DictComp, ast.IfExp, ast.BoolOp)
+        )
+        and not isinstance(a, DEFS)
+        for a in _inside(call, statement)
+    ):
+        raise Refusal(
+            f"the loader on {at(call)} is made inside an expression: make it in a statement of its own"
+        )
+    dataset, size, shuffle = (_expr(wanted, name) for name in ("dataset", "batch_size", "shuffle"))
+    assert dataset is not None and size is not None
+    world = ranks.world(call)
+    edits: list[Edit] = []
+    lines, holes = [], {}
+    name = plain(dataset)
+    if not name:
+        if any(isinstance(n, ast.Call) for n in _before(dataset, statement)):
+            raise Refusal(
+                f"the dataset of the loader on {at(call)} is made after other things in one statement: put it into a variable"
+            )
+        name = _name(script, ranks, loader, _dataset_name(script))
+        lines.append(f"{name} = {{dataset}}")
+        holes = {"dataset": dataset}
+        edits.append(Rewrite(dataset, name))
+    sampler = _name(script, ranks, loader)
+    made, order = _sampler(ranks, loader, literal(name), wanted)
+    lines.append(f"{sampler} = {made} if {ranks.several(call)} else None")
+    edits += [
+        Before(statement, "\n".join(lines), holes),
+        Keyword(call, "sampler", sampler),
+        Wrap(size, f"{{}} // {world}"),
+    ]
+    return [*edits, *_not_shuffled(shuffle, order, sampler)]
+
+
+def _not_shuffled(shuffle: ast.expr | None, order: bool | None, sampler: str) -> list[Edit]:
+    """A loader with a sampler must not shuffle."""
+    if shuffle is None or order is False:
+        return []
+    if order is True:
+        return [Rewrite(shuffle, f"{sampler} is None")]
+    return [Rewrite(shuffle, f"{{shuffle}} and {sampler} is None", {"shuffle": shuffle})]
+
+
+def _inside(call: ast.expr, statement: ast.stmt) -> Iterator[ast.AST]:
+    for outer in ancestors(call):
+        if outer is statement:
+            return
+        yield outer
+
+
+def _before(expr: ast.expr, statement: ast.stmt) -> Iterator[ast.AST]:
+    """What a statement computes before one of its expressions."""
+    around = {id(outer) for outer in _inside(expr, statement)}
+    start = expr.lineno, expr.col_offset
+    for node in ast.walk(statement):
+        if isinstance(node, ast.expr) and id(node) not in around:
+            if (node.lineno, node.col_offset) < start:
+                yield node
+
+
+def _name(script: Script, ranks: Ranks, loader: Loader, dataset: str = "") -> str:
+    """A name for the sampler, or the ``dataset``, that no other loader of the same statement
+    gets.
+    """
+    taken: list[str] = []
+    for other in script.loaders:
+        if statement_of(other.node) is statement_of(loader.node):
+            taken.append(ranks.fresh(dataset or _sampler_name(other), besides=taken))
+            if other.node is loader.node:
+                break
+    return taken[-1]
+
+
+def _dataset_name(script: Script) -> str:
+    return "train_data" if len([x for x in script.loaders if x.trains]) == 1 else "shared_data"
+
+
+def _sampler_name(loader: Loader) -> str:
+    """``train_sampler`` for ``train_loader``."""
+    parent = parent_of(loader.node)
+    name = short_name(parent.targets[0]) if isinstance(parent, ast.Assign) else ""
+    if isinstance(parent, ast.Dict):
+        key = next(k for k, v in zip(parent.keys, parent.values, strict=True) if v is loader.node)
+        text = key.value if isinstance(key, ast.Constant) else None
+        name = text if isinstance(text, str) and text.isidentifier() else ""
+    for ending in ("_dataloader", "_loader", "_dl", "dataloader", "loader"):
+        if name.endswith(ending) and name != ending:
+            return f"{name[: -len(ending)].rstrip('_')}_sampler"
+    return "sampler" if name in ("loader", "dataloader", "") else f"{name}_sampler"
+
+
+def _sampler(
+    ranks: Ranks,
+    loader: Loader,
+    dataset: str,
+    wanted: dict[str, Given | None],
+    dropped: str | None = None,
+) -> tuple[str, bool | None]:
+    """The code of the sampler, and whether the order is random: None where that depends on the
+    run.
+    """
+    cls = ranks.imported(*SAMPLER, loader.node)
+    shuffle, drop = wanted["shuffle"], wanted["drop_last"]
+    order = False if shuffle is None else const(shuffle.values)
+    order = order if isinstance(order, bool) else None
+    given = [dataset]
+    if order is not True:
+        given.append("shuffle=False" if order is False else f"shuffle={_text(shuffle, loader)}")
+    if dropped is not None:
+        given.append(f"drop_last={dropped}")
+    elif drop is not None and const(drop.values) is not False:
+        given.append(
+            "drop_last=True" if const(drop.values) is True else f"drop_last={_text(drop, loader)}"
+        )
+    return f"{cls}({', '.join(given)})", order
+
+
+def _text(value: Given | None, loader: Loader) -> str:
+    assert value is not None and value.expr is not None
+    if holds(value.expr, ast.Call, ast.NamedExpr, ast.Await):
+        raise Refusal(
+            f"`{ast.unparse(value.expr)}` on {at(value.expr)} cannot be written twice: put it into a variable"
+        )
+    return literal(ast.unparse(value.expr))
+
+
+def _through_dict(
+    script: Script, ranks: Ranks, loader: Loader, wanted: dict[str, Given | None]
+) -> list[Edit]:
+    """``DataLoader(data, **kwargs)``: what is in ``kwargs`` is changed just before, in a copy where
+    others use it, too.
+    """
+    call, where = loader.node, at(loader.node)
+    spread = [k.value for k in call.keywords if k.arg is None]
+    if len(spread) != 1 or not isinstance(spread[0], ast.Name):
+        raise Refusal(f"the loader on {where} gets its arguments through more than one variable")
+    if len(loader.things) != 1 or loop_of(call) is not None:
+        raise Refusal(f"the loader on {where} is made several times: give it arguments of its own")
+    dataset, size, shuffle, drop = (
+        wanted[n] for n in ("dataset", "batch_size", "shuffle", "drop_last")
+    )
+    assert dataset is not None and size is not None
+    if dataset.via or dataset.expr is None or not plain(dataset.expr):
+        raise Refusal(f"the dataset of the loader on {where} is not in a variable: put it into one")
+    table, edits = spread[0].id, list[Edit]()
+    lines: list[str] = []
+    if not is_local(spread[0]) or table in script.analysis(Flow).definitions(call).live_after(
+        statement_of(call)
+    ):
+        original, table = table, _name(script, ranks, loader).replace("sampler", "args")
+        lines.append(f"{table} = dict({original})")
+        edits.append(Rewrite(spread[0], table))
+    world = ranks.world(call)
+    share: list[str] = []
+    if not size.via:
+        edits.append(Wrap(_own(call, size, "batch_size"), f"{{}} // {world}"))
+    elif size.sure:
+        share.append(f'{table}["batch_size"] //= {world}')
+    else:
+        raise Refusal(f"whether the loader on {where} has a batch size depends on the run")
+    dropped = _text(drop, loader) if drop is not None and not drop.via else None
+    if drop is not None and drop.via:
+        dropped = f'{table}["drop_last"]' if drop.sure else f'{table}.get("drop_last", False)'
+    if shuffle is not None and shuffle.via:
+        order = f'{table}["shuffle"]' if shuffle.sure else f'{table}.get("shuffle", False)'
+        given = [
+            plain(dataset.expr),
+            f"shuffle={order}",
+            *([f"drop_last={dropped}"] if dropped else []),
+        ]
+        share.append(f'{table}["sampler"] = {ranks.imported(*SAMPLER, call)}({", ".join(given)})')
+        share.append(f'{table}["shuffle"] = False')
+    else:
+        sampler = _name(script, ranks, loader)
+        made, random = _sampler(
+            ranks, loader, plain(dataset.expr), {**wanted, "drop_last": None}, dropped
+        )
+        lines.append(f"{sampler} = {made} if {ranks.several(call)} else None")
+        edits += [
+            Keyword(call, "sampler", sampler),
+            *_not_shuffled(_expr(wanted, "shuffle"), random, sampler),
+        ]
+    if share:
+        lines += [f"if {ranks.several(call)}:", *(f"    {line}" for line in share)]
+    return [
+        Before(statement_of(call), literal("\n".join(lines))),
+        *edits,
+    ]
+
+
+def _own(call: ast.Call, value: Given, name: str) -> ast.expr:
+    expr = spelled(call, value)
+    if expr is None or not value.sure:
+        raise Refusal(
+            f"`{name}` of the loader on {at(call)} is given in a way that cannot be changed"
+        )
+    return expr
