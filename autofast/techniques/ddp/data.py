@@ -105,7 +105,7 @@ def whole_batches(script: Script, loader: Loader) -> Whole | None:
         or order.args.get(0, "data_source") != dataset.values
     ):
         return None
-    if dataset.expr is None or not plain(dataset.expr):
+    if dataset.expr is None or not plain_text(dataset.expr):
         return None
     return Whole(
         inner.expr,
@@ -198,7 +198,7 @@ def _check_uses(script: Script, loader: Loader) -> None:
                 )
 
 
-def plain(expr: ast.expr) -> str:
+def plain_text(expr: ast.expr) -> str:
     """The text of a variable or attribute; empty for what may not be written twice."""
     root = root_of(expr)
     if (

@@ -15,7 +15,7 @@ from autofast.model.script import Loader, Script, Step
 from autofast.model.source import at, function_of
 from autofast.model.values import Ext, const
 from autofast.rule import Refusal
-from autofast.techniques.ddp.data import plain, whole_batches
+from autofast.techniques.ddp.data import plain_text, whole_batches
 from autofast.techniques.ddp.names import Ranks
 from autofast.write.reach import Reach
 
@@ -103,7 +103,7 @@ def _by_number(
     assert isinstance(step.loop, ast.For)
     expr = loader_expr(script, step.loop)
     scope = function_of(loop)
-    if function_of(step.loop) is scope and plain(expr):
+    if function_of(step.loop) is scope and plain_text(expr):
         name = ast.unparse(expr)
     else:
         reach = Reach(script, "loader", expr, loader.things, stacks)
@@ -145,7 +145,7 @@ def _by_count(script: Script, ranks: Ranks, step: Step, sampler: str) -> list[Ed
     """The sampler counts: its epoch grows by one before each pass."""
     assert isinstance(step.loop, ast.For)
     expr = loader_expr(script, step.loop)
-    name = plain(expr)
+    name = plain_text(expr)
     if not name:
         raise Refusal(
             f"the loader in `{ast.unparse(expr)}` on {at(step.loop)} has no name: put it into a variable"

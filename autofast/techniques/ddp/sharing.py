@@ -22,7 +22,7 @@ from autofast.model.source import ancestors, at, holds, parent_of, statement_of
 from autofast.model.syntax import DEFS, FUNCTIONS, is_constant
 from autofast.model.values import Given, const
 from autofast.rule import Refusal
-from autofast.techniques.ddp.data import Whole, plain, whole_batches
+from autofast.techniques.ddp.data import Whole, plain_text, whole_batches
 from autofast.techniques.ddp.names import Ranks
 from autofast.write.spelling import spelled
 
@@ -50,7 +50,7 @@ def share(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
 def _of_whole_batches(ranks: Ranks, loader: Loader, whole: Whole) -> list[Edit]:
     dataset = given(loader, "dataset")
     assert dataset is not None and dataset.expr is not None
-    arguments = [plain(dataset.expr), *([] if whole.random else ["shuffle=False"])]
+    arguments = [plain_text(dataset.expr), *([] if whole.random else ["shuffle=False"])]
     if whole.drop is not None and not is_constant(whole.drop, False):
         arguments.append(f"drop_last={ast.unparse(whole.drop)}")
     made = literal(f"{ranks.imported(*SAMPLER, loader.node)}({', '.join(arguments)})")
@@ -82,7 +82,7 @@ def _at_call(
     world = ranks.world(call)
     edits: list[Edit] = []
     lines, holes = [], {}
-    name = plain(dataset)
+    name = plain_text(dataset)
     if not name:
         if any(isinstance(n, ast.Call) for n in _before(dataset, statement)):
             raise Refusal(
@@ -211,7 +211,7 @@ def _through_dict(
         wanted[n] for n in ("dataset", "batch_size", "shuffle", "drop_last")
     )
     assert dataset is not None and size is not None
-    if dataset.via or dataset.expr is None or not plain(dataset.expr):
+    if dataset.via or dataset.expr is None or not plain_text(dataset.expr):
         raise Refusal(f"the dataset of the loader on {where} is not in a variable: put it into one")
     table, edits = spread[0].id, list[Edit]()
     lines: list[str] = []
@@ -235,7 +235,7 @@ def _through_dict(
     if shuffle is not None and shuffle.via:
         order = f'{table}["shuffle"]' if shuffle.sure else f'{table}.get("shuffle", False)'
         given = [
-            plain(dataset.expr),
+            plain_text(dataset.expr),
             f"shuffle={order}",
             *([f"drop_last={dropped}"] if dropped else []),
         ]
@@ -244,7 +244,7 @@ def _through_dict(
     else:
         sampler = _name(script, ranks, loader)
         made, random = _sampler(
-            ranks, loader, plain(dataset.expr), {**wanted, "drop_last": None}, dropped
+            ranks, loader, plain_text(dataset.expr), {**wanted, "drop_last": None}, dropped
         )
         lines.append(f"{sampler} = {made} if {ranks.several(call)} else None")
         edits += [
