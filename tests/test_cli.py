@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from click.testing import CliRunner
 
 from autofast import __version__
 from autofast.cli import cli
+from autofast.model.source import BadInput
 
 SCRIPT = """\
 import torch
@@ -950,6 +951,22 @@ def test_packages_that_are_not_installed(project: Path, command: str) -> None:
         expected = {"rewrite": 0, "check": 1, "tune": 2}[command.partition(" ")[0]]
         assert done.returncode == expected, done.stderr
     assert "internal error" not in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"), [("env/bin/python", "{here}/env/bin/python"), ("python3", "python3")]
+)
+def test_an_interpreter_is_named_from_here(
+    project: Path, monkeypatch: pytest.MonkeyPatch, given: str, seen: str
+) -> None:
+    """The runs are made in other folders."""
+
+    def asked(python: str) -> NoReturn:
+        raise BadInput(f"asks {python}")
+
+    monkeypatch.setattr("autofast.verify.command.ask", asked)
+    told = fault(autofast("verify", "train.py", "train.py", "--python", given))
+    assert told == f"asks {seen.format(here=project)}"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is another thing there")

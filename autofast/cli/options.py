@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -42,6 +43,13 @@ flag = partial(click.option, is_flag=True)
 also = partial(flag, default=None)  # not given is not the same as no: the project may say yes
 folder = partial(click.option, type=PATH, metavar="DIR")
 file = partial(click.option, type=Named(), metavar="FILE")
+
+
+def interpreter(given: str) -> str:
+    """A path as it is seen from the current folder, since runs are made in another; links stay, as
+    an environment is told by them. A name is looked for as a shell does.
+    """
+    return os.path.abspath(given) if os.path.dirname(given) else given
 
 
 def input_options(command: F) -> F:
@@ -168,6 +176,7 @@ def run_options(command: F) -> F:
         click.option(
             "--python",
             default=sys.executable,
+            callback=lambda context, option, value: interpreter(value),
             metavar="EXE",
             help="The interpreter that has your packages.  [default: this one]",
         ),
