@@ -98,8 +98,6 @@ def binary(left: Values, right: Values, op: str) -> Values:
         if op == "Compare":
             return values(mixed(tensors, dtype="int"))
         made = mixed(tensors, rank=rank)
-        if made.dtype == "?" and len(kinds := {t.dtype for t in tensors} - {"int"}) == 1:
-            made = made.but(dtype=kinds.pop())  # integers become what the others are
         floats = any(isinstance(t, Const) and isinstance(t.value, float) for t in (*left, *right))
         if made.dtype == "int" and (op == "Div" or floats):
             made = made.but(dtype="f32")

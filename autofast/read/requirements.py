@@ -63,17 +63,11 @@ def limits(script: Script, package: str) -> tuple[tuple[str, str, Limit | None],
     return script.analysis(Requirements).limits(package)
 
 
-def in_words(script: Script) -> Iterator[tuple[str, str, Limit | None]]:
-    """As :func:`limits`: where a project's README says which torch it runs with. One exact version
-    counts where no file for installing says anything.
+def of_torch(script: Script) -> tuple[tuple[str, str, Limit | None], ...]:
+    """As :func:`limits` of torch, and what a README says. One exact version there counts where no
+    file for installing names any.
     """
-    silent = not limits(script, "torch")
-    for place, line in _lines(_folders(script), READ_ME):
-        if match := IN_WORDS.search(line):
-            yield place, f">={match[1] or match[2]}", None
-        elif silent and (match := PINNED.search(line)) and match[1].startswith("="):
-            spec = match[1].strip().rstrip(",.").strip()
-            yield place, spec, _limit(spec)
+    return script.analysis(Requirements).of_torch
 
 
 def _folders(script: Script) -> tuple[Path, ...]:
@@ -100,6 +94,12 @@ class Requirements:
         return self._limits[package]
 
     @cached_property
+    def of_torch(self) -> tuple[tuple[str, str, Limit | None], ...]:
+        """As :func:`of_torch`."""
+        asked = self.limits("torch")
+        return asked + tuple(_in_words(_lines(self._folders, READ_ME), pins=not asked))
+
+    @cached_property
     def _code(self) -> tuple[tuple[str, str], ...]:
         """The lines of these files, without their comments."""
         lines = ((place, line.split("#")[0]) for place, line in _lines(self._folders, FILES))
@@ -116,6 +116,17 @@ def _lines(folders: Iterable[Path], kinds: Iterable[str]) -> Iterator[tuple[str,
         for number, line in enumerate(text.splitlines(), 1):
             if any(map(str.isdigit, line)):
                 yield f"{path.name}:{number}", line
+
+
+def _in_words(
+    lines: Iterable[tuple[str, str]], pins: bool
+) -> Iterator[tuple[str, str, Limit | None]]:
+    for place, line in lines:
+        if match := IN_WORDS.search(line):
+            yield place, f">={match[1] or match[2]}", None
+        elif pins and (match := PINNED.search(line)) and match[1].startswith("="):
+            spec = match[1].strip().rstrip(",.").strip()
+            yield place, spec, _limit(spec)
 
 
 def _found(
