@@ -334,12 +334,17 @@ def test_a_helper_that_nobody_would_tell_stays() -> None:
     assert any("causal(size, device=None)" in line for line in told.lines)
 
 
-@pytest.mark.parametrize("n", ["0, 3, 1 / 3", "0, 3, 1 / k", "0.0, 3.0, 0.1"])
-def test_fractions_that_are_cut_off_stay(n: str) -> None:
+@pytest.mark.parametrize(
+    "make",
+    ["arange(0, 3, 1 / 3)", "arange(0, 3, 1 / k)", "arange(0.0, 3.0, 0.1)", "linspace(0, 9, k)"],
+)
+def test_fractions_that_are_cut_off_stay(make: str) -> None:
     """Another last digit, and another integer comes out."""
-    done = made(f"k = len(x)\nz = torch.arange({n}).to(device).sum()")
+    done = made(f"k = len(x)\nz = torch.{make}.to(device).sum()")
     assert {f.effect for f in done.fixes} == {Effect.ROUNDING}
-    assert not made(f"k = len(x)\nz = torch.arange({n}).long().to(device).sum()").fixes
+    casts = (".long().to(device)", ".to(device).long()", ".to(device, torch.int64)")
+    for cast in casts:
+        assert not made(f"k = len(x)\nz = torch.{make}{cast}.sum()").fixes
 
 
 @pytest.mark.parametrize(

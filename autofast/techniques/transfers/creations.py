@@ -29,7 +29,6 @@ from autofast.techniques.transfers.filled import made_there
 from autofast.techniques.transfers.listed import listed
 from autofast.write.spelling import spelled
 
-TO_WHOLE = ("long", "int", "short", "byte", "bool")  # casts that cut a number off
 COMPUTED = frozenset({"linspace", "logspace"})  # each device rounds in its own way
 
 
@@ -198,11 +197,23 @@ def created(script: Script, call: ast.Call, where: str) -> Creation | None:
     short = site.kind.rsplit(".", 1)[-1]
     there = made_there(script, call, where) if old else Keyword(call, "device", where)
     effect = Effect.EXACT if old else _effect(script, short, call)
-    if short == "arange" and effect > Effect.EXACT and is_attribute(parent_of(call), *TO_WHOLE):
+    if effect is Effect.ROUNDING and _becomes_whole(script, call):
         return None  # a last digit less, and the integer is another
     if (said := listed(script, call, where)) is not None:
         there, effect = said, Effect.EXACT
     return Creation(call, site, () if there is None else (there,), effect)
+
+
+def _becomes_whole(script: Script, made: ast.expr) -> bool:
+    """Whether a method behind it, ``made.to(device).long()``, gives integers of its numbers."""
+    while is_attribute(attribute := parent_of(made)):
+        call = parent_of(attribute)
+        if not isinstance(call, ast.Call) or call.func is not attribute:
+            break
+        if any(t.dtype == "int" for t in script.values(call) if isinstance(t, Tensor)):
+            return True
+        made = call
+    return False
 
 
 def _site(script: Script, made: ast.expr) -> Site | None:
