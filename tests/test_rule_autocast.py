@@ -1892,3 +1892,22 @@ def test_what_is_kept_under_autocast_is_not_given_to_numpy(read: str, place: str
         .replace(".numpy()", ".detach().float().cpu().numpy()")
     )
     assert "torch.autocast" in apply("autocast", KEPT.replace("seen = None", f"seen = {cast}")).text
+
+
+INTEGERS = """
+    def last(self, x):
+        return torch.full((len(x),), x.size(1) - 1)
+
+    def forward(self, x):
+        return self.b(torch.relu(self.a(x))), self.last(x)
+"""
+
+
+def test_what_may_be_integers_is_not_cast():
+    """Of a method of the model, whose numbers the reader does not know: an index stays one."""
+    forward = HEAD[HEAD.index("    def forward") : HEAD.index("\n\nmodel = ")]
+    text = HEAD.replace(forward, INTEGERS) + LOOP.replace(
+        "loss = criterion(model(x), y)",
+        "out, last = model(x)\n    loss = criterion(out, y) + 0.0 * last.sum()\n    out[0, last[0] % 4]",
+    )
+    assert "last.float()" not in same(text).text

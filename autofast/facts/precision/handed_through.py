@@ -1,5 +1,5 @@
-"""What a model returns as it was given: labels, lengths, indices, of which nobody says that they
-are no integers.
+"""What a model returns as it was given, or as a factory made it: labels, lengths, indices, of which
+nobody says that they are no integers.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from autofast.model.tensors import tensors_in
 
 
 def may_be_integers(script: Script, call: ast.Call, part: int | None = None) -> bool:
-    """Whether the output of a model, or its element ``part``, may be a tensor of a batch that no
-    layer has changed, of any type.
+    """Whether the output of a model, or its element ``part``, may be a tensor of a batch, or one
+    made for it, that no layer has changed, of any type.
 
     Such a tensor must not be cast to fp32: a loss that takes class indices does not take floats.
     """
     return any(
-        t.dtype == "?" and t.batch and not t.models and not t.grad
+        t.dtype == "?" and (t.batch or t.made is not None) and not t.models and not t.grad
         for expr in _returned(script, call, part)
         for t in tensors_in(script.values(expr))
     )
