@@ -98,6 +98,8 @@ def binary(left: Values, right: Values, op: str) -> Values:
         if op == "Compare":
             return values(mixed(tensors, dtype="int"))
         made = mixed(tensors, rank=rank)
+        if made.dtype == "?" and (floating := _beside_integers(left, right)):
+            made = made.but(dtype=floating)
         floats = any(isinstance(t, Const) and isinstance(t.value, float) for t in (*left, *right))
         if made.dtype == "int" and (op == "Div" or floats):
             made = made.but(dtype="f32")
@@ -107,6 +109,13 @@ def binary(left: Values, right: Values, op: str) -> Values:
     unknown = [t for t in (*left, *right) if isinstance(t, Unknown)]
     numbers = all(map(_is_number, (*left, *right)))
     return values(unknown[0]) if unknown else values(Num(scalar=numbers))
+
+
+def _beside_integers(left: Values, right: Values) -> str:
+    """The dtype that integers on one side take from the other side; "" where that is not one."""
+    sides = [{t.dtype for t in side if isinstance(t, Tensor)} for side in (left, right)]
+    others = sides[0] | sides[1] if {"int"} in sides else set[str]()
+    return next(iter(others - {"int"})) if len(others) == 2 else ""
 
 
 def _is_number(thing: Thing) -> bool:
