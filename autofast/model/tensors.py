@@ -113,9 +113,10 @@ def binary(left: Values, right: Values, op: str) -> Values:
 
 def _beside_integers(left: Values, right: Values) -> str:
     """The dtype that integers on one side take from the other side; "" where that is not one."""
-    sides = [{t.dtype for t in side if isinstance(t, Tensor)} for side in (left, right)]
-    others = sides[0] | sides[1] if {"int"} in sides else set[str]()
-    return next(iter(others - {"int"})) if len(others) == 2 else ""
+    one, other = ({t.dtype for t in side if isinstance(t, Tensor)} for side in (left, right))
+    if one == {"int"} and len(other) == 1:
+        return next(iter(other))
+    return next(iter(one)) if other == {"int"} and len(one) == 1 else ""
 
 
 def _is_number(thing: Thing) -> bool:
