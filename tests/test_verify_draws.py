@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -14,11 +15,12 @@ import torch
 
 from autofast.verify.evidence import alike
 from autofast.verify.evidence.gathered import gather
-from autofast.verify.evidence.record import Call, Evaluation, Run, Step
+from autofast.verify.evidence.record import FULL, Call, Evaluation, Run, Step
 from autofast.verify.judging import draws, printed, rounding
 from autofast.verify.judging.parity import judge
 from autofast.verify.probe import generators
 from autofast.verify.result import Sameness
+from tests import probing
 from tests.test_verify_judge import LOSSES, MOVED, made
 from tests.verify_runs import record, run
 
@@ -84,6 +86,87 @@ def test_draws_that_are_lost_or_shared(
     same = drawing("rewritten", **other)  # what was drawn was of no use
     check = draws.check(gather("unknown", [drawing(), drawing(), same]))
     assert check is None
+
+
+SIZES = {"before": 100, "numbers 60": 24, "numbers 2560": 48, "choices 20": 24}
+
+
+def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: Any) -> Run:
+    drawn = {"sizes": {**SIZES, **(more or {})}, "outside": {"torch": 9, **other.pop("words", {})}}
+    losses = LOSSES if arm == "original" else (1.01, 0.9, 0.8, 0.7)
+    return made(arm, losses, drawn=drawn, states=tuple(f"{arm}{i}" for i in range(4)), **other)
+
+
+@pytest.mark.parametrize(
+    ("more", "other", "passed"),
+    [
+        ({}, {}, None),
+        ({"numbers 60": 0}, {}, False),  # lost
+        ({"numbers 60": 0, "numbers 3": 24}, {}, False),  # one for all of 20 samples
+        ({"numbers 2560": 24}, {}, False),  # one of two a step
+        ({"numbers 2560": 24, "numbers 20": 24}, {}, False),
+        ({"numbers 60": 0, "numbers 30": 48}, {}, None),  # halves of the batches
+        ({"numbers 60": 0, "numbers 2560": 0, "numbers 2620": 48}, {}, None),  # both at once
+        ({"numbers 60": 0, "before": 2000}, {}, None),  # for all steps before the first
+        ({"numbers 60": 0, "choices 20": 48}, {}, None),  # a category in another way
+        ({"numbers 60": 0}, {"words": {"numpy": 2880}}, None),  # by NumPy
+        ({"numbers 60": 0}, {"masks": (60,) * 4}, None),  # by dropout
+        ({"numbers 60": 0}, {"script": ("a.py", "rng = default_rng(0)")}, "where it is not seen"),
+    ],
+)
+def test_draws_of_one_size(
+    more: dict[str, int], other: dict[str, Any], passed: bool | str | None
+) -> None:
+    def judged(detail: Any = MOVED) -> Any:
+        runs = [sized(seed=seed) for seed in (0, 0, 1)] + [sized(detail=detail)]
+        runs += [sized("rewritten", more, seed=seed, **other) for seed in (0, 1)]
+        return draws.check(gather("unknown", runs))
+
+    check = judged()
+    if isinstance(passed, str):
+        assert check is not None and check.passed is None and passed in check.text
+    else:
+        assert (check.passed if check is not None else None) is passed
+    assert judged(FULL) is None  # it might be of no use: that is asked first
+
+
+DRAWING = """
+import random
+import torch
+from torch.utils.checkpoint import checkpoint
+
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.empty(7).uniform_()
+
+
+@torch.jit.script
+def scripted(x):
+    return x + torch.rand_like(x)
+
+
+def noisy(x):
+    return model(x + torch.rand_like(x))
+
+
+for step in range(4):
+    x = torch.randn(6, 4)[torch.randperm(6)[: 2 + step % 2]]
+    torch.empty(5).normal_()
+    scripted(x)
+    loss = checkpoint(noisy, x, use_reentrant=False).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_sizes_of_draws_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(DRAWING)
+    ran = probing.run(tmp_path, str(tmp_path / "train.py"), detail=FULL)
+    sizes = dict(ran.record.drawn["sizes"])
+    before = sizes.pop("before")  # the layer's own, and the first step's
+    assert sizes == {"numbers 24": 3, "choices 6": 3, "numbers 5": 3, "numbers 12": 2, "numbers 8": 1}  # fmt: skip
+    assert before >= 7 + 24 + 5 + 8
 
 
 def evaluating(

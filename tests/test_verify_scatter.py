@@ -157,7 +157,7 @@ def compare(tmp_path: Path) -> Iterator[Compare]:
     folder.mkdir()
     path = folder / "train.py"
     path.write_text(SCRIPT)
-    runner = ForkRunner(Setup(cwd=folder, threads=1, limit=120), scratch.make([folder], parent=tmp_path))  # fmt: skip
+    runner = ForkRunner(Setup(cwd=folder, threads=1), scratch.make([folder], parent=tmp_path))  # fmt: skip
 
     def run(arm: str, text: str, seed: int, detail: Any = FULL) -> Run:
         program = Program(arm, path, {path: text.encode()})

@@ -2,7 +2,8 @@
 scatter of seeds.
 
 In training the words are counted that each generator draws within the calls. Fewer than half as
-many, without others in their place, are a draw that is lost, or shared by samples or steps.
+many, without others in their place, are a draw that is lost, or shared by samples or steps. So are
+draws of one size, wherever they are made, in place of which less than a quarter is drawn.
 
 Where a model draws in evaluation in one of the two scripts alone, evaluations are made differently,
 whatever they print: unless the other draws between the calls, and the place has changed alone.
@@ -29,6 +30,9 @@ AGAIN = 1e-6  # sums of the same data in other batches
 FIRST = 32  # calls that are counted
 LEAST_BATCH = 4
 LEAST = 3  # evaluations
+OFTEN = 6  # draws of one size
+# What draws unseen: generators of a script's own, and code that no longer runs as Python.
+UNSEEN = ("default_rng", "RandomState", "random.Random(", "graph", "jit.", "vmap", "compile(")
 
 
 def check(ev: Evidence) -> Check | None:
@@ -42,6 +46,9 @@ def check(ev: Evidence) -> Check | None:
         lost = _trained(ev, model)
         if lost is not None:
             return lost
+    lost = _sizes(ev)
+    if lost is not None:
+        return lost
     evaluated = sorted(_models(ev.a) & _models(ev.b))
     for number in evaluated:
         other = _evaluated(ev, number) or _data(ev, number)
@@ -93,6 +100,53 @@ def _trained(ev: Evidence, model: str) -> Check | None:
             return unclear(NAME, text)
         return Check(NAME, False, f"{text}; nothing is drawn in their place")
     return None
+
+
+def _sizes(ev: Evidence) -> Check | None:
+    """In the first steps, under every seed: torch's draws of one size are made half as often or
+    less, and in their place fewer than a quarter of these numbers are drawn. A category or an
+    order may be drawn in several ways."""
+    if ev.perturbed is None or equal(ev.a, ev.b) or rounding.coincides(ev):
+        return None
+    found = [_less(a, b) for a, b in ev.pairs]
+    if not all(found):
+        return None
+    size, times, lost, gained = next(one for one in found if one)
+    text = f"{times} draws of {size} numbers less in the first steps, {gained:.0f} numbers in place of {lost}"
+    texts = ["".join((r.script[1], *(t for _, t in r.changed.values()))) for r in (ev.a, ev.b)]
+    if any(texts[1].count(word) > texts[0].count(word) for word in UNSEEN):
+        return unclear(
+            NAME,
+            f"{text}, unless they are drawn where it is not seen: a generator of torch's, outside of graphs, would tell",
+        )
+    return Check(NAME, False, f"{text}: lost, or one for several samples or steps")
+
+
+def _less(a: Run, b: Run) -> tuple[int, int, int, float] | None:
+    """The largest size of which draws are missing, how many, all numbers that are missing, and
+    those that are drawn in their place."""
+    one, two = (run.record.drawn.get("sizes", {}) for run in (a, b))
+    workers = [{p.workers for p in run.record.passes if p.training} for run in (a, b)]
+    if not one or not two or workers[0] != workers[1]:
+        return None
+    fewer: dict[int, int] = {}
+    gained = float(max(0, two["before"] - one["before"]))
+    for key in {*one, *two} - {"before"}:
+        kind, size = key.split()
+        missing = one.get(key, 0) - two.get(key, 0)
+        if kind == "choices" and missing < 0:
+            return None
+        if kind == "numbers" and (missing < 0 or one[key] >= OFTEN and 2 * missing >= one[key]):
+            fewer[int(size)] = missing
+    gained -= sum(size * n for size, n in fewer.items() if n < 0)
+    lost = {size: n for size, n in fewer.items() if n > 0}
+    if not lost or sum(b.record.masks or ()) > sum(a.record.masks or ()):
+        return None
+    for part in {*a.record.drawn, *b.record.drawn} - {"sizes"}:
+        x, y = (run.record.drawn.get(part, {}) for run in (a, b))
+        gained += sum(max(0, y.get(name, 0) - x.get(name, 0)) for name in ("python", "numpy"))
+    total = sum(size * n for size, n in lost.items())
+    return (max(lost), lost[max(lost)], total, gained) if 4 * gained < total else None
 
 
 def _elsewhere(ev: Evidence, model: str, name: str) -> tuple[float, float]:

@@ -83,6 +83,7 @@ class Draws:
         # calls.
         self.counted: dict[str, State] = {}
         self.outside: dict[str, int] = {}
+        self.sizes: Any = None  # sizes.Sizes
         self.dropped = (
             0  # words of torch's that masks of dropout took within the call that is counted
         )
@@ -159,6 +160,7 @@ class Draws:
             "drawn": {
                 **{str(number): drawn for number, drawn in self.trained.items()},
                 "outside": self.outside,
+                **({"sizes": self.sizes.drawn} if self.sizes is not None else {}),
             },
             "evaluations": [[*key, *stretch] for key, stretch in self.stretches.items()],
         }
