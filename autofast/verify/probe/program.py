@@ -150,7 +150,7 @@ def torch_arrived(
         given.draws = random = draws.Draws(probe, again)
         random.sizes = attempt("sizes of draws", lambda: sizes.Sizes(probe))
         writer.parts.append(random.found)
-        drawn = attempt("masks of dropout", lambda: masks.Masks(probe, again.idle, random.dropping))
+        drawn = attempt("masks of dropout", lambda: masks.Masks(probe, again.idle))
         if drawn is not None:
             writer.parts.append(drawn.found)
         writer.parts.append(given.found)
