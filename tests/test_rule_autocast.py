@@ -264,6 +264,33 @@ losses.append(total / 96)
     assert f"\n        right += out.argmax" in done.text  # noqa: F541
 
 
+def test_an_evaluation_now_and_then_is_no_part_of_the_step():
+    """Gradients are on in it, but no backward reaches what it computes."""
+    loop = """
+def measured():
+    model.eval()
+    total = 0.0
+    for j in range(6):
+        total += criterion(model(X[j].to(device)), Y[j].to(device)).item()
+    model.train()
+    return total / 6
+
+
+for i in range(6):
+    if i % 3 == 0:
+        losses.append(measured())
+    x, y = X[i].to(device), Y[i].to(device)
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+    text = same(script(loop)).text
+    assert f"    x, y = X[i].to(device), Y[i].to(device)\n    {CPU}\n        loss = " in text
+    assert text.count(CPU) == 2
+
+
 def test_one_loop_for_training_and_evaluation():
     loop = """
 for epoch in range(2):
