@@ -5,12 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Rewrite
 from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Script
-from autofast.model.source import source_of
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Arg, Cls, Const, Module, Ref, Setting, certainly
 from autofast.techniques.transfers.factories import KEEPS, again_and_again
@@ -107,51 +105,3 @@ def is_fixed(script: Script, expr: ast.expr) -> bool:
                 known, parts = True, [*parts, expr.func.value]
             return known and all(is_fixed(script, part) for part in parts)
     return False
-
-
-def single_numbers(script: Script, hot: frozenset[int]) -> Iterator[tuple[ast.Call, Rewrite]]:
-    """``torch.Tensor([1e10])`` where all new tensors are on the GPU: the list is copied there, and
-    ``torch.full`` would write the number there.
-    """
-    if not _on_gpu(script):
-        return
-    # The old constructor does not ask for the default device.
-    kinds = (
-        ["torch.tensor"]
-        if script.calls("torch.set_default_device")
-        else ["torch.tensor", "torch.Tensor"]
-    )
-    for site in script.calls(*kinds):
-        call = site.node
-        if not isinstance(call, ast.Call) or call.keywords or len(call.args) != 1:
-            continue
-        number = _number(call.args[0])
-        if number and any(again_and_again(script, o.stack, hot) for o in site):
-            function = call.func
-            if _library(script, function) and isinstance(function, ast.Attribute):
-                torch = source_of(call).segment(function.value)
-                if site.kind == "torch.tensor" or "." in number or "e" in number:
-                    yield call, Rewrite(call, f"{torch}.full((1,), {number})", {})
-
-
-def _on_gpu(script: Script) -> bool:
-    sites = script.calls("torch.set_default_tensor_type", "torch.set_default_device")
-    if script.calls("torch.set_default_dtype") or not sites:
-        return False
-    given = [o.args.positional[0].values for s in sites for o in s if o.args and o.args.positional]
-    names = {
-        t.value if isinstance(t, Const) else t.name if isinstance(t, Ref) else ""
-        for found in given
-        for t in found
-    }
-    return bool(names) and names <= {"torch.cuda.FloatTensor", "cuda", "cuda:0"}
-
-
-def _number(data: ast.expr) -> str:
-    """The text of the only number of a list; empty for anything else."""
-    if not isinstance(data, ast.List) or len(data.elts) != 1:
-        return ""
-    part = data.elts[0]
-    inner = part.operand if isinstance(part, ast.UnaryOp) else part
-    plain = isinstance(inner, ast.Constant) and type(inner.value) in (int, float)
-    return source_of(data).segment(part) if plain else ""
