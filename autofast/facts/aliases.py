@@ -67,13 +67,10 @@ def learned(script: Script, expr: ast.expr) -> str:
                     for t in script.values(func)
                 ):
                     return f"may need a gradient ({at(node)})"
-            case ast.Attribute(value=target, attr="requires_grad_") if may_be(
-                script, script.values(target), expr
-            ):
-                return f"may need a gradient ({at(node)})"
-            case ast.Attribute(value=target, attr="requires_grad", ctx=ast.Store()) if may_be(
-                script, script.values(target), expr
-            ):
+            case (
+                ast.Attribute(value=target, attr="requires_grad_")
+                | ast.Attribute(value=target, attr="requires_grad", ctx=ast.Store())
+            ) if may_be(script, script.values(target), expr):
                 return f"may need a gradient ({at(node)})"
             case ast.Call(func=func, args=[data, *_], keywords=keywords) if any(
                 _is_registered(t) for t in script.values(func)

@@ -114,23 +114,16 @@ def _changes(size: ast.expr, changing: Container[str]) -> bool:
 
 def varies(script: Script, loader: Loader) -> str:
     """Why batches of this loader may have other shapes from one to the next."""
-    for given in ("collate_fn", "batch_sampler"):
+    data = loader.datasets
+    for given, may in (("collate_fn", "pad batches to"), ("batch_sampler", "gather images of")):
         if any(t != Const(None) for t in loader.args.get(-1, given)):
-            if (
-                given == "collate_fn"
-                and loader.datasets
-                and all(_stacks(loader, d) for d in loader.datasets)
-                and _collates(script, loader)
-            ):
-                continue
-            if given == "batch_sampler" and loader.datasets and all(map(one_size, loader.datasets)):
-                continue  # it says which images a batch holds, and all have one size
-            may = (
-                "pad batches to different"
-                if given == "collate_fn"
-                else "gather images of different"
-            )
-            return f"the loader on {at(loader.node)} has its own {given}, which may {may} sizes"
+            if given == "collate_fn":
+                fits = all(_stacks(loader, d) for d in data) and _collates(script, loader)
+            else:  # it says which images a batch holds
+                fits = all(map(one_size, data))
+            if not data or not fits:
+                where = f"the loader on {at(loader.node)}"
+                return f"{where} has its own {given}, which may {may} different sizes"
     if not loader.datasets:
         return f"the dataset of the loader on {at(loader.node)} is not known"
     for dataset in loader.datasets:
@@ -184,14 +177,9 @@ def _collates(script: Script, loader: Loader) -> bool:
             or len(thing.node.args.args) != 1
         ):
             return False
-        last, returns = (
-            thing.node.body[-1],
-            [
-                n
-                for n in ast.walk(thing.node)
-                if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom))
-            ],
-        )
+        last = thing.node.body[-1]
+        ends = (ast.Return, ast.Yield, ast.YieldFrom)
+        returns = [n for n in ast.walk(thing.node) if isinstance(n, ends)]
         if not isinstance(last, ast.Return) or last.value is None or len(returns) != 1:
             return False
         if script.is_call(last.value, *DEFAULT) and _are_samples(script, last.value.args[:1]):
@@ -295,13 +283,9 @@ def one_size(dataset: Dataset) -> bool:
     if not indexed(dataset):
         return True
     if isinstance(thing, Ext):
-        given = frozenset(t for g in thing.args.every for t in g.values)
-        sizes = _sizes(given)
-        return (
-            False not in sizes
-            if sizes or thing.name.rsplit(".", 1)[-1] in IN_MEMORY_LIBRARY
-            else False
-        )
+        sizes = _sizes(frozenset(t for g in thing.args.every for t in g.values))
+        in_memory = thing.name.rsplit(".", 1)[-1] in IN_MEMORY_LIBRARY
+        return bool(sizes or in_memory) and False not in sizes
     if isinstance(thing, Inst):
         given = frozenset(t for values in thing.attrs.values() for t in values)
         images = _has_images_of_one_size(dataset)

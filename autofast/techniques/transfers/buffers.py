@@ -88,9 +88,12 @@ def _set_by_constructor(
         return None
     body = cls.node.body
     init = next((s for s in body if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
-    lines = init.body if init is not None else []
-    places = [s for s in lines if isinstance(s, ast.Assign) and _sets(s, node.attr)]
-    above = lines[: lines.index(places[0])] if len(places) == 1 else []
+    if init is None or not init.args.args:
+        return None
+    name = f"{init.args.args[0].arg}.{node.attr}"
+    sets = [s for s in init.body if isinstance(s, ast.Assign)]
+    places = [s for s in sets if [ast.unparse(t) for t in s.targets] == [name]]
+    above = init.body[: init.body.index(places[0])] if len(places) == 1 else []
     if not any(isinstance(s, ast.Expr) and is_method(s.value, "__init__") for s in above):
         return None
     for other in script.each(ast.Attribute):
@@ -110,13 +113,6 @@ def _class_of(owners: Values) -> Cls | None:
 
 def _is_plain(tensor: Tensor) -> bool:
     return not (tensor.param or tensor.grad or tensor.batch or tensor.models)
-
-
-def _sets(stmt: ast.Assign, name: str) -> bool:
-    match stmt.targets:
-        case [ast.Attribute(value=ast.Name(), attr=attr)]:
-            return attr == name
-    return False
 
 
 def _changes_buffers(script: Script) -> bool:

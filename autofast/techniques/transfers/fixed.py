@@ -57,12 +57,12 @@ def made_of(script: Script, expr: ast.expr, depth: int = 0) -> ast.Call | None:
             values = [d.value for d in found]
             if len(values) == 1 and isinstance(values[0], ast.expr):
                 return made_of(script, values[0], depth + 1)
-        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in KEPT and not (
-            _library(script, expr.func)
+        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if (
+            attr in KEPT and not script.library_function(expr)
         ):
             return made_of(script, value, depth + 1)
         case ast.Call(args=[data]):
-            name = _library(script, expr.func)
+            name = script.library_function(expr)
             if name == "torch.autograd.Variable":
                 return made_of(script, data, depth + 1)
             return expr if name in DATA else None
@@ -71,14 +71,9 @@ def made_of(script: Script, expr: ast.expr, depth: int = 0) -> ast.Call | None:
 
 def is_size(script: Script, made: ast.Call) -> bool:
     """``torch.Tensor(n)`` has no numbers."""
-    return _library(script, made.func) not in FUNCTIONS and not isinstance(
+    return script.library_function(made) not in FUNCTIONS and not isinstance(
         made.args[0], (ast.List, ast.Tuple, ast.Call)
     )
-
-
-def _library(script: Script, func: ast.expr) -> str:
-    found = [t.name for t in script.values(func) if isinstance(t, Ref)]
-    return found[0] if len(found) == 1 == len(script.values(func)) else ""
 
 
 def is_fixed(script: Script, expr: ast.expr) -> bool:
@@ -98,7 +93,7 @@ def is_fixed(script: Script, expr: ast.expr) -> bool:
             found = script.values(expr)
             return certainly(found, Const, Arg, Setting, Ref, Module, Cls)
         case ast.Call():
-            name = _library(script, expr.func)
+            name = script.library_function(expr)
             known = name in PLAIN or (name.startswith("numpy.") and not name.startswith(DRAWN))
             parts = arguments_of(expr)
             if not known and is_attribute(expr.func, *KEPT, "reshape"):  # fmt: skip
