@@ -86,7 +86,7 @@ def _less(a: Run, b: Run) -> tuple[int, int, int, float] | None:
         return None
     fewer: dict[int, int] = {}
     gained = float(max(0, two["before"] - one["before"]))
-    for key in {*one, *two} - {"before"}:
+    for key in {*one, *two} - {"before", "sequence"}:
         kind, size = key.split()
         missing = one.get(key, 0) - two.get(key, 0)
         if kind == "choices" and missing < 0:
