@@ -37,6 +37,8 @@ def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: An
         ({"numbers 60": 0, "numbers 3": 24}, {}, False),  # one for all of 20 samples
         ({"numbers 2560": 24}, {}, False),  # one of two a step
         ({"numbers 2560": 24, "numbers 20": 24}, {}, False),
+        ({"numbers 2560": 36}, {}, False),  # under every seed
+        ({"numbers 2560": 36, "numbers 640": 12}, {}, None),
         ({"numbers 60": 0, "numbers 30": 48}, {}, None),  # halves of the batches
         ({"numbers 60": 0, "numbers 2560": 0, "numbers 2620": 48}, {}, None),  # both at once
         ({"numbers 60": 0, "before": 2000}, {}, None),  # for all steps before the first

@@ -63,7 +63,14 @@ def _of_no_effect(ev: Evidence) -> bool:
 
 def _sizes(ev: Evidence) -> Check | None:
     """In the first steps, under every seed."""
-    found = [_less(a, b) for a, b in ev.pairs]
+    counts = [[pair[k].record.drawn.get("sizes", {}) for pair in ev.pairs] for k in (0, 1)]
+    # As often under every seed, and less often under every seed in the other script.
+    steady = [
+        {key: n for key, n in some[0].items() if all(one.get(key) == n for one in some)}
+        for some in counts if len(some) > 1
+    ]  # fmt: skip
+    fewer = {k for k, n in steady[0].items() if steady[1].get(k, n) < n} if steady else set()
+    found = [_less(a, b, fewer) for a, b in ev.pairs]
     if not all(found):
         return None
     size, times, lost, gained = next(one for one in found if one)
@@ -77,7 +84,7 @@ def _sizes(ev: Evidence) -> Check | None:
     return Check(NAME, False, f"{text}: lost, or one for several samples or steps")
 
 
-def _less(a: Run, b: Run) -> tuple[int, int, int, float] | None:
+def _less(a: Run, b: Run, steady: set[str]) -> tuple[int, int, int, float] | None:
     """The largest size of which draws are missing, how many, all numbers that are missing, and
     those that are drawn in their place."""
     one, two = (run.record.drawn.get("sizes", {}) for run in (a, b))
@@ -91,7 +98,9 @@ def _less(a: Run, b: Run) -> tuple[int, int, int, float] | None:
         missing = one.get(key, 0) - two.get(key, 0)
         if kind == "choices" and missing < 0:
             return None
-        if kind == "numbers" and (missing < 0 or one[key] >= OFTEN and 2 * missing >= one[key]):
+        if kind == "numbers" and (
+            missing < 0 or one[key] >= OFTEN and (2 * missing >= one[key] or key in steady)
+        ):
             fewer[int(size)] = missing
     gained -= sum(size * n for size, n in fewer.items() if n < 0)
     lost = {size: n for size, n in fewer.items() if n > 0}
