@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
-from autofast.model.calls import is_path, names_in
+from autofast.model.calls import is_path, keyword_of, names_in
 from autofast.model.events import Site
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
@@ -152,7 +152,27 @@ def _made_there(
         edits.append(
             Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": func.value})
         )
+    elif (cast := cast_to(transfer)) is not None:
+        edits += _only_cast(script, transfer.node, call, cast)
     yield replace(creation, edits=tuple(edits))
+
+
+def _only_cast(
+    script: Script, move: ast.Call, call: ast.Call, dtype: ast.expr
+) -> tuple[Edit, ...]:
+    """What is left of ``.to(device, dtype=d)``: a factory's own argument, where that gives the
+    same, or ``.to(d)``.
+    """
+    assert isinstance(move.func, ast.Attribute)
+    made = {"made": move.func.value}
+    if (
+        move.func.value is call
+        and keyword_of(call, "dtype") is None
+        and script.library_function(call) in ALIKE
+    ):
+        said = source_of(dtype).segment(dtype)
+        return Keyword(call, "dtype", said), Rewrite(move, "{made}", made)
+    return (Rewrite(move, "{made}.to({dtype})", made | {"dtype": dtype}),)
 
 
 def _device_asked(script: Script, test: ast.expr) -> str:
@@ -273,6 +293,16 @@ def device_of(script: Script, transfer: Transfer) -> str | None:
     if any(isinstance(t, (Tensor, Unknown)) and not named or is_dtype(t) for t in target.values):
         return None
     return text
+
+
+def cast_to(transfer: Transfer) -> ast.expr | None:
+    """The dtype of ``.to(device, dtype)``, which does nothing else; None for other copies."""
+    node = transfer.node
+    given = [*node.args, *(k.value for k in node.keywords)]
+    dtype = keyword_of(node, "dtype") or (node.args[1] if len(node.args) == 2 else None)
+    names = {k.arg for k in node.keywords}
+    plain = len(given) == 2 and names <= {"device", "dtype"} and "tensor" not in transfer.kinds
+    return dtype if transfer.how == "to" and plain else None
 
 
 def only_moves(transfer: Transfer) -> bool:
