@@ -42,6 +42,7 @@ UNPICKLABLE = "Workers are only forked: others would have to pickle what cannot 
 STARTS = ("multiprocessing.set_start_method", "torch.multiprocessing.set_start_method")
 # On a machine that also trains on its cores, more workers would only take them away.
 MOST = {"cuda": 8, "cpu": 2}
+PLAIN = {"cuda": 4, "cpu": 2}  # where the file would have to import `os` to ask for the cores
 FEW = 2  # up to this many workers, a number was probably copied from an example
 
 
@@ -70,20 +71,24 @@ def helper(script: Script, source: Source, options: Options, alone: bool = False
     """How many workers: the cores (of a rank, where ranks share them), up to a number; none where
     they may not be started.
 
-    A constant for all loaders of a file, or the number itself where a loader is ``alone``.
+    A constant for all loaders of a file; where a loader is ``alone``, or the file would have to
+    import `os` first, the number itself.
     """
     os, imports = module_in(source, "os")
     ranks, why = several_ranks(script) and not options.workers, _fork_only(script)
     cores = (SHARED if ranks else CORES).format(os=os)
     mosts = [options.workers] if options.workers else [MOST[options.target], *MOST.values()]
-    numbers = [str(n) if options.workers else f"min({n}, {cores})" for n in mosts]
-    imports = () if options.workers else imports
-    if alone and not ranks and not why:
+    plain = bool(options.workers or (imports and not ranks and not options.any_workers))
+    if plain:
+        mosts = [options.workers or PLAIN[options.target]]
+    numbers = [str(n) if plain else f"min({n}, {cores})" for n in mosts]
+    imports = () if plain else imports
+    if (alone or plain) and not ranks and not why:
         return Helped(numbers[0], imports, some=True)
     words, forms, some = {"cores": cores}, [FREE], not ranks and not why
     if why:
         mp, more = module_in(source, "multiprocessing")
-        forms = [FORKED] if options.workers else [FORKED, FOLDED]
+        forms = [FORKED] if plain else [FORKED, FOLDED]
         words |= {"mp": mp, "why": why}
         imports += more
     for most, number in zip(
@@ -146,6 +151,8 @@ def as_cores(source: Source, options: Options) -> Helped:
     if options.workers:
         return Helped(str(options.workers), (), some=True)
     os, imports = module_in(source, "os")
+    if imports and not options.any_workers:
+        return Helped(str(PLAIN[options.target]), (), some=True)
     return Helped(f"min({MOST[options.target]}, {os}.cpu_count())", imports, some=True)
 
 

@@ -157,9 +157,7 @@ def _made_there(
     yield replace(creation, edits=tuple(edits))
 
 
-def _only_cast(
-    script: Script, move: ast.Call, call: ast.Call, dtype: ast.expr
-) -> tuple[Edit, ...]:
+def _only_cast(script: Script, move: ast.Call, call: ast.Call, dtype: ast.expr) -> tuple[Edit, ...]:
     """What is left of ``.to(device, dtype=d)``: a factory's own argument, where that gives the
     same, or ``.to(d)``.
     """
