@@ -5,6 +5,7 @@ what was pinned.
 from __future__ import annotations
 
 import ast
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,30 @@ def test_what_the_host_makes_of_a_batch_is_not_pinned() -> None:
     ]
     as_they_are = computed.replace("(images / 255).cuda()", "images.cuda() / 255")
     assert apply("pin-memory", as_they_are, min_gain=0.01).fixes
+
+
+@pytest.mark.parametrize(
+    ("moved", "worth"),
+    [
+        ("images = images.cuda()\nlabels = labels.cuda()", True),
+        ("images = images.double().cuda()\nlabels = labels.double().cuda()", False),
+        ("images = images.double()\nlabels = labels.double()\nimages, labels = images.cuda(), labels.cuda()", False),
+        ("images = images.float().cuda()\nlabels = labels.cuda()", True),  # may be floats
+        ("images = images.cuda()\nlabels = labels.cuda()\ntorch.cuda.synchronize()", True),  # which goes
+        ("images = images.cuda()\nlabels = labels.cuda()\nhigh = images.max().item()\nimages = images / high", False),
+        ("images = images.cuda()\nlabels = labels.cuda()\npred = model(images).argmax(1)\nprint(pred.sum().item())", True),
+        ("images = images.cuda()\nlabels = labels.cuda()\nways = torch.sort(torch.rand(4))[0].cuda()", False),
+    ],
+)  # fmt: skip
+def test_copies_of_which_one_waits_in_any_case(moved: str, worth: bool, tmp_path: Path) -> None:
+    """Cast on the host and so not pinned, with the host waiting straight behind, or beside a copy
+    of something else.
+    """
+    text = CLASSES.replace("LABEL", 'np.load(f"{index}.mask.npy")')
+    text = text.replace("        labels = labels.cuda()\n", textwrap.indent(moved, " " * 8) + "\n")
+    result = rewritten(tmp_path, text)
+    rules = {"non-blocking", "pin-memory"}
+    assert rules & result.plan.applied == (rules if worth else set())
 
 
 def test_products_of_items_are_made_on_the_host() -> None:

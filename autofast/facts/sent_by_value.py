@@ -33,8 +33,10 @@ def _sender(script: Script, place: ast.stmt) -> ast.AST | None:
         return None  # of a module that is imported, the name is sent
     packs = any(
         name.partition(".")[0] in LAUNCHING
-        for node in (*script.each(ast.Import), *script.each(ast.ImportFrom))
-        for name in (getattr(node, "module", None) or "", *(a.name for a in node.names))
+        for name in (
+            *(n.module or "" for n in script.each(ast.ImportFrom)),
+            *(a.name for n in script.each(ast.Import) for a in n.names),
+        )
     )  # a project's own way there: `launch(training)` ends in horovod.run
     sent: dict[int, ast.AST] = {
         id(thing.node): call

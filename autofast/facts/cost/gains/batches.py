@@ -23,7 +23,7 @@ from autofast.facts.cost.gains.asking import (
     trains,
     usual,
 )
-from autofast.facts.cost.inputs import batches, number, turns
+from autofast.facts.cost.inputs import batches, turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
 from autofast.facts.loaders import given, has_no_workers
@@ -31,13 +31,11 @@ from autofast.flow.loops import loops_around
 from autofast.flow.provenance import Trail
 from autofast.model.events import loops
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import at, statement_of
-from autofast.model.values import Ext, Inst, Tensor
+from autofast.model.source import at, block_of, statement_of, walk
+from autofast.model.syntax import SIMPLE
+from autofast.model.values import Ext, Inst
 from autofast.rule import Finding, Gain, Options, Question
 
-# Where a tensor on the host comes from that stays there: others that are made for the device can be
-# made on it.
-ARRAYS = ("", "from_numpy", "as_tensor")
 FEW = 4  # batches of a pass over a loader, for which no worker is started
 
 
@@ -89,6 +87,8 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
         return once
     if not loaders and (place := _copied_beside(script, options, finding, beside)) is not None:
         return Gain(0.0, f"{at(place)} copies to the device in the same step, and waits")
+    if not loaders and (place := _waited_behind(script, finding, beside)) is not None:
+        return Gain(0.0, f"{at(place)} waits for the device directly behind the copy")
     if not loaders and _copies_numbers(script, finding):
         return Gain(0.0, "one number for each item of a batch is all that is copied")
     cost = script.analysis(Cost)
@@ -118,6 +118,30 @@ def _copies_numbers(script: Script, finding: Finding) -> bool:
     )
 
 
+def _waited_behind(script: Script, finding: Finding, beside: Findings) -> ast.AST | None:
+    """What waits for the device in the first statement behind the copies that the plan leaves as it
+    is, before anything that a pass through a network could begin.
+    """
+    changed, statement = changed_nodes(beside), statement_of(finding.node)
+    reads = [s.node for s in script.syncs if any(t.device != "cpu" for t in s.tensors)]
+    reads += [
+        s.node for s in script.calls("torch.cuda.synchronize") if isinstance(s.node, ast.Call)
+    ]
+    waits = {id(n): n for n in reads if id(n) not in changed}
+    copied = {id(t.node) for t in script.transfers if t.to_device}
+    begun = {id(s.node) for s in script.log.of("forward")}
+    here = block_of(statement) if waits else [statement]
+    for stmt in here[1 + next(n for n, s in enumerate(here) if s is statement) :]:
+        parts = {id(n) for n in walk(stmt)}
+        if not isinstance(stmt, SIMPLE) or parts & begun:
+            return None
+        if found := parts & waits.keys():
+            return waits[found.pop()]
+        if not parts & copied:
+            return None
+    return None
+
+
 def _copied_beside(
     script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
 ) -> ast.AST | None:
@@ -129,9 +153,7 @@ def _copied_beside(
     others: list[ast.AST] = [
         t.node
         for t in script.transfers
-        if t.to_device
-        and all(x.device == "cpu" and _stays_on_host(script, x) for x in t.tensors)
-        and id(t.node) not in changed
+        if t.to_device and all(x.device == "cpu" for x in t.tensors) and id(t.node) not in changed
     ]
     if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
         return same
@@ -143,14 +165,6 @@ def _copied_beside(
     if not all(gain is not None and gain.known and not gain.share for gain in known):
         stays = []
     return in_every_turn(script, loop, [*others, *stays])
-
-
-def _stays_on_host(script: Script, tensor: Tensor) -> bool:
-    """Whether a tensor is made of data of the host: others can be made on the device."""
-    if tensor.fresh != "Tensor":
-        return tensor.fresh in ARRAYS
-    given = getattr(tensor.made, "args", [])
-    return len(given) == 1 and number(script.values(given[0])) is None  # not `torch.Tensor(8)`
 
 
 def pinning(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
