@@ -221,7 +221,7 @@ def test_modules_under_other_names() -> None:
 
 
 def test_a_plain_number_where_the_cores_cannot_be_asked_without_an_import() -> None:
-    """Four, or two beside a CPU that trains; every loader its own, so that no constant is needed."""
+    """Four, or two beside a CPU that trains; every loader its own, without a constant."""
     text = bare(
         PLAIN,
         more="val = DataLoader(Files(8), batch_size=8, num_workers=1)",

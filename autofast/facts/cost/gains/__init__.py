@@ -16,7 +16,7 @@ from autofast.facts.cost.gains.arithmetic import (
     layout,
     tensor_cores,
 )
-from autofast.facts.cost.gains.asking import nothing, renaming, unit_of, usual
+from autofast.facts.cost.gains.asking import nothing, one_pass, renaming, unit_of, usual
 from autofast.facts.cost.gains.batches import (
     copies,
     fetching,
@@ -51,6 +51,7 @@ __all__ = [
     "layout",
     "more_workers",
     "nothing",
+    "one_pass",
     "pinning",
     "read_again",
     "read_at_once",

@@ -23,7 +23,7 @@ from autofast.facts.cost.gains.asking import (
     trains,
     usual,
 )
-from autofast.facts.cost.inputs import batches, turns
+from autofast.facts.cost.inputs import batches, number, turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
 from autofast.facts.loaders import given, has_no_workers
@@ -33,9 +33,12 @@ from autofast.model.events import loops
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import at, block_of, statement_of, walk
 from autofast.model.syntax import SIMPLE
-from autofast.model.values import Ext, Inst
+from autofast.model.values import Ext, Inst, Tensor
 from autofast.rule import Finding, Gain, Options, Question
 
+# Where a tensor on the host comes from that stays there: others that are made for the device can be
+# made on it.
+ARRAYS = ("", "from_numpy", "as_tensor")
 FEW = 4  # batches of a pass over a loader, for which no worker is started
 
 
@@ -153,7 +156,9 @@ def _copied_beside(
     others: list[ast.AST] = [
         t.node
         for t in script.transfers
-        if t.to_device and all(x.device == "cpu" for x in t.tensors) and id(t.node) not in changed
+        if t.to_device
+        and all(x.device == "cpu" and _stays_on_host(script, x) for x in t.tensors)
+        and id(t.node) not in changed
     ]
     if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
         return same
@@ -165,6 +170,14 @@ def _copied_beside(
     if not all(gain is not None and gain.known and not gain.share for gain in known):
         stays = []
     return in_every_turn(script, loop, [*others, *stays])
+
+
+def _stays_on_host(script: Script, tensor: Tensor) -> bool:
+    """Whether a tensor is made of data of the host: others can be made on the device."""
+    if tensor.fresh != "Tensor":
+        return tensor.fresh in ARRAYS
+    given = getattr(tensor.made, "args", [])
+    return len(given) == 1 and number(script.values(given[0])) is None  # not `torch.Tensor(8)`
 
 
 def pinning(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
