@@ -19,12 +19,8 @@ SENDING = LAUNCHING | {"dask", "ignite", "joblib", "pyspark", "sparkdl"}
 def against_backends(script: Script, place: ast.stmt) -> str:
     """Why a statement that names ``torch.backends`` cannot stand there; empty where it can."""
     node = _sender(script, place)
-    return (
-        f"{at(node)} may send the function around to other processes by value, which what names "
-        "torch.backends does not survive"
-        if node is not None
-        else ""
-    )
+    what = "may send the function around to other processes by value, which what names"
+    return f"{at(node)} {what} torch.backends does not survive" if node is not None else ""
 
 
 def _sender(script: Script, place: ast.stmt) -> ast.AST | None:

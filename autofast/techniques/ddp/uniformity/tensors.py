@@ -30,6 +30,17 @@ from autofast.techniques.ddp.uniformity.kinds import (
     times,
 )
 
+SIZES = frozenset(
+    """size dim ndimension numel nelement get_device is_floating_point element_size stride""".split()
+)
+
+ARITHMETIC = frozenset("add add_ sub sub_ mul mul_ div div_ true_divide __add__".split())
+
+KEEPING = frozenset(
+    """interpolate pad max_pool2d avg_pool2d adaptive_avg_pool2d conv2d linear relu expand
+    repeat embedding layer_norm batch_norm""".split()
+)
+
 
 class Followed:
     """What the parts of the walk share; :class:`.walk.Walk` has it all."""
@@ -140,35 +151,9 @@ class Tensors(Followed):
         if name in ("item", "tolist") or (name == "numpy" and kind.name != "batch"):
             assert receiver is not None
             return self._read_whole(receiver, kind)
-        if name in (
-            "size",
-            "dim",
-            "ndimension",
-            "numel",
-            "nelement",
-            "get_device",
-            "is_floating_point",
-            "element_size",
-            "stride",
-        ):
+        if name in SIZES:
             return self._size(name, node, kind)
-        if (
-            name
-            in (
-                "add",
-                "add_",
-                "sub",
-                "sub_",
-                "mul",
-                "mul_",
-                "div",
-                "div_",
-                "true_divide",
-                "__add__",
-            )
-            and args
-            and not shift
-        ):
+        if name in ARITHMETIC and args and not shift:
             found = (
                 add if name[:3] in ("add", "sub", "__a") else times if name[:3] == "mul" else over
             )(kind, args[0])
@@ -281,21 +266,7 @@ class Tensors(Followed):
             return kind if not axes else other("the shapes are not known")
         if name in ("backward", "retain_grad", "register_hook"):
             return NONE
-        if name in (
-            "interpolate",
-            "pad",
-            "max_pool2d",
-            "avg_pool2d",
-            "adaptive_avg_pool2d",
-            "conv2d",
-            "linear",
-            "relu",
-            "expand",
-            "repeat",
-            "embedding",
-            "layer_norm",
-            "batch_norm",
-        ):
+        if name in KEEPING:
             return (
                 kind
                 if kind.axis == 0 and name not in ("repeat", "expand")
