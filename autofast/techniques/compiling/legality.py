@@ -36,6 +36,8 @@ from autofast.model.values import (
 )
 from autofast.ops.families import RECURRENT
 
+TOLD = frozenset("is_scripting is_tracing ignore unused export".split())
+
 SINCE = (2, 3)
 # Pytorch#193061: wrong gradients of chained, modulated LayerNorms, from the first to before the
 # second.
@@ -152,13 +154,7 @@ def _scripted(script: Script) -> str:
 def jit_uses(script: Script) -> Iterator[ast.Attribute]:
     for node in script.each(ast.Attribute):
         if node.attr == "jit" and ast.unparse(node) == "torch.jit":
-            if getattr(parent_of(node), "attr", "") not in (
-                "is_scripting",
-                "is_tracing",
-                "ignore",
-                "unused",
-                "export",
-            ):
+            if getattr(parent_of(node), "attr", "") not in TOLD:
                 yield node
 
 

@@ -38,6 +38,10 @@ from autofast.techniques.ddp.guards import caught
 from autofast.techniques.ddp.loss import Loss
 from autofast.techniques.ddp.setup import Extent
 
+SEEDING = frozenset(
+    """random.seed numpy.random.seed torch.manual_seed torch.random.manual_seed""".split()
+)
+
 DRAWS = tuple(
     """random. numpy.random. torch.rand torch.normal torch.bernoulli torch.multinomial secrets.
     uuid.""".split()
@@ -258,12 +262,7 @@ def _draws_before(script: Script, extent: Extent) -> None:
         script.log.each(), key=lambda item: min((o.order for o in item[1]), default=0)
     ):
         for occurrence in site:
-            if kind in (
-                "random.seed",
-                "numpy.random.seed",
-                "torch.manual_seed",
-                "torch.random.manual_seed",
-            ):
+            if kind in SEEDING:
                 seeded.add(kind.split(".")[0])
             if (
                 kind in OWN_GENERATORS

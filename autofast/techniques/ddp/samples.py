@@ -24,6 +24,12 @@ from autofast.model.values import Bound, Cls, Ext, Func, Inst, Method, Ref, Tens
 from autofast.ops.families import PAIRED
 from autofast.rule import Refusal
 
+SHAPED_ALIKE = frozenset("max min normalize cosine_similarity".split())
+
+LOSSES = frozenset(
+    """cross_entropy binary_cross_entropy kl_div binary_cross_entropy_with_logits""".split()
+)
+
 # fmt: off
 ELEMENTWISE = frozenset("""
 abs add addcdiv addcmul alpha_dropout arange as_tensor atan atan2 avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
@@ -206,12 +212,7 @@ def _named(
     ):
         if not any(is_module(t) for t in script.values(call.func.value)):
             return False  # a list, a string
-    if short.endswith("_loss") or short in (
-        "cross_entropy",
-        "binary_cross_entropy",
-        "kl_div",
-        "binary_cross_entropy_with_logits",
-    ):
+    if short.endswith("_loss") or short in LOSSES:
         raise Refusal(
             f"the model computes its loss itself ({at(call)}): return the outputs and compute the loss outside"
         )
@@ -240,12 +241,7 @@ def _named(
             )
         ):
             return False
-        if first_dim(script, call, rest) is not False and short not in (
-            "max",
-            "min",
-            "normalize",
-            "cosine_similarity",
-        ):
+        if first_dim(script, call, rest) is not False and short not in SHAPED_ALIKE:
             raise Refusal(
                 f"`{short}` on {at(call)} may go over the samples of a batch: each process has only a part of them"
             )

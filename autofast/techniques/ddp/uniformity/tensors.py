@@ -30,6 +30,8 @@ from autofast.techniques.ddp.uniformity.kinds import (
     times,
 )
 
+RESHAPING = frozenset("view reshape expand repeat to".split())
+
 SIZES = frozenset(
     """size dim ndimension numel nelement get_device is_floating_point element_size stride""".split()
 )
@@ -167,13 +169,7 @@ class Tensors(Followed):
                 if linear and not kind.sized
                 else other(f"`{name}` of a part of a larger number")
             )
-        if any(k.name in ("mean", "sum") for k in kinds) and name not in (
-            "view",
-            "reshape",
-            "expand",
-            "repeat",
-            "to",
-        ):
+        if any(k.name in ("mean", "sum") for k in kinds) and name not in RESHAPING:
             return other("samples and a part of a number are mixed")
         return self._of_batch(name, node, kind, args, named, shift)
 
