@@ -208,12 +208,8 @@ def _is_stack(script: Script, function: ast.FunctionDef, expr: ast.expr) -> bool
     """``torch.stack(images)``, where ``images`` has one tensor of each item."""
     flow = script.analysis(Flow)
     if isinstance(expr, ast.Name):
-        values = [d.value for d in flow.reaching(expr)]
-        return (
-            len(values) == 1
-            and isinstance(values[0], ast.Call)
-            and _is_stack(script, function, values[0])
-        )
+        made = flow.value(expr)
+        return isinstance(made, ast.Call) and _is_stack(script, function, made)
     if not script.is_call(expr, "torch.stack") or not expr.args:
         return False
     batch, given = function.args.args[0].arg, expr.args[0]

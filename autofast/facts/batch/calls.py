@@ -14,7 +14,7 @@ from autofast.facts.batch.losses_of_torch import (
     Loss,
 )
 from autofast.facts.batch.samples import Activation, Shape, Shapes, odd, skipped
-from autofast.model.calls import arguments_of, keyword_of
+from autofast.model.calls import arguments_of, keyword_of, spread_out
 from autofast.model.source import at
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Ext, Tensor, const
@@ -158,9 +158,8 @@ class TorchCalls(Shapes):
         """
         if expr.keywords and name not in ("flatten", "squeeze", "unsqueeze"):
             raise unknown(expr)
-        given = [*args, *(k.value for k in expr.keywords if k.arg in ("dim", "start_dim"))]
-        if len(given) == 1 and isinstance(given[0], SEQUENCES):
-            given = list(given[0].elts)
+        named = (k.value for k in expr.keywords if k.arg in ("dim", "start_dim"))
+        given = spread_out([*args, *named])
         first = const(self.script.values(given[0])) if given else ...
         if name in ("view", "reshape"):
             if not given or not (first == -1 or self._is_size(given[0], run)):

@@ -34,8 +34,8 @@ class Zeroing:
 def explicit(script: Script) -> Iterator[Zeroing]:
     """``optimizer.zero_grad(set_to_none=False)``."""
     for site in script.methods("zero_grad"):
-        node = site.node
-        if not isinstance(node, ast.Call) or not all(
+        node = site.call
+        if node is None or not all(
             o.args is not None and const(o.args.get(0, "set_to_none")) is False for o in site
         ):
             continue

@@ -48,9 +48,7 @@ def _others(region: Region) -> int:
         return 0
     forwards = {id(c) for c in region.forwards}
     return sum(
-        isinstance(n, ast.stmt) and not forwards & nodes_of([n])
-        for part in region.parts
-        for n in ast.walk(part)
+        not forwards & nodes_of([n]) for part in region.parts for n in nodes_in(part, ast.stmt)
     )
 
 

@@ -24,6 +24,7 @@ from autofast.model.source import (
     ancestors,
     at,
     function_of,
+    holds,
     parent_of,
     source_of,
     statement_of,
@@ -157,9 +158,7 @@ def _read_from(
     before = between[: next(n for n, s in enumerate(between) if within(first, s))]
     if not works_between(script, variable.statement, top) and here is block(variable.statement):
         return [], False
-    if variable.outside and any(
-        isinstance(n, (ast.Break, ast.Continue)) for s in before for n in ast.walk(s)
-    ):
+    if variable.outside and any(holds(s, ast.Break, ast.Continue) for s in before):
         return [], False
     order = script.analysis(Flow).graph(first)
     loop = loop_of(variable.statement)
@@ -352,11 +351,14 @@ def logged(script: Script, base: ast.Name, reads: list[Read], loop: Loop) -> lis
 
 
 def _is_new(script: Script, value: ast.expr) -> bool:
-    if isinstance(value, ast.Dict):
-        return all(k is not None for k in value.keys)
-    if not isinstance(value, ast.Call) or value.args or value.keywords:
-        return False
-    things = script.values(value.func)
+    match value:
+        case ast.Dict(keys=keys):
+            return None not in keys
+        case ast.Call(args=[], keywords=[]):
+            pass
+        case _:
+            return False
+    things = script.called(value)
     return bool(things) and all(
         isinstance(t, Ref) and t.name in ("builtins.dict", "collections.OrderedDict")
         for t in things

@@ -11,7 +11,7 @@ from autofast.model.calls import arguments_of
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Script
 from autofast.model.source import source_of
-from autofast.model.syntax import is_attribute
+from autofast.model.syntax import is_attribute, is_number
 from autofast.model.values import Arg, Cls, Const, Module, Ref, Setting, certainly
 from autofast.techniques.transfers.factories import KEEPS, again_and_again
 from autofast.techniques.transfers.listed import listed
@@ -28,13 +28,13 @@ def fixed(script: Script, hot: frozenset[int]) -> Iterator[ast.expr]:
     numbers.
     """
     for transfer in script.transfers:
-        func = transfer.node.func
+        data = transfer.operand
         if (
-            transfer.how in ("to", "cuda", "type_as")
+            data is not None
+            and transfer.how in ("to", "cuda", "type_as")
             and not transfer.kinds <= {"cpu"}
-            and isinstance(func, ast.Attribute)
             and any(again_and_again(script, o.stack, hot) for o in transfer.site)
-            and _is_of_numbers(script, func.value)
+            and _is_of_numbers(script, data)
         ):
             yield transfer.node
 
@@ -55,10 +55,8 @@ def made_of(script: Script, expr: ast.expr, depth: int = 0) -> ast.Call | None:
         return None
     match expr:
         case ast.Name():
-            found = script.analysis(Flow).reaching(expr)
-            values = [d.value for d in found]
-            if len(values) == 1 and isinstance(values[0], ast.expr):
-                return made_of(script, values[0], depth + 1)
+            if (value := script.analysis(Flow).value(expr)) is not None:
+                return made_of(script, value, depth + 1)
         case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in KEPT and not (
             _library(script, expr.func)
         ):
@@ -122,13 +120,13 @@ def single_numbers(script: Script, hot: frozenset[int]) -> Iterator[tuple[ast.Ca
         else ["torch.tensor", "torch.Tensor"]
     )
     for site in script.calls(*kinds):
-        call = site.node
-        if not isinstance(call, ast.Call) or call.keywords or len(call.args) != 1:
+        call = site.call
+        if call is None or call.keywords or len(call.args) != 1:
             continue
         number = _number(call.args[0])
         if number and any(again_and_again(script, o.stack, hot) for o in site):
             function = call.func
-            if _library(script, function) and isinstance(function, ast.Attribute):
+            if _library(script, function) and is_attribute(function):
                 torch = source_of(call).segment(function.value)
                 if site.kind == "torch.tensor" or "." in number or "e" in number:
                     yield call, Rewrite(call, f"{torch}.full((1,), {number})", {})
@@ -149,9 +147,7 @@ def _on_gpu(script: Script) -> bool:
 
 def _number(data: ast.expr) -> str:
     """The text of the only number of a list; empty for anything else."""
-    if not isinstance(data, ast.List) or len(data.elts) != 1:
-        return ""
-    part = data.elts[0]
-    inner = part.operand if isinstance(part, ast.UnaryOp) else part
-    plain = isinstance(inner, ast.Constant) and type(inner.value) in (int, float)
-    return source_of(data).segment(part) if plain else ""
+    match data:
+        case ast.List(elts=[part]) if is_number(part):
+            return source_of(data).segment(part)
+    return ""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from autofast.flow.callgraph import Callee, CallGraph
-from autofast.model.calls import receiver_of
+from autofast.model.calls import is_method, receiver_of, spread_out
 from autofast.model.script import Script
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Tensor, Thing, const
@@ -215,7 +215,7 @@ class Tensors(Followed):
         return SIZE if dim == kind.axis else EQUAL
 
     def _is_image(self, node: ast.Call) -> bool:
-        found = self.things(node.func.value) if isinstance(node.func, ast.Attribute) else []
+        found = self.things(node.func.value) if is_method(node) else []
         return bool(found) and all(isinstance(t, Tensor) and t.rank == "4d" for t in found)
 
     def _of_batch(
@@ -319,9 +319,7 @@ class Tensors(Followed):
     def _reshaped(
         self, name: str, node: ast.Call, kind: Kind, args: list[Kind], shift: int
     ) -> Kind:
-        given = node.args[shift:]
-        if len(given) == 1 and isinstance(given[0], SEQUENCES):
-            given = list(given[0].elts)
+        given = spread_out(node.args[shift:])
         dims = [const(self.script.values(g)) for g in given]
         if name == "flatten":
             start = dims[0] if dims else 0
