@@ -15,7 +15,7 @@ import sys
 import tokenize
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import takewhile
+from itertools import chain, pairwise, takewhile
 from pathlib import Path
 from typing import TypeGuard, TypeVar
 
@@ -269,6 +269,11 @@ def ancestors(node: ast.AST) -> Iterator[ast.AST]:
     while parent is not None:
         yield parent
         parent = parent_of(parent)
+
+
+def outwards(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """Each node and the one around it, from ``node`` on: from which side one comes to it."""
+    return pairwise(chain((node,), ancestors(node)))
 
 
 def children(node: ast.AST) -> tuple[ast.AST, ...]:

@@ -22,6 +22,10 @@ from autofast.rule import Refusal
 
 REDUCTIONS = {"mean": Kind.MEAN, "batchmean": Kind.MEAN, "sum": Kind.SUM, "none": Kind.ROWS}
 OLD = ("size_average", "reduce")
+# What mixes the elements along a dimension.
+ALONG = frozenset(
+    "norm std var max min amax amin argmax prod logsumexp softmax log_softmax".split()
+)
 # What leaves a single number what it is.
 SAME = frozenset("to cuda cpu float double contiguous clone squeeze view reshape".split())
 
@@ -71,20 +75,7 @@ class TorchCalls(Shapes):
             return self._along(dims, kind, expr)
         if name in PLAIN_METHODS or name in ELEMENTWISE:
             return self._elementwise(kind, [*args, *(k.value for k in expr.keywords)], expr, run)
-        if name in (
-            "norm",
-            "std",
-            "var",
-            "max",
-            "min",
-            "amax",
-            "amin",
-            "argmax",
-            "prod",
-            "logsumexp",
-            "softmax",
-            "log_softmax",
-        ):
+        if name in ALONG:
             dims = self._dims(args[1:] if name == "norm" and args else args, expr)
             if dims is None:
                 raise unknown(expr)

@@ -15,7 +15,7 @@ from autofast.model.contents import opened, unwrapped
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import at, enclosing, parent_of
-from autofast.model.syntax import is_text
+from autofast.model.syntax import is_attribute, is_text
 from autofast.model.values import (
     Const,
     Tensor,
@@ -43,6 +43,7 @@ HOOKED = tuple(
     """torch.nn.utils.spectral_norm torch.nn.utils.weight_norm torch.nn.utils.prune.
     torch.nn.utils.parametrize. torch.nn.utils.parametrizations. wandb.watch""".split()
 )
+ASKED_OF_JIT = ("is_scripting", "is_tracing", "ignore", "unused", "export")
 COMPILES = re.compile(r"^--?(no[-_])?(use[-_])?(torch[-_]?)?(compile|dynamo)\b")
 
 
@@ -126,13 +127,7 @@ def _scripted(script: Script) -> str:
 def jit_uses(script: Script) -> Iterator[ast.Attribute]:
     for node in script.each(ast.Attribute):
         if node.attr == "jit" and ast.unparse(node) == "torch.jit":
-            if getattr(parent_of(node), "attr", "") not in (
-                "is_scripting",
-                "is_tracing",
-                "ignore",
-                "unused",
-                "export",
-            ):
+            if not is_attribute(parent_of(node), *ASKED_OF_JIT):
                 yield node
 
 

@@ -50,6 +50,7 @@ DRAWS = tuple(
     """random. numpy.random. torch.rand torch.normal torch.bernoulli torch.multinomial secrets.
     uuid.""".split()
 )
+SEEDS = ("random.seed", "numpy.random.seed", "torch.manual_seed", "torch.random.manual_seed")
 NO_DRAW = tuple(
     """random.seed numpy.random.seed random.getstate random.setstate numpy.random.get_state
     numpy.random.set_state""".split()
@@ -255,12 +256,7 @@ def _draws_before(script: Script, extent: Extent) -> None:
         script.log.each(), key=lambda item: min((o.order for o in item[1]), default=0)
     ):
         for occurrence in site:
-            if kind in (
-                "random.seed",
-                "numpy.random.seed",
-                "torch.manual_seed",
-                "torch.random.manual_seed",
-            ):
+            if kind in SEEDS:
                 seeded.add(kind.split(".")[0])
             if (
                 kind in OWN_GENERATORS

@@ -13,7 +13,14 @@ from autofast.flow.scopes import is_parameter, mentions, owner, parameters, scop
 from autofast.model.calls import only_target
 from autofast.model.kinds import is_loader, is_module
 from autofast.model.script import Loader, Script
-from autofast.model.source import ancestors, at, nodes_in, parent_of, statement_of, within_statement
+from autofast.model.source import (
+    at,
+    nodes_in,
+    outwards,
+    parent_of,
+    statement_of,
+    within_statement,
+)
 from autofast.model.syntax import is_attribute, is_read
 from autofast.model.values import Bound, Func, Method, Ref, Tensor
 from autofast.rule import Refusal
@@ -104,8 +111,7 @@ def _check(script: Script, use: ast.expr, known: Known, depth: int) -> None:
     """What is done with the number at ``use``."""
     if id(use) in known.written:
         return
-    here: ast.AST = use
-    for outer in ancestors(use):
+    for here, outer in outwards(use):
         if isinstance(outer, ast.Compare):
             if any(_of_batch(script, e) for e in (outer.left, *outer.comparators) if e is not here):
                 raise Refusal(
@@ -118,7 +124,6 @@ def _check(script: Script, use: ast.expr, known: Known, depth: int) -> None:
             if all(
                 isinstance(t, Ref) and t.name == "builtins.dict" for t in script.values(outer.func)
             ) and isinstance(parent_of(outer), ast.Call):
-                here = outer
                 continue
             _in_call(script, use, outer, known, depth)
             return
@@ -129,7 +134,6 @@ def _check(script: Script, use: ast.expr, known: Known, depth: int) -> None:
         if isinstance(outer, (ast.stmt, ast.JoinedStr)):
             _kept(script, outer, known, depth)
             return
-        here = outer
 
 
 def _of_batch(script: Script, expr: ast.expr) -> bool:

@@ -55,6 +55,7 @@ REDUCTIONS = frozenset("""
 mean sum std var max min amax amin argmax argmin softmax log_softmax logsumexp norm normalize cumsum cumprod prod sort argsort topk median
 all any cosine_similarity vector_norm kthvalue flip roll softmin gumbel_softmax
 """.split())
+LOSSES = ("cross_entropy", "binary_cross_entropy", "kl_div", "binary_cross_entropy_with_logits")
 TURNS = frozenset("permute transpose t swapaxes swapdims movedim moveaxis rearrange T mT".split())
 MATRIX = frozenset("matmul mm bmm dot baddbmm addmm einsum cdist inner tensordot kron".split())
 PYTHON = frozenset(f"builtins.{n}" for n in (
@@ -216,12 +217,7 @@ def _named(
     if method and of is not None and not any(isinstance(t, Tensor) for t in whose):
         if not any(is_module(t) for t in whose):
             return False  # a list, a string
-    if short.endswith("_loss") or short in (
-        "cross_entropy",
-        "binary_cross_entropy",
-        "kl_div",
-        "binary_cross_entropy_with_logits",
-    ):
+    if short.endswith("_loss") or short in LOSSES:
         raise Refusal(
             f"the model computes its loss itself ({at(call)}): return the outputs and compute the loss outside"
         )
@@ -243,20 +239,12 @@ def _named(
             _is_activation(script, a) for a in (call.args[:1] if not method else filter(None, [of]))
         ):
             return False
-        if first_dim(script, call, rest) is not False and short not in (
-            "max",
-            "min",
-            "normalize",
-            "cosine_similarity",
-        ):
-            raise Refusal(
-                f"`{short}` on {at(call)} may go over the samples of a batch: each process has only a part of them"
-            )
-        if (
+        each = short in ("normalize", "cosine_similarity") or (
             short in ("max", "min")
-            and first_dim(script, call, rest) is not False
-            and not (rest and isinstance(const(script.values(rest[0])), (int, float)))
-        ):
+            and rest
+            and isinstance(const(script.values(rest[0])), (int, float))
+        )
+        if not each and first_dim(script, call, rest) is not False:
             raise Refusal(
                 f"`{short}` on {at(call)} may go over the samples of a batch: each process has only a part of them"
             )

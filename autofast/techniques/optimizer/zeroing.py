@@ -13,7 +13,7 @@ from autofast.model.contents import unwrapped
 from autofast.model.events import Site, inside
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Optimizer, Script, Step
-from autofast.model.source import ancestors, at, function_of, parent_of
+from autofast.model.source import at, function_of, outwards, parent_of
 from autofast.model.syntax import FUNCTIONS, IDENTITY, is_constant
 from autofast.model.values import Const, Thing, const
 
@@ -114,8 +114,7 @@ def _is_test(node: ast.AST) -> bool:
     parent = parent_of(node)
     if _compares(parent):
         return True
-    here = node
-    for outer in ancestors(node):
+    for here, outer in outwards(node):
         if (
             isinstance(outer, (ast.IfExp, ast.If))
             and here is not outer.test
@@ -129,7 +128,6 @@ def _is_test(node: ast.AST) -> bool:
                 return True
         if isinstance(outer, FUNCTIONS):
             return False
-        here = outer
     return False
 
 

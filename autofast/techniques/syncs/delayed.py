@@ -21,10 +21,10 @@ from autofast.flow.reflection import is_spelled
 from autofast.flow.scopes import mentions
 from autofast.model.script import Script
 from autofast.model.source import (
-    ancestors,
     at,
     function_of,
     holds,
+    outwards,
     parent_of,
     source_of,
     statement_of,
@@ -180,13 +180,11 @@ def _is_conditional(node: ast.AST, statement: ast.stmt) -> bool:
     """Whether a place below a statement of the same block is come to under a condition only: ``if
     writer is not None: ...``.
     """
-    here: ast.AST = node
-    for outer in ancestors(node):
+    for here, outer in outwards(node):
         if outer is parent_of(statement):
             return False
         if isinstance(outer, ast.If) and here is not outer.test:
             return True
-        here = outer
     return False
 
 

@@ -56,6 +56,8 @@ from autofast.techniques.syncs.reads import Read, gives_the_same
 
 # Of Python's builtins.
 PURE = frozenset({"float", "int", "round", "abs", "min", "max", "sum", "pow", "str", "len", "bool"})
+GOES_OVER = frozenset("isinstance hasattr list tuple zip enumerate range sorted".split())
+OF_LISTS = frozenset("append appendleft pop popleft get setdefault items values keys clear".split())
 SIZES = frozenset({"size", "numel", "dim", "nelement"})
 
 
@@ -317,16 +319,7 @@ def _handed_over(value: ast.expr) -> Iterator[ast.expr]:
 
 def _is_plain_call(script: Script, func: Func, call: ast.Call, me: str, seen: set[int]) -> bool:
     if isinstance(call.func, ast.Name):
-        return call.func.id in PURE | {
-            "isinstance",
-            "hasattr",
-            "list",
-            "tuple",
-            "zip",
-            "enumerate",
-            "range",
-            "sorted",
-        }
+        return call.func.id in PURE or call.func.id in GOES_OVER
     if not is_method(call):
         return False
     if _bottom(call.func) == me and isinstance(call.func.value, ast.Name):
@@ -337,18 +330,7 @@ def _is_plain_call(script: Script, func: Func, call: ast.Call, me: str, seen: se
             for t in own
         )
     if _bottom(call.func) == me:
-        return call.func.attr in (
-            "append",
-            "appendleft",
-            "pop",
-            "popleft",
-            "get",
-            "setdefault",
-            "items",
-            "values",
-            "keys",
-            "clear",
-        )
+        return call.func.attr in OF_LISTS
     return all(
         isinstance(t, Ref) and t.name.startswith(("math.", "numpy."))
         for t in script.values(call.func)

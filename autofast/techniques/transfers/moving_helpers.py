@@ -17,7 +17,7 @@ from autofast.flow.scopes import mentions
 from autofast.model.calls import is_path
 from autofast.model.events import CallFrame
 from autofast.model.script import Script, Transfer
-from autofast.model.source import ancestors, holds, source_of
+from autofast.model.source import holds, outwards, source_of
 from autofast.model.syntax import is_read
 from autofast.model.values import Ref
 from autofast.techniques.transfers.creations import created
@@ -114,8 +114,7 @@ def _gates(node: ast.AST, function: Function) -> list[ast.expr | None]:
     as a condition (a loop, an ``else``).
     """
     found: list[ast.expr | None] = []
-    inner: ast.AST = node
-    for outer in ancestors(node):
+    for inner, outer in outwards(node):
         if outer is function:
             break
         match outer:
@@ -125,7 +124,6 @@ def _gates(node: ast.AST, function: Function) -> list[ast.expr | None]:
                 found.append(test if value is inner else None)
             case ast.For() | ast.While() | ast.Try() | ast.BoolOp() | ast.comprehension():
                 found.append(None)
-        inner = outer
     if isinstance(function, ast.Lambda):
         return found
     above = function.body[: max(index(function.body, cast("ast.stmt", inner)), 0)]

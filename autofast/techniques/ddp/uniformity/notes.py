@@ -17,6 +17,8 @@ from autofast.techniques.ddp.uniformity.kinds import EQUAL, Kind
 from autofast.techniques.ddp.uniformity.state import Alone, Control, Note, in_words
 from autofast.techniques.ddp.uniformity.stores import Stores
 
+PRINTS = frozenset("print info debug warning error flush write log critical".split())
+
 
 class Notes(Stores):
     """Conditions that what follows depends on, and the notes of what the rewrite has to do."""
@@ -344,15 +346,4 @@ def _ends(handler: ast.ExceptHandler) -> bool:
 
 def _is_text(call: ast.Call) -> bool:
     """A print: no file that the script could read again."""
-    text = ast.unparse(call.func)
-    return text.split(".")[-1] in (
-        "print",
-        "info",
-        "debug",
-        "warning",
-        "error",
-        "flush",
-        "write",
-        "log",
-        "critical",
-    )
+    return ast.unparse(call.func).split(".")[-1] in PRINTS

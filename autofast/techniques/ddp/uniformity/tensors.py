@@ -30,6 +30,24 @@ from autofast.techniques.ddp.uniformity.kinds import (
     times,
 )
 
+# Asked of a tensor, and the same in all processes; these and the sizes are no tensors.
+ALIKE = frozenset("dim ndimension get_device is_floating_point element_size".split())
+COMPUTES = {
+    name: do
+    for do, names in (
+        (add, "add add_ sub sub_ __add__"),
+        (times, "mul mul_"),
+        (over, "div div_ true_divide"),
+    )
+    for name in names.split()
+}
+SIZED = frozenset("view reshape expand repeat to".split())  # may be given a number of samples
+# Layers as functions, which go over the first dimension one by one.
+BY_SAMPLE = frozenset(
+    "interpolate pad max_pool2d avg_pool2d adaptive_avg_pool2d conv2d linear relu embedding "
+    "layer_norm batch_norm".split()
+)
+
 
 class Followed:
     """What the parts of the walk share; :class:`.walk.Walk` has it all."""
@@ -140,38 +158,10 @@ class Tensors(Followed):
         if name in ("item", "tolist") or (name == "numpy" and kind.name != "batch"):
             assert receiver is not None
             return self._read_whole(receiver, kind)
-        if name in (
-            "size",
-            "dim",
-            "ndimension",
-            "numel",
-            "nelement",
-            "get_device",
-            "is_floating_point",
-            "element_size",
-            "stride",
-        ):
+        if name in ALIKE or name in ("size", "numel", "nelement", "stride"):
             return self._size(name, node, kind)
-        if (
-            name
-            in (
-                "add",
-                "add_",
-                "sub",
-                "sub_",
-                "mul",
-                "mul_",
-                "div",
-                "div_",
-                "true_divide",
-                "__add__",
-            )
-            and args
-            and not shift
-        ):
-            found = (
-                add if name[:3] in ("add", "sub", "__a") else times if name[:3] == "mul" else over
-            )(kind, args[0])
+        if name in COMPUTES and args and not shift:
+            found = COMPUTES[name](kind, args[0])
             if name.endswith("_") and receiver is not None and not isinstance(receiver, ast.Call):
                 self.store(receiver, found)
             return found
@@ -182,13 +172,7 @@ class Tensors(Followed):
                 if linear and not kind.sized
                 else other(f"`{name}` of a part of a larger number")
             )
-        if any(k.name in ("mean", "sum") for k in kinds) and name not in (
-            "view",
-            "reshape",
-            "expand",
-            "repeat",
-            "to",
-        ):
+        if any(k.name in ("mean", "sum") for k in kinds) and name not in SIZED:
             return other("samples and a part of a number are mixed")
         return self._of_batch(name, node, kind, args, named, shift)
 
@@ -196,11 +180,7 @@ class Tensors(Followed):
         if kind.name != "batch":
             return EQUAL
         if kind.axis == "some":
-            return (
-                EQUAL
-                if name in ("dim", "ndimension", "get_device", "is_floating_point", "element_size")
-                else other("the number of some samples")
-            )
+            return EQUAL if name in ALIKE else other("the number of some samples")
         if name in ("numel", "nelement"):
             return SIZE
         if name != "size":
@@ -281,26 +261,9 @@ class Tensors(Followed):
             return kind if not axes else other("the shapes are not known")
         if name in ("backward", "retain_grad", "register_hook"):
             return NONE
-        if name in (
-            "interpolate",
-            "pad",
-            "max_pool2d",
-            "avg_pool2d",
-            "adaptive_avg_pool2d",
-            "conv2d",
-            "linear",
-            "relu",
-            "expand",
-            "repeat",
-            "embedding",
-            "layer_norm",
-            "batch_norm",
-        ):
-            return (
-                kind
-                if kind.axis == 0 and name not in ("repeat", "expand")
-                else other("the shapes are not known")
-            )
+        if name in BY_SAMPLE or name in ("repeat", "expand"):
+            fixed = kind.axis == 0 and name in BY_SAMPLE
+            return kind if fixed else other("the shapes are not known")
         return other(f"what `{name}` makes of a batch")
 
     def _dims(self, node: ast.Call, position: int) -> object:
