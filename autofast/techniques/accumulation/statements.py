@@ -60,9 +60,9 @@ def outermost(statement: ast.stmt, loop: ast.AST, iteration: Iteration, kind: st
             break
         if kind == "zero" and not all(nodes_of([s]) & mine for s in outer.body):
             break
-        if isinstance(outer, ast.If) and not (
-            not outer.orelse
-            and all(
+        if isinstance(outer, ast.If) and (
+            outer.orelse
+            or not all(
                 s is found or isinstance(s, ast.Expr) or nodes_of([s]) & mine for s in outer.body
             )
         ):

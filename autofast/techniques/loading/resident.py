@@ -307,8 +307,8 @@ def _of_uses(script: Script, loader: Loader) -> str:
                 return f"{at(use.node)} asks for the length of its iterator"
     for use in uses(script, loader):
         match use.node:
-            case ast.Attribute(attr=attr) as use_of_it:
-                if attr not in KEPT or is_stored(use_of_it):
+            case ast.Attribute(attr=attr) as part:
+                if attr not in KEPT or is_stored(part):
                     return f"{at(use.node)} uses its `{attr}`"
             case ast.Call() as call if not is_known(script, call, ITERATING):
                 return f"{at(call)} hands it to code that is not known"

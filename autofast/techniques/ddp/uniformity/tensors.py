@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from autofast.flow.callgraph import Callee, CallGraph
@@ -62,77 +62,30 @@ class Followed:
     state: dict[tuple[str, int, str], Kind]
 
     # what Walk has
-    def things(self, node: ast.expr) -> list[Thing]:
-        raise NotImplementedError
-
-    def lookup(self, node: ast.Name) -> Kind:
-        raise NotImplementedError
-
-    def store(self, target: ast.expr, kind: Kind) -> None:
-        raise NotImplementedError
-
-    def call_function(self, callee: Callee, node: ast.Call | None, given: Given) -> Kind:
-        raise NotImplementedError
-
-    def read(self, expr: ast.expr, kind: Kind) -> Kind:
-        raise NotImplementedError
-
-    def settle(self, expr: ast.expr, images: bool = False) -> None:
-        raise NotImplementedError
-
-    def under(self, test: ast.expr, kind: Kind) -> None:
-        raise NotImplementedError
-
-    def leave(self) -> None:
-        raise NotImplementedError
-
-    def happens(self, node: ast.AST) -> None:
-        raise NotImplementedError
-
-    def changes(self, node: ast.AST) -> None:
-        raise NotImplementedError
-
-    def first_value(self, expr: ast.expr) -> None:
-        raise NotImplementedError
-
-    def kept(self, expr: ast.expr, kind: Kind) -> Kind:
-        raise NotImplementedError
-
-    def draws(self, node: ast.AST) -> None:
-        raise NotImplementedError
-
-    def met(self, node: ast.expr, kind: Kind) -> None:
-        raise NotImplementedError
-
-    def outside(self, node: ast.Call) -> Kind | None:
-        raise NotImplementedError
-
-    def files(self, node: ast.Call, kind: str) -> None:
-        raise NotImplementedError
-
-    def step(self) -> None:
-        raise NotImplementedError
-
-    def ev(self, node: ast.expr | None) -> Kind:
-        raise NotImplementedError
-
-    def element(self, expr: ast.expr, kind: Kind) -> Kind:
-        raise NotImplementedError
-
-    def _read_whole(self, expr: ast.expr, kind: Kind) -> Kind:
-        raise NotImplementedError
-
-    def _text(self, parts: Iterable[ast.expr]) -> Kind:
-        raise NotImplementedError
-
-    def _forward(self, node: ast.Call, kinds: list[Kind]) -> Kind:
-        raise NotImplementedError
-
-    def _opaque(self, kinds: Iterable[Kind], why: str) -> Kind:
-        raise NotImplementedError
-
-    def _put(self, node: ast.Call, args: list[Kind]) -> None:
-        raise NotImplementedError
+    things: Callable[[ast.expr], list[Thing]]
+    lookup: Callable[[ast.Name], Kind]
+    store: Callable[[ast.expr, Kind], None]
+    call_function: Callable[[Callee, ast.Call | None, Given], Kind]
+    read: Callable[[ast.expr, Kind], Kind]
+    settle: Callable[..., None]
+    under: Callable[[ast.expr, Kind], None]
+    leave: Callable[[], None]
+    happens: Callable[[ast.AST], None]
+    changes: Callable[[ast.AST], None]
+    first_value: Callable[[ast.expr], None]
+    kept: Callable[[ast.expr, Kind], Kind]
+    draws: Callable[[ast.AST], None]
+    met: Callable[[ast.expr, Kind], None]
+    outside: Callable[[ast.Call], Kind | None]
+    files: Callable[[ast.Call, str], None]
+    step: Callable[[], None]
+    ev: Callable[[ast.expr | None], Kind]
+    element: Callable[[ast.expr, Kind], Kind]
+    _read_whole: Callable[[ast.expr, Kind], Kind]
+    _text: Callable[[Iterable[ast.expr]], Kind]
+    _forward: Callable[[ast.Call, list[Kind]], Kind]
+    _opaque: Callable[[Iterable[Kind], str], Kind]
+    _put: Callable[[ast.Call, list[Kind]], None]
 
     def _keywords(self, node: ast.Call) -> dict[str, ast.expr]:
         return {k.arg: k.value for k in node.keywords if k.arg}
