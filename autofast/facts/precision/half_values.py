@@ -119,6 +119,11 @@ class Half(ValueFlow[bool]):
         """Whether autocast computes it in fp32 anyway."""
         return self.cuda and self.script.analysis(FullOutputs).is_full(expr, part)
 
+    def is_of_losses(self, call: ast.Call) -> bool:
+        """Whether all that a call may call are losses in the form of a module."""
+        called = self.script.values(call.func)
+        return bool(called) and not any(self.networks.get(id(t), True) for t in called)
+
     # -------------------------------------------------------------------------------------- one use
     def judge(self, use: Usage, context: bool) -> Answer:
         match use.act:

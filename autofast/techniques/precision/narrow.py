@@ -22,9 +22,6 @@ from autofast.techniques.precision.casts import PART, cast_of
 from autofast.techniques.precision.with_logits import logits_of
 
 TARGETS = 2  # statements that have to do with no network, from which on a block ends above them
-# statements beside the forward passes from which on indenting them all is more than a reviewer
-# wants to read
-MANY = 2
 
 Accepted = tuple[Region, Code]
 
@@ -36,31 +33,26 @@ def narrowed(script: Script, options: Options, accepted: Sequence[Accepted]) -> 
     inside = {n for region, _ in accepted for n in nodes_of(region.parts)}
     half = Half(script, inside, options.target, logits_of(script, options))
     for region, code in accepted:
-        alone = _alone(script, half, region, code) if _others(region) >= MANY else []
-        yield from alone or [
+        yield from _alone(script, half, region, code) or [
             _above_targets(script, options, region, inside, code) or (region, code)
         ]
 
 
-def _others(region: Region) -> int:
-    """How many statements stand in a region beside those that hold its forward passes."""
-    if region.hoisted or region.is_forward_only:
-        return 0
-    forwards = {id(c) for c in region.forwards}
-    return sum(
-        not forwards & nodes_of([n]) for part in region.parts for n in nodes_in(part, ast.stmt)
-    )
-
-
 def _alone(script: Script, half: Half, region: Region, code: Code) -> list[Accepted]:
     """The forward passes, where each is a statement of its own and gives what is cast as a whole;
-    else none.
+    else none. A loss in the form of a module is no forward pass: it is computed from fp32.
     """
-    if {id(c) for c in region.forwards} != {id(c) for c in region.outputs}:
+    if region.is_forward_only or region.hoisted or region.first is region.last:
         return []
-    if not all(half.misuse(c) and cast_of(script, c) for c in region.outputs):
+    losses = {id(c) for c in region.forwards if half.is_of_losses(c)}
+    passes = [c for c in region.outputs if id(c) not in losses]
+    if {id(c) for c in region.forwards} - losses != {id(c) for c in passes}:
         return []
-    found = [(r, code.other(r.parts, r.things)) for r in forwards_alone(region)]
+    if not all(half.misuse(c) and cast_of(script, c) for c in passes):
+        return []
+    things = [t for t in region.things if half.networks.get(id(t), True)]
+    short = replace(region, forwards=passes, outputs=passes, things=things)
+    found = [(r, code.other(r.parts, r.things)) for r in forwards_alone(short)]
     return [] if any(r.hoisted or against(c) for r, c in found) else found
 
 
