@@ -306,8 +306,8 @@ def _may_take(script: Script, other: Source, source: Source, names: set[str]) ->
     """Whether another file may have the name from ``source``: by its own import, as an attribute of
     the module, or by ``*``.
     """
-    for node in other.each(ast.ImportFrom):
-        if node.module not in MODULES:
+    for node in other.nodes:
+        if isinstance(node, ast.ImportFrom) and node.module not in MODULES:
             asked = {a.name for a in node.names}
             if asked & names or ("*" in asked and _may_be(script, other, node, source)):
                 return True
