@@ -40,18 +40,7 @@ NUMBERS = frozenset(
     element_size item float double long int bool nonzero isnan isinf isfinite requires_grad_
     retain_grad register_hook is_contiguous stride""".split()
 )
-FACTS = frozenset(
-    [
-        "shape",
-        "ndim",
-        "device",
-        "is_cuda",
-        "requires_grad",
-        "grad_fn",
-        "is_leaf",
-        "layout",
-    ]
-)
+FACTS = frozenset("shape ndim device is_cuda requires_grad grad_fn is_leaf layout".split())
 MOVES = frozenset(  # what only moves, picks or copies values
     """detach detach_ data T mT view reshape flatten squeeze unsqueeze permute transpose t
     contiguous clone cpu cuda to expand expand_as repeat chunk split unbind narrow select

@@ -10,8 +10,10 @@ from enum import IntEnum
 from autofast.model.kinds import is_module
 from autofast.model.values import Const, Dict, Ext, Inst, Num, Ref, Seq, Tensor, Thing, Values
 
-TYPES = {"builtins.tuple": "tuple", "builtins.list": "list", "builtins.dict": "dict"}
-TENSORS = frozenset({"torch.Tensor", "torch.is_tensor"})
+TYPES = {
+    **{f"builtins.{name}": name for name in ("tuple", "list", "dict")},
+    **dict.fromkeys(("torch.Tensor", "torch.is_tensor"), "tensor"),
+}
 
 
 class Arm(IntEnum):
@@ -33,16 +35,10 @@ def tested(test: ast.expr) -> tuple[ast.Name, ast.expr, bool] | None:
             return name, asks, True
         case ast.Compare(
             left=ast.Call(func=ast.Name(id="type"), args=[ast.Name() as name]),
-            ops=[ast.In() | ast.Is() | ast.Eq()],
+            ops=[ast.In() | ast.Is() | ast.Eq() | ast.NotIn() | ast.IsNot() | ast.NotEq() as asks],
             comparators=[types],
         ):
-            return name, types, True
-        case ast.Compare(
-            left=ast.Call(func=ast.Name(id="type"), args=[ast.Name() as name]),
-            ops=[ast.NotIn() | ast.IsNot() | ast.NotEq()],
-            comparators=[types],
-        ):
-            return name, types, False
+            return name, types, isinstance(asks, (ast.In, ast.Is, ast.Eq))
     return None
 
 
@@ -57,8 +53,6 @@ def kinds(found: Values) -> frozenset[str] | None:
             names.update(*(i for i in inner if i is not None))
         elif isinstance(thing, Ref) and thing.name in TYPES:
             names.add(TYPES[thing.name])
-        elif isinstance(thing, Ref) and thing.name in TENSORS:
-            names.add("tensor")
         else:
             return None
     return frozenset(names) or None

@@ -218,11 +218,20 @@ def not_a_keeper(script: Script, func: ast.Attribute) -> str:
         return "-"
     for thing in things:
         assert isinstance(thing, Inst)
+        if any(map(_shares, (thing.cls, *thing.cls.ancestors()))):
+            return f"objects of {thing.cls.node.name} have something in common"
         for method in thing.cls.find(func.attr) or ():
             inner = method.func if isinstance(method, Bound) else method
             if not isinstance(inner, Func) or not _only_counts(script, inner, set()):
                 return f"`{func.attr}` of {thing.cls.node.name} does more than keep its arguments"
     return ""
+
+
+def _shares(cls: Cls) -> bool:
+    """Whether objects of a class may fill something that all of them have."""
+    made = [s.value for s in cls.node.body if isinstance(s, ast.Assign)]
+    filled = any(isinstance(v, (ast.List, ast.Dict, ast.Set, ast.Call)) for v in made)
+    return filled or any(n.attr == "__class__" for n in nodes_in(cls.node, ast.Attribute))
 
 
 def _only_counts(script: Script, func: Func, seen: set[int]) -> bool:
