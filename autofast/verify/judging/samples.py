@@ -452,7 +452,8 @@ def _misfit(a: Mapping[str, str], b: Mapping[str, str]) -> str:
     if gone:
         return f"lacks {shown(gone)}"
     parts = {k.split("/")[0] for k in a}
-    new = [k for k in b if k not in a and ("/" not in k or k.split("/")[0] in parts)]
+    inside = {k for k in b if "/" not in k and b[k] != "dict" or k.split("/")[0] in parts}
+    new = [k for k in b if k not in a and k in inside]
     if new:
         return f"has {shown(new)} besides"
     other = [k for k in a if a[k] != b[k] and not (_option(a[k]) and _option(b[k]))]
