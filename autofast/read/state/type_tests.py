@@ -47,7 +47,9 @@ def tested(test: ast.expr) -> tuple[ast.Name, ast.expr, bool] | None:
 
 
 def kinds(found: Values) -> frozenset[str] | None:
-    """The types that are asked for: tuple, list, dict, tensor; None where others are among them."""
+    """The types that are asked for: tuple, list, dict, tensor, module; None where others are among
+    them.
+    """
     names: set[str] = set()
     for thing in found:
         if isinstance(thing, Seq) and thing.items is not None and not thing.elem:
@@ -59,6 +61,8 @@ def kinds(found: Values) -> frozenset[str] | None:
             names.add(TYPES[thing.name])
         elif isinstance(thing, Ref) and thing.name in TENSORS:
             names.add("tensor")
+        elif isinstance(thing, Ref) and thing.name == "torch.nn.Module":
+            names.add("module")
         else:
             return None
     return frozenset(names) or None
@@ -77,7 +81,7 @@ def is_one_of(thing: Thing, asked: frozenset[str]) -> bool | None:
     if isinstance(thing, Const):
         return type(thing.value).__name__ in asked
     if isinstance(thing, (Ext, Inst)) and is_module(thing) and not _is_container(thing):
-        return False
+        return "module" in asked
     return None
 
 
