@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.transfers.buffers import buffers
 from autofast.techniques.transfers.creations import moved
 from autofast.techniques.transfers.dealt_out import against
 from autofast.techniques.transfers.drawn_arrays import from_numpy
 from autofast.techniques.transfers.factories import loops_of_steps
-from autofast.techniques.transfers.fixed import fixed, single_numbers
+from autofast.techniques.transfers.fixed import fixed
 from autofast.techniques.transfers.indices import indices
 from autofast.techniques.transfers.made_each_step import made_each_step
 from autofast.techniques.transfers.moving_helpers import for_helpers
@@ -34,15 +35,11 @@ MESSAGE = "makes a tensor in host memory and copies it to the device"
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Make tensors on the device instead of copying them there in every step."""
-    if options.target == "cpu":
+    if options.target == "cpu" or script.calls(*DEFAULTS):
         return
     hot = loops_of_steps(script)
-    if script.calls(*DEFAULTS):
-        for call, edit in single_numbers(script, hot):
-            yield Finding(call, MESSAGE, edits=(edit,))
-        return
     creations = [*moved(script, hot), *for_helpers(script, hot), *from_numpy(script, hot)]
-    creations += [*indices(script, hot), *told_where(script, hot)]
+    creations += [*indices(script, hot), *told_where(script, hot), *buffers(script, hot)]
     known = {id(n) for c in creations for place in (c.call, *c.moves) for n in ast.walk(place)}
     once = [node for node in fixed(script, hot) if id(node) not in known]
     for node in once:

@@ -17,7 +17,7 @@ from autofast.model.events import loops
 from autofast.model.names import OWNERS
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import at, source_of
-from autofast.model.syntax import DEFS, VARIABLES
+from autofast.model.syntax import DEFS, VARIABLES, is_attribute
 from autofast.model.tensors import is_unknown_in, tensors_in
 from autofast.model.values import Ext, Ref
 from autofast.read.recover.evaluations import HOOKS
@@ -90,9 +90,7 @@ def tightened(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     ):
         return
     called = context.func if isinstance(context, ast.Call) else context
-    if not isinstance(called, VARIABLES) or (
-        called is not context and isinstance(context, ast.Call) and context.args
-    ):
+    if not isinstance(called, VARIABLES) or getattr(context, "args", None):
         return  # a context that was made elsewhere
     if isinstance(called, ast.Name) and not any(isinstance(t, Ref) for t in script.values(called)):
         return
@@ -118,9 +116,10 @@ def tightened(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
 def returned_tensors(script: Script, function: ast.AST) -> ast.Return | None:
     """A ``return`` of a function that may give tensors to its callers."""
     for node in own_nodes(function):
-        if isinstance(node, ast.Return) and node.value is not None:
-            if tensors_in(script.values(node.value)) or is_unknown_in(script.values(node.value)):
-                return node
+        match node:
+            case ast.Return(value=ast.expr() as value):
+                if tensors_in(script.values(value)) or is_unknown_in(script.values(value)):
+                    return node
     return None
 
 
@@ -162,7 +161,7 @@ def inference_mode(
     script: Script, called: ast.Name | ast.Attribute
 ) -> tuple[str, tuple[Edit, ...]]:
     """``torch.inference_mode()``, spelled like ``torch.no_grad`` was."""
-    if isinstance(called, ast.Attribute) and script.values(called.value) == {Ref("torch")}:
+    if is_attribute(called) and script.values(called.value) == {Ref("torch")}:
         return f"{source_of(called).segment(called.value)}.inference_mode()", ()
     torch, imports = torch_in(source_of(called))
     return f"{torch}.inference_mode()", imports

@@ -130,3 +130,11 @@ def test_where_nothing_runs(project: Path) -> None:
 )
 def test_no_place(project: Path, place: str, why: str) -> None:
     assert fault(autofast("explain", place)) == why
+
+
+def test_the_project_is_that_of_the_file(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    done = autofast("explain", f"{project / 'train.py'}:1", "--root", str(project))
+    assert done.code == 0 and f"{project / 'train.py'}:1: " in done.text

@@ -264,6 +264,33 @@ losses.append(total / 96)
     assert f"\n        right += out.argmax" in done.text  # noqa: F541
 
 
+def test_an_evaluation_now_and_then_is_no_part_of_the_step():
+    """Gradients are on in it, but no backward reaches what it computes."""
+    loop = """
+def measured():
+    model.eval()
+    total = 0.0
+    for j in range(6):
+        total += criterion(model(X[j].to(device)), Y[j].to(device)).item()
+    model.train()
+    return total / 6
+
+
+for i in range(6):
+    if i % 3 == 0:
+        losses.append(measured())
+    x, y = X[i].to(device), Y[i].to(device)
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+    text = same(script(loop)).text
+    assert f"    x, y = X[i].to(device), Y[i].to(device)\n    {CPU}\n        loss = " in text
+    assert text.count(CPU) == 2
+
+
 def test_one_loop_for_training_and_evaluation():
     loop = """
 for epoch in range(2):
@@ -413,12 +440,32 @@ def test_many_statements_are_not_indented_where_outputs_become_fp32():
         around = f"{CPU}\n{indented}    "
         assert block.format(around=around, line=line, x=x) in done.text
     assert "\n    error = (out - target) * weight\n    loss = error.abs().mean()\n" in done.text
-    few = MANY.split("    # the")[0].replace("    weight = 1 + target.sum(0)\n", "")
-    done = same(script(LOOP.replace("loss = criterion(model(x), y)", few.replace(" * weight", ""))))
-    assert "\n        out = model(x).float()\n    target = F.one_hot" in done.text
     one = "out = model(x)\n    loss = (out - F.one_hot(y, 4) * out.detach()).abs().mean()"
     done = same(script(LOOP.replace("loss = criterion(model(x), y)", one)))
-    assert "        out = model(x).float()\n        loss = " in done.text
+    assert "        out = model(x).float()\n    loss = " in done.text
+
+
+PULL = """class Pull(nn.Module):
+    def forward(self, rows, labels):
+        apart = torch.logsumexp(rows @ rows.t() / 0.1, 1) - (rows * rows).sum(1) / 0.1
+        return apart.mean() + F.cross_entropy(rows, labels)
+class Net"""
+
+
+def test_a_loss_in_the_form_of_a_module_is_computed_in_fp32_as_a_whole():
+    """Its own products of matrices, too: what it says is what it says of these outputs in fp32."""
+    loop = LOOP.replace(
+        "loss = criterion(model(x), y)",
+        "rows = model(x)\n    loss = pull(rows, y)\n    kept.append((rows.detach(), y, loss.item()))",
+    )
+    head = HEAD.replace("class Net", PULL).replace(
+        "losses = []", "losses, kept, pull = [], [], Pull()"
+    )
+    done = same(script(loop, head))
+    assert "        rows = model(x).float()\n    loss = pull(rows, y)\n" in done.text
+    made = trained(done.text)
+    assert len(done.fixes) == 1 and made["kept"]
+    assert all(made["pull"](rows, y).item() == loss for rows, y, loss in made["kept"])
 
 
 def test_targets_that_are_made_behind_the_forward_pass_stay_outside():
@@ -576,7 +623,8 @@ def test_what_a_model_returns_as_a_tuple_becomes_fp32():
         "loss = criterion(model(x), y)",
         "out, h = model(x)\n    loss = criterion(out, y) + 0.1 * (h.exp() - h).mean()",
     )
-    assert "        out, h = model(x)\n        h = h.float()\n" in same(text).text
+    outside = "        out, h = model(x)\n    out = out.float()\n    h = h.float()\n    loss = "
+    assert outside in same(text).text
     kept = text.replace("out, h = model(x)", "both = model(x)\n    out, h = both")
     assert "both = tuple(part.float() for part in model(x))" in same(kept).lines
 

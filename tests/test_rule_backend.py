@@ -520,7 +520,10 @@ def test_images_of_an_evaluation_that_come_one_by_one(made: str, fixed: bool) ->
     assert fixed or "in an evaluation" in done.advice
 
 
+DEFAULT = "return torch.utils.data.dataloader.default_collate"
 COLLATE = """
+import numpy as np
+
 def collate(batch):
     {body}
 
@@ -536,6 +539,34 @@ WORDS = "lengths = [len(v) for v in batch]\n    words = torch.zeros(len(batch), 
         (ZIPPED + "images, torch.LongTensor(labels)", True),
         (ZIPPED + "images, torch.tensor([v / 2 for v in labels])", False),
         (WORDS + ZIPPED + "images, words[:, 0]", True),
+        (f"batch = [item for item in batch if item is not None]\n    {DEFAULT}(batch)", True),
+        (f"{DEFAULT}(list(filter(lambda item: item[1] > 0, batch)))", True),
+        (f"{DEFAULT}([(x[..., : 2 + len(batch)], y) for x, y in batch])", False),
+        (f"batch = [(x[:, :size(batch)], y) for x, y in batch]\n    {DEFAULT}(batch)", False),
+        (
+            "images = [item[0].numpy().transpose(1, 2, 0) for item in batch]\n"
+            "    images = torch.from_numpy(np.stack(images, axis=0))\n"
+            "    images = images.permute(0, 3, 1, 2).contiguous()\n"
+            "    return images, torch.LongTensor([item[1] for item in batch])",
+            True,
+        ),
+        (
+            "wide = max(len(batch), 8)\n"
+            "    images = [nn.functional.pad(item[0], (0, wide - 8)) for item in batch]\n"
+            "    return torch.stack(images), torch.LongTensor([item[1] for item in batch])",
+            False,
+        ),
+        (
+            "wide, found = len(batch), []\n    for x, y in batch:\n"
+            "        found.append(nn.functional.pad(x, (0, wide)))\n"
+            "    return torch.stack(found), torch.LongTensor([item[1] for item in batch])",
+            False,
+        ),
+        (
+            "images = torch.from_numpy(np.stack([item[0] for item in batch]))\n"
+            "    return images[..., : len(batch)], torch.LongTensor([item[1] for item in batch])",
+            False,
+        ),
         (
             "return torch.stack([item[0] for item in batch]), torch.LongTensor([item[1] for item in batch])",
             True,

@@ -594,27 +594,6 @@ def test_numbers_that_change_are_not(make: str) -> None:
     assert "make it once" not in made(make).advice
 
 
-@pytest.mark.parametrize(
-    ("default", "make", "expected"),
-    [
-        ("torch.set_default_tensor_type('torch.cuda.FloatTensor')", "torch.Tensor([1e10])", "torch.full((1,), 1e10)"),
-        ("torch.set_default_tensor_type(torch.cuda.FloatTensor)", "torch.tensor([-1])", "torch.full((1,), -1)"),
-        ("torch.set_default_device('cuda')", "torch.tensor([0.5])", "torch.full((1,), 0.5)"),
-        ("torch.set_default_device('cuda')", "torch.Tensor([0.5])", ""),
-        ("torch.set_default_tensor_type('torch.cuda.FloatTensor')", "torch.Tensor([1])", ""),
-        ("torch.set_default_tensor_type('torch.cuda.FloatTensor')", "torch.Tensor([1.0, 2.0, 3.0, 4.0])", ""),
-        ("torch.set_default_tensor_type('torch.cuda.DoubleTensor')", "torch.Tensor([1.0])", ""),
-        ("torch.set_default_tensor_type('torch.FloatTensor')", "torch.Tensor([1.0])", ""),
-    ],
-)  # fmt: skip
-def test_one_number_where_new_tensors_are_on_the_gpu(
-    default: str, make: str, expected: str
-) -> None:
-    done = made(f"z = {make}", f"if cuda:\n    {default}")
-    assert done.lines == ([f"z = {expected}"] if expected else [])
-    assert run(done.text)["losses"] == run(done.before)["losses"]
-
-
 # ------------------------------------------------------------------------------------------ indices
 @pytest.mark.parametrize(
     ("make", "expected", "effect"),

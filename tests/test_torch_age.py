@@ -458,7 +458,8 @@ def test_a_rule_that_does_not_say_what_it_needs(tmp_path: Path) -> None:
         ({"README.md": "Needs [PyTorch](https://pytorch.org) **1.10+** and NumPy"}, (1, 10)),
         ({"README.md": "1. Install PyTorch 1.13 or later"}, (1, 13)),
         ({"README.md": "requires ```torch >= 1.8``` and Python 3"}, (1, 8)),
-        ({"README.md": "tested with PyTorch 1.8, and 2.9.1 + Python 3.13"}, None),
+        ({"README.md": "at least PyTorch 1.8, tested with PyTorch 2.9"}, (1, 8)),
+        ({"README.md": "![torch](https://img.shields.io/badge/PyTorch-v1.13%2B-red)"}, (1, 13)),
         ({"requirements.txt": "torch>=1.8\n", "setup.py": "setup(python_requires='>=3.12')"}, (2, 2)),
         ({"setup.py": "setup(python_requires='>=3.12')"}, None),
     ],
@@ -479,19 +480,53 @@ def test_lower_bounds(tmp_path: Path, files: dict[str, str], bound: tuple[int, i
         ({"README.md": "* [PyTorch==0.3.1](https://pytorch.org/previous)"}, (0, 3)),
         ({"README.md": "conda install -y pytorch=1.5.1 cudatoolkit=10.1 -c pytorch"}, (1, 5)),
         ({"README.md": "pip install torch==1.4.0", "requirements.txt": "torch>=1.9\n"}, None),
-        ({"README.md": "tested with PyTorch 1.4.0 and its torchvision"}, None),
+        ({"README.md": "tested with PyTorch 1.4.0 and its torchvision"}, (1, 4)),
+        ({"README.md": "tested with PyTorch 1.4.0", "requirements.txt": "torch\nnumpy==1.18"}, (1, 4)),
+        ({"README.md": "* **Pytorch**: 0.4.1\n* Python 3.6"}, (0, 4)),
+        ({"README.md": "| PyTorch | 1.6.0 |"}, (1, 6)),
+        ({"README.md": "![torch](https://img.shields.io/badge/pytorch-1.6-green.svg)"}, (1, 6)),
+        ({"README.md": "PyTorch (code tested with 1.5)"}, (1, 5)),
+        ({"README.md": "Install [PyTorch](http://pytorch.org) version 1.0."}, (1, 0)),
+        ({"README.md": "pip install http://a.b/whl/cu90/torch-0.4.0-cp27-cp27mu-linux_x86_64.whl"}, (0, 4)),
+        ({"README.md": "pytorch1.6.0+cu101, needs PyTorch 1.4 + CUDA"}, (1, 6)),
+        ({"README.md": "PyTorch 0.4 / 1.0 and Python 3.6"}, (1, 0)),
+        ({"README.md": "PyTorch 1.0\n\nNews: supports PyTorch 1.6."}, (1, 6)),
+        ({"README.md": "[PyTorch](http://pytorch.org/) (<1.5)"}, (1, 4)),
+        ({"README.md": "PyTorch 1.0, newer versions should work as well"}, None),
+        ({"README.md": "PyTorch 1.0 (or above)"}, None),
+        ({"README.md": "with a minimum of PyTorch 1.1; tested with PyTorch 1.2"}, None),
         ({"README.md": "needs pytorch_transformers==1.2"}, None),
+        ({"README.md": "efficientnet-pytorch 0.7.1, PyTorch Lightning 0.9, torchvision 0.5"}, None),
+        ({"README.md": "mAP of PyTorch: 94.82 %, of ours 95.4"}, None),
+        ({"README.md": "Runs with Python 2.7."}, (1, 4)),
+        ({"README.md": "Python 2.7 or 3.6"}, None),
+        ({"README.md": "Python 2.7+"}, None),
+        ({"setup.py": "setup(classifiers=['Programming Language :: Python :: 2.7'])"}, (1, 4)),
+        ({"README.md": "conda install pytorch cuda90 -c pytorch"}, (1, 1)),
+        ({"environment.yml": "- cudatoolkit=9.0\n- pytorch"}, (1, 1)),
+        ({"README.md": "pip install torch --extra-index-url https://a.b/whl/cu118"}, None),
     ],
-)
+)  # fmt: skip
 def test_one_version_in_a_readme(
     tmp_path: Path, files: dict[str, str], newest: tuple[int, int] | None
 ) -> None:
-    """As a pin in a file for installing, where there is none."""
+    """As a pin in a file for installing, where none says anything."""
     found = age(tmp_path, "import torch", files)
     if newest is None:
-        assert not found.rules_out((1, 8))
+        assert not found.newest
     else:
         assert found.rules_out((newest[0], newest[1] + 1)) and not found.rules_out(newest)
+
+
+def test_what_a_readme_says_is_left_out(tmp_path: Path) -> None:
+    """The older form or a refusal that names the line, and what to give."""
+    words = {"README.md": "# Net\n\n- PyTorch 1.8\n"}
+    done = apply("no-grad-eval fused-optimizer", TRAINING, files=words)
+    assert "torch.no_grad()" in done.text and "fused=True" not in done.text
+    said = "README.md:3 says PyTorch 1.8, and what would be written needs torch 2.4 (--torch 2.4"
+    assert said in done.refusals
+    python3 = "import torch\nprint(f'{1}')"
+    assert not age(tmp_path, python3, {"README.md": "Runs with Python 2.7."}).newest
 
 
 def test_the_code_and_the_user_outweigh_a_lower_bound(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def compare(tmp_path: Path) -> Iterator[Compare]:
     folder.mkdir()
     path = folder / "train.py"
     made = scratch.make([folder], parent=tmp_path)
-    runner = ForkRunner(Setup(cwd=folder, threads=1, limit=60), made)
+    runner = ForkRunner(Setup(cwd=folder, threads=1), made)
 
     def judged(*edits: tuple[str, str], both: tuple[str, str] | None = None) -> Check | None:
         text = SCRIPT.replace(*both) if both else SCRIPT

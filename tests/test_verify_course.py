@@ -5,6 +5,7 @@ that a rewrite loses; masks of dropout.
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -415,6 +416,39 @@ def test_one_of_two_loaders_no_longer_shuffles() -> None:
         return first[at:] + first[:at]
 
     assert found(samples.shuffled(fed(turned))).passed
+
+
+@pytest.mark.parametrize(
+    ("original", "rewritten", "lost"),
+    [
+        ("shuffled", "shuffled", False),
+        ("shuffled", "sorted", True),
+        ("shuffled", "once", True),
+        ("sorted", "shuffled", False),  # what the data set gives for a number may be shuffled
+        ("sorted", "sorted", False),
+    ],
+)
+def test_an_order_of_items_of_which_all_is_random(
+    original: str, rewritten: str, lost: bool
+) -> None:
+    def order(how: str, seed: int, number: int) -> list[int]:
+        places = list(range(48))
+        if how != "sorted":
+            random.Random(seed + 100 * number * (how == "shuffled")).shuffle(places)
+        return places
+
+    def passes(how: str, arm: str, seed: int) -> Any:
+        noise = random.Random(f"{arm} {seed}")
+        for number in range(3):
+            places = order(how, seed, number)
+            items = tuple((tuple(places[i : i + 8]), ()) for i in range(0, 48, 8))
+            sums = tuple(noise.random() for _ in items)
+            yield Pass(0, True, 6, 48, True, checksums=sums, items=items)
+
+    arms = (("original", original), ("rewritten", rewritten))
+    runs = [trained(arm, 8, s, passes=tuple(passes(how, arm, s))) for s in range(2) for arm, how in arms]  # fmt: skip
+    check = found(samples.shuffled(gather("unknown", runs)))
+    assert (check.passed is False) == lost and ("numbers of the items" in check.text) == lost
 
 
 def test_batches_that_are_no_numbers_are_not_alike() -> None:

@@ -4,86 +4,114 @@ last digit decide. On made-up runs, and on torch's generators.
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-import numpy
 import pytest
-import torch
 
 from autofast.verify.evidence import alike
 from autofast.verify.evidence.gathered import gather
-from autofast.verify.evidence.record import Call, Evaluation, Run, Step
+from autofast.verify.evidence.record import FULL, Call, Evaluation, Run, Step
 from autofast.verify.judging import draws, printed, rounding
 from autofast.verify.judging.parity import judge
-from autofast.verify.probe import generators
 from autofast.verify.result import Sameness
+from tests import probing
 from tests.test_verify_judge import LOSSES, MOVED, made
 from tests.verify_runs import record, run
 
-
-@pytest.mark.parametrize(
-    ("name", "draw", "words"),
-    [
-        ("python", random.random, 2),
-        ("python", lambda: [random.random() for _ in range(1000)], 2000),
-        ("numpy", lambda: numpy.random.rand(400), 800),
-        ("torch", lambda: torch.rand(7), 7),
-        ("torch", lambda: torch.rand(1249), 1249),
-        ("torch", lambda: torch.manual_seed(9), generators.MOST * generators.SIZE),
-    ],
-)
-def test_words_that_a_generator_draws(name: str, draw: Any, words: int) -> None:
-    for start in (0, 3, 623):  # at the beginning of a round, within one, at its end
-        torch.manual_seed(1), random.seed(1), numpy.random.seed(1)
-        (
-            torch.rand(start),
-            [random.getrandbits(32) for _ in range(start)],
-            numpy.random.bytes(4 * start),
-        )
-        before = generators.states()
-        draw()
-        after = generators.states()
-        drawn = {key: generators.words(before[key], after[key]) for key in before}
-        assert drawn == {**dict.fromkeys(before, 0), name: words}
+SIZES = {"before": 100, "numbers 60": 24, "numbers 2560": 48, "choices 20": 24}
 
 
-def drawing(
-    arm: str = "original", outside: int = 50, losses: tuple[float, ...] = LOSSES, **words: int
-) -> Run:
-    drawn = {
-        "0": {"calls": 4, "samples": 64, "python": 80, "torch": 1600, **words},
-        "outside": {"torch": outside},
-    }
-    return made(arm, losses, drawn=drawn)
+def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: Any) -> Run:
+    drawn = {"sizes": {**SIZES, **(more or {})}}
+    losses = LOSSES if arm == "original" else (1.01, 0.9, 0.8, 0.7)
+    return made(arm, losses, drawn=drawn, states=tuple(f"{arm}{i}" for i in range(4)), **other)
 
 
 @pytest.mark.parametrize(
-    ("other", "passed", "words"),
+    ("more", "other", "passed"),
     [
-        ({"python": 0}, False, "Python's generator draws 0 %"),
-        ({"python": 8}, False, "Python's generator draws 10 %"),
-        ({"python": 5}, False, "one draw for all 16 samples"),
-        ({"python": 44}, True, ""),
-        ({"python": 0, "torch": 1640}, True, ""),  # by torch's in its place
-        ({"python": 0, "outside": 90}, True, ""),  # before the call
-        ({"python": 0, "torch": 1500}, None, "would tell"),
-        ({"torch": 0}, False, "torch's generator draws 0 %"),
-        ({"torch": 400}, None, "would tell"),
-        ({"torch": 100}, False, "one draw for all 16 samples"),
-        ({"python": 0, "calls": 8}, True, ""),  # halves of the batches
+        ({}, {}, None),
+        ({"numbers 60": 0}, {}, False),  # lost
+        ({"numbers 60": 0, "numbers 3": 24}, {}, False),  # one for all of 20 samples
+        ({"numbers 2560": 24}, {}, False),  # one of two a step
+        ({"numbers 2560": 24, "numbers 20": 24}, {}, False),
+        ({"numbers 60": 0, "numbers 30": 48}, {}, None),  # halves of the batches
+        ({"numbers 60": 0, "numbers 2560": 0, "numbers 2620": 48}, {}, None),  # both at once
+        ({"numbers 60": 0, "before": 2000}, {}, None),  # for all steps before the first
+        ({"numbers 60": 0, "choices 20": 48}, {}, None),  # a category in another way
+        ({"numbers 60": 0, "numbers 1": 1440}, {}, None),  # each by itself
+        ({"numbers 60": 0}, {"masks": (60,) * 4}, None),  # by dropout
+        ({"numbers 60": 0}, {"script": ("a.py", "rng = default_rng(0)")}, "where it is not seen"),
     ],
 )
-def test_draws_that_are_lost_or_shared(
-    other: dict[str, Any], passed: bool | None, words: str
+def test_draws_of_one_size(
+    more: dict[str, int], other: dict[str, Any], passed: bool | str | None
 ) -> None:
-    after = drawing("rewritten", losses=(1.01, 0.9, 0.8, 0.7), **other)
-    check = draws.check(gather("unknown", [drawing(), drawing(), after]))
-    assert check is not None and check.passed is passed and words in check.text
-    same = drawing("rewritten", **other)  # what was drawn was of no use
-    check = draws.check(gather("unknown", [drawing(), drawing(), same]))
-    assert check is None
+    runs = [sized(seed=seed) for seed in (0, 0, 1)]
+    runs += [sized("rewritten", more, seed=seed, **other) for seed in (0, 1)]
+    check = draws.check(gather("unknown", runs))
+    if isinstance(passed, str):
+        assert check is not None and check.passed is None and passed in check.text
+    else:
+        assert (check.passed if check is not None else None) is passed
+
+
+def test_draws_of_no_use_may_be_left_out() -> None:
+    """Nothing but rounding parts the two."""
+    left = {"numbers 60": 0}
+    other = replace_losses(LOSSES, 1e-7)
+    after = made("rewritten", other, drawn={"sizes": {**SIZES, **left}})
+    plain = made(drawn={"sizes": SIZES})
+    assert draws.check(gather("unknown", [plain, plain, after])) is None
+    moved = made(losses=replace_losses(LOSSES, 2e-7), detail=MOVED, drawn={"sizes": SIZES})
+    assert draws.check(gather("unknown", [plain, plain, after, moved])) is None
+
+
+def replace_losses(losses: tuple[float, ...], by: float) -> tuple[float, ...]:
+    return tuple(loss + by for loss in losses)
+
+
+DRAWING = """
+import random
+import numpy
+import torch
+from torch.utils.checkpoint import checkpoint
+
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.empty(7).uniform_()
+
+
+@torch.jit.script
+def scripted(x):
+    return x + torch.rand_like(x)
+
+
+def noisy(x):
+    return model(x + torch.rand_like(x))
+
+
+for step in range(4):
+    x = torch.randn(6, 4)[torch.randperm(6)[: 2 + step % 2]]
+    torch.empty(5).normal_()
+    random.random(), numpy.random.rand(2, 5), random.choice([1, 2])
+    scripted(x)
+    loss = checkpoint(noisy, x, use_reentrant=False).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_sizes_of_draws_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(DRAWING)
+    ran = probing.run(tmp_path, str(tmp_path / "train.py"), detail=FULL)
+    sizes = dict(ran.record.drawn["sizes"])
+    before = sizes.pop("before")  # the layer's own, and the first step's
+    assert sizes == {"numbers 24": 3, "choices 6": 3, "numbers 5": 3, "numbers 1": 3, "numbers 10": 3, "choices 1": 3, "numbers 12": 2, "numbers 8": 1}  # fmt: skip
+    assert before >= 7 + 24 + 5 + 8 + 11
 
 
 def evaluating(
@@ -190,15 +218,36 @@ def test_the_last_digit_of_a_sum_at_the_edge_of_two(
     assert (found.verdict is Sameness.EQUIVALENT) is equivalent, found.summary
 
 
+def test_a_number_that_is_always_the_same_is_no_loss() -> None:
+    """Four batches in a pass, near to the sum of two losses."""
+
+    def counting(arm: str, losses: tuple[float, ...], total: float) -> Run:
+        return made(arm, losses, stdout=f"4 batches, sum {total}\n4 batches, sum {total}\n")
+
+    plain = counting("original", (2.1, 2.0, 2.0, 2.0), 4.1)
+    after = counting("rewritten", (1.9, 1.5, 1.5, 1.5), 3.4)
+    check = printed.meaning(gather("unknown", [plain, plain, after]))
+    assert check is None, check.text
+
+
 # ------------------------------------------------------------------------------- calls and rounding
+def test_streams_of_random_numbers_that_meet_again_are_not_the_same_draws() -> None:
+    other = tuple(Call(0, 8, {"0": 9.0 + i}, i) for i in range(4))
+    plain = made(drawn={"sizes": SIZES})
+    moved = made(detail=MOVED, drawn={"sizes": SIZES})
+    for before, redrawn in ((100, True), (101, False)):
+        after = made("rewritten", calls=other, drawn={"sizes": {**SIZES, "before": before}})
+        assert alike.redrawn(gather("unknown", [plain, plain, moved, after])) is redrawn
+
+
 def test_real_and_fake_in_one_call_are_the_same_data() -> None:
     def calls(parts: tuple[tuple[int, float], ...], step: int) -> tuple[Call, ...]:
         return tuple(Call(0, size, {"0": value + step}, step) for size, value in parts)
 
     apart = sum((calls(((8, 1.0), (8, 2.0)), i) for i in range(4)), ())
     at_once = sum((calls(((16, 3.0 + i),), i) for i in range(4)), ())
-    plain = made(calls=apart, masks=(), drawn={"0": {"calls": 8, "torch": 0}})
-    other = made("rewritten", calls=at_once, masks=(), drawn={"0": {"calls": 4, "torch": 0}})
+    plain = made(calls=apart, masks=(), drawn={"0": {"calls": 8, "drew": 0}})
+    other = made("rewritten", calls=at_once, masks=(), drawn={"0": {"calls": 4, "drew": 0}})
     assert alike.determined(gather("unknown", [plain, plain, other]))
     more = replace(at_once[2], sums={"0": 9.0})
     wrong = replace(other, records=(replace(other.record, calls=(*at_once[:2], more, at_once[3])),))

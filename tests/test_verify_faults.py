@@ -25,7 +25,7 @@ class Bench:
 
     def __init__(self, folder: Path, here: Path = HERE):
         self.scratch = scratch.make([here], parent=folder)
-        self.runner = ForkRunner(Setup(cwd=here, threads=1, limit=120), self.scratch)
+        self.runner = ForkRunner(Setup(cwd=here, threads=1), self.scratch)
         self._known: dict[tuple[object, ...], Run] = {}
 
     def judge(self, case: Case, seeds: int = 12) -> Parity:

@@ -399,6 +399,17 @@ def test_checkpoints_differ_by_rounding_as_far_as_it_carries() -> None:
         assert check is not None and check.passed is passed
 
 
+def test_checkpoints_differ_no_further_than_the_training_that_ends_apart() -> None:
+    """Where ReLUs flip, a memory layout moves weights further than one run that was moved."""
+    held, ended = {"0/w": tensor(1.0)}, {"0/w": tensor(1.0002)}
+    plain = made(**saved(1.0, 2.0), model=held)
+    moved = made(detail=MOVED, **saved(1.0, 2.000001), model=held)
+    for value, passed in ((2.006, None), (2.1, False)):
+        other = made("rewritten", (1.00001, *LOSSES[1:]), **saved(1.0, value), model=ended)
+        check = saves.values(gather("unknown", [plain, plain, other, moved]))
+        assert check is not None and check.passed is passed
+
+
 def test_an_average_of_equal_weights_differs_by_no_more_than_its_own_rounding() -> None:
     """What follows a training that is the same to the bit: an average that takes in a little
     less.

@@ -598,6 +598,24 @@ def test_what_is_printed_of_a_divided_loss() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("key", "kind", "good"),
+    [
+        ("scaler", "dict", True),  # of a GradScaler that is switched off
+        ("scaler/scale", "float", True),
+        ("net/more", "dict", False),
+        ("weight", "Tensor float32 [4]", False),
+    ],
+)
+def test_a_further_part_of_a_checkpoint(key: str, kind: str, good: bool) -> None:
+    keys = {"net/weight": "Tensor float32 [4]"}
+    a, b = (
+        simple(checkpoints=(Checkpoint("a.pt", known, True),))
+        for known in (keys, {**keys, key: kind})
+    )
+    assert check(samples.checkpoints(two(a, b))).passed is good
+
+
 def test_settings_of_an_optimizer_may_change_their_kind() -> None:
     a = simple(
         checkpoints=(Checkpoint("a.pt", {"opt/fused": "NoneType", "opt/lr": "float"}, True),)

@@ -500,3 +500,47 @@ def test_processes_that_the_script_starts_itself_are_ranks(tmp_path: Path) -> No
     assert ran.code == 1 and "the second process fails" in {
         r.error.partition(": ")[2] for r in ran.records
     }
+
+
+ROUNDS = """
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+
+
+def made():
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+optimizer = made()
+x = torch.randn(6, 4)
+for round in range(3):
+    optimizer = made()
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("cleared", "numbers"),
+    [
+        ("optimizer = made()", [0, 0, 1, 1, 2, 2]),
+        ("optimizer.state.clear()", [0, 0, 1, 1, 2, 2]),
+        (
+            "[s['momentum_buffer'].zero_() for s in optimizer.state.values()]",
+            [0, 0, 1, 1, 2, 2],
+        ),
+        ("pass", [0, 0, 0, 0, 0, 0]),
+    ],
+)
+def test_an_optimizer_whose_state_is_cleared_is_another(
+    tmp_path: Path, cleared: str, numbers: list[int]
+) -> None:
+    text = ROUNDS.replace("    optimizer = made()", f"    {cleared}")
+    (tmp_path / "train.py").write_text(text)
+    found = run(tmp_path, str(tmp_path / "train.py"), detail=FULL).record
+    assert [step.optimizer for step in found.steps] == numbers
+    assert found.optimizers == ("SGD",) * (max(numbers) + 1)

@@ -22,6 +22,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import runpy
 import select
 import signal
@@ -38,6 +39,8 @@ from typing import Any
 
 PROGRAM = "tests.zygote:program"
 ROOT = Path(__file__).resolve().parent.parent
+# Seconds of CPU after which a program is ended: one that never ends is, and load ends none.
+CPU_SECONDS = 1200
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 QUIET = {
     **os.environ,
@@ -248,6 +251,7 @@ def program(*arguments: str) -> int:
     """
     import torch
 
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     sys.argv[:] = arguments
     if os.path.isdir(arguments[0]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -100,7 +101,10 @@ def _taken(option: click.Option, ctx: click.Context, value: Any, where: str) -> 
 
 def _paths(ctx: click.Context) -> tuple[str, ...]:
     """The files and folders that a command is given."""
-    named = ctx.params.get("paths") or (ctx.params.get("entry") or ctx.params.get("script"),)
+    place = re.sub(r"(:cell \d+)?:\d+$", "", ctx.params.get("place") or "") or None  # FILE:LINE
+    named = ctx.params.get("paths") or (
+        ctx.params.get("entry") or ctx.params.get("script") or place,
+    )
     return tuple(str(path) for path in named if path is not None)
 
 

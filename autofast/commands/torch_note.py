@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from autofast.model.torch_age import Newest, TorchAge, shown
+from autofast.model.torch_age import Newest, shown
 
 if TYPE_CHECKING:
     from autofast.edit.passes import Passes
@@ -13,28 +13,31 @@ if TYPE_CHECKING:
 
 
 def torch_note(script: Script, plan: Passes) -> Iterator[str]:
-    """Which versions run the script where that keeps something from being written; else which one
-    the rewritten script needs.
+    """What says which torch runs the script, where that keeps something from being written, with
+    how much that is; else which one the rewritten script needs.
     """
     age = script.torch
     needed = max((f.torch or (0, 0) for p in plan.plans for f in p.fixes), default=(0, 0))
-    refused = [f.refusal for f in plan.findings if f.status == "refused"]
-    if left := [n for n in age.newest if any(n.words in why for why in refused)]:
-        least = _least(left)
-        yield (
-            f"it runs with {_interval(age, least)} ({least.words}): what needs a newer one is left out"
-            "; --torch VERSION says which one you have"
+    bound = age.promised
+    reasons = [*age.newest, *([bound] if bound is not None else [])]
+    refused = {
+        id(f): n
+        for f in plan.findings
+        if f.status == "refused"
+        for n in reasons
+        if n.words in f.refusal
+    }
+    if refused:
+        yield _left_out(
+            _least(list(refused.values())),
+            len(refused),
+            max(f.torch or (0, 0) for f in plan.findings if id(f) in refused),
         )
     elif anew := [n for n in age.in_the_way(needed) if n.anew]:
         least = _least(anew)
         yield (
             f"it needs torch {shown(needed)} or newer; as it was, it ran with {least.limit} at most"
             f" ({least.words}), and that is written anew"
-        )
-    elif (bound := age.promised) and any(bound.words in why for why in refused):
-        yield (
-            f"it runs with torch {shown(bound.limit.newest)} or newer, as {bound.words}: what needs"
-            " a newer one than that is left out; --torch VERSION says which one you have"
         )
     elif needed > (2, 0) and not age.is_at_least(needed):
         said = max((o for o in age.oldest if o.node is None), key=lambda o: o.version, default=None)
@@ -46,10 +49,11 @@ def _least(found: Sequence[Newest]) -> Newest:
     return min(found, key=lambda n: (n.limit.newest, n.limit.included))
 
 
-def _interval(age: TorchAge, newest: Newest) -> str:
-    """``torch 1.1 to 1.6``"""
-    limit = newest.limit
-    if age.least and not limit.is_below(age.least) and limit.included:
-        older = f"{shown(age.least)} to " * (age.least < limit.newest)
-        return f"torch {older}{shown(limit.newest)}"
-    return f"{limit}" if not limit.included else f"{limit} or older"
+def _left_out(because: Newest, count: int, needed: tuple[int, int]) -> str:
+    what = (
+        "1 fix needs a newer torch and was"
+        if count == 1
+        else f"{count} fixes need a newer torch and were"
+    )
+    hint = f"; with a newer one give --torch {shown(needed)}" * because.is_said
+    return f"{because.words}: {what} left out{hint}"

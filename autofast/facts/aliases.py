@@ -67,17 +67,14 @@ def learned(script: Script, expr: ast.expr) -> str:
                     for t in script.values(func)
                 ):
                     return f"may need a gradient ({at(node)})"
-            case ast.Attribute(value=target, attr="requires_grad_") if may_be(
-                script, script.values(target), expr
-            ):
+            case (
+                ast.Attribute(value=target, attr="requires_grad_")
+                | ast.Attribute(value=target, attr="requires_grad", ctx=ast.Store())
+            ) if may_be(script, script.values(target), expr):
                 return f"may need a gradient ({at(node)})"
-            case ast.Attribute(value=target, attr="requires_grad", ctx=ast.Store()) if may_be(
-                script, script.values(target), expr
-            ):
-                return f"may need a gradient ({at(node)})"
-            case ast.Call(func=func, args=[data, *_]) if any(
+            case ast.Call(func=func, args=[data, *_], keywords=keywords) if any(
                 _is_registered(t) for t in script.values(func)
-            ):
+            ) and not any(k.arg == "requires_grad" and is_false(k.value) for k in keywords):
                 if not script.analysis(Memory).is_fresh(data) and may_be(
                     script, script.values(data), expr
                 ):
@@ -91,9 +88,11 @@ def learned(script: Script, expr: ast.expr) -> str:
     return ""
 
 
-def written_after(script: Script, expr: ast.expr, made: Sequence[Occurrence]) -> str:
+def written_after(
+    script: Script, expr: ast.expr, made: Sequence[Occurrence], apart: ast.AST | None = None
+) -> str:
     """A place that may write to what ``expr`` holds after it was copied (in ``made``), in words;
-    empty where there is none.
+    empty where there is none. What the function ``apart`` writes is over by then.
     """
     found = script.values(expr)
     if not found or not all(isinstance(t, Tensor) for t in found):
@@ -105,6 +104,7 @@ def written_after(script: Script, expr: ast.expr, made: Sequence[Occurrence]) ->
     for node, target, written in _writes(script, shared):
         if (
             may_be(script, target, expr, arrays=shared)
+            and (apart is None or function_of(node) is not apart)
             and not _is_before(script, node, expr, made)
             and not _is_own(script, node, written, expr, made)
         ):

@@ -133,6 +133,7 @@ def training_regions(script: Script, step: Step) -> list[Region]:
     same block.
     """
     regions: dict[int, Region] = {}
+    measured = _evaluated(script, step)
     for site, is_forward in [
         *((s, True) for s in step.forwards),
         *((s, False) for s in step.losses),
@@ -142,6 +143,7 @@ def training_regions(script: Script, step: Step) -> list[Region]:
                 not inside(occurrence.stack, step.loop)
                 and not isinstance(step.loop, ast.Module)
                 or occurrence.grad not in ("on", "maybe")
+                or any(_start(e, site, occurrence) is not None for e in measured)
             ):
                 continue
             if is_forward and not occurrence.data["outer"]:
@@ -169,6 +171,16 @@ def training_regions(script: Script, step: Step) -> list[Region]:
         else:
             _up_to_backward(script, region, step)
     return list(regions.values())
+
+
+def _evaluated(script: Script, step: Step) -> list[Evaluation]:
+    """The evaluations that stand apart from a step, perhaps in a function that it calls."""
+    backwards = {id(b.node) for b in step.backwards}
+    return [
+        e
+        for e in script.evaluations
+        if e.kind != "statement" and not e.shared and not backwards & nodes_of([e.node])
+    ]
 
 
 def _receiver(step: Step, statement: ast.stmt) -> list[ast.expr]:

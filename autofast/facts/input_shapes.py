@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 from autofast.facts.datasets import indexed
 from autofast.facts.transforms import steps_of
@@ -11,17 +11,19 @@ from autofast.flow.defuse import bound_to
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import stored_in
-from autofast.model.calls import is_name, names_in, short_name
+from autofast.model.calls import is_method, is_name, names_in, short_name
 from autofast.model.events import CallFrame, inside
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import at, holds, nodes_in
-from autofast.model.syntax import SEQUENCES, is_attribute
+from autofast.model.syntax import SEQUENCES
 from autofast.model.values import (
     Arg,
+    Cls,
     Const,
     Ext,
     Func,
     Inst,
+    Module,
     Num,
     Ref,
     Seq,
@@ -36,22 +38,19 @@ from autofast.model.values import (
 from autofast.read.recover.datasets import IN_MEMORY_LIBRARY
 
 FLAG = "torch.backends.cudnn.benchmark"
-
-
+DEFAULT = tuple(
+    f"torch.utils.data.{where}default_collate" for where in ("", "dataloader.", "_utils.collate.")
+)
+# of a stack, in all batches in the same way
+ALIKE = ("permute", "transpose", "float", "double", "half", "long", "contiguous", "div", "div_")
+DEEP = 4
 CONVOLUTIONS = tuple(
     "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d torchvision.models. timm.models.".split()
 )
-
-
-# all images alike
-
-
 # what leaves an image as large as it is
 WHOLE = frozenset(
     "__getitem__ super fromarray asarray array from_numpy numpy astype int float len long copy clone print".split()
 )
-
-
 CROPS = frozenset(["CenterCrop", "RandomCrop", "RandomResizedCrop", "FiveCrop", "TenCrop"])
 
 
@@ -115,23 +114,16 @@ def _changes(size: ast.expr, changing: Container[str]) -> bool:
 
 def varies(script: Script, loader: Loader) -> str:
     """Why batches of this loader may have other shapes from one to the next."""
-    for given in ("collate_fn", "batch_sampler"):
+    data = loader.datasets
+    for given, may in (("collate_fn", "pad batches to"), ("batch_sampler", "gather images of")):
         if any(t != Const(None) for t in loader.args.get(-1, given)):
-            if (
-                given == "collate_fn"
-                and loader.datasets
-                and all(_stacks(loader, d) for d in loader.datasets)
-                and _collates(script, loader)
-            ):
-                continue
-            if given == "batch_sampler" and loader.datasets and all(map(one_size, loader.datasets)):
-                continue  # it says which images a batch holds, and all have one size
-            may = (
-                "pad batches to different"
-                if given == "collate_fn"
-                else "gather images of different"
-            )
-            return f"the loader on {at(loader.node)} has its own {given}, which may {may} sizes"
+            if given == "collate_fn":
+                fits = all(_stacks(loader, d) for d in data) and _collates(script, loader)
+            else:  # it says which images a batch holds
+                fits = all(map(one_size, data))
+            if not data or not fits:
+                where = f"the loader on {at(loader.node)}"
+                return f"{where} has its own {given}, which may {may} different sizes"
     if not loader.datasets:
         return f"the dataset of the loader on {at(loader.node)} is not known"
     for dataset in loader.datasets:
@@ -185,16 +177,13 @@ def _collates(script: Script, loader: Loader) -> bool:
             or len(thing.node.args.args) != 1
         ):
             return False
-        last, returns = (
-            thing.node.body[-1],
-            [
-                n
-                for n in ast.walk(thing.node)
-                if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom))
-            ],
-        )
+        last = thing.node.body[-1]
+        ends = (ast.Return, ast.Yield, ast.YieldFrom)
+        returns = [n for n in ast.walk(thing.node) if isinstance(n, ends)]
         if not isinstance(last, ast.Return) or last.value is None or len(returns) != 1:
             return False
+        if script.is_call(last.value, *DEFAULT) and _are_samples(script, last.value.args[:1]):
+            continue
         parts = last.value.elts if isinstance(last.value, SEQUENCES) else [last.value]
         stacks = [_is_stack(script, thing.node, p) for p in parts]
         if not any(stacks) or not all(
@@ -204,45 +193,68 @@ def _collates(script: Script, loader: Loader) -> bool:
     return True
 
 
+def _are_samples(script: Script, exprs: list[ast.expr], depth: int = 0) -> bool:
+    """``batch``, or some of its samples as they are: ``[item for item in batch if item]``."""
+    match exprs:
+        case [ast.Name() as name] if depth < DEEP:
+            made = script.analysis(Flow).reaching(name)
+            return bool(made) and all(
+                d.is_parameter or (d.value and _are_samples(script, [d.value], depth + 1))
+                for d in made
+            )
+        case [ast.Call(func=ast.Name(id="list" | "tuple" | "filter"), args=[*_, inner])]:
+            return _are_samples(script, [inner], depth)
+        case [ast.ListComp(elt=ast.Name(id=same), generators=[ast.comprehension() as taken])]:
+            return is_name(taken.target, same) and _are_samples(script, [taken.iter], depth)
+    return False
+
+
 def _is_stack(script: Script, function: ast.FunctionDef, expr: ast.expr) -> bool:
     """``torch.stack(images)``, where ``images`` has one tensor of each item."""
     flow = script.analysis(Flow)
+    while is_method(expr, *ALIKE):
+        expr = expr.func.value
     if isinstance(expr, ast.Name):
-        values = [d.value for d in flow.reaching(expr)]
-        return (
-            len(values) == 1
-            and isinstance(values[0], ast.Call)
-            and _is_stack(script, function, values[0])
-        )
-    if not script.is_call(expr, "torch.stack") or not expr.args:
+        only = flow.value(expr)
+        return isinstance(only, ast.Call) and _is_stack(script, function, only)
+    if script.is_call(expr, "torch.from_numpy", "torch.as_tensor") and expr.args:
+        return _is_stack(script, function, expr.args[0])
+    if not script.is_call(expr, "torch.stack", "numpy.stack") or not expr.args:
         return False
     batch, given = function.args.args[0].arg, expr.args[0]
-    if isinstance(given, (ast.ListComp, ast.GeneratorExp)):
-        return (
-            len(given.generators) == 1
-            and not given.generators[0].ifs
-            and is_name(given.generators[0].iter, batch)
-        )
-    for definition in flow.reaching(given) if isinstance(given, ast.Name) else ():
-        match bound_to(definition.node)[0]:
-            case ast.Call(func=func, args=[ast.Starred(value=held)]) if Ref(
-                "builtins.zip"
-            ) in script.values(func):
+    made = [given]
+    if isinstance(given, ast.Name):
+        made += [n for d in flow.reaching(given) if (n := bound_to(d.node)[0]) is not None]
+    for maker in made:
+        match maker:
+            case ast.ListComp(generators=[taken]) | ast.GeneratorExp(generators=[taken]):
+                own = stored_in(taken)
+                whole = is_name(taken.iter, batch) and not taken.ifs
+                return whole and _of_one_each(script, [maker.elt], own)
+            case ast.Call(args=[ast.Starred(value=held)]) if script.is_call(maker, "builtins.zip"):
                 return is_name(held, batch)
     for statement in function.body:
         match statement:
             case ast.For(iter=over, body=body) if is_name(over, batch):
-                appends = [
-                    s.value.func
-                    for s in body
-                    if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)
+                filled = [
+                    c.func.value for c in nodes_in(statement, ast.Call) if is_method(c, "append")
                 ]
-                if any(
-                    is_attribute(f, "append") and ast.unparse(f.value) == ast.unparse(given)
-                    for f in appends
-                ):
-                    return not holds(statement, ast.Continue, ast.Break)
+                if any(ast.unparse(f) == ast.unparse(given) for f in filled):
+                    own = stored_in(statement).union(*map(names_in, filled))
+                    whole = not holds(statement, ast.Continue, ast.Break, ast.If)
+                    return whole and _of_one_each(script, body, own)
     return False
+
+
+def _of_one_each(script: Script, made: Sequence[ast.AST], own: Container[str]) -> bool:
+    """Whether what is made of a sample asks for no other, as padding to the longest does: its own
+    variables are those that the loop sets.
+    """
+    others = [n for part in made for n in nodes_in(part, ast.Name) if n.id not in own]
+    return all(
+        found and all(isinstance(t, (Ref, Module, Func, Cls, Const)) for t in found)
+        for found in map(script.values, others)
+    )
 
 
 def _whole(script: Script, expr: ast.expr) -> bool:
@@ -267,13 +279,9 @@ def one_size(dataset: Dataset) -> bool:
     if not indexed(dataset):
         return True
     if isinstance(thing, Ext):
-        given = frozenset(t for g in thing.args.every for t in g.values)
-        sizes = _sizes(given)
-        return (
-            False not in sizes
-            if sizes or thing.name.rsplit(".", 1)[-1] in IN_MEMORY_LIBRARY
-            else False
-        )
+        sizes = _sizes(frozenset(t for g in thing.args.every for t in g.values))
+        in_memory = thing.name.rsplit(".", 1)[-1] in IN_MEMORY_LIBRARY
+        return bool(sizes or in_memory) and False not in sizes
     if isinstance(thing, Inst):
         given = frozenset(t for values in thing.attrs.values() for t in values)
         images = _has_images_of_one_size(dataset)

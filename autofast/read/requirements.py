@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -10,6 +11,7 @@ from pathlib import Path
 from autofast.model import disk
 from autofast.model.script import Script
 from autofast.model.torch_age import Limit, version_of
+from autofast.read.readme import READ_ME, Said, of_cuda, of_python, said
 
 FILES = tuple(
     """requirements*.txt requirements/*.txt docker/requirements*.txt install/requirements*.txt
@@ -26,14 +28,6 @@ REQUIREMENT = (
 WHEEL, IMAGE = r"/%s-(\d+(?:\.\d+)+)[-+%%]\S*\.whl", r"\bpytorch/pytorch:(\d+(?:\.\d+)+)"
 PACKAGE = ("pyproject.toml", "setup.cfg", "setup.py")  # what pip asks when others install it
 NAMES = {"torch": "(?:py)?torch", "python": "(?:requires-)?python(?:_requires)?"}
-# In words: "PyTorch 1.10+", "torch >= 1.7", "[PyTorch](https://pytorch.org) 1.6 or newer"
-READ_ME = ("README*.md", "README*.rst", "README*.txt", "README", "readme*.md")
-IN_WORDS = re.compile(
-    r"(?i)\b(?:py)?torch\b[\s*_`\])]*(?:\(https?:[^)\s]*\)[\s*_`]*)?(?:version\s*)?(?:[>≥]=?\s*v?(\d+(?:\.\d+)+)"
-    r"|v?(\d+(?:\.\d+)+)[*_`\])]*(?:\+|\s+(?:or|and)\s+(?:newer|later|higher|above|greater|up)\b))"
-)
-# "torch==1.4.0", "conda install pytorch=0.4.1": the same in a README as in a file for pip
-PINNED = re.compile(rf"(?i){REQUIREMENT % NAMES['torch']}")
 SPECIFIER = re.compile(r"([<>=!~^]=?=?)\s*v?(\d+(?:\.\d+)*)")
 
 
@@ -63,11 +57,11 @@ def limits(script: Script, package: str) -> tuple[tuple[str, str, Limit | None],
     return script.analysis(Requirements).limits(package)
 
 
-def of_torch(script: Script) -> tuple[tuple[str, str, Limit | None], ...]:
-    """As :func:`limits` of torch, and what a README says. One exact version there counts where no
-    file for installing names any.
+def in_words(script: Script) -> tuple[list[Said], list[Said]]:
+    """The lower bounds of torch in a README; and what pins it where no file for installing says
+    anything of it: a README's words, wheels of an old CUDA, Python 2.
     """
-    return script.analysis(Requirements).of_torch
+    return script.analysis(Requirements).in_words
 
 
 def _folders(script: Script) -> tuple[Path, ...]:
@@ -81,6 +75,7 @@ class Requirements:
 
     def __init__(self, script: Script):
         self._folders = _folders(script)
+        self._is_for_python_3 = next(script.each(ast.JoinedStr), None) is not None
         self._limits: dict[str, tuple[tuple[str, str, Limit | None], ...]] = {}
 
     def limits(self, package: str) -> tuple[tuple[str, str, Limit | None], ...]:
@@ -94,10 +89,22 @@ class Requirements:
         return self._limits[package]
 
     @cached_property
-    def of_torch(self) -> tuple[tuple[str, str, Limit | None], ...]:
-        """As :func:`of_torch`."""
-        asked = self.limits("torch")
-        return asked + tuple(_in_words(_lines(self._folders, READ_ME), pins=not asked))
+    def in_words(self) -> tuple[list[Said], list[Said]]:
+        """As :func:`in_words`."""
+        lines = list(_lines(self._folders, READ_ME))
+        bounds, pins = said(lines)
+        if self.limits("torch"):
+            return bounds, []
+        if not bounds and not pins:
+            pins = of_cuda([*self._code, *lines])
+            if not self.limits("python") and not self._is_for_python_3:
+                pins += of_python([*self._classifiers, *lines])
+        return bounds, pins
+
+    @property
+    def _classifiers(self) -> list[tuple[str, str]]:
+        """The lines that say which Pythons a package is for."""
+        return [(place, line) for place, line in self._code if "Programming Language ::" in line]
 
     @cached_property
     def _code(self) -> tuple[tuple[str, str], ...]:
@@ -116,17 +123,6 @@ def _lines(folders: Iterable[Path], kinds: Iterable[str]) -> Iterator[tuple[str,
         for number, line in enumerate(text.splitlines(), 1):
             if any(map(str.isdigit, line)):
                 yield f"{path.name}:{number}", line
-
-
-def _in_words(
-    lines: Iterable[tuple[str, str]], pins: bool
-) -> Iterator[tuple[str, str, Limit | None]]:
-    for place, line in lines:
-        if match := IN_WORDS.search(line):
-            yield place, f">={match[1] or match[2]}", None
-        elif pins and (match := PINNED.search(line)) and match[1].startswith("="):
-            spec = match[1].strip().rstrip(",.").strip()
-            yield place, spec, _limit(spec)
 
 
 def _found(

@@ -15,7 +15,7 @@ from autofast.model.torch_age import Limit, Newest, Oldest, TorchAge, Version
 from autofast.model.values import Arguments, Ext, Ref
 from autofast.read.extensions import extensions
 from autofast.read.old_tensors import broken_views, byte_masks, differences, old_numbers
-from autofast.read.requirements import PACKAGE, limits, lower, of_torch
+from autofast.read.requirements import PACKAGE, in_words, limits, lower
 from autofast.read.torch_versions import (
     FIRST_PAIRED,
     GONE,
@@ -60,9 +60,12 @@ def _place(node: ast.AST) -> str:
 
 # ----------------------------------------------------------------------------- files of the project
 def _pins(script: Script) -> Iterator[Newest]:
-    for place, spec, limit in of_torch(script):
+    for place, spec, limit in limits(script, "torch"):
         if limit is not None:
             yield Newest(place, f"asks for torch {spec}", limit)
+    for said in in_words(script)[1]:
+        if said.limit is not None:
+            yield Newest(said.place, said.why, said.limit)
     for place, spec, limit in limits(script, "torchvision"):
         if limit is not None and len(limit.newest) > 1 and limit.newest >= FIRST_PAIRED:
             paired = Limit(_paired(limit.newest), limit.included)
@@ -77,11 +80,13 @@ def _pins(script: Script) -> Iterator[Newest]:
 def _asked(script: Script) -> Iterator[Oldest]:
     python = max((lower(spec) for _, spec, _ in limits(script, "python")), default=(0,))
     least = max((torch for since, torch in SINCE_PYTHON.items() if since <= python), default=(0,))
-    for place, spec, limit in of_torch(script):
+    for place, spec, limit in limits(script, "torch"):
         if (version := lower(spec)) != (0,):
             version = (*version, 0) if len(version) == 1 else version
             oldest = version if limit is not None else max(version, least)
             yield Oldest(place, f"asks for torch {spec}", oldest, binds=place.startswith(PACKAGE))
+    for bound in in_words(script)[0]:
+        yield Oldest(bound.place, bound.why, max(bound.oldest, least))
 
 
 def _paired(vision: Version) -> Version:

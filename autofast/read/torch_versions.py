@@ -38,6 +38,10 @@ SINCE_PYTHON: dict[Version, Version] = {
     (3, 14): (2, 9),
 }
 LIVING = SINCE_PYTHON[3, 9]
+# The last torch with wheels for a CUDA, by download.pytorch.org/whl: cu90, cu92.
+CUDAS: dict[str, Version] = {
+    "75": (0, 4), "80": (1, 0), "90": (1, 1), "91": (0, 4), "92": (1, 7), "100": (1, 4), "101": (1, 8),
+}  # fmt: skip
 FIRST_PAIRED = (0, 3)  # torchvision: older ones take any torch
 
 _SCIPY = "since SciPy 1.3, and older ones want Python 3.7"

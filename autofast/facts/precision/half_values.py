@@ -40,18 +40,7 @@ NUMBERS = frozenset(
     element_size item float double long int bool nonzero isnan isinf isfinite requires_grad_
     retain_grad register_hook is_contiguous stride""".split()
 )
-FACTS = frozenset(
-    [
-        "shape",
-        "ndim",
-        "device",
-        "is_cuda",
-        "requires_grad",
-        "grad_fn",
-        "is_leaf",
-        "layout",
-    ]
-)
+FACTS = frozenset("shape ndim device is_cuda requires_grad grad_fn is_leaf layout".split())
 MOVES = frozenset(  # what only moves, picks or copies values
     """detach detach_ data T mT view reshape flatten squeeze unsqueeze permute transpose t
     contiguous clone cpu cuda to expand expand_as repeat chunk split unbind narrow select
@@ -118,6 +107,11 @@ class Half(ValueFlow[bool]):
     def _is_full(self, expr: ast.expr, part: int | None = None) -> bool:
         """Whether autocast computes it in fp32 anyway."""
         return self.cuda and self.script.analysis(FullOutputs).is_full(expr, part)
+
+    def is_of_losses(self, call: ast.Call) -> bool:
+        """Whether all that a call may call are losses in the form of a module."""
+        called = self.script.values(call.func)
+        return bool(called) and not any(self.networks.get(id(t), True) for t in called)
 
     # -------------------------------------------------------------------------------------- one use
     def judge(self, use: Usage, context: bool) -> Answer:

@@ -188,21 +188,16 @@ class Loops(Statements):
     def forget_counters(self, node: ast.For | ast.AsyncFor | ast.While, env: Env) -> None:
         """What a loop counts up (``step += 1``) is no constant in it, not even the first time."""
         for part in _augmented(node):
-            if isinstance(part, ast.Name) and isinstance(
-                const(env.vars.get(part.id, NOTHING)), (int, float)
-            ):
-                env.vars[part.id] = values(Num())
-            elif isinstance(part, ast.Name) and isinstance(
-                const(env.module.vars.get(part.id, NOTHING)), (int, float)
-            ):
-                CLOCK.tick(env.module.vars, part.id)
-                env.module.vars[part.id] = values(Num())
-            elif isinstance(part, ast.Attribute):
-                for thing in self.expr(part.value, env):
-                    if isinstance(thing, (Inst, Ext)) and isinstance(
-                        const(thing.attrs.get(part.attr, NOTHING)), (int, float)
-                    ):
-                        thing.attrs[part.attr] = values(Num())
+            match part:
+                case ast.Name(id=name) if _is_number(env.vars.get(name)):
+                    env.vars[name] = values(Num())
+                case ast.Name(id=name) if _is_number(env.module.vars.get(name)):
+                    CLOCK.tick(env.module.vars, name)
+                    env.module.vars[name] = values(Num())
+                case ast.Attribute(value=owner, attr=name):
+                    for thing in self.expr(owner, env):
+                        if isinstance(thing, (Inst, Ext)) and _is_number(thing.attrs.get(name)):
+                            thing.attrs[name] = values(Num())
 
     def collect(self) -> None:
         """A loop's record ends: what it returned belongs to the function around it."""
@@ -215,6 +210,10 @@ class Loops(Statements):
         self.loop(node, NOTHING, env)
         forever = isinstance(node.test, ast.Constant) and bool(node.test.value)
         return forever and not any(isinstance(n, ast.Break) for n in walk(node))
+
+
+def _is_number(found: Values | None) -> bool:
+    return isinstance(const(found or NOTHING), (int, float))
 
 
 def _few(over: Values) -> list[Values]:
@@ -240,15 +239,11 @@ def _augmented(node: ast.AST) -> list[ast.expr]:
         return known
     found: list[ast.expr] = []
     for part in walk(node):
-        if isinstance(part, ast.AugAssign):
-            found.append(part.target)
-        elif (
-            isinstance(part, ast.Assign)
-            and len(part.targets) == 1
-            and isinstance(part.targets[0], ast.Name)
-        ):
-            name = part.targets[0].id
-            if any(is_name(n, name) for n in walk(part.value)):
-                found.append(part.targets[0])
+        match part:
+            case ast.AugAssign(target=target):
+                found.append(target)
+            case ast.Assign(targets=[ast.Name(id=name) as target], value=value):
+                if any(is_name(n, name) for n in walk(value)):
+                    found.append(target)
     node._af_augmented = found  # type: ignore[attr-defined]
     return found

@@ -347,34 +347,21 @@ class Statements(Binding):
                 t for t in env.vars[test.id] if not isinstance(t, Const) or bool(t.value) is truth
             )
             env.vars[test.id] = keep or env.vars[test.id]
-        if (
-            isinstance(test, ast.Compare)
-            and len(test.ops) == 1
-            and isinstance(test.left, ast.Name)
-            and test.left.id in env.vars
-        ):
-            right = test.comparators[0]
-            if isinstance(right, ast.Constant) and right.value is None:
-                is_none = isinstance(test.ops[0], (ast.Is, ast.Eq)) is truth
-                have = env.vars[test.left.id]
-                keep = frozenset(
-                    t
-                    for t in have
-                    if (t == Const(None)) is is_none or not isinstance(t, Const) and not is_none
-                )
-                env.vars[test.left.id] = keep or have
+        match test:
+            case ast.Compare(
+                left=ast.Name(id=name), ops=[asks], comparators=[ast.Constant(value=None)]
+            ) if name in env.vars:
+                is_none = isinstance(asks, (ast.Is, ast.Eq)) is truth
+                keep = frozenset(t for t in env.vars[name] if (t == Const(None)) is is_none)
+                env.vars[name] = keep or env.vars[name]
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And if truth else ast.Or):
             for part in test.values:
                 fits = min(self.narrow(part, truth, env), fits)
         if (asked := tested(test)) is not None:
             fits = self.narrow_type(*asked, truth, env)
-        if (
-            truth
-            and isinstance(test, ast.Call)
-            and is_name(test.func, "issubclass")
-            and len(test.args) == 2
-        ):
-            self.narrow_class(test.args[0], test.args[1], env)
+        match test:
+            case ast.Call(func=ast.Name(id="issubclass"), args=[asked_of, parent]) if truth:
+                self.narrow_class(asked_of, parent, env)
         return fits
 
     def narrow_type(

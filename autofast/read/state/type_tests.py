@@ -10,8 +10,11 @@ from enum import IntEnum
 from autofast.model.kinds import is_module
 from autofast.model.values import Const, Dict, Ext, Inst, Num, Ref, Seq, Tensor, Thing, Values
 
-TYPES = {"builtins.tuple": "tuple", "builtins.list": "list", "builtins.dict": "dict"}
-TENSORS = frozenset({"torch.Tensor", "torch.is_tensor"})
+TYPES = {
+    **{f"builtins.{name}": name for name in ("tuple", "list", "dict")},
+    **dict.fromkeys(("torch.Tensor", "torch.is_tensor"), "tensor"),
+    "torch.nn.Module": "module",
+}
 
 
 class Arm(IntEnum):
@@ -33,16 +36,10 @@ def tested(test: ast.expr) -> tuple[ast.Name, ast.expr, bool] | None:
             return name, asks, True
         case ast.Compare(
             left=ast.Call(func=ast.Name(id="type"), args=[ast.Name() as name]),
-            ops=[ast.In() | ast.Is() | ast.Eq()],
+            ops=[ast.In() | ast.Is() | ast.Eq() | ast.NotIn() | ast.IsNot() | ast.NotEq() as asks],
             comparators=[types],
         ):
-            return name, types, True
-        case ast.Compare(
-            left=ast.Call(func=ast.Name(id="type"), args=[ast.Name() as name]),
-            ops=[ast.NotIn() | ast.IsNot() | ast.NotEq()],
-            comparators=[types],
-        ):
-            return name, types, False
+            return name, types, isinstance(asks, (ast.In, ast.Is, ast.Eq))
     return None
 
 
@@ -59,10 +56,6 @@ def kinds(found: Values) -> frozenset[str] | None:
             names.update(*(i for i in inner if i is not None))
         elif isinstance(thing, Ref) and thing.name in TYPES:
             names.add(TYPES[thing.name])
-        elif isinstance(thing, Ref) and thing.name in TENSORS:
-            names.add("tensor")
-        elif isinstance(thing, Ref) and thing.name == "torch.nn.Module":
-            names.add("module")
         else:
             return None
     return frozenset(names) or None
@@ -81,7 +74,7 @@ def is_one_of(thing: Thing, asked: frozenset[str]) -> bool | None:
     if isinstance(thing, Const):
         return type(thing.value).__name__ in asked
     if isinstance(thing, (Ext, Inst)) and is_module(thing) and not _is_container(thing):
-        return "module" in asked
+        return None if "module" in asked else False  # `type(x) is nn.Module` of no layer
     return None
 
 

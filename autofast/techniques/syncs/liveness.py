@@ -298,7 +298,8 @@ def _under_another_name(script: Script, holder: ast.Name, loop: Loop) -> ast.AST
             continue
         seen = script.values(node)
         parent = parent_of(node)
-        whole = not isinstance(parent, ast.Attribute) or parent.value is not node
+        held = all(isinstance(t, (Seq, Dict)) for t in seen)  # only methods are asked of it
+        whole = held or not isinstance(parent, ast.Attribute) or parent.value is not node
         if not (objects & seen or (whole and holding & seen)):
             continue
         if within(node, loop) or id(function_of(node)) in running:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
-from autofast.model.calls import is_path, names_in
+from autofast.model.calls import call_of, is_path, names_in, receiver_of
 from autofast.model.events import Site
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
@@ -41,21 +41,21 @@ def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     block.
     """
     for transfer in script.transfers:
-        func = transfer.node.func
+        moved = transfer.operand
         where = device_of(script, transfer)
-        if not isinstance(func, ast.Attribute) or where is None:
+        if moved is None or where is None:
             continue
         if not any(again_and_again(script, o.stack, hot) for o in transfer.site):
             continue
-        call, gate = factory(script, func.value), None
-        if call is None and (bound := held_by(script, transfer, func.value)) is not None:
+        call, gate = factory(script, moved), None
+        if call is None and (bound := held_by(script, transfer, moved)) is not None:
             call, gate = bound
         if call is not None and _is_there(script, transfer, call):
             continue
         if call is not None and (gate is None or _is_switch(script, gate.test)):
             yield from _made_there(script, transfer, call, where, gate)
         elif call is None:
-            yield from _all_made_there(script, transfer, func.value, where, hot)
+            yield from _all_made_there(script, transfer, moved, where, hot)
 
 
 def _all_made_there(
@@ -71,11 +71,11 @@ def _all_made_there(
         if not is_bound_to(stmt, transfer.node, expr.id):
             return
         calls = chain(script, stmt, expr.id, needed, factory)
-        above = parent_of(stmt)
-        if not calls and isinstance(above, ast.If) and above.body == [stmt] and not above.orelse:
-            needed |= names_in(above.test)
-            if _is_switch(script, above.test):
-                gate, calls = above, chain(script, above, expr.id, needed, factory)
+        match parent_of(stmt):
+            case ast.If(test=test, body=[only], orelse=[]) as above if only is stmt and not calls:
+                needed |= names_in(test)
+                if _is_switch(script, test):
+                    gate, calls = above, chain(script, above, expr.id, needed, factory)
     else:
         found = parts(script, expr, factory)
         calls = found.calls if found is not None else ()
@@ -120,8 +120,9 @@ def _is_switch(script: Script, test: ast.expr) -> bool:
     """A condition that can be asked twice: ``use_cuda``, ``not args.cpu``,
     ``torch.cuda.is_available()``.
     """
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return _is_switch(script, test.operand)
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            return _is_switch(script, inner)
     return is_path(test) or script.is_call(test, "torch.cuda.is_available")
 
 
@@ -134,8 +135,8 @@ def _made_there(
     creation = created(script, call, where)
     if creation is None:
         return
-    func = transfer.node.func
-    assert isinstance(func, ast.Attribute)
+    moved = transfer.operand
+    assert moved is not None
     if gate is None and (like := _made_alike(script, transfer, call)) is not None:
         yield replace(creation, edits=(like,))
         return
@@ -146,12 +147,10 @@ def _made_there(
             isinstance(stmt, ast.Assign)
             and stmt.value is transfer.node
             and stmt is not statement_of(call)
-            and ast.unparse(stmt.targets[0]) == ast.unparse(func.value)
+            and ast.unparse(stmt.targets[0]) == ast.unparse(moved)
         )
         whole = gate if gate is not None and gate.body == [stmt] else stmt
-        edits.append(
-            Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": func.value})
-        )
+        edits.append(Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": moved}))
     yield replace(creation, edits=tuple(edits))
 
 
@@ -190,7 +189,7 @@ def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | No
 def created(script: Script, call: ast.Call, where: str) -> Creation | None:
     """A call that :func:`factory` has found, with the device ``where``; None where it has one."""
     old = made_there(script, call, "") is not None
-    first = call.func.value if old and isinstance(call.func, ast.Attribute) else call
+    first = (receiver_of(call) if old else None) or call
     site = _site(script, first)
     if site is None or _placed(site):
         return None
@@ -207,8 +206,8 @@ def created(script: Script, call: ast.Call, where: str) -> Creation | None:
 def _becomes_whole(script: Script, made: ast.expr) -> bool:
     """Whether a method behind it, ``made.to(device).long()``, gives integers of its numbers."""
     while is_attribute(attribute := parent_of(made)):
-        call = parent_of(attribute)
-        if not isinstance(call, ast.Call) or call.func is not attribute:
+        call = call_of(attribute)
+        if call is None:
             break
         if any(t.dtype == "int" for t in script.values(call) if isinstance(t, Tensor)):
             return True

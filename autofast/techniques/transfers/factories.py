@@ -8,7 +8,15 @@ import ast
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit
-from autofast.model.calls import arguments_of, is_name, names_in, parts_of, unstarred
+from autofast.model.calls import (
+    arguments_of,
+    given_to,
+    is_name,
+    items_of,
+    names_in,
+    parts_of,
+    unstarred,
+)
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
@@ -63,10 +71,7 @@ def loops_of_steps(script: Script) -> frozenset[int]:
     stacks = [o.stack for step in script.steps for b in step.backwards for o in b.site]
     stacks += [o.stack for e in script.evaluations for site in e.forwards for o in site]
     return frozenset(
-        id(f.node)
-        for stack in stacks
-        for f in stack
-        if isinstance(f, LoopFrame) and isinstance(f.node, (ast.For, ast.While))
+        id(f.node) for stack in stacks for f in stack if isinstance(f, LoopFrame) and f.is_statement
     )
 
 
@@ -172,8 +177,8 @@ def _earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast
     """
     block = block_of(stmt)
     for earlier in reversed(block[: block.index(stmt)]):
-        if isinstance(earlier, ast.Assign) and [ast.unparse(t) for t in earlier.targets] == [name]:
-            return factory(script, earlier.value)
+        if (value := given_to(earlier, name)) is not None:
+            return factory(script, value)
         names = {(n.id, is_read(n)) for n in nodes_in(earlier, ast.Name)}
         if any(found in needed and not load for found, load in names):
             return None
@@ -201,8 +206,7 @@ def _fills(script: Script, use: ast.Name) -> bool:
         return False
     if not isinstance(stmt, ast.Assign) or stmt.targets != [part]:
         return False
-    places = part.slice.elts if isinstance(part.slice, ast.Tuple) else [part.slice]
-    cuts = [p for p in places if not isinstance(p, (ast.Slice, ast.Constant))]
+    cuts = [p for p in items_of(part.slice) if not isinstance(p, (ast.Slice, ast.Constant))]
     found = script.values(stmt.value)
     there = bool(found) and all(isinstance(t, Tensor) and t.device == "dev" for t in found)
     return there and all(certainly(script.values(p), Const, Num, Arg) for p in cuts)

@@ -7,9 +7,10 @@ from __future__ import annotations
 import ast
 
 from autofast.edit.edits import Rewrite
-from autofast.model.calls import is_method, names_in
+from autofast.model.calls import is_method, names_in, receiver_of
 from autofast.model.script import Script
 from autofast.model.source import source_of
+from autofast.model.syntax import is_attribute
 from autofast.model.values import Arg, Num, Tensor, Unknown, certainly, const
 
 DTYPES = {  # of the constructors; Tensor has the default dtype
@@ -69,9 +70,8 @@ def made_there(script: Script, filled: ast.Call, where: str) -> Rewrite | None:
 
     ``filled`` is the call of ``zero_`` or ``fill_``, ``where`` the device.
     """
-    func = filled.func
-    made = func.value if isinstance(func, ast.Attribute) else None
-    if not isinstance(func, ast.Attribute) or not is_method(made):
+    func, made = filled.func, receiver_of(filled)
+    if not is_attribute(func) or not is_method(made):
         return None
     name, given = constructor(script, made), _number(func.attr, filled)
     if not name or given is None or script.calls("torch.set_default_dtype") or "{" in where:

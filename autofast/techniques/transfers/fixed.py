@@ -5,12 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Rewrite
 from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Script
-from autofast.model.source import source_of
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Arg, Cls, Const, Module, Ref, Setting, certainly
 from autofast.techniques.transfers.factories import KEEPS, again_and_again
@@ -28,13 +26,13 @@ def fixed(script: Script, hot: frozenset[int]) -> Iterator[ast.expr]:
     numbers.
     """
     for transfer in script.transfers:
-        func = transfer.node.func
+        data = transfer.operand
         if (
-            transfer.how in ("to", "cuda", "type_as")
+            data is not None
+            and transfer.how in ("to", "cuda", "type_as")
             and not transfer.kinds <= {"cpu"}
-            and isinstance(func, ast.Attribute)
             and any(again_and_again(script, o.stack, hot) for o in transfer.site)
-            and _is_of_numbers(script, func.value)
+            and _is_of_numbers(script, data)
         ):
             yield transfer.node
 
@@ -55,16 +53,14 @@ def made_of(script: Script, expr: ast.expr, depth: int = 0) -> ast.Call | None:
         return None
     match expr:
         case ast.Name():
-            found = script.analysis(Flow).reaching(expr)
-            values = [d.value for d in found]
-            if len(values) == 1 and isinstance(values[0], ast.expr):
-                return made_of(script, values[0], depth + 1)
-        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in KEPT and not (
-            _library(script, expr.func)
+            if (made := script.analysis(Flow).value(expr)) is not None:
+                return made_of(script, made, depth + 1)
+        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if (
+            attr in KEPT and not script.library_function(expr)
         ):
             return made_of(script, value, depth + 1)
         case ast.Call(args=[data]):
-            name = _library(script, expr.func)
+            name = script.library_function(expr)
             if name == "torch.autograd.Variable":
                 return made_of(script, data, depth + 1)
             return expr if name in DATA else None
@@ -73,14 +69,9 @@ def made_of(script: Script, expr: ast.expr, depth: int = 0) -> ast.Call | None:
 
 def is_size(script: Script, made: ast.Call) -> bool:
     """``torch.Tensor(n)`` has no numbers."""
-    return _library(script, made.func) not in FUNCTIONS and not isinstance(
+    return script.library_function(made) not in FUNCTIONS and not isinstance(
         made.args[0], (ast.List, ast.Tuple, ast.Call)
     )
-
-
-def _library(script: Script, func: ast.expr) -> str:
-    found = [t.name for t in script.values(func) if isinstance(t, Ref)]
-    return found[0] if len(found) == 1 == len(script.values(func)) else ""
 
 
 def is_fixed(script: Script, expr: ast.expr) -> bool:
@@ -100,58 +91,10 @@ def is_fixed(script: Script, expr: ast.expr) -> bool:
             found = script.values(expr)
             return certainly(found, Const, Arg, Setting, Ref, Module, Cls)
         case ast.Call():
-            name = _library(script, expr.func)
+            name = script.library_function(expr)
             known = name in PLAIN or (name.startswith("numpy.") and not name.startswith(DRAWN))
             parts = arguments_of(expr)
             if not known and is_attribute(expr.func, *KEPT, "reshape"):  # fmt: skip
                 known, parts = True, [*parts, expr.func.value]
             return known and all(is_fixed(script, part) for part in parts)
     return False
-
-
-def single_numbers(script: Script, hot: frozenset[int]) -> Iterator[tuple[ast.Call, Rewrite]]:
-    """``torch.Tensor([1e10])`` where all new tensors are on the GPU: the list is copied there, and
-    ``torch.full`` would write the number there.
-    """
-    if not _on_gpu(script):
-        return
-    # The old constructor does not ask for the default device.
-    kinds = (
-        ["torch.tensor"]
-        if script.calls("torch.set_default_device")
-        else ["torch.tensor", "torch.Tensor"]
-    )
-    for site in script.calls(*kinds):
-        call = site.node
-        if not isinstance(call, ast.Call) or call.keywords or len(call.args) != 1:
-            continue
-        number = _number(call.args[0])
-        if number and any(again_and_again(script, o.stack, hot) for o in site):
-            function = call.func
-            if _library(script, function) and isinstance(function, ast.Attribute):
-                torch = source_of(call).segment(function.value)
-                if site.kind == "torch.tensor" or "." in number or "e" in number:
-                    yield call, Rewrite(call, f"{torch}.full((1,), {number})", {})
-
-
-def _on_gpu(script: Script) -> bool:
-    sites = script.calls("torch.set_default_tensor_type", "torch.set_default_device")
-    if script.calls("torch.set_default_dtype") or not sites:
-        return False
-    given = [o.args.positional[0].values for s in sites for o in s if o.args and o.args.positional]
-    names = {
-        t.value if isinstance(t, Const) else t.name if isinstance(t, Ref) else ""
-        for found in given
-        for t in found
-    }
-    return bool(names) and names <= {"torch.cuda.FloatTensor", "cuda", "cuda:0"}
-
-
-def _number(data: ast.expr) -> str:
-    """The text of the only number of a list; empty for anything else."""
-    if not isinstance(data, ast.List) or len(data.elts) != 1:
-        return ""
-    part = data.elts[0]
-    inner = part.operand if isinstance(part, ast.UnaryOp) else part
-    plain = isinstance(inner, ast.Constant) and type(inner.value) in (int, float)
-    return source_of(data).segment(part) if plain else ""

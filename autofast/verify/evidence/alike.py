@@ -121,7 +121,10 @@ def redrawn(ev: Evidence) -> bool:
     other data.
     """
     workers = any(p.workers for run in (ev.a, ev.b) for r in run.records for p in r.passes)
-    return drawn_alike(ev.a, ev.b) and not workers and not throughout(ev)
+    # Streams of which some are used by chance may meet again.
+    counted = [run.record.drawn.get("sizes") for run in (ev.a, ev.b)]
+    alike = drawn_alike(ev.a, ev.b) and counted[0] == counted[1]
+    return alike and not workers and not throughout(ev)
 
 
 def drawn_alike(a: Run, b: Run) -> bool:
@@ -149,13 +152,8 @@ def _draws_nothing(record: Record) -> bool:
     """Within calls of models in training: what is drawn beside them goes by its place in the
     whole.
     """
-    words = [
-        n
-        for model, drawn in record.drawn.items()
-        for name, n in drawn.items()
-        if model.isdigit() and name not in ("calls", "samples")
-    ]
-    return record.masks == () and bool(words) and not any(words)
+    drew = [drawn["drew"] for model, drawn in record.drawn.items() if model.isdigit()]
+    return record.masks == () and bool(drew) and not any(drew)
 
 
 def in_order(ev: Evidence) -> bool:

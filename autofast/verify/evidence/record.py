@@ -314,10 +314,10 @@ class Record:
             first steps (None: not recorded); mask_rates: the share that each drops; idle_masks: how
             many were drawn without. fed: passes
             again, with the items as a model was given them, where that is something else than the
-            loader gave. evaluations: see ``Evaluation``. drawn: by model, "calls" in training and,
-            of the first ones, "samples" and the words that each generator drew within them
-            ("python", "numpy", "torch" without masks of dropout, "cuda"); under "outside" those
-            drawn between them. scalars: what TensorBoard was given: name, step (None: none was
+            loader gave. evaluations: see ``Evaluation``. drawn: by model, "calls" in training, and
+            of the first ones those in which it "drew"; under "sizes" how often numbers (and orders,
+            or choices among many) were drawn in the first steps, by how many at a time, and how
+            many "before". scalars: what TensorBoard was given: name, step (None: none was
             given), value. All of these only with ``Detail.state``.
         watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.
         resumed: None where the run was not to go on from a checkpoint.

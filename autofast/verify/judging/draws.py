@@ -1,8 +1,9 @@
 """What the models draw within their calls, and what they are given in evaluation: both hide in the
 scatter of seeds.
 
-In training the words are counted that each generator draws within the calls. Fewer than half as
-many, without others in their place, are a draw that is lost, or shared by samples or steps.
+In training the numbers are counted that are drawn at a time, within models and beside them. Draws
+of one size that are made half as often or less, with less than a quarter of these numbers in their
+place, are lost, or shared by samples or steps.
 
 Where a model draws in evaluation in one of the two scripts alone, evaluations are made differently,
 whatever they print: unless the other draws between the calls, and the place has changed alone.
@@ -24,11 +25,11 @@ from autofast.verify.judging.exact import equal
 from autofast.verify.result import Check, unclear
 
 NAME = "random numbers and evaluation"
-GENERATORS = {"python": "Python's", "numpy": "NumPy's", "torch": "torch's"}
 AGAIN = 1e-6  # sums of the same data in other batches
-FIRST = 32  # calls that are counted
-LEAST_BATCH = 4
 LEAST = 3  # evaluations
+OFTEN = 6  # draws of one size
+# What draws unseen: generators of a script's own, and code that no longer runs as Python.
+UNSEEN = ("default_rng", "RandomState", "random.Random(", "graph", "jit.", "vmap", "compile(")
 
 
 def check(ev: Evidence) -> Check | None:
@@ -37,79 +38,67 @@ def check(ev: Evidence) -> Check | None:
     """
     if any(run.record.moments.compiling for run in (ev.a, ev.b)):
         return None
-    trained = [] if _of_no_effect(ev) else [m for m in ev.a.record.drawn if m.isdigit()]
-    for model in trained:
-        lost = _trained(ev, model)
-        if lost is not None:
-            return lost
+    lost = None if _of_no_effect(ev) else _sizes(ev)
+    if lost is not None:
+        return lost
     evaluated = sorted(_models(ev.a) & _models(ev.b))
     for number in evaluated:
         other = _evaluated(ev, number) or _data(ev, number)
         if other is not None:
             return other
-    found = len({*trained, *map(str, evaluated)})
+    trained = {int(m) for m in ev.a.record.drawn if m.isdigit()}
+    found = len({*trained, *evaluated})
     return Check(NAME, True, f"as in the original, of {found} models") if found else None
 
 
 def _of_no_effect(ev: Evidence) -> bool:
-    """Whatever is drawn, the first step is the same but for rounding: an order that is drawn and
-    undone.
-    """
-    if equal(ev.a, ev.b):
-        return True
+    """Whatever is drawn, only rounding parts the two; as long as that is not known, their first
+    steps: an order that is drawn and undone."""
+    if equal(ev.a, ev.b) or ev.perturbed is not None:
+        return equal(ev.a, ev.b) or rounding.coincides(ev)
     most = rounding.tolerance_of(ev)
     first = [rounding.first_differences(a, b, 1) for a, b in ev.pairs]
     return all(loss <= most.loss and gradient <= most.gradient for loss, gradient, _ in first)
 
 
-def _trained(ev: Evidence, model: str) -> Check | None:
-    """In training, under every seed. What torch draws less of may be drawn in another way (a mask,
-    a category), unless it draws nothing any more; and where others draw less as well, one may have
-    taken the other's place."""
-    both = [[pair[k].record.drawn.get(model, {}) for k in (0, 1)] for pair in ev.pairs]
-    if any(not a or not b or a.get("calls") != b.get("calls") for a, b in both):
-        return None  # parts of a batch at a time, or other calls
-    for name, whose in GENERATORS.items():
-        before, after = (sum(pair[k].get(name, 0) for pair in both) for k in (0, 1))
-        if not before or any(2 * b.get(name, 0) >= a.get(name, 0) for a, b in both):
-            continue
-        more, less = _elsewhere(ev, model, name)
-        if 4 * more >= before - after:
-            continue
-        text = (
-            f"{whose} generator draws {100 * after / before:.2g} % of the random numbers of the original within calls of model {model} in training: "
-            "lost, or shared by samples or steps"
+def _sizes(ev: Evidence) -> Check | None:
+    """In the first steps, under every seed."""
+    found = [_less(a, b) for a, b in ev.pairs]
+    if not all(found):
+        return None
+    size, times, lost, gained = next(one for one in found if one)
+    text = f"{times} draws of {size} numbers less in the first steps, {gained:.0f} numbers in place of {lost}"
+    texts = ["".join((r.script[1], *(t for _, t in r.changed.values()))) for r in (ev.a, ev.b)]
+    if any(texts[1].count(word) > texts[0].count(word) for word in UNSEEN):
+        return unclear(
+            NAME,
+            f"{text}, unless they are drawn where it is not seen: without a generator of its own, and without graphs, it would be",
         )
-        size = both[0][0].get("samples", 0) / min(both[0][0]["calls"], FIRST)
-        if (
-            size >= LEAST_BATCH and 0.9 <= size * after / before <= 2.2
-        ):  # a few normal numbers take two words each
-            text = f"{text}: one draw for all {size:.0f} samples of a call, as it looks"
-            return Check(NAME, False, text)
-        if after and name == "torch" or 4 * less >= before - after:
-            text += (
-                ", or drawn in another way: that change alone, without others beside it, would tell"
-            )
-            return unclear(NAME, text)
-        return Check(NAME, False, f"{text}; nothing is drawn in their place")
-    return None
+    return Check(NAME, False, f"{text}: lost, or one for several samples or steps")
 
 
-def _elsewhere(ev: Evidence, model: str, name: str) -> tuple[float, float]:
-    """Words that are drawn more than in the original, and less, by other generators or outside of
-    the calls. The first is infinite where masks of dropout are drawn in place of other numbers of
-    torch's, as these may take few words."""
-    more = less = 0.0
-    for a, b in ev.pairs:
-        if name == "torch" and sum(b.record.masks or ()) > sum(a.record.masks or ()):
-            return math.inf, 0.0
-        for part in (model, "outside"):
-            one, two = (run.record.drawn.get(part, {}) for run in (a, b))
-            names = {*one, *two} - {"calls", "samples"} - ({name} if part == model else set())
-            gained = [two.get(n, 0) - one.get(n, 0) for n in names]
-            more += sum(n for n in gained if n > 0)
-            less -= sum(n for n in gained if n < 0)
-    return more, less
+def _less(a: Run, b: Run) -> tuple[int, int, int, float] | None:
+    """The largest size of which draws are missing, how many, all numbers that are missing, and
+    those that are drawn in their place."""
+    one, two = (run.record.drawn.get("sizes", {}) for run in (a, b))
+    workers = [{p.workers for p in run.record.passes if p.training} for run in (a, b)]
+    if not one or not two or workers[0] != workers[1]:
+        return None
+    fewer: dict[int, int] = {}
+    gained = float(max(0, two["before"] - one["before"]))
+    for key in {*one, *two} - {"before"}:
+        kind, size = key.split()
+        missing = one.get(key, 0) - two.get(key, 0)
+        if kind == "choices" and missing < 0:
+            return None
+        if kind == "numbers" and (missing < 0 or one[key] >= OFTEN and 2 * missing >= one[key]):
+            fewer[int(size)] = missing
+    gained -= sum(size * n for size, n in fewer.items() if n < 0)
+    lost = {size: n for size, n in fewer.items() if n > 0}
+    if not lost or sum(b.record.masks or ()) > sum(a.record.masks or ()):
+        return None
+    total = sum(size * n for size, n in lost.items())
+    return (max(lost), lost[max(lost)], total, gained) if 4 * gained < total else None
 
 
 def _models(run: Run) -> set[int]:

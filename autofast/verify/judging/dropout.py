@@ -112,8 +112,10 @@ def _drawn(run: Run) -> Counter[tuple[int, float]]:
 
 
 def _words(run: Run) -> int:
-    """Drawn by torch beside masks of dropout, within calls of the models."""
-    return sum(n.get("torch", 0) for model, n in run.record.drawn.items() if model.isdigit())
+    """Numbers that are drawn beside masks of dropout."""
+    sizes = run.record.drawn.get("sizes", {})
+    drawn = {key.split()[-1]: n for key, n in sizes.items() if key.startswith("numbers")}
+    return sum(int(size) * n for size, n in drawn.items())
 
 
 def _parts_alike(a: Record, b: Record) -> bool:

@@ -379,6 +379,9 @@ def meaning(ev: Evidence) -> Check | None:
     for quantity in originals[0][1] if originals else ():
         if any(quantity not in p for _, p in (*originals, *rewritten)):
             continue
+        # What is always the same (the number of batches) is no loss, whatever it is near.
+        if len({text for _, p in originals for text in p[quantity]}) == 1:
+            continue
         # "epoch 0" is any loss below one half.
         if min(map(_digits, (p[quantity] for _, p in originals))) < 1:
             continue

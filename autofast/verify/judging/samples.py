@@ -22,9 +22,13 @@ LUCK = 1e-6
 
 Sums = tuple[float, ...]
 View = int | None  # None: the whole batch; else the number of a tensor in its structure
+# The view of the numbers of its items, where a data set has them: all else of it may be random.
+INDICES = -1
 
 
 def _of(one: Pass, view: View) -> Sums:
+    if view == INDICES:
+        return tuple(float(sum(i * n for i, n in enumerate(some, 1))) for some, _ in one.items)
     return one.checksums if view is None else one.leaves[view] if view < len(one.leaves) else ()
 
 
@@ -41,6 +45,8 @@ def _views(*runs: Run) -> list[View]:
 
 
 def _named_view(view: View) -> str:
+    if view == INDICES:
+        return " (by the numbers of the items)"
     return "" if view is None else f" (item {view + 1} of a batch)"
 
 
@@ -166,12 +172,13 @@ def content(ev: Evidence) -> Check | None:
 
 def shuffled(ev: Evidence) -> Check | None:
     """Where the original's order of samples differs from pass to pass, or from seed to seed, so
-    does the other's: of all passes, and of each loader where there are several."""
+    does the other's: of all passes, and of each loader where there are several. Also by the numbers
+    of items, unless it is the original whose order is fixed: the data set may be reordered."""
     name = "shuffling"
     a_runs, b_runs = ([p[k] for p in ev.pairs] or [(ev.a, ev.b)[k]] for k in (0, 1))
     found = []
     sources = [None, *_loaders(a_runs, b_runs)]
-    for loader, view in product(sources, _views(*a_runs, *b_runs)):
+    for loader, view in product(sources, (*_views(*a_runs, *b_runs), INDICES)):
         place = (f" (loader {loader + 1})" if loader is not None else "") + _named_view(view)
         passes = [[_ranked(r, view, loader) for r in runs] for runs in (a_runs, b_runs)]
         firsts = [[_firsts(runs, view, loader)] for runs in (a_runs, b_runs)]
@@ -192,7 +199,7 @@ def shuffled(ev: Evidence) -> Check | None:
                 if lost and (view is None or _luck(lists[0], lists[1]) < LUCK):
                     text = f"{words} {same}; in the original they differ {vary}: shuffling or augmentation was lost"
                     return Check(name, False, text + place)
-                if change is sorted:
+                if change is sorted or view == INDICES:
                     continue
                 known = [{*some} - {None} for some in (before, after)]
                 if known[0] == {True} and False in after and ev.effect != "recipe":
@@ -445,7 +452,8 @@ def _misfit(a: Mapping[str, str], b: Mapping[str, str]) -> str:
     if gone:
         return f"lacks {shown(gone)}"
     parts = {k.split("/")[0] for k in a}
-    new = [k for k in b if k not in a and ("/" not in k or k.split("/")[0] in parts)]
+    inside = {k for k in b if "/" not in k and b[k] != "dict" or k.split("/")[0] in parts}
+    new = [k for k in b if k not in a and k in inside]
     if new:
         return f"has {shown(new)} besides"
     other = [k for k in a if a[k] != b[k] and not (_option(a[k]) and _option(b[k]))]

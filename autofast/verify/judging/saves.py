@@ -72,7 +72,8 @@ def _exact(ev: Evidence, pairs: list[Pair]) -> str:
 
 
 def _rounded(ev: Evidence, pairs: list[Pair]) -> str:
-    own = max((state_apart(ev.a, run) for run in yardsticks(ev)), default=0.0)
+    # How far training itself ends up is for others to judge; what is saved is no further.
+    own = max((state_apart(ev.a, run) for run in (ev.b, *yardsticks(ev))), default=0.0)
     others = [run.record.saves for run in yardsticks(ev) if run.records]
     # What follows a training that is the same to the bit, an average of its weights, has no
     # rounding of many steps in it.

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from .core import Probe
-from .generators import states
 from .inputs import named
 from .prints import Printer
 from .state import plain
+from .surroundings import random_digest
 from .walk import entries, walk
 
 MOST = 200_000_000  # parameters: a copy of more may not fit
@@ -125,7 +125,7 @@ class Answers:
             state.update(f"{name} {printer(torch.as_tensor(held))['sha']}".encode())
         given = [replaced(arguments, "a"), replaced(keywords, "k")]
         shapes = [f"{name} {tuple(t.shape)} {t.dtype}" for name, t in named(given)]
-        before = states()
+        before = random_digest()
         parameters = {n: p for n, p in asked.named_parameters() if p.requires_grad}
         with torch.enable_grad():
             results = [
@@ -133,7 +133,7 @@ class Answers:
                 for name, tensor in named(asked(*given[0], **given[1]))
                 if tensor.is_floating_point()
             ]
-            if states() != before:
+            if random_digest() != before:
                 raise RuntimeError("it draws random numbers, in evaluation too")
             total = sum(
                 (tensor.double() * values_for("r" + name, tensor)).sum()

@@ -17,12 +17,11 @@ import torch
 import torch.nn.functional as functional
 
 from .core import Probe
+from .sizes import task
 from .training import opaque
 
 FIRST = 2  # steps in which sizes are kept
 MOST = 4000
-# The number of the backward that runs now, -1 outside of any.
-_task: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 # Of torch._VF, which torch.nn.functional calls: whether a mask has one number for each channel
 # instead of each entry.
 KINDS = {
@@ -42,12 +41,9 @@ class Masks:
     many were drawn without.
     """
 
-    def __init__(
-        self, probe: Probe, idle: Callable[[], bool], dropping: Callable[..., Any]
-    ) -> None:
+    def __init__(self, probe: Probe, idle: Callable[[], bool]) -> None:
         self.probe = probe
         self.no_training = idle
-        self.dropping = dropping  # draws.Draws
         self.drawn: list[tuple[int, float]] = []
         self.idle = 0
         for name, channels in KINDS.items():
@@ -63,10 +59,9 @@ class Masks:
 
         @functools.wraps(original)
         def watched(*args: Any, **kwargs: Any) -> Any:
-            if compiling():
-                return original(*args, **kwargs)
-            look(*args, **kwargs)
-            return self.dropping(original, *args, **kwargs)
+            if not compiling():
+                look(*args, **kwargs)
+            return original(*args, **kwargs)
 
         # So that torch.jit.script still takes it for the operation that it is.
         from torch.jit import _builtins
@@ -81,7 +76,7 @@ class Masks:
     def draws(self, size: int, rate: Any) -> None:
         if self.no_training():
             self.idle += 1
-        elif self.probe.steps < FIRST and len(self.drawn) < MOST and _task() == -1:
+        elif self.probe.steps < FIRST and len(self.drawn) < MOST and task() == -1:
             self.drawn.append((size, float(rate)))
 
     def dropout(self, channels: bool) -> Any:

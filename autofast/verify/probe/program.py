@@ -138,7 +138,7 @@ def torch_arrived(
         steps.watch = Watch()
         steps.constructed.append(steps.watch.made)
     if steps is not None and wanted.state:
-        from . import averages, draws, inputs, masks, precision
+        from . import averages, draws, inputs, masks, precision, sizes
 
         kinds = attempt("precision", precision.Precision)
         if kinds is not None:
@@ -148,8 +148,9 @@ def torch_arrived(
         steps.random = surroundings.random_digest
         given = inputs.Inputs(probe, fetches)
         given.draws = random = draws.Draws(probe, again)
+        random.sizes = attempt("sizes of draws", lambda: sizes.Sizes(probe))
         writer.parts.append(random.found)
-        drawn = attempt("masks of dropout", lambda: masks.Masks(probe, again.idle, random.dropping))
+        drawn = attempt("masks of dropout", lambda: masks.Masks(probe, again.idle))
         if drawn is not None:
             writer.parts.append(drawn.found)
         writer.parts.append(given.found)

@@ -20,6 +20,7 @@ from .core import Probe
 # in the optimizer's own __dict__: no reference that would keep a discarded optimizer and its state
 # alive
 NUMBER = "_autofast_number"
+HELD = "_autofast_held"
 
 
 def opaque(function: Any) -> Any:
@@ -28,6 +29,13 @@ def opaque(function: Any) -> Any:
     """
     function._torchdynamo_disable = True
     return function
+
+
+def held(optimizer: Any) -> bool:
+    """Whether something of earlier steps is in its state."""
+    parts = [part for part in optimizer.state.values() if isinstance(part, dict)]
+    values = (value for part in parts for value in part.values())
+    return any(v.any().item() if isinstance(v, torch.Tensor) else bool(v) for v in values)
 
 
 def kept(value: Any) -> Any:
@@ -76,6 +84,7 @@ class Training:
 
     # ----------------------------------------------------------------------------------- optimizers
     def number(self, optimizer: Any) -> int:
+        """One whose state was cleared goes as another: as good as made anew."""
         number: int | None = optimizer.__dict__.get(NUMBER)
         if number is None:
             number = optimizer.__dict__[NUMBER] = len(self.probe.optimizers)
@@ -119,6 +128,8 @@ class Training:
             # one is the step.
             if len(stack) > 1:
                 return None
+            if optimizer.__dict__.get(HELD) and not held(optimizer):
+                optimizer.__dict__.pop(NUMBER, None)
             # Fused optimizers are told by GradScaler, and skip on the device.
             found = getattr(optimizer, "found_inf", None)
             if found is not None:
@@ -160,6 +171,7 @@ class Training:
             if stack:
                 return
             if self.detailed:
+                optimizer.__dict__[HELD] = held(optimizer)
                 if self.watch is not None:
                     self.watch.after(optimizer, extras)
                 extras.update(self.modes())

@@ -1,0 +1,128 @@
+"""Tensors that the constructor of a module keeps on the host, and every forward pass copies to the
+device: as buffers they go there with the module, and the copy has nothing to do.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edit.edits import Replace
+from autofast.facts.aliases import learned, written_after
+from autofast.model.calls import is_method
+from autofast.model.kinds import is_module
+from autofast.model.script import Script, Transfer
+from autofast.model.source import function_of, parent_of
+from autofast.model.syntax import is_stored
+from autofast.model.tensors import is_dtype
+from autofast.model.values import Cls, Inst, Tensor, Values
+from autofast.rule import Effect
+from autofast.techniques.transfers.factories import KEEPS, Creation, again_and_again
+
+SINCE = (1, 5)  # of register_buffer(persistent=False), which leaves checkpoints as they are
+WRAPS = ("torch.nn.Parameter", "torch.autograd.Variable")
+CASTS = ("to", "half", "double", "bfloat16", "type", "to_empty")
+
+
+def buffers(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
+    """One for each attribute, at the place where the constructor sets it."""
+    copied: dict[int, Transfer] = {}
+    for transfer in script.transfers:
+        func = transfer.node.func
+        if isinstance(func, ast.Attribute) and transfer.to_device:
+            copied[id(_root(script, func.value))] = transfer
+    if not copied or script.torch.rules_out(SINCE) or _changes_buffers(script):
+        return
+    said: set[int] = set()
+    for node in script.each(ast.Attribute):
+        if id(node) not in copied:
+            continue
+        transfer = copied[id(node)]
+        if not any(again_and_again(script, o.stack, hot) for o in transfer.site):
+            continue
+        made = _set_by_constructor(script, node, copied)
+        if made is None or id(made) in said or _is_written(script, transfer, made):
+            continue
+        said.add(id(made))
+        owner = ast.unparse(made.targets[0]).removesuffix(f".{node.attr}")
+        text = f'{owner}.register_buffer("{node.attr}", {{made}}, persistent=False)'
+        yield Creation(
+            transfer.node, transfer.site, (Replace(made, text, {"made": made.value}),), Effect.EXACT
+        )
+
+
+def _is_written(script: Script, transfer: Transfer, made: ast.Assign) -> bool:
+    """Whether somebody may write to what is no copy any more; a parameter that is made of it must
+    be an operand at once.
+    """
+    if any(isinstance(t, Tensor) and t.param for t in script.values(transfer.node)):
+        return not isinstance(parent_of(transfer.node), ast.BinOp)
+    return bool(written_after(script, transfer.node, [*transfer.site], function_of(made)))
+
+
+def _root(script: Script, expr: ast.expr) -> ast.expr:
+    """``self.table`` in ``nn.Parameter(self.table[:, :n], requires_grad=False)``."""
+    while True:
+        match expr:
+            case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in KEEPS:
+                expr = inner
+            case ast.Call(args=[inner]) if script.is_call(expr, *WRAPS):
+                expr = inner
+            case ast.Subscript(value=inner):
+                expr = inner
+            case _:
+                return expr
+
+
+def _set_by_constructor(
+    script: Script, node: ast.Attribute, copied: dict[int, Transfer]
+) -> ast.Assign | None:
+    """The statement that alone sets the attribute, behind that of ``nn.Module``; None where others
+    read it than the copies, and what the constructor does with it.
+    """
+    owners, found = script.values(node.value), script.values(node)
+    cls = _class_of(owners)
+    if cls is None or cls.find(node.attr) is not None or not found or learned(script, node):
+        return None
+    if not all(isinstance(t, Tensor) and t.device == "cpu" and _is_plain(t) for t in found):
+        return None
+    body = cls.node.body
+    init = next((s for s in body if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
+    if init is None or not init.args.args:
+        return None
+    name = f"{init.args.args[0].arg}.{node.attr}"
+    sets = [s for s in init.body if isinstance(s, ast.Assign)]
+    places = [s for s in sets if [ast.unparse(t) for t in s.targets] == [name]]
+    above = init.body[: init.body.index(places[0])] if len(places) == 1 else []
+    if not any(isinstance(s, ast.Expr) and is_method(s.value, "__init__") for s in above):
+        return None
+    for other in script.each(ast.Attribute):
+        if other.attr == node.attr and other is not places[0].targets[0]:
+            held = script.values(other.value)
+            mine = not held or any(not isinstance(t, Inst) or t.cls is cls for t in held)
+            fits = not is_stored(other) and (function_of(other) is init or id(other) in copied)
+            if mine and not fits:
+                return None
+    return places[0]
+
+
+def _class_of(owners: Values) -> Cls | None:
+    classes = {t.cls if isinstance(t, Inst) and is_module(t) else None for t in owners}
+    return classes.pop() if len(classes) == 1 else None
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    return not (tensor.param or tensor.grad or tensor.batch or tensor.models)
+
+
+def _changes_buffers(script: Script) -> bool:
+    """Whether all buffers of a module are cast, averaged or looked through."""
+    if script.methods("buffers", "named_buffers", "_apply"):
+        return True
+    for site in script.methods(*CASTS):
+        for o in site:
+            given = [t for g in o.args.every for t in g.values] if o.args is not None else []
+            casts = site.kind != ".to" or any(map(is_dtype, given))
+            if casts and o.this is not None and is_module(o.this):
+                return True
+    return False

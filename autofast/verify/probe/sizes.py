@@ -1,0 +1,76 @@
+"""How many random numbers Python, NumPy and torch are asked for at a time, in the first steps: by
+what kind of function, within models and beside them (record.Record.drawn, "sizes").
+
+One draw for all samples of a batch, or one draw less, hardly shows in how much is drawn in all.
+What a backward computes again and what compiled code draws is not counted, nor are generators that
+a script makes for itself; masks of dropout are counted by themselves (masks.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import sys
+from typing import Any
+
+import torch
+
+from .core import Probe
+from .training import opaque
+
+STEPS = range(1, 25)  # optimizer steps made before; what is drawn sooner may be a model's weights
+TORCH = "rand randn rand_like randn_like normal bernoulli randint randint_like"
+IN_PLACE = "uniform_ normal_ bernoulli_ exponential_ log_normal_ geometric_ cauchy_ bernoulli random_"  # fmt: skip
+NUMPY = "rand randn random random_sample uniform normal standard_normal beta randint"
+PYTHON = "random uniform gauss normalvariate betavariate randint randrange choices"
+# An order or some of many: how many numbers that takes depends on how it is done.
+CHOICES = "randperm multinomial permutation shuffle choice sample"
+# The number of the backward that runs now, -1 outside of any.
+task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+
+
+class Sizes:
+    """``drawn``: by kind and size how often that much was drawn, and under "before" how many
+    numbers were drawn sooner.
+    """
+
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self.drawn: dict[str, int] = {"before": 0}
+        numpy: Any = sys.modules.get("numpy")
+        owners = [(torch, TORCH), (torch.Tensor, IN_PLACE), (random, PYTHON)]
+        for owner, names in [*owners, (numpy.random, NUMPY)] if numpy else owners:
+            for kind, some in (("numbers", names), ("choices", CHOICES)):
+                for name in some.split():
+                    if hasattr(owner, name):
+                        self.wrap(owner, name, kind)
+
+    def wrap(self, owner: Any, name: str, kind: str) -> None:
+        original = getattr(owner, name)
+        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+
+        @functools.wraps(original)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            if not compiling() and task() == -1:
+                self.counted(kind, result)
+            return result
+
+        # Workers that are spawned find it by these names.
+        watched.__module__, watched.__qualname__ = owner.__name__, name
+        if owner is torch:  # so that torch.jit.script still takes it for the operation that it is
+            from torch.jit import _builtins
+
+            _builtins._register_builtin(watched, f"aten::{name}")
+        setattr(owner, name, opaque(watched))
+
+    def counted(self, kind: str, result: Any) -> None:
+        if isinstance(result, torch.Tensor):
+            size = result.numel()
+        else:
+            size = getattr(result, "size", len(result) if isinstance(result, list) else 1)
+        if self.probe.steps in STEPS:
+            key = f"{kind} {size}"
+            self.drawn[key] = self.drawn.get(key, 0) + 1
+        elif self.probe.steps < STEPS.start and kind == "numbers":
+            self.drawn["before"] += size

@@ -1,0 +1,101 @@
+"""device-creation: what the constructor of a module keeps on the host, and every forward pass
+copies, becomes a buffer.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.onerule import apply, run
+
+SCRIPT = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+class Places(nn.Module):
+    def __init__(self, width, length):
+        super().__init__()
+        self.table = torch.zeros(length, width)
+        at = torch.arange(length).unsqueeze(1).float()
+        self.table[:, 0::2] = torch.sin(at * torch.arange(0, width, 2) / width)
+        self.scale = torch.tensor([1.0, 2.0])
+        self.up = nn.Linear(width, width)
+
+    def forward(self, x):
+        table = self.table[: x.size(1)].to(x.device)
+        up = self.up(x).unsqueeze(-1) * nn.Parameter(self.scale, requires_grad=False).to(device)
+        return up.sum(-1) + table
+
+places = Places(8, 16)
+model = nn.Sequential(places, nn.Linear(8, 3)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+X, Y = torch.randn(6, 4, 5, 8), torch.randint(0, 3, (6, 4, 5))
+for i in range(6):
+    x, y = X[i].to(device), Y[i].to(device)
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten())
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+keys = list(model.state_dict())
+"""
+BUFFERS = [
+    'self.register_buffer("table", torch.zeros(length, width), persistent=False)',
+    'self.register_buffer("scale", torch.tensor([1.0, 2.0]), persistent=False)',
+]
+
+
+def test_tables_go_to_the_device_with_their_module() -> None:
+    found = apply("device-creation", SCRIPT)
+    assert found.lines == BUFFERS and {f.effect.name for f in found.fixes} == {"EXACT"}
+    before, after = run(SCRIPT), run(found.text)
+    assert before["losses"] == after["losses"] and before["keys"] == after["keys"]
+    assert not dict(before["model"].named_buffers())
+    moved = after["model"].to("meta")
+    assert {name for name, b in moved.named_buffers() if b.is_meta} == {"0.table", "0.scale"}
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "fixes"),
+    [
+        ("keys = ", "rows = places.table.numpy().sum()\nkeys = ", 1),  # where it is now
+        (
+            "    def forward",
+            "    def longer(self, n):\n        self.table = torch.zeros(n, 8)\n\n    def forward",
+            1,
+        ),
+        (
+            "    def __init__",
+            "    table = None\n\n    def __init__",
+            1,
+        ),  # register_buffer raises KeyError
+        (
+            "        return up",
+            "        table += 1\n        return up",
+            1,
+        ),  # of the buffer
+        ("        super().__init__()\n", "", 0),
+        ("optimizer = ", "model = model.double().float()\noptimizer = ", 0),
+        ("optimizer = ", "model = model.to(torch.float32)\noptimizer = ", 0),
+        ("keys = ", "for kept in model.buffers():\n    kept.mul_(0.5)\nkeys = ", 0),
+        (
+            "self.table = torch.zeros(length, width)",
+            "self.table = nn.Parameter(torch.zeros(length, width), False)",
+            1,
+        ),
+        ("import torch\n", "import torch\nfrom torch._six import inf\n", 2),
+    ],
+)
+def test_what_speaks_against_it(line: str, instead: str, fixes: int) -> None:
+    text = SCRIPT.replace(line, instead, 1)
+    assert text != SCRIPT
+    found = apply("device-creation", text)
+    assert len([x for x in found.lines if "register_buffer" in x]) == fixes, found.lines
+
+
+def test_a_torch_that_knows_no_buffers_beside_the_state() -> None:
+    found = apply("device-creation", SCRIPT, files={"requirements.txt": "torch==1.4.0\n"})
+    assert not found.fixes
