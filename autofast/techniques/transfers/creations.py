@@ -25,7 +25,7 @@ from autofast.techniques.transfers.factories import (
     held_by,
     is_bound_to,
 )
-from autofast.techniques.transfers.filled import made_there
+from autofast.techniques.transfers.filled import constructor, made_there
 from autofast.techniques.transfers.listed import listed
 from autofast.write.spelling import spelled
 
@@ -182,10 +182,7 @@ def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | No
     """``y.new_zeros(n)`` for ``torch.zeros(n).to(y)`` and ``torch.zeros(n).type_as(y)``; None where
     it is another copy.
     """
-    func, names = (
-        transfer.node.func,
-        script.library_functions(call),
-    )
+    func, names = (transfer.node.func, script.library_functions(call))
     if not isinstance(func, ast.Attribute) or func.value is not call or call.keywords:
         return None
     if len(transfer.node.args) != 1 or transfer.node.keywords or not names <= set(ALIKE):
@@ -204,7 +201,8 @@ def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | No
 def created(script: Script, call: ast.Call, where: str) -> Creation | None:
     """A call that :func:`factory` has found, with the device ``where``; None where it has one."""
     old = made_there(script, call, "") is not None
-    first = (receiver_of(call) if old else None) or call
+    filled = old and not constructor(script, call)
+    first = (receiver_of(call) if filled else None) or call
     site = _site(script, first)
     if site is None or _placed(site):
         return None
