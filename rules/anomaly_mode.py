@@ -56,8 +56,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 
 
 def _mode(script: Script, site: Site) -> Iterator[Finding]:
-    node = site.node
-    if not isinstance(node, ast.Call) or not _is_on(site) or not with_every_step(script, site):
+    node = site.call
+    if node is None or not _is_on(site) or not with_every_step(script, site):
         return
     holder = parent_of(node)
     if isinstance(holder, ast.withitem):
@@ -100,13 +100,9 @@ def _caught(script: Script) -> str:
         for backward in step.backwards:
             for occurrence in backward.site:
                 for frame in occurrence.stack:
-                    if (
-                        isinstance(frame, TryFrame)
-                        and frame.part == "body"
-                        and isinstance(frame.node, ast.Try)
-                        and _catches(frame.node)
-                    ):
-                        return f"the error it raises at a NaN may be what {at(frame.node)} catches"
+                    match frame:
+                        case TryFrame(node=ast.Try() as attempt, part="body") if _catches(attempt):
+                            return f"the error it raises at a NaN may be what {at(attempt)} catches"
     return ""
 
 
@@ -121,8 +117,8 @@ def _trainer(site: Site) -> Iterator[Finding]:
     for occurrence in site:
         given = occurrence.args.named.get("detect_anomaly") if occurrence.args is not None else None
         if given is not None and not given.via and is_constant(given.expr, True):
-            assert isinstance(site.node, ast.Call)
-            yield Finding(site.node, MESSAGE, edits=(DropKeyword(site.node, "detect_anomaly"),))
+            assert site.call
+            yield Finding(site.call, MESSAGE, edits=(DropKeyword(site.call, "detect_anomaly"),))
             return
 
 
@@ -165,6 +161,9 @@ def _settings(script: Script) -> Iterator[ast.stmt]:
 
 
 def _is_condition(node: ast.AST) -> bool:
-    return isinstance(node, ast.Try) or (
-        isinstance(node, ast.If) and "__name__" not in ast.unparse(node.test)
-    )
+    match node:
+        case ast.Try():
+            return True
+        case ast.If(test=test):
+            return "__name__" not in ast.unparse(test)
+    return False

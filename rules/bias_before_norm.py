@@ -64,7 +64,7 @@ def _of_this_run(script: Script, load: ast.AST) -> bool:
     """``target.load_state_dict(model.state_dict())``, also of a copy that was kept: both have the
     same layers.
     """
-    given = load.args[0] if isinstance(load, ast.Call) and load.args else None
+    given = next(iter(getattr(load, "args", ())), None)
     while given is not None:
         match given:
             case ast.Call(func=ast.Attribute(attr="state_dict")):

@@ -29,13 +29,10 @@ OLD = {"torch.FloatTensor": "float", "torch.DoubleTensor": "double", "torch.Half
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Copy integers of a batch to the device as they are, and cast them to floats there."""
     for transfer in script.transfers if options.target != "cpu" else ():
-        if not (
-            transfer.how in ("to", "cuda")
-            and transfer.loops
-            and isinstance(transfer.node.func, ast.Attribute)
-        ):
+        moved = transfer.operand
+        if moved is None or transfer.how not in ("to", "cuda") or not transfer.loops:
             continue
-        cast = _below_views(transfer.node.func.value)
+        cast = _below_views(moved)
         batch, template, edits = _uncast(script, cast)
         if (
             template

@@ -14,14 +14,8 @@ from autofast.model.script import Model, Script
 from autofast.model.values import Inst, Thing
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.compiling import graphs
-from autofast.techniques.compiling.legality import (
-    SINCE,
-    Compiled,
-    against,
-    against_recurrent,
-    against_script,
-    is_there,
-)
+from autofast.techniques.compiling.legality import SINCE, Compiled, against_script, is_there
+from autofast.techniques.compiling.model_legality import against, against_recurrent
 from autofast.techniques.compiling.written import MESSAGE, message_of, written
 from autofast.write.model_setup import Place, place_of
 

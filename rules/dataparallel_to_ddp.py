@@ -35,7 +35,7 @@ MESSAGE = "DataParallel copies the model to every GPU at every step, in one proc
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Train in one process for each GPU instead of by DataParallel in one for all."""
-    calls = [s.node for s in script.calls("torch.nn.DataParallel") if isinstance(s.node, ast.Call)]
+    calls = [s.call for s in script.calls("torch.nn.DataParallel") if s.call]
     if not calls:
         return
     try:

@@ -107,7 +107,7 @@ def _needed(script: Script, site: Site) -> str:
     """Why the program waits on purpose; empty where nothing shows that."""
     found = in_every_iteration(script, site)
     for clock in script.calls(*CLOCKS, "torch.cuda.Event"):
-        if found is None or (isinstance(clock.node, ast.Call) and is_unused(script, clock.node)):
+        if found is None or (clock.call and is_unused(script, clock.call)):
             continue
         if any(inside(o.stack, found[0]) for o in clock):
             return f"the time is taken in the same loop ({at(clock.node)}): without waiting it would be that of launching only"

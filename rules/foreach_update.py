@@ -15,10 +15,11 @@ from autofast.facts.parameter_loops import (
     modules,
     parameter_loops,
 )
+from autofast.model.calls import is_method
 from autofast.model.contents import unwrapped
 from autofast.model.script import Script
 from autofast.model.source import at, parent_of, source_of
-from autofast.model.syntax import VARIABLES, is_attribute
+from autofast.model.syntax import is_attribute
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.optimizer.foreach import Op, is_symmetric, operations
 from autofast.techniques.optimizer.foreach_text import Writer
@@ -102,7 +103,7 @@ def _clipping(script: Script, loop: ParameterLoop, clamp: Op) -> tuple[str, dict
     ]
     if not backwards or not here or min(backwards) > min(here):
         raise Refusal("nothing shows that a backward gives these parameters gradients before")
-    assert isinstance(call.func, ast.Attribute) and clamp.number is not None
+    assert is_method(call) and clamp.number is not None
     holes = {"model": call.func.value, "bound": clamp.number}
     return "TORCH.nn.utils.clip_grad_value_({model}.parameters(), {bound})", holes
 
@@ -150,7 +151,7 @@ def _kept(script: Script) -> str:
         if not is_attribute(user, *TAKES):
             return at(site.node)
     for site in script.log.of("tensor_write"):
-        stmt = parent_of(site.node)
-        if isinstance(stmt, ast.Assign) and isinstance(stmt.value, VARIABLES):
-            return at(site.node)
+        match parent_of(site.node):
+            case ast.Assign(value=ast.Name() | ast.Attribute()):
+                return at(site.node)
     return ""

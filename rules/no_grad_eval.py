@@ -17,7 +17,7 @@ from autofast.model.events import loops
 from autofast.model.names import OWNERS
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import at, source_of
-from autofast.model.syntax import DEFS, VARIABLES
+from autofast.model.syntax import DEFS, VARIABLES, is_attribute
 from autofast.model.tensors import is_unknown_in, tensors_in
 from autofast.model.values import Ext, Ref
 from autofast.read.recover.evaluations import HOOKS
@@ -33,6 +33,7 @@ ONE_PASS = gains.nothing("one pass, outside of all loops")
 
 USUAL = 0.02, "no records for a backward"
 UNLESS_ONCE = gains.usual(*USUAL, code=True)
+UNLESS_BESIDE = gains.one_pass(*USUAL)
 LONG = 6  # lines to indent, which is too much for what runs once
 
 NAME = "no-grad-eval"
@@ -90,9 +91,7 @@ def tightened(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     ):
         return
     called = context.func if isinstance(context, ast.Call) else context
-    if not isinstance(called, VARIABLES) or (
-        called is not context and isinstance(context, ast.Call) and context.args
-    ):
+    if not isinstance(called, VARIABLES) or getattr(context, "args", None):
         return  # a context that was made elsewhere
     if isinstance(called, ast.Name) and not any(isinstance(t, Ref) for t in script.values(called)):
         return
@@ -118,9 +117,10 @@ def tightened(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
 def returned_tensors(script: Script, function: ast.AST) -> ast.Return | None:
     """A ``return`` of a function that may give tensors to its callers."""
     for node in own_nodes(function):
-        if isinstance(node, ast.Return) and node.value is not None:
-            if tensors_in(script.values(node.value)) or is_unknown_in(script.values(node.value)):
-                return node
+        match node:
+            case ast.Return(value=ast.expr() as value):
+                if tensors_in(script.values(value)) or is_unknown_in(script.values(value)):
+                    return node
     return None
 
 
@@ -131,11 +131,11 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     if evaluation.unknown:
         yield Finding(node, message, refusal=evaluation.unknown)
         return
-    asks = None
+    asks = UNLESS_BESIDE if evaluation.kind == "statement" else None
     if evaluation.kind == "statement" and not is_measured(script, evaluation):
         if not is_worth(evaluation):
             return
-        asks = ONE_PASS if _is_one_pass(evaluation) else None
+        asks = ONE_PASS if _is_one_pass(evaluation) else asks
     torch, imports = torch_in(source_of(node))
     old = bool(script.torch.rules_out(SINCE))
     only = old or bool(evaluation.escapes or trained_replicas(script, evaluation))
@@ -148,7 +148,7 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     else:
         assert isinstance(node, ast.stmt)
         if (node.end_lineno or node.lineno) - node.lineno >= LONG:
-            asks = asks or UNLESS_ONCE
+            asks = UNLESS_ONCE if asks in (None, UNLESS_BESIDE) else asks
         edit = Around(node, node, f"with {mode}:", rank=Rank.GRAD_MODE)
     yield Finding(node, message, edits=(*imports, edit), asks=asks, torch=None if only else SINCE)
 
@@ -162,7 +162,7 @@ def inference_mode(
     script: Script, called: ast.Name | ast.Attribute
 ) -> tuple[str, tuple[Edit, ...]]:
     """``torch.inference_mode()``, spelled like ``torch.no_grad`` was."""
-    if isinstance(called, ast.Attribute) and script.values(called.value) == {Ref("torch")}:
+    if is_attribute(called) and script.values(called.value) == {Ref("torch")}:
         return f"{source_of(called).segment(called.value)}.inference_mode()", ()
     torch, imports = torch_in(source_of(called))
     return f"{torch}.inference_mode()", imports

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -114,8 +113,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 
 
 def _kind(script: Script, site: Site) -> Kind | None:
-    node = site.node
-    if not isinstance(node, ast.Call):
+    node = site.call
+    if node is None:
         return None
     names = {site.kind}
     if site.kind.startswith("."):

@@ -12,7 +12,14 @@ from autofast.facts.updates.rates import by_hand, check_rates, counted_wrong, lo
 from autofast.flow.positions import block, place_in
 from autofast.model.events import LoopFrame
 from autofast.model.script import Scheduler, Script, Tick
-from autofast.model.source import ancestors, at, function_of, is_elif, source_of, statement_of
+from autofast.model.source import (
+    at,
+    function_of,
+    is_elif,
+    source_of,
+    statement_of,
+    statements_around,
+)
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.accumulation.accumulated import planned
 from autofast.techniques.accumulation.window import Window
@@ -166,7 +173,7 @@ def _count(part: Scheduler, loader: str, windows: Window | None) -> str:
 def _first_of(changes: list[Conversion]) -> ast.stmt:
     """The first statement, in a block around all that need the number."""
     statements = [statement_of(c.scheduler.node) for c in changes if c.uses]
-    for outer in (statements[0], *(a for a in ancestors(statements[0]) if isinstance(a, ast.stmt))):
+    for outer in statements_around(statements[0]):
         here = block(outer)
         places = [place_in(here, s) for s in statements]
         if here and min(places) >= 0:

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from autofast.model.tensors import is_unknown_in
+from autofast.model.values import Dict, Ext, Method
 from autofast.read.recover.models import layers_of
 from tests.amp import close
 from tests.onerule import apply, run
-from tests.reading import read
+from tests.reading import HEAD, read, shown
 
 SCRIPT = """
 import torch, torch.nn as nn, torch.nn.functional as F
@@ -482,3 +483,18 @@ Net()(torch.ones(2, 4)).sum().backward()
     }
     assert len(found.values(name)) == 60
     assert not is_unknown_in(found.values(name))
+
+
+def test_below_a_test_for_modules_are_modules(tmp_path: Path) -> None:
+    """A dict of modules is none, and has no `parameters` that one of them could be."""
+    code = """
+table = {probe.name(): nn.Linear(2, 2)}
+x = table if probe.maybe() else nn.Linear(2, 2)
+if isinstance(x, nn.Module):
+    probe.show(x)
+probe.show(table.parameters)
+"""
+    found = shown(read(tmp_path, HEAD + code))
+    assert [t.name for t in found if isinstance(t, Ext)] == ["torch.nn.Linear"]
+    assert not any(isinstance(t, Dict) for t in found)
+    assert any(isinstance(t, Method) for t in found)

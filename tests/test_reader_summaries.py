@@ -214,6 +214,78 @@ def test_calls_that_leave_all_as_it_was(name: str, tmp_path: Path) -> None:
     assert steps(tmp_path, chain + "x = f8(1)\n") < 60_000
 
 
+# What a call gets is made anew for each, and is then what it was.
+ANEW = {
+    "object": "class C: pass\ndef made(k):\n    c = C()\n    c.n = k\n    c.n = [1]\n    return c\n",
+    "dict": "def made(k):\n    d = {'n': 1}\n    d['n'] = k\n    d['n'] = 1\n    return d\n",
+    "loader of a class of the project": """
+from torch.utils.data import DataLoader
+class Loader(DataLoader):
+    def __init__(self, data):
+        super().__init__(data, batch_size=2)
+def made(k):
+    return Loader(range(9))
+""",
+}
+
+
+@pytest.mark.parametrize("name", ANEW)
+def test_what_is_made_anew_is_as_before(name: str, tmp_path: Path) -> None:
+    work = "def work(c):\n" + "    x = (c, 1, 2, 3, 4, 5, 6, 7, 8, 9)\n" * 100
+    turn = "def turn(k):\n    work(made(k))\ndef a(k): turn(k)\ndef b(k): a(k)\ndef c(k): b(k)\n"
+    main = "def main():\n" + "".join(f"    c({k})\n" for k in range(20)) + "main()\n"
+    assert steps(tmp_path, work + ANEW[name] + turn + main) < 5_000  # work() takes 1,100
+
+
+def test_a_table_that_is_changed_and_then_replaced(tmp_path: Path) -> None:
+    """What stands in its place is held against what was there, not against what became of that."""
+    code = """
+class C: pass
+c = C()
+def look():
+    return c.d["n"]
+def make(n):
+    c.d = {"n": n}
+def set(n):
+    c.d["n"] = n
+def outer():
+    make(1)
+    probe.show(look())
+    set(2)
+    make(2)
+    probe.show(look())
+outer()
+"""
+    assert numbers(tmp_path, code) == {1, 2}
+
+
+def test_networks_that_may_stand_in_each_other(tmp_path: Path) -> None:
+    """The ways through them are without number; what they give is not."""
+    made = "".join(
+        f"class N{n}(nn.Module):\n    def forward(self, x):\n        return x + {n}\n"
+        for n in range(9)
+    )
+    program = f"""
+import torch, torch.nn as nn, probe
+{made}
+registry = [{", ".join(f"N{n}()" for n in range(9))}]
+def build(parts):
+    return nn.Sequential(*parts)
+for name in probe.names():
+    registry.append(build(registry))
+    registry.append(nn.Sequential(*registry))
+    registry.append(nn.Sequential(nn.Linear(2, 2), *registry))
+    registry.append(nn.Sequential(nn.ReLU(), *registry))
+    registry.append(nn.Sequential(nn.ReLU(), nn.ReLU(), *registry))
+    registry.append(nn.Sequential(nn.Tanh(), nn.ReLU(), *registry))
+    registry.append(nn.Sequential(nn.Tanh(), nn.Tanh(), *registry))
+    registry.append(nn.Sequential(nn.GELU(), nn.Tanh(), *registry))
+model = registry[probe.number()]
+out = model(torch.rand(2, 2))
+"""
+    assert steps(tmp_path, program) < 20_000
+
+
 def test_functions_that_call_each_other(tmp_path: Path) -> None:
     """A logger that sets itself up through functions that log: each way round is followed once, not
     each order of them.

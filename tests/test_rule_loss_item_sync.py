@@ -1792,6 +1792,27 @@ OTHERWISE = {
         "total[i] = loss.item()\nprint(table.sum())",
         "",
     ),
+    "value of another dict": (
+        "table = {'a': {}}\n",
+        "part = [d for d in table.values()][0]",
+        "",
+        "part['loss'] = loss.item()\nprint(list(table.values()))",
+        "",
+    ),
+    "list of a class": (
+        "class All:\n    seen = []\n    def update(self, v):\n        self.seen.append(v)\nm, k = All(), All()\n",
+        "",
+        "",
+        "m.update(loss.item())\nprint(len(k.seen))",
+        "",
+    ),
+    "number of a class": (
+        "class All:\n    n = 0\n    def update(self, v):\n        self.__class__.n += v\nm = All()\n",
+        "",
+        "",
+        "m.update(loss.item())\nprint(All.n)",
+        "",
+    ),
     "global sum": (
         "total = n = 0\ndef show():\n    print('s', total)\n",
         "",

@@ -271,6 +271,16 @@ def test_an_import_that_another_file_takes_from_here_stays() -> None:
     assert "Variable(targets)" not in done.text
 
 
+def test_an_import_that_another_file_may_take_as_an_attribute_stays() -> None:
+    tools = "from torch.autograd import Variable\n\ndef wrap(x):\n    return Variable(x)\n"
+    text = script("inputs = tools.wrap(inputs)\nassert tools.Variable is not None").replace(
+        "from torch.autograd import Variable", "import tools"
+    )
+    done = apply("variable-api", text, files={"tools.py": tools})
+    assert "return x\n" in done.texts["tools.py"]
+    assert "import Variable" in done.texts["tools.py"]
+
+
 @pytest.mark.parametrize(
     ("between", "goes"),
     [

@@ -388,8 +388,8 @@ def _held(script: Script, expr: ast.expr) -> list[ast.expr | None]:
     """What makes a value, under the names that it goes by."""
     match expr:
         case ast.Name():
-            reaching = list(script.analysis(Flow).reaching(expr))
-            return [_value(reaching[0].node) if len(reaching) == 1 else None]
+            made = script.analysis(Flow).definition(expr)
+            return [_value(made.node) if made is not None else None]
         case ast.Attribute(value=owner, attr=attr):
             return [e for t in script.values(owner) for e in held_under(script, t, attr)]
     return [expr]

@@ -91,10 +91,8 @@ def is_picture(script: Script, expr: ast.expr, depth: int = 0) -> bool:
 def _all_bound(script: Script, name: ast.Name, asked: object, depth: int) -> bool:
     """Whether all that a variable may hold there is what is asked for."""
     assert callable(asked)
-    found = script.analysis(Flow).reaching(name)
-    return bool(found) and all(
-        d.value is not None and bool(asked(script, d.value, depth + 1)) for d in found
-    )
+    found = script.analysis(Flow).values(name)
+    return bool(found) and all(bool(asked(script, value, depth + 1)) for value in found)
 
 
 def _is_type(script: Script, expr: ast.expr) -> bool:

@@ -280,10 +280,10 @@ def _of_part(script: Script, expr: ast.expr) -> frozenset[int]:
             case ast.Call(
                 func=ast.Attribute(value=ast.Name() as part, attr="parameters" | "named_parameters")
             ):
-                values = [d.value for d in script.analysis(Flow).reaching(part)]
-                if len(values) != 1 or values[0] is None:
+                made = script.analysis(Flow).value(part)
+                if made is None:
                     return frozenset()
-                models = _models_of(script, values[0])
+                models = _models_of(script, made)
                 mine = [o for o in script.optimizers if models & parts_of(*o.params).keys()]
                 if not mine or len(models - set().union(*(parts_of(*o.params) for o in mine))):
                     return frozenset()

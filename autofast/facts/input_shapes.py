@@ -215,12 +215,8 @@ def _is_stack(script: Script, function: ast.FunctionDef, expr: ast.expr) -> bool
     while is_method(expr, *ALIKE):
         expr = expr.func.value
     if isinstance(expr, ast.Name):
-        values = [d.value for d in flow.reaching(expr)]
-        return (
-            len(values) == 1
-            and isinstance(values[0], ast.Call)
-            and _is_stack(script, function, values[0])
-        )
+        only = flow.value(expr)
+        return isinstance(only, ast.Call) and _is_stack(script, function, only)
     if script.is_call(expr, "torch.from_numpy", "torch.as_tensor") and expr.args:
         return _is_stack(script, function, expr.args[0])
     if not script.is_call(expr, "torch.stack", "numpy.stack") or not expr.args:

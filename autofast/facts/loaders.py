@@ -165,9 +165,7 @@ def of_array(script: Script, expr: ast.expr, depth: int = 2) -> bool:
         if script.is_call(expr, "torch.from_numpy"):
             return True
         expr = expr.func if isinstance(expr, ast.Call) else expr.value
-    if not isinstance(expr, ast.Name) or not depth:
-        return False
-    made = [d.value for d in script.analysis(Flow).reaching(expr)]
+    made = script.analysis(Flow).values(expr) if depth else []
     return bool(made) and all(
         isinstance(v, ast.Call) and of_array(script, v, depth - 1) for v in made
     )

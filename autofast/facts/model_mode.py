@@ -12,7 +12,7 @@ from autofast.flow.scopes import own_nodes
 from autofast.model.contents import unwrapped
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence
 from autofast.model.script import Script
-from autofast.model.source import ancestors, block_of, within
+from autofast.model.source import block_of, outwards, within
 from autofast.model.values import Const, Func, Inst, Thing, Values
 
 
@@ -121,8 +121,7 @@ def _returned(function: ast.FunctionDef) -> Iterator[ast.expr]:
 
 def _may_be_returned(value: ast.expr, training: bool) -> bool:
     """Whether it may be come to in a mode, as far as ``self.training`` decides."""
-    inner: ast.AST = value
-    for outer in ancestors(value):
+    for inner, outer in outwards(value):
         if isinstance(outer, (ast.FunctionDef, ast.Lambda)):
             return True
         if isinstance(outer, (ast.If, ast.IfExp)) and not within(inner, outer.test):
@@ -135,7 +134,6 @@ def _may_be_returned(value: ast.expr, training: bool) -> bool:
                 if isinstance(earlier, ast.If) and isinstance(earlier.body[-1], ast.Return):
                     if _truths(earlier.test, training) == {True}:
                         return False
-        inner = outer
     return True
 
 

@@ -13,7 +13,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import is_name
 from autofast.model.script import Script
-from autofast.model.source import ancestors, at, function_of, nodes_in, parent_of, within
+from autofast.model.source import ancestors, at, function_of, nodes_in, outwards, parent_of, within
 from autofast.model.syntax import SEQUENCES, is_operation, is_stored
 from autofast.model.values import Const, Ext, Inst, Thing, Unknown, Values
 from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
@@ -111,8 +111,7 @@ def _is_asked_for(bias: ast.Attribute) -> bool:
     another.
     """
     text = ast.dump(bias.value)
-    here: ast.AST = bias
-    for outer in ancestors(bias):
+    for here, outer in outwards(bias):
         if isinstance(outer, (ast.If, ast.IfExp, ast.BoolOp)):
             test = outer if isinstance(outer, ast.BoolOp) else outer.test
             for n in nodes_in(test, ast.Attribute):
@@ -125,7 +124,6 @@ def _is_asked_for(bias: ast.Attribute) -> bool:
             kinds = [w for w in words if any(o in w for o in OTHERS)]
             if kinds and not any("Conv" in w for w in words) and here in getattr(outer, "body", []):
                 return True
-        here = outer
     return False
 
 

@@ -342,7 +342,7 @@ class Uses:
 
     def _given(self, name: ast.Name, reads: set[int]) -> ast.expr | None:
         made = self.flow.reaching(name)
-        definition = next(iter(made)) if len(made) == 1 else None
+        definition = self.flow.definition(name)
         if definition is None or not isinstance(definition.node, ast.Name):
             return None
         statement = statement_of(definition.node)

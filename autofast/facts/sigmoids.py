@@ -123,11 +123,11 @@ def has_value_of(flow: Flow, place: ast.expr, variable: ast.expr) -> bool:
     """Whether ``variable``, read at ``place``, has the value that it has where it stands: it gets
     one once in its function.
     """
-    if not isinstance(variable, ast.Name) or len(made := flow.reaching(variable)) != 1:
+    if (made := flow.definition(variable)) is None:
         return False
-    named = (n for n in ast.walk(function_of(variable)) if is_name(n, variable.id))
+    named = (n for n in ast.walk(function_of(variable)) if is_name(n, made.name))
     bound = [n for n in named if not is_read(n)]
-    return bound == [next(iter(made)).node] and flow.graph(place).dominates(variable, place)
+    return bound == [made.node] and flow.graph(place).dominates(variable, place)
 
 
 def idle_layers(script: Script, gone: list[ast.Call]) -> Iterator[ast.stmt]:

@@ -15,7 +15,7 @@ from autofast.flow.graph import Node
 from autofast.flow.loops import Loop, loops_around
 from autofast.model.calls import names_in
 from autofast.model.events import BranchFrame
-from autofast.model.source import ancestors, nodes_in, source_of
+from autofast.model.source import nodes_in, outwards, source_of
 from autofast.model.syntax import FUNCTIONS
 
 
@@ -205,13 +205,11 @@ def _arms_around(node: ast.AST, end: ast.AST | None) -> Iterator[tuple[ast.If, b
     """The conditions around ``node`` in ``end`` (in its function, without one), innermost first,
     each with the arm that it stands in.
     """
-    here = node
-    for outer in ancestors(node):
+    for here, outer in outwards(node):
         if outer is end or (end is None and isinstance(outer, (*FUNCTIONS, ast.Module))):
             return
         if isinstance(outer, ast.If) and here is not outer.test:
             yield outer, any(here is s for s in outer.body)
-        here = outer
 
 
 def _is_rare(test: ast.expr, value: bool, gate: ast.If) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autofast.flow.build import catches_all, is_try
 from autofast.flow.graph import is_body
-from autofast.model.source import ancestors, statement_of
+from autofast.model.source import outwards, statement_of
 from autofast.model.syntax import FUNCTIONS, LOOPS
 
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -15,13 +15,11 @@ Loop = ast.For | ast.AsyncFor | ast.While
 
 def loops_around(node: ast.AST) -> Iterator[Loop]:
     """The loops whose iterations run ``node``, in its own function, innermost first."""
-    here = node
-    for outer in ancestors(node):
+    for here, outer in outwards(node):
         if isinstance(outer, FUNCTIONS) and is_body(here, outer):
             return
         if isinstance(outer, LOOPS) and is_repeated(here, outer):
             yield outer
-        here = outer
 
 
 def loop_of(node: ast.AST) -> Loop | None:
@@ -57,8 +55,7 @@ def leaving(stmt: ast.AST, inner: bool = False) -> Iterator[ast.stmt]:
 
 def is_caught(stmt: ast.Raise, loop: Loop) -> bool:
     """Whether a handler in the iteration of ``loop`` certainly catches what ``stmt`` raises."""
-    here: ast.AST = stmt
-    for outer in ancestors(stmt):
+    for here, outer in outwards(stmt):
         if outer is loop:
             return False
         if (
@@ -67,5 +64,4 @@ def is_caught(stmt: ast.Raise, loop: Loop) -> bool:
             and any(catches_all(h) for h in outer.handlers)
         ):
             return True
-        here = outer
     return False

@@ -53,6 +53,38 @@ class Flow:
         """The definitions that may have given a variable the value it has at ``load``."""
         return self.definitions(load).reaching(load)
 
+    def definition(self, load: ast.AST | None) -> Definition | None:
+        """The only definition that may have given a variable its value; None for other nodes."""
+        found = self.reaching(load) if isinstance(load, ast.Name) else ()
+        return next(iter(found)) if len(found) == 1 else None
+
+    def value(self, load: ast.AST | None) -> ast.expr | None:
+        """What the only definition of a variable gives it; None where that is not written down."""
+        made = self.definition(load)
+        return None if made is None else made.value
+
+    def values(self, load: ast.AST | None) -> list[ast.expr]:
+        """What all definitions of a variable give it; none where one does not write that down."""
+        found = self.reaching(load) if isinstance(load, ast.Name) else ()
+        given = [made.value for made in found]
+        return [v for v in given if v is not None] if None not in given else []
+
+    def value_of_its_own(self, load: ast.Name) -> ast.expr | None:
+        """The same of a variable that is read at this place alone."""
+        made = self.definition(load)
+        alone = made is not None and len(self.definitions(load).uses(made)) == 1
+        return made.value if made is not None and alone else None
+
+    def is_same(self, one: ast.AST | None, other: ast.AST | None) -> bool:
+        """Whether both read one variable, with the same value."""
+        names = isinstance(one, ast.Name) and isinstance(other, ast.Name) and one.id == other.id
+        return names and self.reaching(one) == self.reaching(other)  # type: ignore[arg-type]
+
+    def is_given(self, load: ast.AST | None) -> bool:
+        """Whether a variable is a parameter, whose value the callers alone decide."""
+        found = self.reaching(load) if isinstance(load, ast.Name) else ()
+        return bool(found) and all(made.is_parameter for made in found)
+
     def may_follow(self, later: ast.AST, way: Stack, earlier: ast.AST, other_way: Stack) -> bool:
         """Whether ``later`` may run after ``earlier``, each come to on its way through calls and
         loops.

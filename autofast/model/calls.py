@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from autofast.model.source import nodes_in, parent_of
-from autofast.model.syntax import has_star
+from autofast.model.syntax import has_star, is_all
 
 
 class MethodCall(ast.Call):
@@ -55,6 +55,21 @@ def short_name(expr: ast.AST | None) -> str:
     return name if isinstance(expr, (ast.Name, ast.Attribute)) else ""
 
 
+def variable_name(expr: ast.AST | None) -> str:
+    """The name of a variable; empty for anything else."""
+    return expr.id if isinstance(expr, ast.Name) else ""
+
+
+def literal_of(expr: ast.AST | None) -> Any:
+    """The value of what is written out; None for anything else."""
+    return expr.value if isinstance(expr, ast.Constant) else None
+
+
+def is_call_of(node: object, *names: str) -> TypeGuard[ast.Call]:
+    """``len(x)``, ``range(n)``: a call of a function by one of these names."""
+    return isinstance(node, ast.Call) and is_name(node.func, *names)
+
+
 def is_name(node: object, *names: str) -> TypeGuard[ast.Name]:
     """A variable of one of these names, read or bound."""
     return isinstance(node, ast.Name) and node.id in names
@@ -101,6 +116,11 @@ def only_target(statement: ast.AST | None) -> ast.expr | None:
     return statement.targets[0] if single else None  # type: ignore[union-attr]
 
 
+def given_to(statement: ast.AST, name: str) -> ast.expr | None:
+    """``value`` of ``name = value``; nothing for other statements."""
+    return statement.value if is_name(only_target(statement), name) else None  # type: ignore[attr-defined]
+
+
 def parts_of(statement: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
     """:func:`pairs_of` an assignment with one target; none for other statements."""
     target = only_target(statement)
@@ -135,9 +155,32 @@ def root_of(expr: ast.expr, *through: type[ast.Attribute | ast.Subscript]) -> as
     return expr
 
 
+def spread_out(args: list[ast.expr]) -> list[ast.expr]:
+    """The sizes or dimensions in ``view(2, 3)`` and ``view((2, 3))``."""
+    match args:
+        case [ast.Tuple(elts=elts) | ast.List(elts=elts)]:
+            return elts
+    return args
+
+
 def receiver_of(call: ast.Call) -> ast.expr | None:
     """``x`` of ``x.name(...)``; nothing where the function is a plain name."""
     return call.func.value if isinstance(call.func, ast.Attribute) else None
+
+
+def method_name(call: ast.Call) -> str:
+    """``name`` of ``x.name(...)``; empty where the function is a plain name."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
+
+
+def alternatives(test: ast.expr) -> list[ast.expr]:
+    """The conditions one of which is enough: the parts of ``a or b``; ``a`` alone is one."""
+    return test.values if is_all(test, ast.Or) else [test]
+
+
+def requirements(test: ast.expr) -> list[ast.expr]:
+    """The conditions that must all hold: the parts of ``a and b``; ``a`` alone is one."""
+    return test.values if is_all(test, ast.And) else [test]
 
 
 def unstarred(expr: ast.expr) -> ast.expr:

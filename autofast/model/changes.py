@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import zlib
+from collections.abc import Iterable
 from typing import Any
 
-from autofast.model.limits import MOST_NOTED
+Note = tuple[dict[Any, Any], Any, Any]  # a table, a name or key, and what stood there
 
 _serial = itertools.count(1)
 _STEADY: dict[str, int] = {}
@@ -53,7 +54,7 @@ def restart() -> None:
     _serial = itertools.count(1)
     _pool.clear()
     CLOCK.open = 0
-    CLOCK.notes.clear()
+    CLOCK.clear()
 
 
 class Numbered:
@@ -87,7 +88,8 @@ class Clock:
 
     def __init__(self) -> None:
         self.ticks = self.epoch = self.open = 0
-        self.notes: list[tuple[dict[Any, Any], Any, Any]] = []
+        self.notes: list[Note] = []
+        self._cleared = 0  # how many notes there were before these
 
     def tick(self, table: dict[Any, Any], key: Any) -> int:
         """What stands in ``table`` under ``key`` is about to change."""
@@ -101,26 +103,49 @@ class Clock:
         self.ticks += 1
         self.epoch += 1
 
-    def is_as_before(self, ticks: int, epoch: int, noted: int) -> bool:
+    @property
+    def now(self) -> int:
+        """The number of the next note, to be given to :meth:`is_as_before`."""
+        return self._cleared + len(self.notes)
+
+    def clear(self) -> None:
+        """Nobody asks any more; what changes from now on is not noted."""
+        self._cleared += len(self.notes) + 1
+        self.notes.clear()
+
+    def is_as_before(
+        self, epoch: int, since: int, most: int, tables: Iterable[int] | None = None
+    ) -> bool:
         """Whether all that has changed since is what it was again: a flag that is set and set back,
-        a dict that is filled anew.
+        a dict that is filled anew. Only ``tables`` count, where they are given, by their ids. Where
+        it was not noted, or more than ``most`` times, it is taken that something has changed.
         """
-        if ticks == self.ticks:
-            return True
-        if epoch != self.epoch or len(self.notes) - noted > MOST_NOTED:
+        if epoch != self.epoch or since < self._cleared or self.now - since > most:
             return False
         first: dict[tuple[int, Any], tuple[dict[Any, Any], Any, Any]] = {}
         made = set()  # tables that took the place of others
-        for note in self.notes[noted:]:
+        for note in self.notes[since - self._cleared :]:
             if first.setdefault((id(note[0]), note[1]), note) is not note:
                 made.add(id(note[2]))
-        made.update(id(table.get(key)) for table, key, _ in first.values())
-        made.difference_update(id(old) for _, _, old in first.values())
+        asked = list(first.values()) if tables is None else _those_in(first.values(), tables)
+        made.update(id(table.get(key)) for table, key, _ in asked)
+        made.difference_update(id(old) for _, _, old in asked)
         return all(
-            same(old, table.get(key, _ABSENT))
-            for table, key, old in first.values()
-            if id(table) not in made
+            same(old, table.get(key, _ABSENT)) for table, key, old in asked if id(table) not in made
         )
+
+
+def _those_in(notes: Iterable[Note], tables: Iterable[int]) -> list[Note]:
+    """The notes on some tables, and on those that stood in their places first."""
+    of: dict[int, list[Note]] = {}
+    for note in notes:
+        of.setdefault(id(note[0]), []).append(note)
+    todo, found = [t for t in tables if t in of], list[Note]()
+    while todo:
+        mine = of.pop(todo.pop(), ())
+        found += mine
+        todo += [id(old) for _, _, old in mine if id(old) in of]
+    return found
 
 
 CLOCK = Clock()

@@ -47,6 +47,11 @@ class LoopFrame(_Frame):
     turn: int = 0
     unrolled: bool = False
 
+    @property
+    def is_statement(self) -> bool:
+        """A ``for`` or ``while``, and no comprehension."""
+        return isinstance(self.node, (ast.For, ast.While))
+
     @cached_property
     def way(self) -> Hashable:
         turn = self.turn if self.unrolled else 0
@@ -121,6 +126,11 @@ class Site:
 
     def __iter__(self) -> Iterator[Occurrence]:
         return iter(self.occurrences)
+
+    @property
+    def call(self) -> ast.Call | None:
+        """The call that stands there; None for a decorator, a class, an item of ``with``."""
+        return self.node if isinstance(self.node, ast.Call) else None
 
     def things(self) -> set[Thing | None]:
         return {o.this for o in self.occurrences}

@@ -45,9 +45,15 @@ MOST_PARTS = 60
 MOST_WAYS = 10_000  # to one place
 MOST_WRAPPERS = 4  # of one decorator around one function
 OFTEN = 40  # calls of one function that are followed with all that tells their objects apart
+# Passes through one Sequential, with the same input, whose layers are followed: networks from a
+# registry may stand in each other, and the ways through them are without number.
+MOST_ALIKE_PASSES = 8
 MOST_EVENTS = 2_000  # of one call that happen once more in all the ways they came about
-MOST_ROOTS = 400  # things that are searched for changes before a call is followed again
-MOST_NOTED = 400  # changes that are looked through: who makes more has changed something
+# Things that are searched for changes before a call is followed again, and changes of a call that
+# are looked through, as who makes more has changed something: at least, and for each step that to
+# follow it again would cost.
+MOST_SEARCHED = 400
+SEARCHED_PER_STEP = 4
 MOST_STATES = 400  # of a protocol before one statement: more than any script needed that was tried
 MOST_SIBLINGS = 12  # other scripts that are read: the nearest
 

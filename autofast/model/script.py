@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, TypeGuard, TypeVar
 
+from autofast.model.calls import receiver_of
 from autofast.model.events import Log, LoopFrame, Occurrence, Site, Stack
 from autofast.model.limits import WORK
 from autofast.model.measured import Facts
@@ -149,6 +150,11 @@ class Transfer:
     loops: tuple[LoopFrame, ...]
     site: Site
     unknown: str = ""
+
+    @property
+    def operand(self) -> ast.expr | None:
+        """``x`` of ``x.to(device)``; None where the method was taken before."""
+        return receiver_of(self.node)
 
     @property
     def to_device(self) -> bool:

@@ -15,6 +15,7 @@ import sys
 import tokenize
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import chain, pairwise, takewhile
 from pathlib import Path
 from typing import TypeGuard, TypeVar
 
@@ -270,6 +271,11 @@ def ancestors(node: ast.AST) -> Iterator[ast.AST]:
         parent = parent_of(parent)
 
 
+def outwards(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """Each node and the one around it, from ``node`` on: from which side one comes to it."""
+    return pairwise(chain((node,), ancestors(node)))
+
+
 def children(node: ast.AST) -> tuple[ast.AST, ...]:
     """The nodes right below ``node``, which :func:`ast.iter_child_nodes` would look for each
     time.
@@ -298,9 +304,9 @@ def _walked(node: ast.AST) -> Iterator[ast.AST]:
             todo += ast.iter_child_nodes(here)
 
 
-def nodes_in(tree: ast.AST, kind: type[N]) -> Iterator[N]:
-    """The nodes of one kind in ``tree``, itself included, in the order of :func:`walk`."""
-    return (node for node in walk(tree) if isinstance(node, kind))
+def nodes_in(tree: ast.AST, *kinds: type[N]) -> Iterator[N]:
+    """The nodes of these kinds in ``tree``, itself included, in the order of :func:`walk`."""
+    return (node for node in walk(tree) if isinstance(node, kinds))
 
 
 def holds(tree: ast.AST, *kinds: type[ast.AST]) -> bool:
@@ -320,10 +326,19 @@ def within(node: ast.AST, outer: ast.AST) -> bool:
 
 def statement_of(node: ast.AST) -> ast.stmt:
     """The innermost statement that holds ``node`` (``node`` itself if it is one)."""
-    for outer in (node, *ancestors(node)):
-        if isinstance(outer, ast.stmt):
-            return outer
+    for outer in statements_around(node):
+        return outer
     raise ValueError("a module has no statement around it")
+
+
+def statements_around(node: ast.AST) -> Iterator[ast.stmt]:
+    """The statement that holds ``node``, and those around that one, innermost first."""
+    return (outer for outer in (node, *ancestors(node)) if isinstance(outer, ast.stmt))
+
+
+def within_statement(node: ast.AST) -> Iterator[ast.AST]:
+    """What stands around ``node`` in its statement, innermost first."""
+    return takewhile(lambda outer: not isinstance(outer, ast.stmt), ancestors(node))
 
 
 def function_of(node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module:

@@ -43,14 +43,30 @@ def is_constant(node: object, value: Any) -> TypeGuard[ast.Constant]:
     return same and node.value == value  # type: ignore[attr-defined]
 
 
+def is_written(node: object, *values: Any) -> TypeGuard[ast.Constant]:
+    """One of these values, written out; numbers as Python compares them."""
+    return isinstance(node, ast.Constant) and node.value in values
+
+
 def is_text(node: object) -> TypeGuard[Text]:
     """A text that is written out."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
+def is_number(node: ast.AST | None) -> bool:
+    """A number that is written out, perhaps with a sign."""
+    inner = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(inner, ast.Constant) and type(inner.value) in (int, float)
+
+
 def is_operation(node: object, *kinds: type[ast.operator]) -> TypeGuard[ast.BinOp]:
-    """``a * b``, with one of these operators."""
-    return isinstance(node, ast.BinOp) and isinstance(node.op, kinds)
+    """``a * b``, with one of these operators where there are any."""
+    return isinstance(node, ast.BinOp) and isinstance(node.op, kinds or ast.operator)
+
+
+def is_all(node: object, kind: type[ast.boolop]) -> TypeGuard[ast.BoolOp]:
+    """``a and b`` or ``a or b``."""
+    return isinstance(node, ast.BoolOp) and isinstance(node.op, kind)
 
 
 def has_star(parts: Iterable[ast.AST]) -> bool:

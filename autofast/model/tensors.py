@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from autofast.model.changes import remember, remembered
+from autofast.model.changes import CLOCK, remember, remembered
 from autofast.model.contents import opened
 from autofast.model.values import (
     NOTHING,
@@ -67,9 +67,14 @@ def _mixed(tensors: list[Tensor], changes: dict[str, Any]) -> Tensor:
 
 def tensors_in(*sets: Values) -> list[Tensor]:
     """Every tensor in these values, also inside tuples, lists and dicts."""
-    if any(isinstance(t, (Seq, Dict)) for values in sets for t in values):
-        return list(dict.fromkeys(t for t in things_in(*sets) if isinstance(t, Tensor)))
-    return list({id(t): t for values in sets for t in values if isinstance(t, Tensor)}.values())
+    if not any(isinstance(t, (Seq, Dict)) for values in sets for t in values):
+        return list({id(t): t for values in sets for t in values if isinstance(t, Tensor)}.values())
+    # One layer after the other is given the same, and asks.
+    ticks, found = remembered((tensors_in, sets)) or (-1, [])
+    if ticks != CLOCK.ticks:
+        found = list(dict.fromkeys(t for t in things_in(*sets) if isinstance(t, Tensor)))
+        remember((tensors_in, sets), (CLOCK.ticks, found))
+    return found
 
 
 def is_unknown_in(*sets: Values) -> bool:

@@ -14,7 +14,7 @@ from autofast.facts.batch.losses_of_torch import (
     Loss,
 )
 from autofast.facts.batch.samples import Activation, Shape, Shapes, odd, skipped
-from autofast.model.calls import arguments_of, keyword_of
+from autofast.model.calls import arguments_of, keyword_of, spread_out
 from autofast.model.source import at
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Ext, Tensor, const
@@ -22,6 +22,10 @@ from autofast.rule import Refusal
 
 REDUCTIONS = {"mean": Kind.MEAN, "batchmean": Kind.MEAN, "sum": Kind.SUM, "none": Kind.ROWS}
 OLD = ("size_average", "reduce")
+# What mixes the elements along a dimension.
+ALONG = frozenset(
+    "norm std var max min amax amin argmax prod logsumexp softmax log_softmax".split()
+)
 # What leaves a single number what it is.
 SAME = frozenset("to cuda cpu float double contiguous clone squeeze view reshape".split())
 
@@ -71,20 +75,7 @@ class TorchCalls(Shapes):
             return self._along(dims, kind, expr)
         if name in PLAIN_METHODS or name in ELEMENTWISE:
             return self._elementwise(kind, [*args, *(k.value for k in expr.keywords)], expr, run)
-        if name in (
-            "norm",
-            "std",
-            "var",
-            "max",
-            "min",
-            "amax",
-            "amin",
-            "argmax",
-            "prod",
-            "logsumexp",
-            "softmax",
-            "log_softmax",
-        ):
+        if name in ALONG:
             dims = self._dims(args[1:] if name == "norm" and args else args, expr)
             if dims is None:
                 raise unknown(expr)
@@ -158,9 +149,8 @@ class TorchCalls(Shapes):
         """
         if expr.keywords and name not in ("flatten", "squeeze", "unsqueeze"):
             raise unknown(expr)
-        given = [*args, *(k.value for k in expr.keywords if k.arg in ("dim", "start_dim"))]
-        if len(given) == 1 and isinstance(given[0], SEQUENCES):
-            given = list(given[0].elts)
+        named = (k.value for k in expr.keywords if k.arg in ("dim", "start_dim"))
+        given = spread_out([*args, *named])
         first = const(self.script.values(given[0])) if given else ...
         if name in ("view", "reshape"):
             if not given or not (first == -1 or self._is_size(given[0], run)):

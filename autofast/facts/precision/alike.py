@@ -43,10 +43,8 @@ def _definition(script: Script, expr: ast.expr) -> ast.AST | None:
     """
     if not isinstance(expr, ast.Name):
         return expr
-    made = list(script.analysis(Flow).reaching(expr))
-    if len(made) != 1:
-        return None
-    return made[0].value if made[0].value is not None else made[0].node
+    made = script.analysis(Flow).definition(expr)
+    return None if made is None else made.value or made.node
 
 
 def _origin(script: Script, expr: ast.AST | None) -> ast.AST | None:

@@ -64,10 +64,8 @@ class FullOutputs:
             case ast.IfExp(body=body, orelse=other):
                 return all(self.is_full(e, part, depth + 1) for e in (body, other))
             case ast.Name():
-                made = [d.value for d in self.flow.reaching(expr)]
-                return bool(made) and all(
-                    v is not None and self.is_full(v, part, depth + 1) for v in made
-                )
+                made = self.flow.values(expr)
+                return bool(made) and all(self.is_full(v, part, depth + 1) for v in made)
             case ast.Tuple(elts=elts) | ast.List(elts=elts):
                 return (
                     part is not None

@@ -8,8 +8,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from autofast.facts.gradients import parameters_of
 from autofast.facts.updates.averages import average_in_variable, keeps_average
+from autofast.facts.used_parameters import parameters_of
 from autofast.flow.frequency import is_rare
 from autofast.flow.scopes import stored_in
 from autofast.model.calls import is_method, is_name, stands_alone

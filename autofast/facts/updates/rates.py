@@ -14,7 +14,7 @@ from autofast.model.calls import is_name
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_loader, is_scheduler
 from autofast.model.script import Scheduler, Script, Tick
-from autofast.model.source import ancestors, at, nodes_in, parent_of, statement_of, within
+from autofast.model.source import ancestors, at, nodes_in, outwards, parent_of, statement_of, within
 from autofast.model.syntax import LOOPS, TESTS, is_attribute, is_constant, is_read, is_stored
 from autofast.model.values import Arg, Bound, Cls, Const, Func, Ref, Values
 from autofast.rule import Refusal
@@ -95,8 +95,7 @@ def _taken_by(script: Script, node: ast.expr) -> ast.Call | None:
     """A call that is given the scheduler and is not of this project, so what it does with it is not
     known.
     """
-    here: ast.AST = node
-    for outer in ancestors(node):
+    for here, outer in outwards(node):
         if isinstance(outer, ast.stmt):
             return None
         if isinstance(outer, ast.Call) and here is not outer.func:
@@ -111,7 +110,6 @@ def _taken_by(script: Script, node: ast.expr) -> ast.Call | None:
                 if mine or library or any(is_scheduler(t) for t in script.values(outer))
                 else outer
             )
-        here = outer
     return None
 
 
@@ -149,8 +147,7 @@ def _shown(script: Script, wanted: set[int]) -> Iterator[ast.Attribute]:
 
 def _decides(script: Script, node: ast.expr) -> ast.AST | None:
     """A condition that depends on what ``node`` reads, directly or through one variable."""
-    here: ast.AST = node
-    for outer in ancestors(node):
+    for here, outer in outwards(node):
         if isinstance(outer, ast.Compare) or (isinstance(outer, TESTS) and here is outer.test):
             return outer
         if (
@@ -163,7 +160,6 @@ def _decides(script: Script, node: ast.expr) -> ast.AST | None:
             return next((a for n in uses for a in ancestors(n) if isinstance(a, ast.Compare)), None)
         if isinstance(outer, ast.stmt) and not isinstance(outer, TESTS):
             return None
-        here = outer
     return None
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from autofast.model.changes import Numbered
+from autofast.model.changes import Numbered, remember, remembered
 from autofast.model.values.program import Bound
 from autofast.model.values.simple import Arg, Const, Method, Num, Ref, Unknown
 from autofast.model.values.tensor import Tensor
 from autofast.model.values.thing import Thing, Values
+
+FEW = 8  # of more, the order is kept: large sets are asked for again and again
 
 
 def things(*found: Thing) -> Values:
@@ -23,7 +25,11 @@ def ordered(values: Values) -> list[Thing]:
     """
     if len(values) < 2:
         return list(values)
-    return sorted(values, key=_rank)
+    if len(values) <= FEW:
+        return sorted(values, key=_rank)
+    key = ordered, values
+    found = remembered(key)
+    return list(found if found is not None else remember(key, sorted(values, key=_rank)))
 
 
 def _rank(thing: Thing) -> tuple[str, int, str]:

@@ -21,8 +21,9 @@ class Const(Thing):
     value: Any
 
     def __hash__(self) -> int:
-        known: int | None = self.__dict__.get("_hash")
-        if known is None:
+        try:
+            known: int = self._hash  # type: ignore[attr-defined]
+        except AttributeError:
             known = self.__dict__["_hash"] = steady(repr(self.value))
         return known
 
@@ -120,8 +121,9 @@ class Unknown(Thing, metaclass=Pooled):
     name: str = ""
 
     def __hash__(self) -> int:
-        known: int | None = self.__dict__.get("_hash")
-        if known is None:
+        try:
+            known: int = self._hash  # type: ignore[attr-defined]
+        except AttributeError:
             known = self.__dict__["_hash"] = steady(self.why) + 1
         return known
 
@@ -134,8 +136,9 @@ class Method(Thing, metaclass=Pooled):
     name: str
 
     def __hash__(self) -> int:
-        known: int | None = self.__dict__.get("_hash")
-        if known is None:
+        try:
+            known: int = self._hash  # type: ignore[attr-defined]
+        except AttributeError:
             known = self.__dict__["_hash"] = hash((hash(self.this), steady(self.name)))
         return known
 

@@ -52,8 +52,9 @@ class Tensor(Thing, metaclass=Pooled):
     loss_first: bool = False
 
     def __hash__(self) -> int:
-        known: int | None = self.__dict__.get("_hash")
-        if known is None:
+        try:
+            known: int = self._hash  # type: ignore[attr-defined]
+        except AttributeError:
             words = (self.device, self.dtype, self.grad, getattr(self.prob, "lineno", 0), self.loss,
                      self.fresh, self.param, self.rank, self.loss_first)  # fmt: skip
             if words not in _WORDS:

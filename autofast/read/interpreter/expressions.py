@@ -83,10 +83,9 @@ class Expressions(Binding):
         return self.lookup(node.id, env)
 
     def expr_Attribute(self, node: ast.Attribute, env: Env) -> Values:
-        found: Values = NOTHING
-        for thing in ordered(self.expr(node.value, env)):
-            found |= self.attribute(thing, node.attr, node)
-        return join(found)
+        base = ordered(self.expr(node.value, env))
+        found = [self.attribute(thing, node.attr, node) for thing in base]
+        return join(found[0] if len(found) == 1 else NOTHING.union(*found))
 
     def expr_Subscript(self, node: ast.Subscript, env: Env) -> Values:
         base = self.expr(node.value, env)

@@ -187,7 +187,10 @@ class Lookup(Core):
         if isinstance(thing, Seq) and name in thing.names and thing.items is not None:
             return thing.items[thing.names.index(name)] | thing.elem
         if isinstance(thing, Dict) and name not in DICT_METHODS and (found := thing.get(name)):
-            return found  # one that gives its items as attributes, too
+            # One that gives its items as attributes, too; `.register_forward_hook` is none of the
+            # modules that a dict holds under keys that are not known.
+            if name in thing.entries or not any(map(is_module, found)):
+                return found
         return torchlib.attribute(self, thing, name, node)
 
     def library_attribute(self, thing: Ref, name: str) -> Values:

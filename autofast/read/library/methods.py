@@ -164,7 +164,13 @@ def super_method(
         return values(Unknown("super()"))
     if name == "__init__":
         if isinstance(inst, Inst) and LOADER in inst.cls.external:
-            inst.attrs["__loader__"] = values(Ext(LOADER, node, args, {}, tuple(interp.stack)))
+            made: Ext = interp.intern(
+                Ext,
+                (id(node), "loader", inst),
+                lambda: Ext(LOADER, node, args, {}, tuple(interp.stack)),
+            )
+            made.args = args
+            inst.attrs["__loader__"] = values(made)
             for key, given in args.named.items():
                 inst.attrs.setdefault(key, given.values)
             if args.positional:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from autofast.model import names
+from autofast.model.changes import CLOCK, remember, remembered
 from autofast.model.events import Way, way_of
-from autofast.model.limits import MOST_PARTS
+from autofast.model.limits import MOST_ALIKE_PASSES, MOST_PARTS
 from autofast.model.names import WRAPPERS
 from autofast.model.tensors import dtype_of, mixed, target_of, tensors_in
 from autofast.model.values import (
@@ -119,10 +120,15 @@ def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -
         frozenset() if depth else frozenset({thing})
     )  # the layers inside a model are not told apart: their number would explode
     passes = frozenset({node}) if makers else makers
-    gathers, done = not isinstance(thing, Inst), dict[int, Thing]()
-    return frozenset(
-        _output(interp, t, makers, passes, interp.grad_on(), gathers, done) for t in made
-    )
+    grad, gathers = interp.grad_on(), not isinstance(thing, Inst)
+    # Most layers are given what the one before has given, and give that again.
+    key = _output, made, makers, passes, grad, gathers
+    ticks, found = remembered(key) or (-1, NOTHING)
+    if ticks != CLOCK.ticks:
+        done: dict[int, Thing] = {}
+        found = frozenset(_output(interp, t, makers, passes, grad, gathers, done) for t in made)
+        remember(key, (CLOCK.ticks, found))
+    return found
 
 
 def _output(
@@ -205,7 +211,7 @@ def _forward(
         if method is None:
             in_turn = module_parts.is_container(thing, module_parts.SEQUENTIAL)
             if in_turn:
-                return module_parts.in_order(interp, thing, args, values(base))
+                return _in_turn(interp, thing, args, node, base)
             # A wrapper of its own kind may gather anything.
             wraps = bool(WRAPPERS & thing.cls.external)
             return values(base.but(rank="?") if wraps else base)
@@ -214,16 +220,8 @@ def _forward(
         # followed again until the budget is used up.
         cache: dict[Any, tuple[Values, Way]] = interp.__dict__.setdefault("_forward_cache", {})
         key = _pass_key(interp, thing, args)
-        stack = tuple(interp.stack)
         if key in cache:
-            # what is recorded below the first call happens below this one, too
-            seen = interp.__dict__.setdefault("_repeated", {})
-            here = way_of(stack), id(thing)
-            firsts = seen[here] = {**seen.get(here, {}), cache[key][1]: None}
-            place: ast.AST = thing.cls.node if node is None else node
-            interp.happen(
-                "forward_again", place, stack, thing, args, NOTHING, "on", {"firsts": firsts}
-            )
+            _again(interp, thing, args, thing.cls.node if node is None else node, cache[key][1])
         else:
             found: Values = NOTHING
             for func in method:
@@ -231,7 +229,7 @@ def _forward(
                     found |= interp.call_function(func, args, node, thing)
                 else:
                     found |= interp.call_values(values(func), args, node)
-            cache[key] = found or values(base), way_of(stack) + ((id(node),) if node else ())
+            cache[key] = found or values(base), _way_here(interp, node)
         return cache[key][0]
     if isinstance(thing, Ext):
         if thing.name in WRAPPERS:
@@ -241,7 +239,7 @@ def _forward(
             return found or values(base)
         short = thing.name.rsplit(".", 1)[-1]
         if short == "Sequential":
-            return module_parts.in_order(interp, thing, args, values(base))
+            return _in_turn(interp, thing, args, node, base)
         if short == "Sigmoid":
             return values(base.but(prob=node or thing.node or SOMEWHERE))
         if short in PAIRED:
@@ -260,6 +258,38 @@ def _forward(
     return values(base)
 
 
+def _in_turn(
+    interp: Core, thing: Inst | Ext, args: Arguments, node: ast.AST | None, base: Tensor
+) -> Values:
+    """A pass through a Sequential: its layers one by one, as long as that was not done often."""
+    interp.step()
+    done: dict[Any, tuple[int, Values, Way]] = interp.__dict__.setdefault("_in_turn", {})
+    key = _pass_key(interp, thing, args)
+    times, found, way = done.get(key, (0, NOTHING, ()))
+    if times == MOST_ALIKE_PASSES:
+        place = thing.node if node is None else node
+        if place is not None:
+            _again(interp, thing, args, place, way)
+        return found
+    found = module_parts.in_order(interp, thing, args, values(base))
+    done[key] = times + 1, found, _way_here(interp, node)
+    return found
+
+
+def _way_here(interp: Core, node: ast.AST | None) -> Way:
+    """The way of the calls below ``node``, which stands here."""
+    return way_of(tuple(interp.stack)) + ((id(node),) if node else ())
+
+
+def _again(interp: Core, thing: Thing, args: Arguments, place: ast.AST, first: Way) -> None:
+    """What is recorded below the ``first`` pass happens below this one, too."""
+    seen = interp.__dict__.setdefault("_repeated", {})
+    stack = tuple(interp.stack)
+    here = way_of(stack), id(thing)
+    firsts = seen[here] = {**seen.get(here, {}), first: None}
+    interp.happen("forward_again", place, stack, thing, args, NOTHING, "on", {"firsts": firsts})
+
+
 def _gives_one_tensor(thing: Ext) -> bool:
     """Whether calling this module gives a tensor: models of other libraries do, unless they are
     asked for more.
@@ -276,8 +306,8 @@ def _has_labels(args: Arguments) -> bool:
     return labels is not None and bool(labels.values) and Const(None) not in labels.values
 
 
-def _pass_key(interp: Core, thing: Inst, args: Arguments) -> Hashable:
-    """What a pass through a module of the project depends on."""
+def _pass_key(interp: Core, thing: Inst | Ext, args: Arguments) -> Hashable:
+    """What a pass through a module of the project, or a Sequential, depends on."""
     return (
         id(thing),
         interp.model_changes,

@@ -123,6 +123,13 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             return values(
                 Seq(None, None, NOTHING.union(*(g.values for g in thing.args.positional)))
             )
+    if isinstance(thing, Method) and thing.name == name:
+        return values(thing)  # `node = node.next`: of what is not known, once and for all
+    if isinstance(thing, Tensor):  # asked for again and again, of many tensors at once
+        methods: dict[str, Values] = thing.__dict__.setdefault("_methods", {})
+        if name not in methods:
+            methods[name] = values(Method(thing, name))
+        return methods[name]
     return values(Method(thing, name))
 
 

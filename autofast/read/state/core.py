@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from autofast.model import limits, names
-from autofast.model.changes import CLOCK
+from autofast.model.changes import CLOCK, remember, remembered
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -23,7 +23,7 @@ from autofast.model.events import (
     WithFrame,
 )
 from autofast.model.kinds import gradient_modes
-from autofast.model.limits import MOST_ALIKE, MOST_CALLEES, MOST_HELD, MOST_VALUES
+from autofast.model.limits import MOST_ALIKE, MOST_CALLEES, MOST_HELD, MOST_VALUES, WORK
 from autofast.model.source import Source, is_generator
 from autofast.model.values import (
     NOTHING,
@@ -110,10 +110,13 @@ def _are_alike(found: Values, before: Values) -> bool:
     """
     if len(found) > MOST_ALIKE:
         return False
-    new = set(map(_kind, found - before))
-    if len(before) > MOST_VALUES and all(any(_kind(t) == k for t in before) for k in new):
-        return True
-    return len(new.union(map(_kind, before))) <= MOST_VALUES
+    key = _are_alike, found, before
+    if (known := remembered(key)) is None:
+        new = set(map(_kind, found - before))
+        known = len(before) > MOST_VALUES and all(any(_kind(t) == k for t in before) for k in new)
+        known = known or len(new.union(map(_kind, before))) <= MOST_VALUES
+        remember(key, known)
+    return bool(known)
 
 
 def _kind(thing: Thing) -> Hashable:
@@ -230,6 +233,15 @@ class Core:
         self.constants: dict[int, Values] = {}  # by id of their node
         self.methods: dict[type, Any] = {}  # for each kind of node
         self.libraries: set[str] = set(names.PACKAGES)  # names that are modules of libraries
+
+    def step(self) -> None:
+        """Work that is no expression of the program; raises :class:`TooDeep` where the budget is
+        used up.
+        """
+        self.steps += 1
+        WORK.spend()
+        if self.steps > self.limits[-1]:
+            raise TooDeep
 
     def note(self, text: str) -> None:
         if text not in self.notes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from autofast.model.changes import Mutable, Watched
@@ -70,8 +70,16 @@ def reached(roots: Iterable[Thing], most: int) -> list[Thing] | None:
     return found
 
 
+def tables_of(found: Iterable[Thing]) -> Iterator[int]:
+    """The ids of all that changes where one of these does."""
+    for thing in found:
+        own = thing.__dict__
+        yield id(own)
+        yield from (id(own[name]) for name in TABLES.get(type(thing), ()))
+
+
 def changed_since(found: Iterable[Thing], ticks: int) -> bool:
-    """Whether one of these (:func:`reached`) has changed."""
+    """Whether one of these (:func:`reached`) was set to something else."""
     for thing in found:
         own = thing.__dict__
         if own.get("changed", 0) > ticks:

@@ -16,9 +16,9 @@ from typing import Any
 
 from autofast.model.changes import CLOCK
 from autofast.model.events import CallFrame, Frame, LoopFrame
-from autofast.model.limits import MOST_EVENTS, MOST_ROOTS, OFTEN
+from autofast.model.limits import MOST_EVENTS, MOST_SEARCHED, OFTEN, SEARCHED_PER_STEP, WORK
 from autofast.model.values import Arguments, Env, Func, Thing, Values
-from autofast.read.state.reachable import changed_since, reached
+from autofast.read.state.reachable import changed_since, reached, tables_of
 
 # A variable of another scope, what it held, and the number of the call whose scope that was then.
 Read = tuple[Env, str, "Values | None", int]
@@ -46,6 +46,7 @@ class Summary:
     """What one call gave."""
 
     ticks: int
+    since: int  # the number of the first change afterwards
     result: Values
     events: list[Event]
     reads: list[Read]
@@ -55,6 +56,7 @@ class Summary:
     # Functions that were not entered once more, as they were being followed already.
     recursions: frozenset[int]
     in_turns: bool  # it made dicts, which are others in the first pass of a loop
+    most: int  # that is looked through before it is followed again
     reached: list[Thing] | None = None  # from the roots
 
     def holds(self) -> bool:
@@ -65,10 +67,15 @@ class Summary:
             if self.epoch != CLOCK.epoch:
                 return False
             if self.reached is None:
-                self.reached = reached(self.roots, MOST_ROOTS)
-            if self.reached is None or changed_since(self.reached, self.ticks):
+                self.reached = reached(self.roots, self.most)
+            if self.reached is None:
                 return False
-            self.ticks = CLOCK.ticks
+            # An object may have been made anew at its place, and be what it was by now.
+            if changed_since(self.reached, self.ticks) and not CLOCK.is_as_before(
+                self.epoch, self.since, self.most, tables_of(self.reached)
+            ):
+                return False
+            self.ticks, self.since = CLOCK.ticks, CLOCK.now
         return True
 
 
@@ -177,7 +184,7 @@ class Summaries:
             self.dicts,
             self.unsure,
         )
-        return (self.calls, CLOCK.ticks, CLOCK.epoch, len(CLOCK.notes), *marks)
+        return (self.calls, WORK.done, CLOCK.ticks, CLOCK.epoch, CLOCK.now, *marks)
 
     def end(
         self,
@@ -195,10 +202,15 @@ class Summaries:
         ``stack`` holds the frames of the call and those around it, ``this`` is the object ``func``
         belongs to.
         """
-        number, ticks, epoch, noted, events, reads, made, recursions, dicts, unsure = began
+        number, done, ticks, epoch, since, events, reads, made, recursions, dicts, unsure = began
         self.open -= 1
         CLOCK.open -= 1
-        if result is not None and unsure == self.unsure and CLOCK.is_as_before(ticks, epoch, noted):
+        most = max(MOST_SEARCHED, SEARCHED_PER_STEP * (WORK.done - done))
+        if (
+            result is not None
+            and unsure == self.unsure
+            and (ticks == CLOCK.ticks or CLOCK.is_as_before(epoch, since, most))
+        ):
             read: dict[Hashable, Read] = {}
             for one in self.reads[reads:]:
                 if one[3] < number:  # as it was first, before the call may have set it
@@ -216,10 +228,10 @@ class Summaries:
             ]
             again = frozenset(self.recursions[recursions:]) - {id(func.node)}
             seen = (result, happened, list(read.values()), CLOCK.epoch, roots, mine, again)
-            summary = Summary(CLOCK.ticks, *seen, turns is not None)
+            summary = Summary(CLOCK.ticks, CLOCK.now, *seen, turns is not None, most)
             self.known.setdefault(key, {})[ways, turns] = summary
         if not self.open:
-            CLOCK.notes.clear()
+            CLOCK.clear()
             self.events.clear()
             self.reads.clear()
             self.made.clear()

@@ -13,6 +13,7 @@ from autofast.model.values import Const, Dict, Ext, Inst, Num, Ref, Seq, Tensor,
 TYPES = {
     **{f"builtins.{name}": name for name in ("tuple", "list", "dict")},
     **dict.fromkeys(("torch.Tensor", "torch.is_tensor"), "tensor"),
+    "torch.nn.Module": "module",
 }
 
 
@@ -43,7 +44,9 @@ def tested(test: ast.expr) -> tuple[ast.Name, ast.expr, bool] | None:
 
 
 def kinds(found: Values) -> frozenset[str] | None:
-    """The types that are asked for: tuple, list, dict, tensor; None where others are among them."""
+    """The types that are asked for: tuple, list, dict, tensor, module; None where others are among
+    them.
+    """
     names: set[str] = set()
     for thing in found:
         if isinstance(thing, Seq) and thing.items is not None and not thing.elem:
@@ -71,7 +74,7 @@ def is_one_of(thing: Thing, asked: frozenset[str]) -> bool | None:
     if isinstance(thing, Const):
         return type(thing.value).__name__ in asked
     if isinstance(thing, (Ext, Inst)) and is_module(thing) and not _is_container(thing):
-        return False
+        return None if "module" in asked else False  # `type(x) is nn.Module` of no layer
     return None
 
 

@@ -15,7 +15,7 @@ from autofast.model.calls import short_name, taker_of
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, nodes_in, parent_of, within
-from autofast.model.syntax import VARIABLES, is_attribute, is_constant, is_read, is_stored
+from autofast.model.syntax import VARIABLES, is_attribute, is_read, is_stored
 from autofast.model.values import Arg, Arguments, Bound, Const, Ext, Func, Thing, certainly, const
 from autofast.rule import Refusal
 from autofast.techniques.accumulation.window import Window
@@ -81,12 +81,9 @@ def _arguments(loader: Loader) -> tuple[Arguments, ast.Call]:
     """The arguments that say how large batches are: those of the loader, or of its BatchSampler."""
     if const(loader.args.get(1, "batch_size")) is None:
         for thing in loader.args.get(3, "sampler"):
-            if (
-                isinstance(thing, Ext)
-                and thing.name.endswith(".BatchSampler")
-                and isinstance(thing.node, ast.Call)
-            ):
-                return thing.args, thing.node
+            match thing:
+                case Ext(name=name, node=ast.Call() as call) if name.endswith(".BatchSampler"):
+                    return thing.args, call
     return loader.args, loader.node
 
 
@@ -143,7 +140,7 @@ def _check_others(
         if isinstance(t, (Arg, Const))
     }
     for node in _code(script, iteration):
-        if isinstance(node, ast.Call) and short_name(node.func) in SHAPES:
+        if short_name(getattr(node, "func", None)) in SHAPES:
             for part in nodes_in(node, ast.Constant):
                 if part.value in numbers and not isinstance(part.value, bool):
                     raise Refusal(
@@ -152,10 +149,8 @@ def _check_others(
 
 
 def _in_a_loader(script: Script, node: ast.AST) -> bool:
-    for outer in ancestors(node):
-        if isinstance(outer, ast.Call) and any(outer is x.node for x in script.loaders):
-            return True
-        if isinstance(outer, ast.Call) and any(
+    for outer in (a for a in ancestors(node) if isinstance(a, ast.Call)):
+        if any(outer is x.node for x in script.loaders) or any(
             isinstance(t, Ext) and t.name.endswith("BatchSampler") for t in script.values(outer)
         ):
             return True
@@ -174,10 +169,11 @@ def _is_passed_on(script: Script, node: ast.AST) -> bool:
 
 def _is_shown(node: ast.AST) -> bool:
     for outer in ancestors(node):
-        if isinstance(outer, ast.FormattedValue):
-            return True
-        if isinstance(outer, ast.Call) and short_name(outer.func) in SHOWS:
-            return True
+        match outer:
+            case ast.FormattedValue():
+                return True
+            case ast.Call(func=func) if short_name(func) in SHOWS:
+                return True
     return False
 
 
@@ -203,8 +199,9 @@ def _check_intervals(script: Script, iteration: Iteration, steps: int) -> None:
                     raise Refusal(
                         f"{at(part)} is done every so many batches, of which there are {steps} times as many then"
                     )
-        if isinstance(node, (ast.Subscript,)) and is_stored(node) and is_constant(node.slice, "lr"):
-            raise Refusal(f"the learning rate is set for each batch on {at(node)}")
+        match node:
+            case ast.Subscript(slice=ast.Constant("lr")) if is_stored(node):
+                raise Refusal(f"the learning rate is set for each batch on {at(node)}")
 
 
 def _does_more(script: Script, call: ast.Call) -> bool:

@@ -20,6 +20,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.positions import block, index, nodes_of, place_in
 from autofast.flow.program import Flow
 from autofast.flow.scopes import Variable, loaded_in, mentions, stored_in
+from autofast.model.calls import receiver_of
 from autofast.model.script import Backward, Script
 from autofast.model.source import (
     at,
@@ -131,19 +132,15 @@ class Body:
         if not isinstance(body, list):
             return False
         for statement in body:
-            if isinstance(statement, ast.Pass) or (
-                isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-            ):
-                continue
-            if isinstance(statement, ast.Return) and statement.value is None:
-                continue
-            if (
-                not isinstance(statement, (ast.Expr, ast.Assign, ast.If, ast.With, ast.For))
-                or not nodes_of([statement]) & places
-            ):
-                return False
-            if isinstance(statement, (ast.If, ast.With)) and not _all_of(statement, places):
-                return False
+            mine = bool(nodes_of([statement]) & places)
+            match statement:
+                case ast.Pass() | ast.Expr(value=ast.Constant()) | ast.Return(value=None):
+                    continue
+                case ast.If() | ast.With() if mine and _all_of(statement, places):
+                    continue
+                case ast.Expr() | ast.Assign() | ast.For() if mine:
+                    continue
+            return False
         return True
 
     def _runs(self, units: list[Unit]) -> list[list[ast.stmt]]:
@@ -421,14 +418,12 @@ class Body:
 # ------------------------------------------------------------------------------------- small things
 def whole(backward: Backward) -> ast.expr:
     """What the backward is of, without the scaler."""
-    func = backward.node.func
-    assert isinstance(func, ast.Attribute)
-    receiver = func.value
-    return (
-        receiver.args[0]
-        if backward.scaled and isinstance(receiver, ast.Call) and receiver.args
-        else receiver
-    )
+    receiver = receiver_of(backward.node)
+    assert receiver is not None
+    match receiver:
+        case ast.Call(args=[inner, *_]) if backward.scaled:
+            return inner
+    return receiver
 
 
 def _all_of(statement: ast.If | ast.With, places: set[int]) -> bool:

@@ -25,9 +25,7 @@ def quiet(
     finding that names them so.
     """
     for step in script.steps:
-        calls = [
-            s.node for s in step.forwards if isinstance(s.node, ast.Call) and id(s.node) in wrapped
-        ]
+        calls = [s.call for s in step.forwards if s.call and id(s.call) in wrapped]
         if not calls:
             continue
         name = wrapped[id(calls[0])]

@@ -7,13 +7,14 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from autofast.facts.updates.cadence import Counter
+from autofast.facts.updates.counter import Counter
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import arguments_of
+from autofast.model.calls import alternatives, arguments_of, literal_of
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside
 from autofast.model.script import Script, Step
-from autofast.model.source import at, function_of, nodes_in, walk, within
+from autofast.model.source import at, function_of, walk, within
+from autofast.model.syntax import is_operation
 from autofast.model.values import Arg, const, one
 from autofast.rule import Refusal
 
@@ -90,7 +91,7 @@ def _inner(script: Script, step: Step) -> Existing | None:
 
 
 def _number(script: Script, every: ast.expr) -> int | None:
-    found = const(script.values(every)) if not isinstance(every, ast.Constant) else every.value
+    found = literal_of(every) or const(script.values(every))
     if found is ... and isinstance(option := one(script.values(every)), Arg):
         found = const(option.default)
     return found if isinstance(found, int) and not isinstance(found, bool) else None
@@ -101,15 +102,10 @@ def _window(script: Script, step: Step, frame: BranchFrame, rest: Stack) -> Exis
         return None
     test = _resolved(script, frame.node.test, rest)
     reader = Counter(script, step.loop)
-    parts = (
-        test.values
-        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) and frame.arm
-        else [test]
-    )
-    for part in parts:
+    for part in alternatives(test) if frame.arm else [test]:
         if (every := reader.every(part, frame.arm)) is not None:
             return Existing(every, test, _number(script, every), step)
-    if not frame.known and any(isinstance(n.op, ast.Mod) for n in nodes_in(test, ast.BinOp)):
+    if not frame.known and any(is_operation(n, ast.Mod) for n in ast.walk(test)):
         raise Refusal(
             f"the optimizer is stepped under a condition that is not understood ({at(frame.node)})"
         )
@@ -119,8 +115,7 @@ def _window(script: Script, step: Step, frame: BranchFrame, rest: Stack) -> Exis
 def _resolved(script: Script, test: ast.expr, rest: Stack) -> ast.expr:
     """The condition behind a variable or a parameter."""
     for _ in range(6):
-        found = script.analysis(Flow).reaching(test) if isinstance(test, ast.Name) else ()
-        definition = next(iter(found)) if len(found) == 1 else None
+        definition = script.analysis(Flow).definition(test)
         if definition is None:
             return test
         frame = next(

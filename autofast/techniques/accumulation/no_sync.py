@@ -28,11 +28,7 @@ def communicates(script: Script, iteration: Iteration, window: Window, edits: li
     """Adds ``no_sync()`` to ``edits`` where the model is certainly a DistributedDataParallel; a
     note where it may be one.
     """
-    calls = [
-        s.node
-        for s in iteration.step.forwards
-        if isinstance(s.node, ast.Call) and any(_is_ddp(o.this) for o in s)
-    ]
+    calls = [s.call for s in iteration.step.forwards if s.call and any(_is_ddp(o.this) for o in s)]
     if not calls:
         return ""
     model = calls[0].func

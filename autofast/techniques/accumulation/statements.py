@@ -58,12 +58,13 @@ def outermost(statement: ast.stmt, loop: ast.AST, iteration: Iteration, kind: st
             or within(loop, outer)
         ):
             break
-        if isinstance(outer, ast.If) and outer.orelse:
-            break
         if kind == "zero" and not all(nodes_of([s]) & mine for s in outer.body):
             break
-        if isinstance(outer, ast.If) and not all(
-            s is found or isinstance(s, ast.Expr) or nodes_of([s]) & mine for s in outer.body
+        if isinstance(outer, ast.If) and (
+            outer.orelse
+            or not all(
+                s is found or isinstance(s, ast.Expr) or nodes_of([s]) & mine for s in outer.body
+            )
         ):
             break
         found = outer

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Helper, Wrap
-from autofast.facts.updates.cadence import Counter, check_loader, ends_of, inside_bar
+from autofast.facts.updates.cadence import check_loader, ends_of, inside_bar
+from autofast.facts.updates.counter import Counter
 from autofast.flow.importers import Importers
 from autofast.flow.scopes import binds, is_parameter, stored_in, variables_of
 from autofast.model.calls import names_in

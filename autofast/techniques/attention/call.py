@@ -16,7 +16,15 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import binds
 from autofast.model.calls import is_name
 from autofast.model.script import Script
-from autofast.model.source import Source, ancestors, at, nodes_in, source_of, statement_of
+from autofast.model.source import (
+    Source,
+    ancestors,
+    at,
+    nodes_in,
+    source_of,
+    statement_of,
+    statements_around,
+)
 from autofast.model.syntax import FUNCTIONS, is_attribute, is_stored
 from autofast.model.values import Ext, const, library_name
 from autofast.rule import Effect, Refusal
@@ -151,10 +159,10 @@ def _dropout(script: Script, call: ast.Call, holes: dict[str, ast.expr]) -> str:
         raise Refusal(f"{at(call)} gives its dropout more than the weights")
     layer = call.func
     holes["layer"] = layer
-    together = isinstance(layer, ast.Attribute) and isinstance(layer.value, ast.Name)
-    if isinstance(layer, ast.Attribute) and together and not _switched_apart(script):
-        holes["module"] = layer.value
-        return "{layer}.p if {module}.training else 0.0"
+    match layer:
+        case ast.Attribute(value=ast.Name() as module) if not _switched_apart(script):
+            holes["module"] = module
+            return "{layer}.p if {module}.training else 0.0"
     return "{layer}.p if {layer}.training else 0.0"
 
 
@@ -203,10 +211,10 @@ def _is_default(script: Script, found: Attention, scale: Scale) -> bool:
 
 def _is_width(script: Script, found: Attention, expr: ast.expr) -> bool:
     """Whether it is the size of the last dimension of the query or the key."""
-    if isinstance(expr, ast.Name):
-        values = [d.value for d in script.analysis(Flow).reaching(expr)]
-        return bool(values) and all(v is not None and _is_width(script, found, v) for v in values)
     match expr:
+        case ast.Name():
+            values = script.analysis(Flow).values(expr)
+            return bool(values) and all(_is_width(script, found, v) for v in values)
         case ast.Call(func=ast.Attribute(value=tensor, attr="size"), args=[axis], keywords=[]):
             pass
         case ast.Subscript(value=ast.Attribute(value=tensor, attr="shape"), slice=axis):
@@ -215,11 +223,7 @@ def _is_width(script: Script, found: Attention, expr: ast.expr) -> bool:
             return False
     flow = script.analysis(Flow)
     return const(script.values(axis)) == -1 and any(
-        isinstance(tensor, ast.Name)
-        and isinstance(side, ast.Name)
-        and tensor.id == side.id
-        and flow.reaching(tensor) == flow.reaching(side)
-        for side in (found.query, found.key)
+        flow.is_same(tensor, side) for side in (found.query, found.key)
     )
 
 
@@ -270,7 +274,7 @@ def _nothing_between(
     if any(not any(s is other for other in here) for s in gone):
         raise Refusal(f"not all of it stands in the block of {at(last)}")
     for expr in moved:
-        inner = [statement_of(expr), *(a for a in ancestors(expr) if isinstance(a, ast.stmt))]
+        inner = list(statements_around(expr))
         first = next((n for n, s in enumerate(here) if any(s is i for i in inner)), 0)
         between = [s for s in here[first : here.index(last)] if not any(s is g for g in gone)]
         if (node := may_change(script, between, expr)) is not None:

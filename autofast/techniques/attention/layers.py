@@ -23,8 +23,8 @@ def drops_weights(script: Script) -> Iterator[tuple[ast.Call, Effect]]:
     drawn in another order.
     """
     for site in script.log.of("forward"):
-        call = site.node
-        if not isinstance(call, ast.Call) or len(call.args) > PLACE:
+        call = site.call
+        if call is None or len(call.args) > PLACE:
             continue
         layers = script.values(call.func)
         if not layers or not all(isinstance(t, Ext) and t.name == LAYER for t in layers):
@@ -41,10 +41,9 @@ def drops_weights(script: Script) -> Iterator[tuple[ast.Call, Effect]]:
 
 def _drops(script: Script, call: ast.Call) -> bool:
     """``layer(...)[0]``, ``x, _ = layer(...)`` where nothing reads ``_``."""
-    outer = parent_of(call)
-    if isinstance(outer, ast.Subscript):
-        return outer.value is call and const(script.values(outer.slice)) == 0
-    match outer:
+    match parent_of(call):
+        case ast.Subscript(value=value, slice=index):
+            return value is call and const(script.values(index)) == 0
         case ast.Assign(targets=[ast.Tuple(elts=[_, ast.Name() as second])], value=value) if (
             value is call
         ):

@@ -14,8 +14,9 @@ import math
 
 from autofast.facts.attribute_values import lasting
 from autofast.facts.dimensions import least
+from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import is_name, items_of
+from autofast.model.calls import items_of, spread_out
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in
 from autofast.model.syntax import SEQUENCES, is_constant
@@ -56,11 +57,7 @@ def _is_added_triangle(script: Script, expr: ast.expr) -> bool:
     """
     match expr:
         case ast.Name():
-            found = list(script.analysis(Flow).reaching(expr))
-            alone = (
-                len(found) == 1 and len(script.analysis(Flow).definitions(expr).uses(found[0])) == 1
-            )
-            made = found[0].value if alone else None
+            made = script.analysis(Flow).value_of_its_own(expr)
             return made is not None and _is_added_triangle(script, made)
         case ast.Call(func=ast.Attribute(value=full, attr="triu"), args=[one], keywords=[]):
             pass
@@ -94,9 +91,8 @@ def _ends(script: Script, where: ast.expr) -> list[ast.expr]:
             case ast.Slice(upper=ast.expr() as end):
                 found.append(end)
             case ast.Name(ctx=ast.Load()):
-                made = list(script.analysis(Flow).reaching(node))
-                if len(made) == 1 and made[0].value is not None:
-                    found += _sizes(script, made[0].value)
+                if (made := script.analysis(Flow).value(node)) is not None:
+                    found += _sizes(script, made)
     return [*found, *_sizes(script, where)]
 
 
@@ -122,10 +118,10 @@ def _have_length(script: Script, tensor: ast.expr, length: ast.expr) -> bool:
             case ast.Name() if not moved and _is_unpacked(flow, length, expr):
                 return True
             case ast.Name():
-                found = list(flow.reaching(expr))
-                if len(found) != 1 or found[0].value is None:
+                made = flow.value(expr)
+                if made is None:
                     return False
-                expr = found[0].value
+                expr = made
             case ast.Call(func=ast.Attribute(value=inner, attr="transpose" | "contiguous")):
                 expr, moved = inner, True
             case ast.Call(func=func, args=[inner], keywords=[]) if _changes_last(script, func):
@@ -133,10 +129,7 @@ def _have_length(script: Script, tensor: ast.expr, length: ast.expr) -> bool:
             case ast.BinOp(left=inner, op=ast.Mult() | ast.Div()):
                 expr = inner
             case ast.Call(func=ast.Attribute(attr="view" | "reshape"), args=sizes):
-                return isinstance(length, ast.Name) and any(
-                    is_name(s, length.id) and flow.reaching(s) == flow.reaching(length)
-                    for s in sizes
-                )
+                return any(flow.is_same(s, length) for s in sizes)
             case _:
                 return False
 
@@ -151,17 +144,18 @@ def _is_unpacked(flow: Flow, length: ast.expr, tensor: ast.Name) -> bool:
     """``T`` of ``B, T, C = x.shape``: the last size but one of ``tensor``, as it is."""
     match length:
         case ast.Name():
-            made = list(flow.reaching(length))
+            made = flow.definition(length)
         case _:
             return False
-    match made[0].statement if len(made) == 1 else None:
+    match made and made.statement:
         case ast.Assign(
             targets=[ast.Tuple(elts=[*_, ast.Name() as last_but_one, ast.Name()] as names)],
             value=ast.Attribute(value=ast.Name() as shaped, attr="shape")
             | ast.Call(func=ast.Attribute(value=ast.Name() as shaped, attr="size"), args=[]),
         ):
-            alone = made[0].node is last_but_one and {type(n) for n in names} == {ast.Name}
-            return alone and flow.reaching(shaped) == flow.reaching(tensor)
+            alone = made == Definition(last_but_one.id, last_but_one)
+            whole = {type(n) for n in names} == {ast.Name}
+            return alone and whole and flow.reaching(shaped) == flow.reaching(tensor)
     return False
 
 
@@ -208,11 +202,8 @@ def _is_triangle(script: Script, expr: ast.expr, lower: bool, depth: int) -> boo
             made = lasting(script, expr)
             return made is not None and _is_triangle(script, made, lower, depth + 1)
         case ast.Name():
-            found = list(script.analysis(Flow).reaching(expr))
-            alone = (
-                len(found) == 1 and len(script.analysis(Flow).definitions(expr).uses(found[0])) == 1
-            )
-            value = found[0].value if alone else None  # else something may be written to it
+            # where it is used again, something may be written to it
+            value = script.analysis(Flow).value_of_its_own(expr)
             return value is not None and _is_triangle(script, value, lower, depth + 1)
     return False
 
@@ -221,9 +212,7 @@ def _is_ones(script: Script, expr: ast.expr) -> bool:
     """Whether it is ``torch.ones(n, n)``."""
     if not script.is_call(expr, "torch.ones"):
         return False
-    sizes = expr.args
-    if len(sizes) == 1 and isinstance(sizes[0], SEQUENCES):
-        sizes = sizes[0].elts
+    sizes = spread_out(expr.args)
     leading, last = sizes[:-2], [ast.dump(s) for s in sizes[-2:]]
     ones = all(const(script.values(s)) == 1 for s in leading)
     return len(last) == 2 and last[0] == last[1] and ones
@@ -250,7 +239,7 @@ def _is_square(cut: ast.expr) -> bool:
 
 
 def _from_start(cut: ast.Slice) -> bool:
-    return cut.lower is None or (isinstance(cut.lower, ast.Constant) and cut.lower.value == 0)
+    return cut.lower is None or is_constant(cut.lower, 0)
 
 
 def _number(script: Script, value: ast.expr) -> float | None:
@@ -310,10 +299,11 @@ def _given(script: Script, mask: Mask) -> tuple[str, dict[str, ast.expr]]:
             f"nothing shows that masked scores are set to -inf, or to -1e9 and less ({at(mask.value)})"
         )
     if not math.isinf(number):
-        if isinstance(mask.value, ast.Attribute) and isinstance(mask.value.value, ast.Call):
-            raise Refusal(
-                f"a row may be masked as a whole, and {ast.unparse(mask.value)} ({at(mask.value)}) is too large to be added to scores"
-            )
+        match mask.value:
+            case ast.Attribute(value=ast.Call()):
+                raise Refusal(
+                    f"a row may be masked as a whole, and {ast.unparse(mask.value)} ({at(mask.value)}) is too large to be added to scores"
+                )
         both = ("0.0", "{value}") if mask.kept else ("{value}", "0.0")
         return f"TORCH.where({{mask}}, {', '.join(both)})", {"mask": mask.expr, "value": mask.value}
     if mask.kept:

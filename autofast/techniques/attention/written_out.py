@@ -17,7 +17,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method, put_into
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, line_of, live, parent_of, statement_of
-from autofast.model.syntax import VARIABLES
+from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.values import Const, Ext, Num, const, library_name
 from autofast.rule import Refusal
 from autofast.techniques.attention.products import factors, is_tensor, of_scores, of_values
@@ -136,13 +136,13 @@ def _is_there(node: ast.AST) -> bool:
 def _cast_back(weights: ast.expr) -> ast.Call | None:
     """``weights.type_as(q)``, ``weights.to(q.dtype)``: the dtype that the call gives anyway."""
     method = parent_of(weights)
-    call = parent_of(method) if isinstance(method, ast.Attribute) else None
-    match call:
-        case ast.Call(func=ast.Attribute(attr="type_as"), args=[_], keywords=[]):
-            return call
-        case ast.Call(
-            func=ast.Attribute(attr="to"), args=[ast.Attribute(attr="dtype")], keywords=[]
-        ):
+    match parent_of(method) if is_attribute(method) else None:
+        case (
+            ast.Call(func=ast.Attribute(attr="type_as"), args=[_], keywords=[])
+            | ast.Call(
+                func=ast.Attribute(attr="to"), args=[ast.Attribute(attr="dtype")], keywords=[]
+            )
+        ) as call:
             return call
     return None
 

@@ -22,7 +22,7 @@ from autofast.model.source import source_of
 from autofast.model.values import Ext, Inst, Thing
 from autofast.rule import Effect, Finding, Options
 from autofast.techniques.compiling import blocks, graphs
-from autofast.techniques.compiling.legality import padded
+from autofast.techniques.compiling.model_legality import padded
 from autofast.write.model_setup import Place
 from autofast.write.spelling import torch_in
 

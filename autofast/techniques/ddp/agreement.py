@@ -14,14 +14,22 @@ from collections.abc import Iterator
 
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, is_name
+from autofast.model.calls import call_of, is_call_of, is_method, is_name
 from autofast.model.contents import members, opened
 from autofast.model.events import BranchFrame, Occurrence, Stack, TryFrame, below
 from autofast.model.kinds import is_loader
 from autofast.model.script import Script, Step
-from autofast.model.source import ancestors, at, enclosing, nodes_in, parent_of
+from autofast.model.source import (
+    at,
+    enclosing,
+    nodes_in,
+    parent_of,
+    statement_of,
+    within_statement,
+)
 from autofast.model.syntax import COMPREHENSIONS, IDENTITY, is_attribute, is_read, is_stored
 from autofast.model.values import (
+    NOTHING,
     Const,
     Ext,
     Func,
@@ -42,6 +50,7 @@ DRAWS = tuple(
     """random. numpy.random. torch.rand torch.normal torch.bernoulli torch.multinomial secrets.
     uuid.""".split()
 )
+SEEDS = ("random.seed", "numpy.random.seed", "torch.manual_seed", "torch.random.manual_seed")
 NO_DRAW = tuple(
     """random.seed numpy.random.seed random.getstate random.setstate numpy.random.get_state
     numpy.random.set_state""".split()
@@ -121,8 +130,7 @@ def _of_a_share(script: Script, expr: ast.expr, losses: Loss, depth: int) -> str
     for node in _walk(script, expr):
         if not isinstance(node, (ast.Name, ast.Call, ast.Attribute, ast.Subscript)):
             continue
-        if isinstance(node, ast.Call):
-            names = [t.name for t in script.values(node.func) if isinstance(t, Ref)]
+        if names := [t.name for t in script.called(node) if isinstance(t, Ref)]:
             if any(n.startswith(DRAWS) for n in names):
                 return "is drawn at random"
         if _is_asked(node):
@@ -149,11 +157,7 @@ def _walk(script: Script, expr: ast.AST) -> Iterator[ast.AST]:
     batches.
     """
     yield expr
-    found = (
-        script.values(expr.args[0])
-        if isinstance(expr, ast.Call) and ast.unparse(expr.func) == "len" and expr.args
-        else frozenset()
-    )
+    found = script.values(expr.args[0]) if is_call_of(expr, "len") and expr.args else NOTHING
     if not found or not all(is_loader(t) for t in found):
         for part in ast.iter_child_nodes(expr):
             yield from _walk(script, part)
@@ -177,9 +181,7 @@ def _is_asked(node: ast.AST) -> bool:
         return True
     if isinstance(parent, ast.Compare) and all(isinstance(op, IDENTITY) for op in parent.ops):
         return True
-    return isinstance(parent, ast.Call) and is_name(
-        parent.func, "isinstance", "hasattr", "callable"
-    )
+    return is_call_of(parent, "isinstance", "hasattr", "callable")
 
 
 # ------------------------------------------------------------------------------ what is made before
@@ -195,10 +197,9 @@ def _orders(script: Script) -> None:
 
 
 def _is_set(script: Script, made: Seq) -> bool:
-    if isinstance(made.node, ast.Call):
+    if called := script.called(made.node):
         return any(
-            isinstance(t, Ref) and t.name in ("builtins.set", "builtins.frozenset")
-            for t in script.values(made.node.func)
+            isinstance(t, Ref) and t.name in ("builtins.set", "builtins.frozenset") for t in called
         )
     return made.kind == "set" or isinstance(made.node, (ast.Set, ast.SetComp))
 
@@ -220,9 +221,8 @@ def _are_numbers(made: Seq) -> bool:
 
 def _is_sorted(script: Script, node: ast.AST) -> bool:
     """What is made of it is sorted, counted or made a set again at once."""
-    for outer in (node, *ancestors(node)):
-        if isinstance(outer, ast.Call):
-            names = script.library_functions(outer)
+    for outer in (node, *within_statement(node)):
+        if names := script.library_functions(outer):
             if names & {
                 f"builtins.{n}"
                 for n in ("sorted", "len", "sum", "max", "min", "set", "any", "all", "frozenset")
@@ -230,12 +230,10 @@ def _is_sorted(script: Script, node: ast.AST) -> bool:
                 return True
         if isinstance(outer, ast.SetComp):
             return True
-        if isinstance(outer, ast.stmt):
-            targets = outer.targets if isinstance(outer, ast.Assign) else []
-            return any(
-                isinstance(t, ast.Name) and _is_sorted_later(script.analysis(Flow), t)
-                for t in targets
-            )
+    match statement_of(node):
+        case ast.Assign(targets=targets):
+            kept = [t for t in targets if isinstance(t, ast.Name)]
+            return any(_is_sorted_later(script.analysis(Flow), t) for t in kept)
     return False
 
 
@@ -243,7 +241,7 @@ def _is_sorted_later(flow: Flow, target: ast.Name) -> bool:
     """``words = list(set(text)); words.sort()``"""
     for use in flow.definitions(target).uses(Definition(target.id, target)):
         method = parent_of(use)
-        called = is_attribute(method, "sort") and isinstance(parent_of(method), ast.Call)
+        called = is_attribute(method, "sort") and call_of(method) is not None
         if called and flow.graph(target).postdominates(use, target):
             return True
     return False
@@ -258,12 +256,7 @@ def _draws_before(script: Script, extent: Extent) -> None:
         script.log.each(), key=lambda item: min((o.order for o in item[1]), default=0)
     ):
         for occurrence in site:
-            if kind in (
-                "random.seed",
-                "numpy.random.seed",
-                "torch.manual_seed",
-                "torch.random.manual_seed",
-            ):
+            if kind in SEEDS:
                 seeded.add(kind.split(".")[0])
             if (
                 kind in OWN_GENERATORS
@@ -310,10 +303,10 @@ def _written(script: Script, node: ast.AST, occurrences: list[Occurrence]) -> No
         ):
             continue
         drawn = (draws(node.func.attr) and is_in_place(node.func.attr)) or any(
-            isinstance(n, ast.Call)
-            and any(isinstance(t, Ref) and t.name.startswith(DRAWS) for t in script.values(n.func))
+            isinstance(t, Ref) and t.name.startswith(DRAWS)
             for a in node.args
-            for n in ast.walk(a)
+            for n in nodes_in(a, ast.Call)
+            for t in script.values(n.func)
         )
         if drawn:
             raise Refusal(
@@ -351,14 +344,12 @@ def _stores(script: Script, function: ast.AST) -> None:
 
 def _in_place(node: ast.Attribute) -> bool:
     """``self.seen.add_(...)``, ``self.seen[i] = ...``"""
-    method = parent_of(node)
-    if (
-        isinstance(method, ast.Attribute)
-        and is_in_place(method.attr, flags=True)
-        and isinstance(parent_of(method), ast.Call)
-    ):
-        return True
-    return isinstance(method, ast.Subscript) and is_stored(method)
+    match parent_of(node):
+        case ast.Attribute(attr=name) as method:
+            return is_in_place(name, flags=True) and isinstance(parent_of(method), ast.Call)
+        case ast.Subscript() as item:
+            return is_stored(item)
+    return False
 
 
 def _is_plain(script: Script, node: ast.Attribute) -> bool:

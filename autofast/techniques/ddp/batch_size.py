@@ -13,8 +13,15 @@ from autofast.flow.scopes import is_parameter, mentions, owner, parameters, scop
 from autofast.model.calls import only_target
 from autofast.model.kinds import is_loader, is_module
 from autofast.model.script import Loader, Script
-from autofast.model.source import ancestors, at, parent_of, statement_of
-from autofast.model.syntax import is_read
+from autofast.model.source import (
+    at,
+    nodes_in,
+    outwards,
+    parent_of,
+    statement_of,
+    within_statement,
+)
+from autofast.model.syntax import is_attribute, is_read
 from autofast.model.values import Bound, Func, Method, Ref, Tensor
 from autofast.rule import Refusal
 from autofast.techniques.ddp.data import size_of
@@ -62,17 +69,18 @@ def check(script: Script, loader: Loader, passes: dict[int, ast.Call]) -> None:
 def _uses(script: Script, size: ast.expr) -> Iterator[ast.expr]:
     """Other places that read the same variable, attribute or option."""
     for part in ast.walk(size):
-        if isinstance(part, ast.Attribute):
-            for node in script.each(ast.Attribute):
-                if node.attr == part.attr and is_read(node) and node is not part:
-                    if (
-                        script.reached(node)
-                        and not _in_loader(script, node)
-                        and not isinstance(parent_of(node), ast.Attribute)
-                    ):
-                        yield node
-        elif isinstance(part, ast.Name) and not isinstance(parent_of(part), ast.Attribute):
-            yield from _of_name(script, part)
+        match part:
+            case ast.Attribute(attr=name):
+                for node in script.each(ast.Attribute):
+                    if node.attr == name and is_read(node) and node is not part:
+                        if (
+                            script.reached(node)
+                            and not _in_loader(script, node)
+                            and not is_attribute(parent_of(node))
+                        ):
+                            yield node
+            case ast.Name() if not is_attribute(parent_of(part)):
+                yield from _of_name(script, part)
 
 
 def _of_name(script: Script, name: ast.Name) -> Iterator[ast.expr]:
@@ -95,20 +103,15 @@ def _loads(script: Script, name: ast.Name) -> list[ast.Name]:
 
 
 def _in_loader(script: Script, node: ast.AST) -> bool:
-    for outer in ancestors(node):
-        if isinstance(outer, ast.Call) and any(is_loader(t) for t in script.values(outer)):
-            return True
-        if isinstance(outer, ast.stmt):
-            return False
-    return False
+    calls = (outer for outer in within_statement(node) if isinstance(outer, ast.Call))
+    return any(is_loader(t) for call in calls for t in script.values(call))
 
 
 def _check(script: Script, use: ast.expr, known: Known, depth: int) -> None:
     """What is done with the number at ``use``."""
     if id(use) in known.written:
         return
-    here: ast.AST = use
-    for outer in ancestors(use):
+    for here, outer in outwards(use):
         if isinstance(outer, ast.Compare):
             if any(_of_batch(script, e) for e in (outer.left, *outer.comparators) if e is not here):
                 raise Refusal(
@@ -121,7 +124,6 @@ def _check(script: Script, use: ast.expr, known: Known, depth: int) -> None:
             if all(
                 isinstance(t, Ref) and t.name == "builtins.dict" for t in script.values(outer.func)
             ) and isinstance(parent_of(outer), ast.Call):
-                here = outer
                 continue
             _in_call(script, use, outer, known, depth)
             return
@@ -132,15 +134,13 @@ def _check(script: Script, use: ast.expr, known: Known, depth: int) -> None:
         if isinstance(outer, (ast.stmt, ast.JoinedStr)):
             _kept(script, outer, known, depth)
             return
-        here = outer
 
 
 def _of_batch(script: Script, expr: ast.expr) -> bool:
     """A tensor of the batch, or its size."""
     return any(
         isinstance(t, Tensor) and not t.param
-        for n in ast.walk(expr)
-        if isinstance(n, (ast.Name, ast.Attribute, ast.Call))
+        for n in nodes_in(expr, ast.Name, ast.Attribute, ast.Call)
         for t in script.values(n)
     )
 
@@ -213,8 +213,4 @@ def _apart(script: Script, call: ast.Call, known: Known) -> bool:
 
 def _shown_only(script: Script, node: ast.AST, known: Known) -> bool:
     call = parent_of(node)
-    return (
-        isinstance(call, ast.Call)
-        and id(call) not in known.passes
-        and any(is_module(t) for t in script.values(call.func))
-    )
+    return id(call) not in known.passes and any(is_module(t) for t in script.called(call))

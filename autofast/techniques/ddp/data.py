@@ -186,10 +186,9 @@ def _check_uses(script: Script, loader: Loader) -> None:
                 f"the loader on {at(loader.node)} is also gone through without training on {at(use.node)}: make a second one for that"
             )
     for source in script.sources:
-        for node in source.nodes:
+        for node in source.each(ast.Attribute):
             if (
-                isinstance(node, ast.Attribute)
-                and node.attr not in READ
+                node.attr not in READ
                 and not is_share(function_of(node))  # a quotient of numbers that are shares all
                 and any(t is x for t in script.values(node.value) for x in loader.things)
             ):
@@ -200,11 +199,9 @@ def _check_uses(script: Script, loader: Loader) -> None:
 
 def plain_text(expr: ast.expr) -> str:
     """The text of a variable or attribute; empty for what may not be written twice."""
-    root = root_of(expr)
-    if (
-        isinstance(root, ast.Subscript)
-        and isinstance(root.slice, ast.Constant)
-        and isinstance(root.value, ast.Name)
-    ):
-        return ast.unparse(expr) if root is expr else ""
-    return ast.unparse(expr) if isinstance(root, ast.Name) else ""
+    match root := root_of(expr):
+        case ast.Subscript(value=ast.Name(), slice=ast.Constant()):
+            return ast.unparse(expr) if root is expr else ""
+        case ast.Name():
+            return ast.unparse(expr)
+    return ""

@@ -8,7 +8,6 @@ from autofast.edit.edits import Before, Edit
 from autofast.facts.loaders import given
 from autofast.facts.updates import cadence
 from autofast.flow.scopes import stored_in
-from autofast.model.calls import is_name
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
@@ -129,16 +128,14 @@ def _by_number(
 
 def _counts(script: Script, expr: ast.expr) -> bool:
     """``range(...)``, perhaps in a progress bar."""
-    names = [t.name for t in script.values(expr) if isinstance(t, Ext)]
-    if isinstance(expr, ast.Call) and is_name(expr.func, "range"):
-        return True
-    bar = (
-        isinstance(expr, ast.Call)
-        and bool(expr.args)
-        and bool(names)
-        and all(n.startswith("tqdm.") for n in names)
-    )
-    return bar and isinstance(expr, ast.Call) and _counts(script, expr.args[0])
+    match expr:
+        case ast.Call(func=ast.Name("range")):
+            return True
+        case ast.Call(args=[inner, *_]):
+            names = [t.name for t in script.values(expr) if isinstance(t, Ext)]
+            bar = bool(names) and all(n.startswith("tqdm.") for n in names)
+            return bar and _counts(script, inner)
+    return False
 
 
 def _by_count(script: Script, ranks: Ranks, step: Step, sampler: str) -> list[Edit]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from autofast.facts.host_io import HostEffect
 from autofast.flow.positions import block, index
-from autofast.model.calls import items_of
+from autofast.model.calls import call_of, items_of
 from autofast.model.script import Script
-from autofast.model.source import ancestors, at, parent_of, statement_of
+from autofast.model.source import ancestors, at, parent_of, statement_of, within_statement
 from autofast.model.values import Ext
 from autofast.rule import Refusal
 
@@ -72,12 +71,8 @@ class Host:
         for source in self.script.sources if made else ():
             for node in source.each(ast.Attribute):
                 if any(id(t) in made for t in self.script.values(node.value)):
-                    call = parent_of(node)
-                    if not (
-                        isinstance(call, ast.Call)
-                        and call.func is node
-                        and self.guard_of(call) is not None
-                    ):
+                    call = call_of(node)
+                    if call is None or self.guard_of(call) is None:
                         raise Refusal(
                             f"`{ast.unparse(node)}` on {at(node)} uses a writer that one process has only"
                         )
@@ -91,23 +86,16 @@ def _statement(effect: HostEffect) -> ast.stmt | None:
         raise Refusal(f"`{short(effect)}` on {at(node)} runs in an event loop")
     if isinstance(outer, ast.Expr):
         return outer
-    if any(isinstance(a, ALONE) for a in _within_statement(node)):
+    if any(isinstance(a, ALONE) for a in within_statement(node)):
         return None
-    statement = statement_of(node)
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        return None
+    match statement_of(node):
+        case ast.Expr(value=ast.Call()):
+            return None
     if effect.name.startswith("matplotlib"):
         return None
     raise Refusal(
         f"what `{short(effect)}` gives back is used on {at(node)}: give it a statement of its own"
     )
-
-
-def _within_statement(node: ast.AST) -> Iterator[ast.AST]:
-    for outer in ancestors(node):
-        if isinstance(outer, ast.stmt):
-            return
-        yield outer
 
 
 def run(

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import After, Before, Edit, Helper, Rewrite, Wrap
 from autofast.flow.scopes import is_local, owner
-from autofast.model.calls import arguments_of, call_of, is_method, root_of, short_name
+from autofast.model.calls import arguments_of, call_of, root_of, short_name
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, parent_of, source_of, statement_of
-from autofast.model.syntax import VARIABLES, is_read, is_stored
+from autofast.model.syntax import VARIABLES, is_attribute, is_read, is_stored
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host
 from autofast.techniques.ddp.names import Ranks, Training
@@ -177,9 +177,8 @@ def _handed_over(script: Script) -> set[str]:
     found: set[str] = set()
     for node in script.nodes:
         if isinstance(node, VARIABLES) and is_read(node):
-            outer = parent_of(node)
-            if call_of(node) is None and not isinstance(outer, ast.Attribute):
-                found.add(node.id if isinstance(node, ast.Name) else node.attr)
+            if call_of(node) is None and not is_attribute(parent_of(node)):
+                found.add(short_name(node))
     return found
 
 
@@ -195,19 +194,19 @@ def _names_in(statement: ast.AST, stored: bool) -> Iterator[tuple[str, ast.AST]]
             for c in ast.iter_child_nodes(node)
             if not isinstance(c, (ast.stmt, ast.ExceptHandler))
         ]
-        if not stored:
-            if isinstance(node, ast.Attribute) and is_read(node):
-                yield node.attr, node
-            elif isinstance(node, ast.Name) and is_read(node):
-                yield node.id, node
-        elif isinstance(node, ast.Attribute) and is_stored(node):
-            yield node.attr, node
-        elif isinstance(node, ast.Subscript) and is_stored(node):
-            yield from _root(node.value)
-        elif is_method(node) and node.func.attr in ADDERS:
-            yield from _root(node.func.value)
-        elif isinstance(node, (ast.Global, ast.Nonlocal)):
-            yield from ((name, node) for name in node.names)
+        match node:
+            case ast.Name() | ast.Attribute() if not stored and is_read(node):
+                yield short_name(node), node
+            case _ if not stored:
+                pass
+            case ast.Attribute(attr=name) if is_stored(node):
+                yield name, node
+            case ast.Subscript(value=of) if is_stored(node):
+                yield from _root(of)
+            case ast.Call(func=ast.Attribute(value=of, attr=name)) if name in ADDERS:
+                yield from _root(of)
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                yield from ((name, node) for name in names)
 
 
 def _root(expr: ast.expr) -> Iterator[tuple[str, ast.AST]]:
@@ -222,7 +221,7 @@ def _name_for(ranks: Ranks, note: Note, taken: set[str]) -> str:
     """``mean_loss`` for the mean of ``loss`` over processes."""
     expr: ast.expr = note.expr
     while isinstance(expr, (ast.Attribute, ast.Call, ast.Subscript)):
-        if isinstance(expr, ast.Attribute) and expr.attr not in READS:
+        if is_attribute(expr) and expr.attr not in READS:
             break
         expr = expr.func if isinstance(expr, ast.Call) else expr.value
     base = short_name(expr) or "value"

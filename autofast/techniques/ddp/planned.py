@@ -22,6 +22,7 @@ from autofast.techniques.ddp import (
     model,
     setup,
     sharing,
+    wrapping,
 )
 from autofast.techniques.ddp.loss import Loss
 from autofast.techniques.ddp.model import Trained
@@ -76,7 +77,7 @@ def edits_for(
     edits = setup.group(script, ranks, extent)
     edits += setup.devices(script, ranks)
     edits += parallel(ranks) if parallel is not None else []
-    wrappers, wrapped = model.edits(script, ranks, models, options, seeds=True)
+    wrappers, wrapped = wrapping.edits(script, ranks, models, options, seeds=True)
     training = _training(script, models, loaders, extent, wrapped, reductions)
     outside, walk = followed(script, training)
     edits += host.edits(script, ranks, outside)  # first: who downloads stands before the dataset

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 
 from autofast.flow.callgraph import code_of
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, receiver_of
 from autofast.model.events import BranchFrame, below
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import makes_module
@@ -20,7 +20,19 @@ from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in
 from autofast.model.syntax import SEQUENCES, is_attribute, is_operation
 from autofast.model.tensors import things_in
-from autofast.model.values import Bound, Cls, Ext, Func, Inst, Method, Ref, Tensor, Thing, const
+from autofast.model.values import (
+    NOTHING,
+    Bound,
+    Cls,
+    Ext,
+    Func,
+    Inst,
+    Method,
+    Ref,
+    Tensor,
+    Thing,
+    const,
+)
 from autofast.ops.families import PAIRED
 from autofast.rule import Refusal
 
@@ -43,6 +55,7 @@ REDUCTIONS = frozenset("""
 mean sum std var max min amax amin argmax argmin softmax log_softmax logsumexp norm normalize cumsum cumprod prod sort argsort topk median
 all any cosine_similarity vector_norm kthvalue flip roll softmin gumbel_softmax
 """.split())
+LOSSES = ("cross_entropy", "binary_cross_entropy", "kl_div", "binary_cross_entropy_with_logits")
 TURNS = frozenset("permute transpose t swapaxes swapdims movedim moveaxis rearrange T mT".split())
 MATRIX = frozenset("matmul mm bmm dot baddbmm addmm einsum cdist inner tensordot kron".split())
 PYTHON = frozenset(f"builtins.{n}" for n in (
@@ -107,7 +120,7 @@ def _function(script: Script, function: ast.AST, todo: list[Thing], seen: set[in
             turned |= True
             if node.attr == "T":
                 products += _products(script, function)
-        elif isinstance(node, ast.Call) and script.values(node.func):
+        elif isinstance(node, ast.Call) and script.called(node):
             turned |= _call(script, node, function, todo, seen, products)
     if (
         turned
@@ -121,7 +134,7 @@ def _function(script: Script, function: ast.AST, todo: list[Thing], seen: set[in
 
 
 def _products(script: Script, function: ast.AST) -> list[ast.AST]:
-    return [n for n in nodes_in(function, ast.BinOp) if isinstance(n.op, ast.MatMult)]
+    return [n for n in nodes_in(function, ast.BinOp) if is_operation(n, ast.MatMult)]
 
 
 def _both(script: Script, product: ast.AST) -> bool:
@@ -199,19 +212,12 @@ def _named(
         if name in PYTHON or name.startswith(("math.", "builtins.", "warnings.", "logging.")):
             return False
         raise Refusal(f"what {name} on {at(call)} does with the samples of a batch is not known")
-    if (
-        method
-        and isinstance(call.func, ast.Attribute)
-        and not any(isinstance(t, Tensor) for t in script.values(call.func.value))
-    ):
-        if not any(is_module(t) for t in script.values(call.func.value)):
+    of = receiver_of(call)
+    whose = NOTHING if of is None else script.values(of)
+    if method and of is not None and not any(isinstance(t, Tensor) for t in whose):
+        if not any(is_module(t) for t in whose):
             return False  # a list, a string
-    if short.endswith("_loss") or short in (
-        "cross_entropy",
-        "binary_cross_entropy",
-        "kl_div",
-        "binary_cross_entropy_with_logits",
-    ):
+    if short.endswith("_loss") or short in LOSSES:
         raise Refusal(
             f"the model computes its loss itself ({at(call)}): return the outputs and compute the loss outside"
         )
@@ -230,30 +236,15 @@ def _named(
     if short in REDUCTIONS:
         rest = call.args if method else call.args[1:]
         if not any(
-            _is_activation(script, a)
-            for a in (
-                call.args[:1]
-                if not method
-                else [call.func.value]
-                if isinstance(call.func, ast.Attribute)
-                else []
-            )
+            _is_activation(script, a) for a in (call.args[:1] if not method else filter(None, [of]))
         ):
             return False
-        if first_dim(script, call, rest) is not False and short not in (
-            "max",
-            "min",
-            "normalize",
-            "cosine_similarity",
-        ):
-            raise Refusal(
-                f"`{short}` on {at(call)} may go over the samples of a batch: each process has only a part of them"
-            )
-        if (
+        each = short in ("normalize", "cosine_similarity") or (
             short in ("max", "min")
-            and first_dim(script, call, rest) is not False
-            and not (rest and isinstance(const(script.values(rest[0])), (int, float)))
-        ):
+            and rest
+            and isinstance(const(script.values(rest[0])), (int, float))
+        )
+        if not each and first_dim(script, call, rest) is not False:
             raise Refusal(
                 f"`{short}` on {at(call)} may go over the samples of a batch: each process has only a part of them"
             )

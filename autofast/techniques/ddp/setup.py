@@ -231,11 +231,7 @@ def group(script: Script, ranks: Ranks, extent: Extent) -> list[Edit]:
 def _leaves(script: Script, statement: ast.stmt) -> bool:
     """``sys.exit()`` at the end."""
     call = statement.value if isinstance(statement, ast.Expr) else None
-    names = (
-        {getattr(t, "name", "") for t in script.values(call.func)}
-        if isinstance(call, ast.Call)
-        else set()
-    )
+    names = {getattr(t, "name", "") for t in script.called(call)}
     return bool(names & {"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
 
 
@@ -343,14 +339,14 @@ def devices(script: Script, ranks: Ranks) -> list[Edit]:
                 raise Refusal(f"`cuda:0` is part of a condition or a text on {at(node)}")
             edits.append(Rewrite(node, f'f"cuda:{{{{{ranks.local(node)}}}}}"'))
     for site in script.calls("torch.cuda.set_device", "torch.cuda.device"):
-        if isinstance(site.node, ast.Call) and site.node.args:
-            edits += _numbered(script, ranks, site.node.args[0])
+        if site.call and site.call.args:
+            edits += _numbered(script, ranks, site.call.args[0])
     for kind in ("move", "move_model", "torch.device"):
         for site in script.log.of(kind):
-            if isinstance(site.node, ast.Call):
+            if site.call:
                 given = [
-                    *site.node.args,
-                    *(k.value for k in site.node.keywords if k.arg == "device"),
+                    *site.call.args,
+                    *(k.value for k in site.call.keywords if k.arg == "device"),
                 ]
                 for expr in given if kind == "torch.device" else given[:1]:
                     edits += _numbered(script, ranks, expr)

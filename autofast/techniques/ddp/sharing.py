@@ -16,7 +16,7 @@ from autofast.facts.loaders import given
 from autofast.flow.loops import loop_of
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_local
-from autofast.model.calls import short_name
+from autofast.model.calls import literal_of, short_name
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, holds, parent_of, statement_of
 from autofast.model.syntax import DEFS, FUNCTIONS, is_constant
@@ -148,12 +148,15 @@ def _dataset_name(script: Script) -> str:
 
 def _sampler_name(loader: Loader) -> str:
     """``train_sampler`` for ``train_loader``."""
-    parent = parent_of(loader.node)
-    name = short_name(parent.targets[0]) if isinstance(parent, ast.Assign) else ""
-    if isinstance(parent, ast.Dict):
-        key = next(k for k, v in zip(parent.keys, parent.values, strict=True) if v is loader.node)
-        text = key.value if isinstance(key, ast.Constant) else None
-        name = text if isinstance(text, str) and text.isidentifier() else ""
+    name = ""
+    match parent_of(loader.node):
+        case ast.Assign(targets=[target, *_]):
+            name = short_name(target)
+        case ast.Dict(keys=keys, values=values):
+            text = literal_of(
+                next(k for k, v in zip(keys, values, strict=True) if v is loader.node)
+            )
+            name = text if isinstance(text, str) and text.isidentifier() else ""
     for ending in ("_dataloader", "_loader", "_dl", "dataloader", "loader"):
         if name.endswith(ending) and name != ending:
             return f"{name[: -len(ending)].rstrip('_')}_sampler"

@@ -16,7 +16,7 @@ from autofast.model.events import CallFrame, Site, inside
 from autofast.model.kinds import is_module, is_wrapper
 from autofast.model.script import Model, Script, Transfer
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
-from autofast.model.syntax import VARIABLES, is_read
+from autofast.model.syntax import VARIABLES, has_star, is_read
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Cls, Ext, Inst, Ref, Unknown
 from autofast.rule import Effect, Finding
@@ -42,9 +42,7 @@ KEEPING = frozenset({"float", "double", "half", "bfloat16", "detach", "requires_
 
 def is_there(script: Script) -> bool:
     """The script knows about channels_last already, perhaps behind an option."""
-    return any(
-        isinstance(n, ast.Attribute) and n.attr.startswith("channels_last") for n in script.nodes
-    )
+    return any(n.attr.startswith("channels_last") for n in script.each(ast.Attribute))
 
 
 def trained(script: Script) -> Iterator[Model]:
@@ -165,13 +163,11 @@ def place_of(script: Script, model: Model) -> ast.expr | None:
     """The call that the model is converted at: the only one that moves it to its device (or the one
     right behind its making), else the one that makes it.
     """
-    moves = [s for s in model.moves if isinstance(s.node, ast.Call)]
+    moves = [s for s in model.moves if s.call]
     made = model.node if isinstance(model.node, ast.Call) else None
     if len(moves) > 1:
         moves = [s for s in moves if is_method(s.node) and s.node.func.value is model.node]
-    if len(moves) == 1:
-        move = moves[0].node
-        assert isinstance(move, ast.Call)
+    if len(moves) == 1 and (move := moves[0].call):
         if all(
             o.this is not None and not is_wrapper(o.this) for o in moves[0]
         ) and not _is_wrapped_before(model, moves[0]):
@@ -298,12 +294,8 @@ def _is_image(script: Script, transfer: Transfer, models: list[Model]) -> bool:
     target = _target(node)
     for model in models:
         for site in model.forwards:
-            call = site.node
-            if (
-                not isinstance(call, ast.Call)
-                or not call.args
-                or isinstance(call.args[0], ast.Starred)
-            ):
+            call = site.call
+            if call is None or not call.args or has_star(call.args[:1]):
                 continue
             given = call.args[0]
             while (inner := _passed_on(script, given)) is not None and given is not node:
@@ -355,8 +347,7 @@ def _passed_on(script: Script, expr: ast.expr) -> ast.expr | None:
         case ast.BinOp(left=inner, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div(), right=other):
             return inner if isinstance(other, ast.Constant) else None
         case ast.Name():
-            found = list(script.analysis(Flow).reaching(expr))
-            value = found[0].value if len(found) == 1 else None
+            value = script.analysis(Flow).value(expr)
             made = isinstance(value, (ast.BinOp, ast.Call)) and function_of(value) is function_of(
                 expr
             )

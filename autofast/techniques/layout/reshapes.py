@@ -12,7 +12,7 @@ from autofast.facts.shared_memory import is_reshaping, written_through
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import call_of, is_method
+from autofast.model.calls import call_of, is_method, literal_of
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in, parent_of
 from autofast.model.syntax import SEQUENCES, is_attribute, is_read
@@ -98,7 +98,7 @@ def _unbound(script: Script) -> str:
             ):
                 return f"{at(node)} uses `{node.attr}` as a function, which raises in this layout"
         elif isinstance(node, ast.Call) and any(
-            isinstance(a, ast.Constant) and a.value in ("view", "view_as") for a in node.args
+            literal_of(a) in ("view", "view_as") for a in node.args
         ):
             names = script.library_functions(node)
             if names & {"builtins.getattr", "operator.methodcaller", "operator.attrgetter"}:
@@ -121,11 +121,7 @@ def _lies_in_order(script: Script, base: ast.expr, around: tuple[ast.expr, ...] 
     """Whether an expression is contiguous in both layouts."""
     if base in around:
         return False
-    values = (
-        [d.value for d in script.analysis(Flow).reaching(base)]
-        if isinstance(base, ast.Name)
-        else [base]
-    )
+    values = script.analysis(Flow).values(base) if isinstance(base, ast.Name) else [base]
     return bool(values) and all(_comes_flat(script, v, (*around, base)) for v in values)
 
 
@@ -155,10 +151,8 @@ def _is_picked(script: Script, base: ast.expr, mask: ast.expr, depth: int = 0) -
         return False
     match mask:
         case ast.Name():
-            made = [d.value for d in script.analysis(Flow).reaching(mask)]
-            return bool(made) and all(
-                m is not None and _is_picked(script, base, m, depth + 1) for m in made
-            )
+            made = script.analysis(Flow).values(mask)
+            return bool(made) and all(_is_picked(script, base, m, depth + 1) for m in made)
         case ast.Call(func=ast.Attribute(attr="expand_as"), args=[of], keywords=[]):
             return _is_the_same(script, of, base)
         case (
@@ -190,10 +184,10 @@ def _has_one_number_each(script: Script, node: ast.Call, base: ast.expr) -> bool
 
 def _is_size_of(script: Script, arg: ast.expr, base: ast.expr, n: int) -> bool:
     """Whether ``arg`` is the size of dimension ``n`` of the tensor that ``base`` is."""
-    if isinstance(arg, ast.Name):
-        made = script.analysis(Flow).reaching(arg)
-        return bool(made) and all(_is_part_of_size(script, d, base, n) for d in made)
     match arg:
+        case ast.Name():
+            made = script.analysis(Flow).reaching(arg)
+            return bool(made) and all(_is_part_of_size(script, d, base, n) for d in made)
         case (
             ast.Call(func=ast.Attribute(value=of, attr="size"), args=[number])
             | ast.Subscript(value=ast.Attribute(value=of, attr="shape"), slice=number)
@@ -220,12 +214,8 @@ def _is_part_of_size(script: Script, made: Definition, base: ast.expr, n: int) -
 
 def _is_the_same(script: Script, one: ast.expr, other: ast.expr) -> bool:
     """Whether two variables hold the same tensor: they have it from the same definitions."""
-    match one, other:
-        case ast.Name(), ast.Name() if one.id == other.id:
-            flow = script.analysis(Flow)
-            found = flow.reaching(one)
-            return len(found) == 1 and found == flow.reaching(other)
-    return False
+    flow = script.analysis(Flow)
+    return flow.definition(one) is not None and flow.is_same(one, other)
 
 
 EACH = frozenset(  # number by number: what they give lies in memory as what they are given

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from autofast.edit.edits import Decorator, Edit, Replace, Rewrite
 from autofast.model.calls import call_of, root_of, short_name
 from autofast.model.script import Script
-from autofast.model.source import Source, ancestors, at, parent_of
+from autofast.model.source import Source, at, enclosing, parent_of
 from autofast.model.syntax import DEFS, VARIABLES, has_star, is_attribute, is_read
 from autofast.model.values import library_names
 from autofast.write.spelling import torch_in
@@ -73,15 +73,16 @@ def old_uses(script: Script, source: Source) -> Iterator[Use]:
 def _bindings(source: Source) -> Iterator[tuple[str, tuple[str, ast.Import | ast.ImportFrom]]]:
     """Names that an import of the file binds to an old module or to an object of one."""
     for node in source.nodes:
-        if isinstance(node, ast.ImportFrom) and node.level == 0:
-            for alias in node.names:
-                full = f"{node.module}.{alias.name}"
-                if full in OLD or (node.module in OLD and alias.name in NAMES):
-                    yield alias.asname or alias.name, (full, node)
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name in OLD and alias.asname:
-                    yield alias.asname, (alias.name, node)
+        match node:
+            case ast.ImportFrom(module=module, names=names, level=0):
+                for alias in names:
+                    full = f"{module}.{alias.name}"
+                    if full in OLD or (module in OLD and alias.name in NAMES):
+                        yield alias.asname or alias.name, (full, node)
+            case ast.Import(names=names):
+                for alias in names:
+                    if alias.name in OLD and alias.asname:
+                        yield alias.asname, (alias.name, node)
 
 
 def _named(
@@ -108,17 +109,11 @@ def against(script: Script, use: Use) -> str:
     where = f"{at(use.node)} of {use.source.rel}"
     if use.call is None and use.decorated is None:
         return f"{where} uses `{ast.unparse(use.node)}` as a value, not as a call"
-    if use.binding is not None and any(
-        isinstance(a, (ast.Try, ast.If)) for a in ancestors(use.binding)
-    ):
+    if use.binding is not None and enclosing(use.binding, ast.Try, ast.If):
         return (
             f"the import on {at(use.binding)} of {use.source.rel} depends on the version of torch"
         )
-    if (
-        use.binding is not None
-        and isinstance(use.binding, ast.ImportFrom)
-        and use.binding.module in OLD
-    ):
+    if isinstance(use.binding, ast.ImportFrom) and use.binding.module in OLD:
         if other := [a.name for a in use.binding.names if a.name not in NAMES]:
             return f"{at(use.binding)} of {use.source.rel} imports `{other[0]}` too, which torch.amp has not"
     if use.binding is not None and (rest := _other_use(use, use.binding)) is not None:
@@ -137,11 +132,11 @@ def _other_use(use: Use, binding: ast.Import | ast.ImportFrom) -> ast.expr | Non
         for a in binding.names
         if a.name in OLD or f"{getattr(binding, 'module', '')}.{a.name}" in OLD
     }
-    for node in use.source.nodes:
-        if isinstance(node, ast.Name) and node.id in modules and is_read(node):
+    for node in use.source.each(ast.Name):
+        if node.id in modules and is_read(node):
             parent = parent_of(node)
             if not is_attribute(parent, *NAMES):
-                return parent if isinstance(parent, ast.Attribute) else node
+                return parent if is_attribute(parent) else node
     return None
 
 

@@ -23,7 +23,7 @@ from autofast.facts.cost.gains import unit_of
 from autofast.facts.tensor_identity import VARIABLE, Plainness
 from autofast.flow.importers import Importers
 from autofast.flow.scopes import is_parameter
-from autofast.model.calls import call_of, is_name, keyword_of, pairs_of
+from autofast.model.calls import call_of, is_name, keyword_of, pairs_of, variable_name
 from autofast.model.names import FUNCTIONAL_LOSSES, is_loss
 from autofast.model.script import Script
 from autofast.model.source import Source, function_of, parent_of, source_of, statement_of, within
@@ -136,14 +136,14 @@ def _names_variable(script: Script, node: ast.AST, bound: dict[str, list[ast.Imp
     found = script.values(node)
     if found:
         return Ref(VARIABLE) in found
-    return isinstance(node, ast.Name) and node.id in bound
+    return variable_name(node) in bound
 
 
 def _use(
     script: Script, node: ast.AST, plain: Plainness, bound: dict[str, list[ast.ImportFrom]]
 ) -> Use:
     assert isinstance(node, VARIABLES)
-    by_import, reached = isinstance(node, ast.Name) and node.id in bound, script.reached(node)
+    by_import, reached = variable_name(node) in bound, script.reached(node)
     call = parent_of(node)
     if (
         isinstance(call, ast.Call)
@@ -246,7 +246,7 @@ def _decided(script: Script, asks: ast.expr) -> object:
     """What is asked for; not known of a parameter, which others may give: ``def to_var(x,
     grad=False)``.
     """
-    if isinstance(asks, ast.Name) and is_parameter(function_of(asks), asks.id):
+    if is_parameter(function_of(asks), variable_name(asks)):
         return None
     return const(script.values(asks))
 
@@ -289,7 +289,7 @@ def _import_edits(
     ):
         return ()
     if source.rel.endswith("__init__.py") or any(
-        isinstance(n, ast.Constant) and n.value in bound for n in source.nodes
+        n.value in bound for n in source.each(ast.Constant)
     ):
         return ()
     edits: list[Edit] = []
@@ -328,9 +328,7 @@ def _may_be(script: Script, importer: Source, node: ast.ImportFrom, source: Sour
     found = known.get(path) if path is not None else None
     if found is None or found is source:
         return True
-    return any(
-        isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in found.nodes
-    )
+    return any(a.name == "*" for n in found.each(ast.ImportFrom) for a in n.names)
 
 
 def renewed(script: Script) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from autofast.facts.datasets import SPLIT, Images, held, in_order
 from autofast.facts.loader_uses import ITERATING, KEEPING, is_known, uses
 from autofast.facts.loaders import given, managed
 from autofast.flow.memory import Memory
-from autofast.model.calls import short_name
+from autofast.model.calls import receiver_of, short_name
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import at, first_line, function_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES
@@ -174,8 +174,8 @@ def _beside(target: ast.expr) -> str:
 
 def _spelled(call: ast.Call, name: str) -> tuple[str, tuple[Edit, ...]]:
     """A class of torch.utils.data, written as the call writes ``DataLoader``."""
-    if isinstance(call.func, ast.Attribute):
-        return f"{source_of(call).segment(call.func.value)}.{name}", ()
+    if (package := receiver_of(call)) is not None:
+        return f"{source_of(call).segment(package)}.{name}", ()
     return imported(source_of(call), "torch.utils.data", name)
 
 

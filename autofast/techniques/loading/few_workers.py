@@ -12,6 +12,7 @@ from autofast.facts.loaders import POSITION, counts, given
 from autofast.facts.settings import place, setting
 from autofast.facts.workers.legality import against, cheap, effect_of
 from autofast.flow.provenance import Origin, Trail
+from autofast.model.calls import literal_of
 from autofast.model.script import Loader, Script
 from autofast.model.source import at, parent_of, source_of
 from autofast.model.values import Given, const
@@ -40,7 +41,7 @@ class Number:
 
     @property
     def value(self) -> object:
-        return self.origin.expr.value if isinstance(self.origin.expr, ast.Constant) else None
+        return literal_of(self.origin.expr)
 
     @property
     def is_default(self) -> bool:

@@ -10,7 +10,7 @@ from autofast.facts.workers.seeding import fixed_by_workers, seeded_anew
 from autofast.facts.workers.shared_state import changed_between, changed_by_items, items
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, short_name
+from autofast.model.calls import is_method, literal_of, short_name
 from autofast.model.events import CallFrame, Stack, loops
 from autofast.model.script import Loader, Script, Use
 from autofast.model.source import ancestors, at, function_of, source_of
@@ -307,23 +307,22 @@ def _counts_cores(script: Script, expr: ast.expr) -> bool:
     """Whether it is a variable that is ``min(8, os.cpu_count())`` all along."""
     match expr:
         case ast.Name():
-            made = script.analysis(Flow).reaching(expr)
-            values = [d.value for d in made if isinstance(d.value, ast.Call)]
-            return len(values) == len(made) == 1 and _is_positive(values[0])
+            value = script.analysis(Flow).value(expr)
+            return isinstance(value, ast.Call) and _is_positive(value)
     return False
 
 
 def _is_positive(expr: ast.expr) -> bool:
-    if isinstance(expr, ast.Constant):
-        return isinstance(expr.value, int) and expr.value > 0
-    if not isinstance(expr, ast.Call):
-        return False
-    name = short_name(expr.func)
-    if name == "min" and len(expr.args) > 1:
-        return all(map(_is_positive, expr.args))
-    return name == "cpu_count" or (
-        name == "max" and any(isinstance(a, ast.Constant) and _is_positive(a) for a in expr.args)
-    )
+    match expr:
+        case ast.Constant(value=int() as value):
+            return value > 0
+        case ast.Call(func=func, args=args):
+            name = short_name(func)
+            if name == "min" and len(args) > 1:
+                return all(map(_is_positive, args))
+            numbers = [a for a in args if literal_of(a) is not None]
+            return name == "cpu_count" or (name == "max" and any(map(_is_positive, numbers)))
+    return False
 
 
 def _repeatable(script: Script, expr: ast.expr) -> bool:

@@ -69,7 +69,7 @@ def is_given(loader: Loader) -> bool:
 def written_off(loader: Loader) -> Home | None:
     """Where ``pin_memory=False`` stands in the call of the loader; None where it says nothing."""
     argument, call = given(loader, "pin_memory"), loader.node
-    if argument is None or argument.expr is None or not isinstance(call, ast.Call):
+    if argument is None or argument.expr is None:
         return None
     return Home(call, argument.expr, (call,))
 

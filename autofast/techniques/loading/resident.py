@@ -16,6 +16,7 @@ from autofast.model.device_loader import CLASS, IMAGES_CLASS, NAME
 from autofast.model.events import LoopFrame
 from autofast.model.script import Loader, Script
 from autofast.model.source import Source, at, source_of, statement_of
+from autofast.model.syntax import is_stored
 from autofast.model.values import Const, Ext, Ref, Thing, const
 from autofast.rule import Effect, Options, Refusal
 from autofast.techniques.loading.batched import is_batched
@@ -306,8 +307,8 @@ def _of_uses(script: Script, loader: Loader) -> str:
                 return f"{at(use.node)} asks for the length of its iterator"
     for use in uses(script, loader):
         match use.node:
-            case ast.Attribute(attr=attr, ctx=ctx):
-                if attr not in KEPT or isinstance(ctx, ast.Store):
+            case ast.Attribute(attr=attr) as part:
+                if attr not in KEPT or is_stored(part):
                     return f"{at(use.node)} uses its `{attr}`"
             case ast.Call() as call if not is_known(script, call, ITERATING):
                 return f"{at(call)} hands it to code that is not known"

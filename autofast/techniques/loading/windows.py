@@ -57,18 +57,13 @@ class Cut:
 def cuts(script: Script) -> Iterator[Cut]:
     """The windows that the script cuts again and again."""
     for site in script.calls(*STACKS):
-        comp = site.node.args[0] if isinstance(site.node, ast.Call) and site.node.args else None
-        if (
-            not isinstance(site.node, ast.Call)
-            or not isinstance(comp, ast.ListComp)
-            or len(site.node.args) + len(site.node.keywords) != 1
-        ):
-            continue
-        windows = _windows(script, site.node, comp)
+        match site.node:
+            case ast.Call(args=[ast.ListComp() as comp], keywords=[]) as call:
+                windows = _windows(script, call, comp)
+            case _:
+                continue
         if windows is None or not any(
-            isinstance(f, LoopFrame) and isinstance(f.node, (ast.For, ast.While))
-            for o in site
-            for f in o.stack
+            isinstance(f, LoopFrame) and f.is_statement for o in site for f in o.stack
         ):
             continue
         try:

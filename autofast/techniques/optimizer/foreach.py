@@ -11,9 +11,10 @@ import ast
 from dataclasses import dataclass, replace
 
 from autofast.facts.parameter_loops import ParameterLoop
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import nodes_in
-from autofast.model.syntax import is_constant, is_operation
+from autofast.model.syntax import is_attribute, is_constant, is_operation
 from autofast.model.values import Seq, Tensor, const
 from autofast.rule import Refusal
 
@@ -91,7 +92,7 @@ class _Reader:
                 return self.chain(call)[1]
             case ast.AugAssign(target=target, op=op, value=value):
                 name = {ast.Mult: "mul_", ast.Add: "add_", ast.Sub: "sub_", ast.Div: "div_"}
-                if isinstance(target, ast.Attribute) and target.attr != "data":
+                if is_attribute(target) and target.attr != "data":
                     raise Refusal
                 return [self.operation(name.get(type(op), ""), target, [value], {})]
             case ast.Assign(targets=[ast.Attribute(attr="data") as target], value=value):
@@ -102,7 +103,7 @@ class _Reader:
     def chain(self, call: ast.Call) -> tuple[ast.expr, list[Op]]:
         """``t.mul_(a).add_(...)``: the tensor, and the operations in their order."""
         named = {k.arg: k.value for k in call.keywords if k.arg is not None}
-        if len(named) < len(call.keywords) or not isinstance(call.func, ast.Attribute):
+        if len(named) < len(call.keywords) or not is_method(call):
             raise Refusal
         receiver, name = call.func.value, call.func.attr
         if self.script.is_call(call, "torch.add") and "out" in named and call.args:

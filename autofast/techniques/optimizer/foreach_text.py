@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autofast.facts.parameter_loops import PLAIN, ParameterLoop
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.techniques.optimizer.foreach import Op
@@ -70,7 +71,7 @@ class Writer:
         found = self.loop.element(expr)
         assert found is not None
         call = self.loop.lists[found[0]]
-        assert isinstance(call.func, ast.Attribute)
+        assert is_method(call)
         each = f"{self.hole(call.func.value)}.parameters()"
         word = "data" if any(getattr(n, "attr", "") in PLAIN for n in ast.walk(expr)) else ""
         if not word and self.records(expr):

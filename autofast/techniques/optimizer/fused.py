@@ -11,6 +11,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow, function_around
 from autofast.flow.scopes import mentions
 from autofast.model import disk
+from autofast.model.calls import literal_of
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
 from autofast.model.names import ANY_OPTIMIZER
@@ -171,9 +172,7 @@ def _complex(script: Script, optimizer: Optimizer) -> str:
                 return f"the parameters of {at(site.node)} are complex, which no fused kernel takes"
     if not _from_models(given):
         for node in script.nodes:
-            if is_attribute(node, *COMPLEX) or (
-                isinstance(node, ast.Constant) and isinstance(node.value, complex)
-            ):
+            if is_attribute(node, *COMPLEX) or isinstance(literal_of(node), complex):
                 return f"what it updates is not all known, and {at(node)} makes complex tensors"
     return ""
 

@@ -56,8 +56,8 @@ def _asked(script: Script, occurrence: Occurrence, node: ast.AST) -> ast.AST:
     optimizer.
     """
     for frame in occurrence.stack:
-        if isinstance(frame, CallFrame) and isinstance(frame.node, ast.Call):
-            given = arguments_of(frame.node)
-            if any(script.values(part) == {TORCH} for part in given):
-                return frame.node
+        match frame:
+            case CallFrame(node=ast.Call() as call):
+                if any(script.values(part) == {TORCH} for part in arguments_of(call)):
+                    return call
     return node

@@ -13,7 +13,7 @@ from autofast.model.contents import unwrapped
 from autofast.model.events import Site, inside
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Optimizer, Script, Step
-from autofast.model.source import ancestors, at, function_of, parent_of
+from autofast.model.source import at, function_of, outwards, parent_of
 from autofast.model.syntax import FUNCTIONS, IDENTITY, is_constant
 from autofast.model.values import Const, Thing, const
 
@@ -34,8 +34,8 @@ class Zeroing:
 def explicit(script: Script) -> Iterator[Zeroing]:
     """``optimizer.zero_grad(set_to_none=False)``."""
     for site in script.methods("zero_grad"):
-        node = site.node
-        if not isinstance(node, ast.Call) or not all(
+        node = site.call
+        if node is None or not all(
             o.args is not None and const(o.args.get(0, "set_to_none")) is False for o in site
         ):
             continue
@@ -114,8 +114,7 @@ def _is_test(node: ast.AST) -> bool:
     parent = parent_of(node)
     if _compares(parent):
         return True
-    here = node
-    for outer in ancestors(node):
+    for here, outer in outwards(node):
         if (
             isinstance(outer, (ast.IfExp, ast.If))
             and here is not outer.test
@@ -129,7 +128,6 @@ def _is_test(node: ast.AST) -> bool:
                 return True
         if isinstance(outer, FUNCTIONS):
             return False
-        here = outer
     return False
 
 

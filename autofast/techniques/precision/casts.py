@@ -11,8 +11,9 @@ from autofast.edit.order import Rank
 from autofast.facts.model_mode import outputs
 from autofast.facts.precision.half_values import Half
 from autofast.facts.precision.handed_through import may_be_integers
+from autofast.model.calls import put_into
 from autofast.model.script import Script
-from autofast.model.source import parent_of
+from autofast.model.source import statement_of
 from autofast.model.values import Const, Dict, Seq, Tensor, Thing, Values
 
 PART = "part"  # of what a model returns
@@ -40,10 +41,7 @@ def casts_below(script: Script, half: Half, call: ast.Call) -> list[Edit]:
 
     Or below ``a = model(x)``, where the model gives a tensor or something else.
     """
-    stmt = parent_of(call)
-    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
-        return []
-    target, found = stmt.targets[0], outputs(script, call)
+    stmt, target, found = statement_of(call), put_into(call), outputs(script, call)
     if isinstance(target, ast.Name):
         if may_be_integers(script, call):
             return []
@@ -104,10 +102,11 @@ def _form(found: Values, what: str) -> str:
 
 def _kind(thing: Thing) -> str:
     """What kind of container a thing certainly is; empty for any other thing."""
-    if isinstance(thing, Seq) and thing.kind in ("tuple", "list"):
-        return thing.kind
-    if isinstance(thing, Dict) and not thing.open and isinstance(thing.node, ast.Dict):
-        return "dict"
+    match thing:
+        case Seq(kind="tuple" | "list"):
+            return thing.kind
+        case Dict(open=False, node=ast.Dict()):
+            return "dict"
     return ""
 
 

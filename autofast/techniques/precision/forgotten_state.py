@@ -106,12 +106,7 @@ class _Names:
         if not isinstance(cls, ast.ClassDef):
             return
         for node in nodes_in(cls, ast.Attribute):
-            if (
-                isinstance(node.value, ast.Name)
-                and is_read(node)
-                and node.value.id == _self_of(function)
-                and self._is(node)
-            ):
+            if is_read(node) and is_name(node.value, _self_of(function)) and self._is(node):
                 yield node
 
     def _is_kept(self, attribute: ast.Attribute, place: ast.AST) -> bool:

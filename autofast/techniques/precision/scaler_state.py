@@ -12,7 +12,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.positions import block
 from autofast.flow.program import Flow
 from autofast.flow.scopes import parameters
-from autofast.model.calls import is_method, stands_alone
+from autofast.model.calls import call_of, is_method, stands_alone
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of
@@ -121,7 +121,7 @@ def _asks_for_a_key(use: ast.expr) -> bool:
         case ast.Subscript(value=value, slice=ast.Constant(value=str())):
             return value is use
         case ast.Attribute(attr="get") as method:
-            return isinstance(parent_of(method), ast.Call)
+            return call_of(method) is not None
         case ast.Compare(left=ast.Constant(), ops=[ast.In() | ast.NotIn()], comparators=[held]):
             return held is use
     return False
@@ -129,12 +129,8 @@ def _asks_for_a_key(use: ast.expr) -> bool:
 
 def _loaded_from(site: Site, things: set[int]) -> ast.expr | None:
     """``checkpoint`` in ``optimizer.load_state_dict(checkpoint["optimizer"])``."""
-    call = site.node
-    if (
-        not any(id(o.this) in things for o in site)
-        or not isinstance(call, ast.Call)
-        or not call.args
-    ):
+    call = site.call
+    if call is None or not call.args or not any(id(o.this) in things for o in site):
         return None
     match call.args[0]:
         case ast.Subscript(

@@ -18,7 +18,7 @@ from autofast.facts.gradient_events import clips, stepped_together, zeros
 from autofast.facts.scaler import Event, problems
 from autofast.flow.definition_sites import Home, home_of
 from autofast.flow.typestate import Events
-from autofast.model.calls import is_method, stands_alone
+from autofast.model.calls import is_method, receiver_of, stands_alone
 from autofast.model.kinds import is_optimizer
 from autofast.model.script import Backward, Script, Update
 from autofast.model.source import Source, at, function_of
@@ -108,12 +108,10 @@ class _Builder:
             alone=True,
         )
         for backward in self.backwards:
-            receiver = backward.node.func
-            assert isinstance(receiver, ast.Attribute)
+            loss = receiver_of(backward.node)
+            assert loss is not None
             made.edits.append(
-                Wrap(
-                    receiver.value, f"{self._name(backward.node)}.scale({{}})", rank=Rank.LOSS_SCALE
-                )
+                Wrap(loss, f"{self._name(backward.node)}.scale({{}})", rank=Rank.LOSS_SCALE)
             )
             made.backwards.append(backward.node)
         for update in self.updates:
@@ -201,10 +199,7 @@ class _Builder:
                 raise Refusal(f"what is stepped on {where} is not known")
         if not stands_alone(update.node):
             raise Refusal(f"the step on {where} is part of an expression")
-        if (
-            isinstance(update.node.func, ast.Attribute)
-            and update.node.func.value is not update.optimizer
-        ):
+        if receiver_of(update.node) not in (None, update.optimizer):
             raise Refusal(f"the step on {where} is written in an unusual way")
 
 
@@ -215,7 +210,7 @@ def _unique(found: list) -> list:  # type: ignore[type-arg]
 def _free_name(script: Script) -> str:
     taken: set[str] = set()
     for source in script.sources:
-        taken |= source.names | {n.attr for n in source.nodes if isinstance(n, ast.Attribute)}
+        taken |= source.names | {n.attr for n in source.each(ast.Attribute)}
     return next((n for n in NAMES if n not in taken), None) or next(
         f"{NAMES[0]}_{i}" for i in range(2, 99) if f"{NAMES[0]}_{i}" not in taken
     )

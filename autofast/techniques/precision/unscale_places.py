@@ -134,7 +134,7 @@ def _backward_between(step: Step, mine: ast.stmt, distance: int) -> bool:
 
 def _reads_of(script: Script, site: Site, update: Update) -> bool:
     """Whether the gradients of a clip may be those of an update; True where that is not known."""
-    given = clipped(site) if isinstance(site.node, ast.Call) else None
+    given = clipped(site) if site.call else None
     things = optimizers_of(script, given) if given is not None else None
     return things is None or any(id(t) in things for t in update.things)
 

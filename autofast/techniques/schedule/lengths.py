@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword, Wrap, literal
 from autofast.facts.updates.rates import counts_batches
-from autofast.model.calls import is_name
+from autofast.model.calls import is_call_of, literal_of
 from autofast.model.script import Scheduler, Script, Tick
 from autofast.model.source import at
 from autofast.model.syntax import SEQUENCES, has_star, is_operation
@@ -168,11 +168,9 @@ def _whole(script: Script, expr: ast.expr) -> None:
     todo: list[ast.AST] = [expr]
     while todo:
         node = todo.pop()
-        if isinstance(node, ast.Call) and is_name(node.func, "int", "round", "len"):
+        if is_call_of(node, "int", "round", "len"):
             continue
-        if is_operation(node, ast.Div) or (
-            isinstance(node, ast.Constant) and isinstance(node.value, float)
-        ):
+        if is_operation(node, ast.Div) or isinstance(literal_of(node), float):
             raise Refusal(f"`{ast.unparse(expr)}` on {at(expr)} may be no whole number of epochs")
         todo += ast.iter_child_nodes(node)
 

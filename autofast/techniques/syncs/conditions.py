@@ -15,7 +15,7 @@ from autofast.facts.switches import in_every_iteration
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import nodes_of
 from autofast.model.script import Script
-from autofast.model.syntax import VARIABLES
+from autofast.model.syntax import VARIABLES, is_all
 from autofast.model.values import Arg, Const, Method, Ref, Tensor, Thing, certainly
 from autofast.techniques.syncs.sinks import is_number
 from autofast.techniques.syncs.steps import is_step, rare_branch
@@ -47,7 +47,7 @@ def combined(script: Script) -> Iterator[tuple[ast.stmt, str, list[Edit]]]:
         if None in receivers or len({ast.dump(r) for r in receivers if r is not None}) != 1:
             continue
         holes = {f"p{n}": part for n, part in enumerate(test.values)}
-        sign = " & " if isinstance(test.op, ast.And) else " | "
+        sign = " & " if is_all(test, ast.And) else " | "
         assert receivers[0] is not None
         yield (
             statement,
@@ -64,7 +64,7 @@ def flags_first(script: Script) -> Iterator[tuple[ast.stmt, ast.expr, list[Edit]
         if not isinstance(statement, (ast.Assert, ast.If, ast.While)):
             continue
         test = statement.test
-        if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+        if not is_all(test, ast.And):
             continue
         *before, last = test.values
         if not _is_flag(script, last) or not all(_only_asks(script, p) for p in before):
@@ -118,13 +118,13 @@ def _receiver(script: Script, part: ast.expr) -> ast.expr | None:
     """``mask`` in ``mask.max() < 3``, where the comparison certainly gives one number on the device
     and nothing else happens.
     """
-    if (
-        not isinstance(part, ast.Compare)
-        or len(part.ops) != 1
-        or isinstance(part.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn))
-    ):
-        return None
-    limit = part.comparators[0]
+    match part:
+        case ast.Compare(ops=[ast.Is() | ast.IsNot() | ast.In() | ast.NotIn()]):
+            return None
+        case ast.Compare(comparators=[limit]):
+            pass
+        case _:
+            return None
     if not all(
         isinstance(n, (*PLAIN, ast.expr_context, ast.unaryop)) for n in ast.walk(limit)
     ) or not is_number(script, limit):

@@ -21,9 +21,10 @@ from autofast.flow.reflection import is_spelled
 from autofast.flow.scopes import mentions
 from autofast.model.script import Script
 from autofast.model.source import (
-    ancestors,
     at,
     function_of,
+    holds,
+    outwards,
     parent_of,
     source_of,
     statement_of,
@@ -157,9 +158,7 @@ def _read_from(
     before = between[: next(n for n, s in enumerate(between) if within(first, s))]
     if not works_between(script, variable.statement, top) and here is block(variable.statement):
         return [], False
-    if variable.outside and any(
-        isinstance(n, (ast.Break, ast.Continue)) for s in before for n in ast.walk(s)
-    ):
+    if variable.outside and any(holds(s, ast.Break, ast.Continue) for s in before):
         return [], False
     order = script.analysis(Flow).graph(first)
     loop = loop_of(variable.statement)
@@ -181,13 +180,11 @@ def _is_conditional(node: ast.AST, statement: ast.stmt) -> bool:
     """Whether a place below a statement of the same block is come to under a condition only: ``if
     writer is not None: ...``.
     """
-    here: ast.AST = node
-    for outer in ancestors(node):
+    for here, outer in outwards(node):
         if outer is parent_of(statement):
             return False
         if isinstance(outer, ast.If) and here is not outer.test:
             return True
-        here = outer
     return False
 
 
@@ -352,11 +349,14 @@ def logged(script: Script, base: ast.Name, reads: list[Read], loop: Loop) -> lis
 
 
 def _is_new(script: Script, value: ast.expr) -> bool:
-    if isinstance(value, ast.Dict):
-        return all(k is not None for k in value.keys)
-    if not isinstance(value, ast.Call) or value.args or value.keywords:
-        return False
-    things = script.values(value.func)
+    match value:
+        case ast.Dict(keys=keys):
+            return None not in keys
+        case ast.Call(args=[], keywords=[]):
+            pass
+        case _:
+            return False
+    things = script.called(value)
     return bool(things) and all(
         isinstance(t, Ref) and t.name in ("builtins.dict", "collections.OrderedDict")
         for t in things

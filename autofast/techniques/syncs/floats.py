@@ -121,14 +121,14 @@ def _assigns(script: Script, made: Definition, depth: int) -> bool:
     function.
     """
     statement = made.statement
-    if isinstance(statement, ast.AugAssign):
-        return isinstance(statement.op, (ast.Mult, ast.Div))  # the type stays as it is
-    if made.value is not None:
-        return holds_floats(script, made.value, depth + 1)
-    unpacked = isinstance(statement, ast.Assign) and parent_of(made.node) in statement.targets
-    return (
-        unpacked and isinstance(statement.value, ast.Call) and _each(script, statement.value, depth)  # type: ignore[union-attr]
-    )
+    match statement:
+        case ast.AugAssign(op=op):
+            return isinstance(op, (ast.Mult, ast.Div))  # the type stays as it is
+        case _ if made.value is not None:
+            return holds_floats(script, made.value, depth + 1)
+        case ast.Assign(targets=targets, value=ast.Call() as call):
+            return parent_of(made.node) in targets and _each(script, call, depth)
+    return False
 
 
 def _returns(script: Script, call: ast.Call, depth: int) -> bool:

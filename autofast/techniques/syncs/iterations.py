@@ -13,11 +13,11 @@ from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.program import Flow
-from autofast.model.calls import is_name
+from autofast.model.calls import is_call_of, items_of, literal_of
 from autofast.model.events import LoopFrame
 from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of, within
-from autofast.model.syntax import SIMPLE, is_attribute, is_operation, is_read
+from autofast.model.syntax import SIMPLE, is_attribute, is_operation, is_read, is_written
 from autofast.model.values import Const, Ext, Num, certainly, const, one
 from autofast.techniques.syncs.common_reads import is_always
 from autofast.techniques.syncs.empty_lists import is_empty_without, is_sum_of_nothing
@@ -58,7 +58,7 @@ def runs_at_all(script: Script, statement: ast.stmt, loop: Loop) -> bool:
 
 
 def _is_constant_range(script: Script, over: ast.expr) -> bool:
-    if not isinstance(over, ast.Call) or len(over.args) != 1 or ast.unparse(over.func) != "range":
+    if not is_call_of(over, "range") or len(over.args) != 1:
         return False
     length = const(script.values(over.args[0]))
     return isinstance(length, int) and length > 0
@@ -76,9 +76,10 @@ def _tells_division_errors(script: Script) -> bool:
 def _divisions(scope: ast.AST) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
     """Each division that runs whenever its statement does, its dividend and its divisor."""
     for node in ast.walk(scope):
-        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
-            yield node, node.target, node.value
-        elif is_operation(node, ast.Div):
+        match node:
+            case ast.AugAssign(op=ast.Div()):
+                yield node, node.target, node.value
+        if is_operation(node, ast.Div):
             statement = statement_of(node)
             simple = isinstance(statement, SIMPLE)
             if simple and function_of(node) is scope and is_always(node, statement):
@@ -91,13 +92,15 @@ def _is_number(script: Script, expr: ast.expr, loop: Loop) -> bool:
 
     It begins as a constant and is added to, or is the sum of a list that is empty.
     """
-    if isinstance(expr, ast.Constant):
-        return isinstance(expr.value, (int, float))
-    if isinstance(expr, ast.BinOp):
-        return all(_is_number(script, e, loop) for e in (expr.left, expr.right))
-    if not isinstance(expr, ast.Name):
-        return is_sum_of_nothing(script, expr, loop)
-    made = script.analysis(Flow).definitions(expr).origins(expr)
+    match expr:
+        case ast.Constant():
+            return isinstance(expr.value, (int, float))
+        case ast.BinOp(left=left, right=right):
+            return all(_is_number(script, e, loop) for e in (left, right))
+        case ast.Name():
+            made = script.analysis(Flow).definitions(expr).origins(expr)
+        case _:
+            return is_sum_of_nothing(script, expr, loop)
     return bool(made) and all(
         (d.is_augmented and _only_numbers(script, d))
         or (isinstance(value := bound_to(d.node)[0], ast.expr) and _is_literal(value))
@@ -116,18 +119,14 @@ def _only_numbers(script: Script, made: Definition) -> bool:
 
 def _is_literal(value: ast.expr) -> bool:
     """``0``, or ``0, 0.0`` that is unpacked."""
-    if isinstance(value, ast.Tuple):
-        return all(_is_literal(e) for e in value.elts)
-    return isinstance(value, ast.Constant) and isinstance(value.value, (int, float))
+    return all(isinstance(literal_of(e), (int, float)) for e in items_of(value))
 
 
 def _is_zero_without(script: Script, divisor: ast.expr, loop: ast.For) -> bool:
     """Whether the divisor is zero where the loop has had no iteration."""
     if isinstance(divisor, ast.Name):
         return _counts_iterations(script, divisor, loop)
-    if not (
-        isinstance(divisor, ast.Call) and is_name(divisor.func, "len") and len(divisor.args) == 1
-    ):
+    if not is_call_of(divisor, "len") or len(divisor.args) != 1:
         return False
     over, sized = _iterated(loop.iter), divisor.args[0]
     if _is_same(script, over, sized) or is_empty_without(script, sized, loop):
@@ -185,9 +184,7 @@ def _counts_iterations(script: Script, name: ast.Name, loop: ast.For) -> bool:
 
 
 def _is_zero(value: ast.expr | None) -> bool:
-    if isinstance(value, ast.Tuple):
-        return all(_is_zero(e) for e in value.elts)
-    return isinstance(value, ast.Constant) and value.value == 0
+    return value is not None and all(is_written(e, 0) for e in items_of(value))
 
 
 def _iterated(over: ast.expr) -> ast.expr:
@@ -207,13 +204,10 @@ def _is_same(script: Script, one: ast.expr, other: ast.expr) -> bool:
     """
     if ast.dump(one) != ast.dump(other):
         return False
-    if isinstance(one, ast.Name) and isinstance(other, ast.Name):
-        flow = script.analysis(Flow)
-        return flow.reaching(one) == flow.reaching(other)
-    if isinstance(one, ast.Attribute) and isinstance(other, ast.Attribute):
+    if is_attribute(one) and is_attribute(other):
         stored = (n for n in nodes_in(function_of(one), ast.Attribute) if n.attr == one.attr)
         return all(is_read(n) for n in stored) and _is_same(script, one.value, other.value)
-    return False
+    return script.analysis(Flow).is_same(one, other)
 
 
 def _loaders(script: Script, loop: Loop) -> set[object]:

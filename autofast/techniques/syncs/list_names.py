@@ -7,8 +7,10 @@ import re
 from collections.abc import Sequence
 
 from autofast.flow.loops import Loop
+from autofast.model.calls import root_of, short_name
 from autofast.model.script import Script
 from autofast.model.source import function_of, source_of, within
+from autofast.model.syntax import is_attribute
 from autofast.techniques.syncs.floats import kind_of
 from autofast.techniques.syncs.sinks import Sink
 
@@ -56,7 +58,9 @@ def name_of_list(script: Script, sink: Sink, cores: Sequence[ast.expr], loop: Lo
     if losses := _losses(word) or _losses(thing):
         names = [losses, *(p for p in [_losses(whole)] if p), f"{word or thing}_tensors"]
     else:
-        names = [f"{word}_{kind}" if word else kind]
+        plural = word if word.endswith("s") else f"{word}s"
+        names = [plural if plural == kind or word.endswith(f"_{kind[:-1]}") else f"{word}_{kind}"]
+        names = names if word else [kind]
     return script.analysis(ListNames).fresh(sink.statement, loop, *names, f"{whole}_{kind}")
 
 
@@ -69,15 +73,8 @@ def _losses(word: str) -> str:
 
 
 def _last(holder: ast.expr) -> str:
-    while isinstance(holder, ast.Subscript):
-        holder = holder.value
-    return (
-        holder.id
-        if isinstance(holder, ast.Name)
-        else holder.attr.strip("_")
-        if isinstance(holder, ast.Attribute)
-        else ""
-    )
+    base = root_of(holder, ast.Subscript)
+    return short_name(base).strip("_") if is_attribute(base) else short_name(base)
 
 
 def _thing(core: ast.expr) -> str:

@@ -36,6 +36,8 @@ from autofast.techniques.syncs.steps import rare_branch
 from autofast.techniques.syncs.summable import is_summed
 from autofast.techniques.syncs.unspelled import WHERE_SHOWN
 
+KNOWN_BEFORE = frozenset("shape size ndim dtype".split())
+
 SHOWS = tuple(Ref(f"builtins.{n}") for n in ("vars", "getattr", "setattr", "delattr"))
 
 
@@ -298,7 +300,8 @@ def _under_another_name(script: Script, holder: ast.Name, loop: Loop) -> ast.AST
             continue
         seen = script.values(node)
         parent = parent_of(node)
-        whole = not isinstance(parent, ast.Attribute) or parent.value is not node
+        held = all(isinstance(t, (Seq, Dict)) for t in seen)  # only methods are asked of it
+        whole = held or not isinstance(parent, ast.Attribute) or parent.value is not node
         if not (objects & seen or (whole and holding & seen)):
             continue
         if within(node, loop) or id(function_of(node)) in running:
@@ -321,12 +324,7 @@ def _gives_another_name(node: ast.Name) -> bool:
     """
     parent = parent_of(node)
     if isinstance(parent, ast.Attribute):
-        return call_of(parent) is None and parent.attr not in (
-            "shape",
-            "size",
-            "ndim",
-            "dtype",
-        )
+        return call_of(parent) is None and parent.attr not in KNOWN_BEFORE
     if isinstance(parent, ast.Subscript) and parent.value is node:
         return False
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):

@@ -6,11 +6,11 @@ import ast
 from dataclasses import dataclass
 
 from autofast.flow.reflection import is_spelled
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, short_name
 from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.model.syntax import is_attribute
-from autofast.model.values import Const, Tensor, certainly
+from autofast.model.values import NOTHING, Const, Tensor, certainly
 from autofast.ops import draws, is_in_place
 from autofast.techniques.syncs.scalars import is_scalar
 
@@ -78,7 +78,7 @@ def reads(script: Script) -> list[Read]:
             found.append(Read(node, peeled(node.value), "item"))
         if not isinstance(node, ast.Call):
             continue
-        if how == "item" and isinstance(node.func, ast.Attribute):
+        if how == "item" and is_method(node):
             found.append(Read(node, peeled(node.func.value), how))
         elif how in ("float", "int") and len(node.args) == 1 and not node.keywords:
             found.append(Read(node, peeled(node.args[0]), how))
@@ -125,16 +125,8 @@ def gives_the_same(script: Script, expr: ast.expr) -> bool:
         if isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield)):
             return False
         if isinstance(node, ast.Call):
-            of = (
-                script.values(node.func.value)
-                if isinstance(node.func, ast.Attribute)
-                else frozenset()
-            )
-            name = (
-                node.func.attr
-                if isinstance(node.func, ast.Attribute)
-                else getattr(node.func, "id", "")
-            )
+            of = script.values(node.func.value) if is_method(node) else NOTHING
+            name = short_name(node.func)
             tensors = (
                 certainly(of, Tensor) and not is_in_place(name, flags=True) and not draws(name)
             )

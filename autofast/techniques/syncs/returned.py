@@ -11,7 +11,7 @@ from autofast.edit.edits import Edit, Wrap
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import block
 from autofast.flow.program import Flow
-from autofast.model.calls import items_of
+from autofast.model.calls import items_of, short_name
 from autofast.model.events import CallFrame, Occurrence
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
@@ -49,13 +49,10 @@ def results_of(
         if id(part) in numbers:
             found.append(Result(n, numbers[id(part)]))
         elif isinstance(part, ast.Name):
-            flow = script.analysis(Flow)
-            made = flow.reaching(part)
-            for one in made if len(made) == 1 else ():
-                whole = isinstance(one.statement, ast.Assign) and one.value is not None
-                if whole and id(one.value) in numbers:
-                    if flow.definitions(part).uses(one) == [part]:
-                        found.append(Result(n, numbers[id(one.value)]))
+            made = script.analysis(Flow).value_of_its_own(part)
+            if made is not None and id(made) in numbers:
+                if isinstance(statement_of(made), ast.Assign):
+                    found.append(Result(n, numbers[id(made)]))
     return (returns[0], found) if found else None
 
 
@@ -131,9 +128,8 @@ def _calls(
 
 def _may_be(script: Script, node: ast.Name | ast.Attribute, function: ast.FunctionDef) -> bool:
     things = [t.func if isinstance(t, Bound) else t for t in script.values(node)]
-    name = node.id if isinstance(node, ast.Name) else node.attr
     return any(isinstance(t, Func) and t.node is function for t in things) or (
-        not things and name == function.name
+        not things and short_name(node) == function.name
     )
 
 

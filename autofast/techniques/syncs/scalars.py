@@ -9,7 +9,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.kinds import is_loss
 from autofast.model.script import Script
-from autofast.model.syntax import has_star
+from autofast.model.syntax import has_star, is_attribute
 from autofast.model.values import Ext, Ref, Tensor, const
 
 WHOLE = ("mean", "sum", "max", "min")  # without arguments: of all elements
@@ -56,7 +56,7 @@ def _makes_scalar(script: Script, made: Definition, depth: int) -> bool:
 def _calls_scalar(script: Script, call: ast.Call, depth: int) -> bool:
     func = call.func
     plain = not call.keywords and not has_star(call.args)
-    if isinstance(func, ast.Attribute) and _may_be_tensor(script, func.value):
+    if is_attribute(func) and _may_be_tensor(script, func.value):
         return (func.attr in WHOLE and plain and not call.args) or (
             func.attr in SAME and is_scalar(script, func.value, depth)
         )

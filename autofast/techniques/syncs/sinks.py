@@ -9,7 +9,16 @@ from dataclasses import dataclass, field
 
 from autofast.flow.loops import Loop
 from autofast.flow.scopes import binds, mentions, stored_in
-from autofast.model.calls import is_method, is_name, names_in, root_of, short_name
+from autofast.model.calls import (
+    is_call_of,
+    is_method,
+    is_name,
+    names_in,
+    root_of,
+    short_name,
+    targets_of,
+    variable_name,
+)
 from autofast.model.events import inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
@@ -47,6 +56,8 @@ from autofast.techniques.syncs.reads import Read, gives_the_same
 
 # Of Python's builtins.
 PURE = frozenset({"float", "int", "round", "abs", "min", "max", "sum", "pow", "str", "len", "bool"})
+GOES_OVER = frozenset("isinstance hasattr list tuple zip enumerate range sorted".split())
+OF_LISTS = frozenset("append appendleft pop popleft get setdefault items values keys clear".split())
 SIZES = frozenset({"size", "numel", "dim", "nelement"})
 
 
@@ -126,24 +137,21 @@ def sink_of(
 
 def _does_more(script: Script, statement: ast.stmt) -> bool:
     """Whether an object of the project adds, or sets, by a method of its own."""
-    targets = (
-        statement.targets
-        if isinstance(statement, ast.Assign)
-        else [statement.target]
-        if isinstance(statement, ast.AugAssign)
-        else []
-    )
+    targets = targets_of(statement) if isinstance(statement, (ast.Assign, ast.AugAssign)) else []
     for target in targets:
-        if isinstance(target, ast.Name):
-            same = [n for n in nodes_in(statement, ast.Name) if n.id == target.id]
-            if any(isinstance(t, Inst) for n in same for t in script.values(n)):
-                return True
-        if not isinstance(target, (ast.Attribute, ast.Subscript)):
-            continue
-        names = (
-            ["__setattr__", target.attr] if isinstance(target, ast.Attribute) else ["__setitem__"]
-        )
-        for thing in script.values(target.value):
+        match target:
+            case ast.Name(id=name):
+                same = [n for n in nodes_in(statement, ast.Name) if n.id == name]
+                if any(isinstance(t, Inst) for n in same for t in script.values(n)):
+                    return True
+                continue
+            case ast.Attribute(value=owner, attr=name):
+                names = ["__setattr__", name]
+            case ast.Subscript(value=owner):
+                names = ["__setitem__"]
+            case _:
+                continue
+        for thing in script.values(owner):
             if isinstance(thing, Module):
                 return True  # its functions see the variable under another name
             members = (
@@ -210,11 +218,20 @@ def not_a_keeper(script: Script, func: ast.Attribute) -> str:
         return "-"
     for thing in things:
         assert isinstance(thing, Inst)
+        if any(map(_shares, (thing.cls, *thing.cls.ancestors()))):
+            return f"objects of {thing.cls.node.name} have something in common"
         for method in thing.cls.find(func.attr) or ():
             inner = method.func if isinstance(method, Bound) else method
             if not isinstance(inner, Func) or not _only_counts(script, inner, set()):
                 return f"`{func.attr}` of {thing.cls.node.name} does more than keep its arguments"
     return ""
+
+
+def _shares(cls: Cls) -> bool:
+    """Whether objects of a class may fill something that all of them have."""
+    made = [s.value for s in cls.node.body if isinstance(s, ast.Assign)]
+    filled = any(isinstance(v, (ast.List, ast.Dict, ast.Set, ast.Call)) for v in made)
+    return filled or any(n.attr == "__class__" for n in nodes_in(cls.node, ast.Attribute))
 
 
 def _only_counts(script: Script, func: Func, seen: set[int]) -> bool:
@@ -240,27 +257,19 @@ def _only_counts(script: Script, func: Func, seen: set[int]) -> bool:
             ),
         ):
             return False
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and is_stored(node):
-            if _bottom(node) != me or (
-                isinstance(node, ast.Attribute) and _is_set_by_code(func, node.attr)
-            ):
+        match node:
+            case ast.Attribute() | ast.Subscript() if is_stored(node) and _bottom(node) != me:
                 return False
-        if (
-            isinstance(node, ast.Name)
-            and is_read(node)
-            and not binds(func.node, node.id)
-            and not _is_constant(script, node)
-        ):
-            return False
-        if (
-            isinstance(node, ast.Attribute)
-            and _bottom(node) == me
-            and isinstance(node.value, ast.Name)
-            and _is_from_outside(script, func, node.attr)
-        ):
-            return False
-        if isinstance(node, ast.Call) and not _is_plain_call(script, func, node, me, seen):
-            return False
+            case ast.Attribute(attr=name) if is_stored(node) and _is_set_by_code(func, name):
+                return False
+            case ast.Attribute(value=ast.Name(id=owner), attr=name) if owner == me:
+                if _is_from_outside(script, func, name):
+                    return False
+            case ast.Name(id=name) if is_read(node) and not binds(func.node, name):
+                if not _is_constant(script, node):
+                    return False
+            case ast.Call() if not _is_plain_call(script, func, node, me, seen):
+                return False
     return True
 
 
@@ -306,28 +315,21 @@ def _handed_over(value: ast.expr) -> Iterator[ast.expr]:
     """The objects in an expression that stay what they are, and are not only used to compute
     something.
     """
-    if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)):
-        if not (isinstance(value, ast.Attribute) and _bottom(value) == "self"):
+    match value:
+        case ast.Attribute() if _bottom(value) == "self":
+            pass
+        case ast.Name() | ast.Attribute() | ast.Subscript():
             yield value
-    elif isinstance(value, (ast.BoolOp, ast.IfExp, ast.Tuple, ast.List, ast.Dict)):
-        for child in ast.iter_child_nodes(value):
-            if isinstance(child, ast.expr):
-                yield from _handed_over(child)
+        case ast.BoolOp() | ast.IfExp() | ast.Tuple() | ast.List() | ast.Dict():
+            for child in ast.iter_child_nodes(value):
+                if isinstance(child, ast.expr):
+                    yield from _handed_over(child)
 
 
 def _is_plain_call(script: Script, func: Func, call: ast.Call, me: str, seen: set[int]) -> bool:
     if isinstance(call.func, ast.Name):
-        return call.func.id in PURE | {
-            "isinstance",
-            "hasattr",
-            "list",
-            "tuple",
-            "zip",
-            "enumerate",
-            "range",
-            "sorted",
-        }
-    if not isinstance(call.func, ast.Attribute):
+        return call.func.id in PURE or call.func.id in GOES_OVER
+    if not is_method(call):
         return False
     if _bottom(call.func) == me and isinstance(call.func.value, ast.Name):
         found = func.owner.find(call.func.attr) if func.owner is not None else None
@@ -337,18 +339,7 @@ def _is_plain_call(script: Script, func: Func, call: ast.Call, me: str, seen: se
             for t in own
         )
     if _bottom(call.func) == me:
-        return call.func.attr in (
-            "append",
-            "appendleft",
-            "pop",
-            "popleft",
-            "get",
-            "setdefault",
-            "items",
-            "values",
-            "keys",
-            "clear",
-        )
+        return call.func.attr in OF_LISTS
     return all(
         isinstance(t, Ref) and t.name.startswith(("math.", "numpy."))
         for t in script.values(call.func)
@@ -366,7 +357,7 @@ class _Collector:
 
     def __init__(self, script: Script, sink: Sink, loop: Loop, passed: frozenset[str]):
         self.script, self.sink, self.loop = script, sink, loop
-        self.live = passed | ({sink.holder.id} if isinstance(sink.holder, ast.Name) else set())
+        self.live = passed | {variable_name(sink.holder)}
         self.reads = {id(r.node): r for r in sink.reads}
         self.changing = stored_in(loop) | {n for f in _globals_of(source_of(loop)) for n in f}
 
@@ -384,7 +375,7 @@ class _Collector:
                     self.visit(child.value)
                 elif isinstance(child, ast.expr) and child is not getattr(expr, "func", None):
                     self.visit(child)
-        elif not (isinstance(expr, ast.Name) and expr.id in self.live):
+        elif not is_name(expr, *self.live):
             raise Refusal(f"`{first_line(expr)}` is computed in a way that is not understood")
 
     def is_settled(self, expr: ast.expr) -> bool:
@@ -394,17 +385,17 @@ class _Collector:
         )
 
     def is_same_later(self, expr: ast.expr) -> bool:
-        if isinstance(expr, ast.Constant):
-            return True
-        if isinstance(expr, ast.Name):
-            return expr.id not in self.changing
-        if isinstance(expr, ast.Attribute):
-            return self.is_same_later(expr.value) and not self.is_set_inside(expr.attr)
-        if isinstance(expr, (ast.BinOp, ast.UnaryOp, ast.Tuple)):
-            return all(
-                self.is_same_later(c) for c in ast.iter_child_nodes(expr) if isinstance(c, ast.expr)
-            )
-        if isinstance(expr, ast.Call) and is_name(expr.func, "len") and len(expr.args) == 1:
+        match expr:
+            case ast.Constant():
+                return True
+            case ast.Name(id=name):
+                return name not in self.changing
+            case ast.Attribute(value=of, attr=name):
+                return self.is_same_later(of) and not self.is_set_inside(name)
+            case ast.BinOp() | ast.UnaryOp() | ast.Tuple():
+                parts = [c for c in ast.iter_child_nodes(expr) if isinstance(c, ast.expr)]
+                return all(map(self.is_same_later, parts))
+        if is_call_of(expr, "len") and len(expr.args) == 1:
             fixed = (Ext, Inst, Tensor)
             return self.is_same_later(expr.args[0]) and all(
                 isinstance(t, fixed) for t in self.script.values(expr.args[0])
@@ -415,11 +406,14 @@ class _Collector:
         """Whether what holds the numbers is found by the same way later (that nothing else is put
         there is asked elsewhere).
         """
-        if isinstance(holder, ast.Attribute):
-            return self.is_one(holder.value)
-        if isinstance(holder, ast.Subscript):
-            return self.is_one(holder.value) and self.is_same_later(holder.slice)
-        return isinstance(holder, ast.Name) and holder.id not in self.changing
+        match holder:
+            case ast.Attribute(value=of):
+                return self.is_one(of)
+            case ast.Subscript(value=of, slice=index):
+                return self.is_one(of) and self.is_same_later(index)
+            case ast.Name(id=name):
+                return name not in self.changing
+        return False
 
     def is_set_inside(self, name: str) -> bool:
         sites = self.script.log.of("set_attribute", "set_elsewhere", "set_flag")
@@ -474,10 +468,11 @@ def is_number(script: Script, expr: ast.expr) -> bool:
     """
     if is_method(expr) and expr.func.attr in SIZES:
         return bool(expr.args) or expr.func.attr != "size"
-    if isinstance(expr, ast.Subscript) and is_attribute(expr.value, "shape"):
-        return not isinstance(expr.slice, ast.Slice)
-    if isinstance(expr, ast.Call) and is_name(expr.func, "len"):
-        return True
+    match expr:
+        case ast.Subscript(value=ast.Attribute(attr="shape"), slice=index):
+            return not isinstance(index, ast.Slice)
+        case ast.Call(func=ast.Name("len")):
+            return True
     values = script.values(expr)
     return bool(values) and all(
         isinstance(t, (Num, Arg))

@@ -67,13 +67,14 @@ def _parts(expr: ast.expr, kept: set[int]) -> Iterator[ast.expr]:
     what has nothing of it.
     """
     computed = id(expr) not in kept and any(id(n) in kept for n in ast.walk(expr))
-    if computed and is_operation(expr, *EXACT):
-        yield from _parts(expr.left, kept)
-        yield from _parts(expr.right, kept)
-    elif computed and isinstance(expr, ast.UnaryOp) and isinstance(expr.op, ast.USub):
-        yield from _parts(expr.operand, kept)
-    else:
-        yield expr
+    match expr:
+        case ast.BinOp(left=left, right=right) if computed and is_operation(expr, *EXACT):
+            yield from _parts(left, kept)
+            yield from _parts(right, kept)
+        case ast.UnaryOp(op=ast.USub(), operand=inner) if computed:
+            yield from _parts(inner, kept)
+        case _:
+            yield expr
 
 
 def _number_of(script: Script, read: Read) -> str:
@@ -142,8 +143,9 @@ def own_uses(sink: Sink) -> list[ast.Name]:
     """Where the statement itself takes the sum up: the target of ``+=``, or its name on the
     right.
     """
-    target = target_of(sink)
-    if isinstance(sink.statement, ast.AugAssign):
-        return [target] if isinstance(target, ast.Name) else []
-    assert isinstance(sink.statement, ast.Assign) and isinstance(target, ast.Name)
-    return [n for n in nodes_in(sink.statement.value, ast.Name) if n.id == target.id]
+    match sink.statement, target_of(sink):
+        case ast.AugAssign(), ast.Name() as target:
+            return [target]
+        case ast.Assign(value=value), ast.Name(id=name):
+            return [n for n in nodes_in(value, ast.Name) if n.id == name]
+    return []

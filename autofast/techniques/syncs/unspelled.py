@@ -16,7 +16,7 @@ from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled
 from autofast.flow.scopes import own_nodes
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, receiver_of
 from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Script
@@ -131,17 +131,16 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
         given = [frozenset({o.this}) for o in site if kind == "format" and o.this is not None]
         given += [v for o in site if o.args is not None for v in o.args.all()]
         return SHOWN if any(_waits(v) for v in given) else None
-    if kind == "sync" and isinstance(site.node, ast.Call):
+    if kind == "sync" and site.call:
         how = site.occurrences[-1].data.get("how", "item")
         mine = any(_on_device(o.this) for o in site)
-        func = site.node.func
-        core = func.value if isinstance(func, ast.Attribute) else site.node
+        core = receiver_of(site.call) or site.call
         if how in COPIES and not is_scalar(script, core):
             return COPIED if mine else None
-        wait = ASKED if _is_tested(site.node) else READ
-        return wait if mine and not is_spelled(site.node) else None
-    if kind == "move" and isinstance(site.node, ast.Call):
-        return _of_copy(script, site, site.node)
+        wait = ASKED if _is_tested(site.call) else READ
+        return wait if mine and not is_spelled(site.call) else None
+    if kind == "move" and site.call:
+        return _of_copy(script, site, site.call)
     if kind in PICKS:
         given = [v for o in site if o.args is not None for v in o.args.all()]
         return (
@@ -169,7 +168,7 @@ def _of_copy(script: Script, site: Site, node: ast.Call) -> Wait | None:
     )
     if not to_host or any(k.arg == "non_blocking" for k in node.keywords):
         return None
-    core = node.func.value if isinstance(node.func, ast.Attribute) else node
+    core = receiver_of(node) or node
     return READ if is_scalar(script, core) else LOOKED_UP if _is_index(node) else COPIED
 
 

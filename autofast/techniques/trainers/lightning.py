@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from autofast.edit.edits import Edit
 from autofast.facts.input_shapes import CONVOLUTIONS, FLAG, varies
 from autofast.facts.loaders import hooks, managed
-from autofast.model.calls import targets_of
+from autofast.model.calls import short_name, targets_of
 from autofast.model.script import Script, Trainer
 from autofast.model.source import at, source_of
-from autofast.model.syntax import is_constant
+from autofast.model.syntax import is_constant, is_written
 from autofast.model.values import Cls, Const, Inst, Thing, Values, const, one
 from autofast.read.library.frameworks import is_lightning
 from autofast.read.requirements import at_least, rules_out
@@ -189,17 +189,13 @@ def _cli(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding
 
 
 def _may_say(expr: ast.expr | None) -> bool:
-    return expr is not None and not (
-        isinstance(expr, ast.Constant) and expr.value in (None, False, 0)
-    )
+    return expr is not None and not is_written(expr, None, False, 0)
 
 
 def _of_strategy(given: dict[str, ast.expr]) -> str:
     for name in ("strategy", "accelerator"):
         expr = given.get(name)
-        if expr is not None and not (
-            isinstance(expr, ast.Constant) and expr.value in ("auto", "ddp", "gpu", "cuda", None)
-        ):
+        if expr is not None and not is_written(expr, "auto", "ddp", "gpu", "cuda", None):
             return (
                 f"{name} is chosen among its defaults ({at(expr)}), and may decide about precision"
             )
@@ -305,16 +301,13 @@ def _manual(script: Script, thing: Thing) -> str:
     cls = _class(thing)
     for base in [cls, *cls.ancestors()]:
         for node in ast.walk(base.node):
-            if isinstance(node, (ast.Assign, ast.AnnAssign)):
-                targets = targets_of(node)
-                names = [
-                    t.attr if isinstance(t, ast.Attribute) else getattr(t, "id", "")
-                    for t in targets
-                ]
-                if "automatic_optimization" in names and not is_constant(node.value, True):
+            match node:
+                case ast.Assign(value=value) | ast.AnnAssign(value=value):
+                    names = map(short_name, targets_of(node))
+                    if "automatic_optimization" in names and not is_constant(value, True):
+                        return at(node)
+                case ast.FunctionDef(name="automatic_optimization"):
                     return at(node)
-            elif isinstance(node, ast.FunctionDef) and node.name == "automatic_optimization":
-                return at(node)
     return ""
 
 
@@ -377,9 +370,10 @@ def _modern(script: Script) -> bool:
     """Imported by the name ``lightning``, which 2.0 made the usual one."""
     names: list[str] = []
     for node in script.nodes:
-        if isinstance(node, ast.Import):
-            names += [a.name for a in node.names]
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            names.append(node.module or "")
+        match node:
+            case ast.Import(names=imported):
+                names += [a.name for a in imported]
+            case ast.ImportFrom(module=module, level=0):
+                names.append(module or "")
     roots = {name.split(".")[0] for name in names}
     return "lightning" in roots and "pytorch_lightning" not in roots

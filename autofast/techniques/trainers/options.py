@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.model.calls import requirements
 from autofast.model.events import BranchFrame, Occurrence, Site
 from autofast.model.names import AUTOCAST, SCALER
 from autofast.model.script import Script
@@ -44,15 +45,8 @@ def find(script: Script, options: Options, *, compiles: bool) -> Iterator[Findin
 
 def _sites(script: Script, options: Options, compiles: bool) -> Iterator[tuple[str, list[Site]]]:
     if options.target == "cuda":
-        made = [s for s in script.calls(*AUTOCAST, *SCALER) if isinstance(s.node, ast.Call)]
-        yield (
-            "amp",
-            [
-                s
-                for s in made
-                if isinstance(s.node, ast.Call) and len(script.values(s.node.func)) == 1
-            ],
-        )
+        made = script.calls(*AUTOCAST, *SCALER)
+        yield "amp", [s for s in made if len(script.called(s.node)) == 1]
     yield (
         "channels-last",
         [s for s in script.log.of("move_model") if any(_to_channels_last(o) for o in s)],
@@ -71,17 +65,12 @@ def _switch(script: Script, occurrence: Occurrence) -> Arg | None:
     for.
     """
     for frame in occurrence.stack:
-        test = (
-            frame.node.test
-            if isinstance(frame, BranchFrame) and isinstance(frame.node, (ast.If, ast.IfExp))
-            else None
-        )
-        if test is None or not isinstance(frame, BranchFrame) or not frame.arm:
-            continue
-        parts = (
-            test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-        )
-        for part in parts:
+        match frame:
+            case BranchFrame(node=ast.If(test=test) | ast.IfExp(test=test), arm=True):
+                pass
+            case _:
+                continue
+        for part in requirements(test):
             found = [
                 t
                 for t in script.values(part)

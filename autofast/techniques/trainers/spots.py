@@ -9,10 +9,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite, literal
-from autofast.model.calls import is_name, keyword_of
+from autofast.model.calls import is_call_of, is_name, keyword_of
 from autofast.model.script import Script
 from autofast.model.source import Source, parent_of, source_of
-from autofast.model.syntax import is_text
+from autofast.model.syntax import is_text, is_written
 from autofast.model.values import (
     Arg,
     Arguments,
@@ -91,7 +91,7 @@ class Spot:
         else:
             exprs = [self.field(name)]
         only = exprs[0] if len(exprs) == 1 else None
-        return only if isinstance(only, ast.Constant) and only.value == value else None
+        return only if is_written(only, value) else None
 
     def add(self, name: str, value: str, kind: str) -> tuple[Edit, ...] | str:
         """The edits that give an option which nothing gives yet; or why it cannot be given."""
@@ -135,12 +135,7 @@ def _last_field(node: ast.ClassDef) -> ast.stmt | None:
 
 def _uses_field(node: ast.ClassDef) -> bool:
     """Its fields are written ``x: int = field(default=...)``, under that name."""
-    made = [
-        s.value.func
-        for s in node.body
-        if isinstance(s, ast.AnnAssign) and isinstance(s.value, ast.Call)
-    ]
-    return any(is_name(f, "field") for f in made)
+    return any(isinstance(s, ast.AnnAssign) and is_call_of(s.value, "field") for s in node.body)
 
 
 def spot_of(
@@ -176,7 +171,7 @@ def takes(option: Arg, value: str) -> bool:
         if keyword.arg == "type" and is_name(keyword.value, "int", "float", "bool"):
             return False
         if keyword.arg == "choices" and isinstance(keyword.value, (ast.List, ast.Tuple, ast.Set)):
-            return any(isinstance(e, ast.Constant) and e.value == value for e in keyword.value.elts)
+            return any(is_written(e, value) for e in keyword.value.elts)
     return option.kind != "flag"
 
 

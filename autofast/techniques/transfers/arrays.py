@@ -22,18 +22,18 @@ def arrays(script: Script) -> Iterator[ast.Call]:
         id(None)
     }
     for transfer in script.transfers:
-        func = transfer.node.func
+        data = transfer.operand
         if (
-            isinstance(func, ast.Attribute)
+            data is not None
             and _goes_there(transfer)
             and any(id(_innermost(o.stack)) in steps for o in transfer.site)
-            and _is_of_data(script, func.value)
+            and _is_of_data(script, data)
         ):
             yield transfer.node
 
 
 def _innermost(stack: Stack) -> ast.AST | None:
-    around = [f.node for f in loops(stack) if isinstance(f.node, (ast.For, ast.While))]
+    around = [f.node for f in loops(stack) if f.is_statement]
     return around[-1] if around else None
 
 

@@ -72,10 +72,10 @@ def _text(script: Script, channels: Channels, place: ast.stmt) -> str:
     match channels.expr:
         case ast.Name(id=name) as expr if source_of(expr) is source_of(place):
             flow, function = script.analysis(Flow), function_of(place)
-            made = list(flow.reaching(expr))
+            made = flow.definition(expr)
             inside = function is not source_of(place).tree
-            if len(made) == 1 and scopes.owner(expr) is source_of(place).tree:
-                if not scopes.binds(function, name) if inside else flow.graph(place).dominates(statement_of(made[0].node), place):  # fmt: skip
+            if made is not None and scopes.owner(expr) is source_of(place).tree:
+                if not scopes.binds(function, name) if inside else flow.graph(place).dominates(statement_of(made.node), place):  # fmt: skip
                     return name
     return str(list(channels.numbers))
 

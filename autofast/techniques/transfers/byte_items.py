@@ -14,9 +14,10 @@ from autofast.facts.arrays import Channels, by_channel
 from autofast.facts.byte_values import is_bytes, is_picture
 from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
-from autofast.model.calls import is_name
+from autofast.model.calls import is_method, is_name, literal_of, spread_out
 from autofast.model.script import Loader, Script
 from autofast.model.source import at, function_of, live, statement_of
+from autofast.model.syntax import is_number
 from autofast.model.values import Func, Inst, Ref, Tensor, Thing, const, one
 from autofast.ops.families import ARITHMETIC, SIGNS
 from autofast.rule import Refusal
@@ -211,25 +212,21 @@ def _in_bytes(found: Sequence[Operation]) -> ast.expr | None:
 
 def returned(getitem: ast.FunctionDef) -> ast.expr | None:
     """What a plain ``__getitem__`` gives, where that stands in one place."""
-    returns = [n for n in live(getitem) if isinstance(n, ast.Return)]
-    if len(returns) != 1 or returns[0] is not getitem.body[-1]:
-        return None
-    return None if getitem.decorator_list or shows_names(getitem) else returns[0].value
+    match [n for n in live(getitem) if isinstance(n, ast.Return)]:
+        case [only] if only is getitem.body[-1] and not getitem.decorator_list:
+            return None if shows_names(getitem) else only.value
+    return None
 
 
 def parts_of(value: ast.expr) -> list[tuple[Key, ast.expr]]:
     """What an item is made of, by their keys."""
-    if isinstance(value, ast.Tuple):
-        return list(enumerate(value.elts))
-    if isinstance(value, ast.Dict):
-        keys = [const_of(k) for k in value.keys]
-        return [(k, v) for k, v in zip(keys, value.values, strict=True) if isinstance(k, str)]
+    match value:
+        case ast.Tuple(elts=elts):
+            return list(enumerate(elts))
+        case ast.Dict(keys=keys, values=values):
+            pairs = zip(map(literal_of, keys), values, strict=True)
+            return [(k, v) for k, v in pairs if isinstance(k, str)]
     return [(None, value)]
-
-
-def const_of(expr: ast.AST | None) -> object:
-    """What is written out."""
-    return expr.value if isinstance(expr, ast.Constant) else None
 
 
 def _down(script: Script, floats: Floats, part: ast.expr) -> ast.expr:
@@ -264,12 +261,12 @@ def _operation(script: Script, expr: ast.expr) -> Operation | None:
         return Operation(expr, inner, text, array, own=_is_made(script, inner))
 
     match expr:
-        case ast.BinOp(left=inner, op=op, right=number) if type(op) in SIGNS and _number(number):
+        case ast.BinOp(left=inner, op=op, right=number) if type(op) in SIGNS and is_number(number):
             return made(inner, f"{SIGNS[type(op)]} {ast.unparse(number)}")
         case ast.Call(func=ast.Attribute(value=inner, attr="float"), args=[], keywords=[]):
             return made(inner, CAST)
         case ast.Call(func=ast.Attribute(value=inner, attr=attr), args=[given], keywords=[]):
-            if attr in ARITHMETIC and _number(given):
+            if attr in ARITHMETIC and is_number(given):
                 return made(inner, f"{ARITHMETIC[attr]} {ast.unparse(given)}")
             if attr in ("to", "type", "astype") and _is_single(script, given):
                 return made(inner, CAST)
@@ -277,7 +274,7 @@ def _operation(script: Script, expr: ast.expr) -> Operation | None:
                 return made(given, CAST)
         case ast.Call(args=[given], keywords=[ast.keyword(arg="dtype", value=kind)]):
             name = script.library_function(expr)
-            spelled = name != "numpy.asarray" or isinstance(expr.func, ast.Attribute)
+            spelled = name != "numpy.asarray" or is_method(expr)
             if name in TYPED and spelled and _is_single(script, kind):
                 return Operation(expr, given, CAST, name != "torch.tensor", keyword=True)
     return None
@@ -313,24 +310,15 @@ def _turned(script: Script, call: ast.expr) -> tuple[object, ...]:
     match call:
         case ast.Call(func=ast.Attribute(attr="transpose" | "permute"), args=args, keywords=[]):
             given = args[1:] if script.library_function(call) else args
-            flat = given[0].elts if len(given) == 1 and hasattr(given[0], "elts") else given
-            return tuple(const(script.values(e)) for e in flat)
+            return tuple(const(script.values(e)) for e in spread_out(given))
     return ()
 
 
 def _is_made(script: Script, expr: ast.expr) -> bool:
     """Whether it is what ``numpy.array(picture)`` gives; ``asarray`` with a type becomes that."""
-    if isinstance(expr, ast.Name):
-        found = list(script.analysis(Flow).reaching(expr))
-        return (
-            len(found) == 1
-            and isinstance(found[0].value, ast.Call)
-            and _is_made(script, found[0].value)
-        )
-    if not isinstance(expr, ast.Call):
-        return False
-    name = script.library_function(expr)
-    return name == "numpy.array" or (name == "numpy.asarray" and bool(expr.keywords))
+    made = script.analysis(Flow).value(expr) or expr
+    typed = bool(getattr(made, "keywords", ()))
+    return script.is_call(made, "numpy.array") or (script.is_call(made, "numpy.asarray") and typed)
 
 
 def _same_numbers(script: Script, expr: ast.expr, getitem: ast.FunctionDef) -> ast.expr | None:
@@ -338,13 +326,13 @@ def _same_numbers(script: Script, expr: ast.expr, getitem: ast.FunctionDef) -> a
     match expr:
         case ast.Name():
             flow = script.analysis(Flow)
-            found = list(flow.reaching(expr))
-            if len(found) != 1 or function_of(found[0].node) is not getitem:
+            found = flow.definition(expr)
+            if found is None or function_of(found.node) is not getitem:
                 return None
-            if [n for n in flow.definitions(expr).uses(found[0]) if n is not expr]:
+            if [n for n in flow.definitions(expr).uses(found) if n is not expr]:
                 return None
-            return found[0].value
-        case ast.Call(args=[given, *_]) if isinstance(expr.func, ast.Attribute):
+            return found.value
+        case ast.Call(func=ast.Attribute(), args=[given, *_]):
             name = script.library_function(expr)
             if name in LAID_OUT or (name in SHARING and len(expr.args) == 1 and not expr.keywords):
                 return given
@@ -352,12 +340,6 @@ def _same_numbers(script: Script, expr: ast.expr, getitem: ast.FunctionDef) -> a
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in LAYOUT:
             return None if isinstance(one(script.values(expr.func)), Ref) else inner
     return None
-
-
-def _number(expr: ast.expr) -> bool:
-    """A number that is written out."""
-    inner = expr.operand if isinstance(expr, ast.UnaryOp) else expr
-    return isinstance(inner, ast.Constant) and type(inner.value) in (int, float)
 
 
 def _is_single(script: Script, expr: ast.expr) -> bool:

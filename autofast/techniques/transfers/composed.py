@@ -10,9 +10,9 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from autofast.model.calls import is_name, names_in, only_target
+from autofast.model.calls import given_to, is_name, names_in
 from autofast.model.script import Script
-from autofast.model.source import block_of, nodes_in, parent_of
+from autofast.model.source import block_of, nodes_in, within_statement
 from autofast.model.syntax import COMPREHENSIONS, SEQUENCES, is_attribute, is_read
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Arg, Const, Num, Ref, Values, certainly, library_names
@@ -59,7 +59,7 @@ def parts(script: Script, expr: ast.expr, factory: Factory, name: str = "") -> P
             found += inner
         return found
 
-    if isinstance(expr, ast.Name) and expr.id == name:
+    if is_name(expr, name):
         return Parts(open=True)
     if isinstance(expr, ast.Call) and (made := factory(script, expr)) is not None:
         return Parts((made,))
@@ -117,8 +117,8 @@ def chain(
     """
     block, calls = block_of(stmt), Parts()
     for earlier in reversed(block[: block.index(stmt)]):
-        if isinstance(earlier, ast.Assign) and is_name(only_target(earlier), name):
-            found = parts(script, earlier.value, factory, name)
+        if (value := given_to(earlier, name)) is not None:
+            found = parts(script, value, factory, name)
             if found is None:
                 return ()
             calls += found
@@ -133,13 +133,11 @@ def chain(
 
 def hides(call: ast.Call, needed: set[str]) -> bool:
     """Whether a comprehension around the call has variables of these names."""
-    outer: ast.AST | None = call
-    while outer is not None and not isinstance(outer, ast.stmt):
+    for outer in within_statement(call):
         if isinstance(outer, COMPREHENSIONS) and any(
             names_in(g.target) & needed for g in outer.generators
         ):
             return True
-        outer = parent_of(outer)
     return False
 
 

@@ -12,7 +12,7 @@ from autofast.flow import scopes
 from autofast.flow.effects import Effects
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, literal_of
 from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
 from autofast.model.source import at, function_of, source_of
@@ -44,23 +44,23 @@ class Move:
 def moves(script: Script) -> Iterator[Move]:
     """The blocking copies of batches that happen again and again."""
     for transfer in script.transfers:
-        func = transfer.node.func
-        if not isinstance(func, ast.Attribute) or not transfer.loaders or _spelled_out(transfer):
+        moved = transfer.operand
+        if moved is None or not transfer.loaders or _spelled_out(transfer):
             continue
         if not any(t.device == "cpu" for t in transfer.tensors):
             continue  # it is there already
         if _repeated(transfer) and _to_gpu(transfer):
             yield Move(
                 transfer.node,
-                func.value,
-                script.values(func.value),
+                moved,
+                script.values(moved),
                 transfer.loaders,
                 transfer.site,
                 transfer,
             )
     for site in script.methods("copy_"):
-        node = site.node
-        if not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
+        node = site.call
+        if node is None or len(node.args) != 1 or node.keywords:
             continue
         receivers = [o.this for o in site]
         found = script.values(node.args[0])
@@ -90,7 +90,7 @@ def _to_gpu(transfer: Transfer) -> bool:
 def _spelled_out(transfer: Transfer) -> bool:
     """The call says already whether it waits: ``non_blocking=...``, or by position."""
     node, most = transfer.node, 2 if transfer.how == "to" else 1
-    flags = [a for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, bool)]
+    flags = [a for a in node.args if isinstance(literal_of(a), bool)]
     return (
         bool(flags)
         or len(node.args) > most
@@ -197,7 +197,7 @@ def _written_by_numpy(script: Script, move: Move) -> str:
 
 def _only_turns(node: ast.AST) -> bool:
     """``y.squeeze_()``: another shape of the same memory."""
-    return isinstance(node, ast.Call) and getattr(node.func, "attr", "") in SHAPES
+    return is_method(node, *SHAPES)
 
 
 def _is_from(thing: Thing | None, loaders: list[Thing]) -> bool:

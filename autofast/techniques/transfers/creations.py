@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
-from autofast.model.calls import is_path, names_in
+from autofast.model.calls import call_of, is_path, keyword_of, names_in, receiver_of
 from autofast.model.events import Site
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
@@ -25,7 +25,7 @@ from autofast.techniques.transfers.factories import (
     held_by,
     is_bound_to,
 )
-from autofast.techniques.transfers.filled import made_there
+from autofast.techniques.transfers.filled import constructor, made_there
 from autofast.techniques.transfers.listed import listed
 from autofast.write.spelling import spelled
 
@@ -41,21 +41,21 @@ def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     block.
     """
     for transfer in script.transfers:
-        func = transfer.node.func
+        moved = transfer.operand
         where = device_of(script, transfer)
-        if not isinstance(func, ast.Attribute) or where is None:
+        if moved is None or where is None:
             continue
         if not any(again_and_again(script, o.stack, hot) for o in transfer.site):
             continue
-        call, gate = factory(script, func.value), None
-        if call is None and (bound := held_by(script, transfer, func.value)) is not None:
+        call, gate = factory(script, moved), None
+        if call is None and (bound := held_by(script, transfer, moved)) is not None:
             call, gate = bound
         if call is not None and _is_there(script, transfer, call):
             continue
         if call is not None and (gate is None or _is_switch(script, gate.test)):
             yield from _made_there(script, transfer, call, where, gate)
         elif call is None:
-            yield from _all_made_there(script, transfer, func.value, where, hot)
+            yield from _all_made_there(script, transfer, moved, where, hot)
 
 
 def _all_made_there(
@@ -71,11 +71,11 @@ def _all_made_there(
         if not is_bound_to(stmt, transfer.node, expr.id):
             return
         calls = chain(script, stmt, expr.id, needed, factory)
-        above = parent_of(stmt)
-        if not calls and isinstance(above, ast.If) and above.body == [stmt] and not above.orelse:
-            needed |= names_in(above.test)
-            if _is_switch(script, above.test):
-                gate, calls = above, chain(script, above, expr.id, needed, factory)
+        match parent_of(stmt):
+            case ast.If(test=test, body=[only], orelse=[]) as above if only is stmt and not calls:
+                needed |= names_in(test)
+                if _is_switch(script, test):
+                    gate, calls = above, chain(script, above, expr.id, needed, factory)
     else:
         found = parts(script, expr, factory)
         calls = found.calls if found is not None else ()
@@ -120,8 +120,9 @@ def _is_switch(script: Script, test: ast.expr) -> bool:
     """A condition that can be asked twice: ``use_cuda``, ``not args.cpu``,
     ``torch.cuda.is_available()``.
     """
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return _is_switch(script, test.operand)
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            return _is_switch(script, inner)
     return is_path(test) or script.is_call(test, "torch.cuda.is_available")
 
 
@@ -134,8 +135,8 @@ def _made_there(
     creation = created(script, call, where)
     if creation is None:
         return
-    func = transfer.node.func
-    assert isinstance(func, ast.Attribute)
+    moved = transfer.operand
+    assert moved is not None
     if gate is None and (like := _made_alike(script, transfer, call)) is not None:
         yield replace(creation, edits=(like,))
         return
@@ -146,13 +147,26 @@ def _made_there(
             isinstance(stmt, ast.Assign)
             and stmt.value is transfer.node
             and stmt is not statement_of(call)
-            and ast.unparse(stmt.targets[0]) == ast.unparse(func.value)
+            and ast.unparse(stmt.targets[0]) == ast.unparse(moved)
         )
         whole = gate if gate is not None and gate.body == [stmt] else stmt
-        edits.append(
-            Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": func.value})
-        )
+        edits.append(Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": moved}))
+    elif (cast := cast_to(transfer)) is not None:
+        edits += _only_cast(transfer.node, moved, call, cast, script)
     yield replace(creation, edits=tuple(edits))
+
+
+def _only_cast(
+    move: ast.Call, made: ast.expr, call: ast.Call, dtype: ast.expr, script: Script
+) -> tuple[Edit, ...]:
+    """What is left of ``.to(device, dtype=d)``: a factory's own argument, where that gives the
+    same, or ``.to(d)``.
+    """
+    of_factory = made is call and keyword_of(call, "dtype") is None
+    if of_factory and script.library_function(call) in ALIKE:
+        said = source_of(dtype).segment(dtype)
+        return Keyword(call, "dtype", said), Rewrite(move, "{made}", {"made": made})
+    return (Rewrite(move, "{made}.to({dtype})", {"made": made, "dtype": dtype}),)
 
 
 def _device_asked(script: Script, test: ast.expr) -> str:
@@ -168,10 +182,7 @@ def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | No
     """``y.new_zeros(n)`` for ``torch.zeros(n).to(y)`` and ``torch.zeros(n).type_as(y)``; None where
     it is another copy.
     """
-    func, names = (
-        transfer.node.func,
-        script.library_functions(call),
-    )
+    func, names = (transfer.node.func, script.library_functions(call))
     if not isinstance(func, ast.Attribute) or func.value is not call or call.keywords:
         return None
     if len(transfer.node.args) != 1 or transfer.node.keywords or not names <= set(ALIKE):
@@ -190,7 +201,8 @@ def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | No
 def created(script: Script, call: ast.Call, where: str) -> Creation | None:
     """A call that :func:`factory` has found, with the device ``where``; None where it has one."""
     old = made_there(script, call, "") is not None
-    first = call.func.value if old and isinstance(call.func, ast.Attribute) else call
+    filled = old and not constructor(script, call)
+    first = (receiver_of(call) if filled else None) or call
     site = _site(script, first)
     if site is None or _placed(site):
         return None
@@ -207,8 +219,8 @@ def created(script: Script, call: ast.Call, where: str) -> Creation | None:
 def _becomes_whole(script: Script, made: ast.expr) -> bool:
     """Whether a method behind it, ``made.to(device).long()``, gives integers of its numbers."""
     while is_attribute(attribute := parent_of(made)):
-        call = parent_of(attribute)
-        if not isinstance(call, ast.Call) or call.func is not attribute:
+        call = call_of(attribute)
+        if call is None:
             break
         if any(t.dtype == "int" for t in script.values(call) if isinstance(t, Tensor)):
             return True
@@ -273,6 +285,16 @@ def device_of(script: Script, transfer: Transfer) -> str | None:
     if any(isinstance(t, (Tensor, Unknown)) and not named or is_dtype(t) for t in target.values):
         return None
     return text
+
+
+def cast_to(transfer: Transfer) -> ast.expr | None:
+    """The dtype of ``.to(device, dtype)``, which does nothing else; None for other copies."""
+    node = transfer.node
+    given = [*node.args, *(k.value for k in node.keywords)]
+    dtype = keyword_of(node, "dtype") or (node.args[1] if len(node.args) == 2 else None)
+    names = {k.arg for k in node.keywords}
+    plain = len(given) == 2 and names <= {"device", "dtype"} and "tensor" not in transfer.kinds
+    return dtype if transfer.how == "to" and plain else None
 
 
 def only_moves(transfer: Transfer) -> bool:

@@ -34,15 +34,11 @@ def from_numpy(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     its own methods.
     """
     for site in script.log.of(*(f"torch.cuda.{name}" for name in LEGACY_TENSORS)):
-        call = site.node
-        if (
-            not isinstance(call, ast.Call)
-            or len(call.args) != 1
-            or call.keywords
-            or not isinstance(call.args[0], ast.Call)
-        ):
-            continue
-        inner = call.args[0]
+        match call := site.node:
+            case ast.Call(args=[ast.Call() as inner], keywords=[]):
+                pass
+            case _:
+                continue
         names = [t.name for t in script.values(inner.func) if isinstance(t, Ref)]
         if (
             len(names) != 1

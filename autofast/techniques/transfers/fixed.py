@@ -26,13 +26,13 @@ def fixed(script: Script, hot: frozenset[int]) -> Iterator[ast.expr]:
     numbers.
     """
     for transfer in script.transfers:
-        func = transfer.node.func
+        data = transfer.operand
         if (
-            transfer.how in ("to", "cuda", "type_as")
+            data is not None
+            and transfer.how in ("to", "cuda", "type_as")
             and not transfer.kinds <= {"cpu"}
-            and isinstance(func, ast.Attribute)
             and any(again_and_again(script, o.stack, hot) for o in transfer.site)
-            and _is_of_numbers(script, func.value)
+            and _is_of_numbers(script, data)
         ):
             yield transfer.node
 
@@ -53,10 +53,8 @@ def made_of(script: Script, expr: ast.expr, depth: int = 0) -> ast.Call | None:
         return None
     match expr:
         case ast.Name():
-            found = script.analysis(Flow).reaching(expr)
-            values = [d.value for d in found]
-            if len(values) == 1 and isinstance(values[0], ast.expr):
-                return made_of(script, values[0], depth + 1)
+            if (made := script.analysis(Flow).value(expr)) is not None:
+                return made_of(script, made, depth + 1)
         case ast.Call(func=ast.Attribute(value=value, attr=attr)) if (
             attr in KEPT and not script.library_function(expr)
         ):

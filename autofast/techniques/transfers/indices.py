@@ -15,6 +15,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import call_of, put_into
 from autofast.model.script import Script
 from autofast.model.source import ancestors, block_of, parent_of, statement_of
+from autofast.model.syntax import is_attribute
 from autofast.model.values import Tensor
 from autofast.techniques.transfers.creations import created
 from autofast.techniques.transfers.factories import Creation, again_and_again, factory
@@ -27,10 +28,8 @@ def indices(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     tensor.
     """
     for site in script.log.of(*MAKES):
-        call = site.node
-        if not isinstance(call, ast.Call) or not any(
-            again_and_again(script, o.stack, hot) for o in site
-        ):
+        call = site.call
+        if call is None or not any(again_and_again(script, o.stack, hot) for o in site):
             continue
         indexed = _indexed(script, call)
         if indexed is None:
@@ -64,7 +63,7 @@ def _indexed(script: Script, call: ast.Call) -> ast.Name | None:
 def _keeps(script: Script, made: ast.expr, call: ast.Call) -> ast.expr | None:
     """``torch.arange(n).long()`` around ``torch.arange(n)``: what is the same on every device."""
     method = parent_of(made)
-    outer = call_of(method) if isinstance(method, ast.Attribute) else None
+    outer = call_of(method) if is_attribute(method) else None
     return outer if outer is not None and factory(script, outer) is call else None
 
 
@@ -72,15 +71,14 @@ def _subscripted(script: Script, index: ast.expr) -> ast.Name | None:
     """The variable ``x`` of ``x[index]`` or ``x[index, other]``, which is certainly a tensor, and
     perhaps on the device.
     """
-    part = parent_of(index)
-    if isinstance(part, ast.Tuple):
-        part = parent_of(part)
-    if not isinstance(part, ast.Subscript) or not isinstance(part.value, ast.Name):
-        return None
-    found = script.values(part.value)
-    if part.value is index or not found or not all(isinstance(t, Tensor) for t in found):
-        return None
-    return part.value if any(t.device != "cpu" for t in found if isinstance(t, Tensor)) else None
+    outer = parent_of(index)
+    match parent_of(outer) if isinstance(outer, ast.Tuple) else outer:
+        case ast.Subscript(value=ast.Name() as tensor) if tensor is not index:
+            found = script.values(tensor)
+            tensors = [t for t in found if isinstance(t, Tensor)]
+            if len(tensors) == len(found) and any(t.device != "cpu" for t in tensors):
+                return tensor
+    return None
 
 
 def _is_there(script: Script, tensor: ast.Name, index: ast.AST | None) -> bool:

@@ -79,9 +79,10 @@ def _counts(script: Script, expr: ast.expr) -> bool:
             found = script.values(of)
             return certainly(found, Tensor)
         case ast.Name():
-            made = [d.value for d in script.analysis(Flow).reaching(expr)]
-            plain = [v for v in made if v is not None and not isinstance(v, ast.Name)]
-            return bool(made) and len(plain) == len(made) and all(_counts(script, v) for v in plain)
+            made = script.analysis(Flow).values(expr)
+            return bool(made) and all(
+                not isinstance(v, ast.Name) and _counts(script, v) for v in made
+            )
         case ast.Attribute() | ast.BinOp():
             return min(_whole(script, expr), default=-1) >= 0
     return False
@@ -91,22 +92,20 @@ def _is_number(script: Script, expr: ast.expr, name: str) -> bool:
     """A number of Python, of which both make the same: written out, or counted by ``range`` or
     ``enumerate``.
     """
-    if isinstance(expr, ast.Constant):
-        wanted = (int,) if name == "torch.LongTensor" else (int, float, bool)
-        return type(expr.value) in wanted
-    if isinstance(expr, ast.Attribute):
-        return bool(_whole(script, expr))
-    if not isinstance(expr, ast.Name):
-        return False
-    made = script.analysis(Flow).reaching(expr)
-    return bool(made) and all(_is_counter(script, d) for d in made)
+    match expr:
+        case ast.Constant(value=value):
+            return type(value) in ((int,) if name == "torch.LongTensor" else (int, float, bool))
+        case ast.Attribute():
+            return bool(_whole(script, expr))
+        case ast.Name():
+            made = script.analysis(Flow).reaching(expr)
+            return bool(made) and all(_is_counter(script, d) for d in made)
+    return False
 
 
 def _is_counter(script: Script, made: Definition) -> bool:
     target, place = made.node, parent_of(made.node)
     first = isinstance(place, ast.Tuple) and place.elts[0] is target
     loop = parent_of(place) if first and place is not None else place
-    if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
-        return False
     counts = "builtins.enumerate" if first else "builtins.range"
-    return script.library_function(loop.iter) == counts
+    return isinstance(loop, ast.For) and script.is_call(loop.iter, counts)

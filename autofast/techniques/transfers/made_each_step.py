@@ -118,9 +118,8 @@ def _root(script: Script, expr: ast.expr, depth: int = 0) -> ast.expr:
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in STRIPPED:
             return _root(script, inner, depth + 1)
         case ast.Name() if depth < 8:
-            match [d.value for d in script.analysis(Flow).reaching(expr)]:
-                case [ast.expr() as only]:
-                    return _root(script, only, depth + 1)
+            if (made := script.analysis(Flow).value(expr)) is not None:
+                return _root(script, made, depth + 1)
     return expr
 
 

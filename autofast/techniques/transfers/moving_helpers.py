@@ -17,7 +17,7 @@ from autofast.flow.scopes import mentions
 from autofast.model.calls import is_path
 from autofast.model.events import CallFrame
 from autofast.model.script import Script, Transfer
-from autofast.model.source import ancestors, source_of
+from autofast.model.source import holds, outwards, source_of
 from autofast.model.syntax import is_read
 from autofast.model.values import Ref
 from autofast.techniques.transfers.creations import created
@@ -56,12 +56,8 @@ def _moved_parameter(script: Script, transfer: Transfer) -> str:
     """The parameter that is moved, where nothing in the function uses it before; empty for anything
     else.
     """
-    func = transfer.node.func
-    if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name):
-        return ""
-    name = func.value
-    found = script.analysis(Flow).reaching(name)
-    if not found or not all(d.is_parameter for d in found):
+    name = transfer.operand
+    if not isinstance(name, ast.Name) or not script.analysis(Flow).is_given(name):
         return ""
     here = (name.lineno, name.col_offset)
     uses = [n for n in mentions(function_around(name), name.id) if is_read(n)]
@@ -89,7 +85,7 @@ def _where(
         return None
     if not gates:
         return device, ()
-    if not isinstance(gates[0], ast.Call) or script.values(gates[0].func) != {AVAILABLE}:
+    if script.called(gates[0]) != {AVAILABLE}:
         return None
     torch, imports = torch_in(source_of(call))
     return f"{device} if {torch}.cuda.is_available() else None", imports
@@ -105,10 +101,7 @@ def _device(script: Script, transfer: Transfer, function: Function, call: ast.Ca
         return None
     if isinstance(expr, ast.Constant):
         return repr(expr.value) if isinstance(expr.value, (str, int)) else None
-    if not isinstance(expr, ast.Name):
-        return None
-    found = script.analysis(Flow).reaching(expr)
-    if not found or not all(d.is_parameter for d in found):
+    if not isinstance(expr, ast.Name) or not script.analysis(Flow).is_given(expr):
         return None
     callee = script.analysis(CallGraph).callees(call)[0]
     given = script.analysis(CallGraph).argument(call, callee, expr.id)
@@ -121,19 +114,18 @@ def _gates(node: ast.AST, function: Function) -> list[ast.expr | None]:
     as a condition (a loop, an ``else``).
     """
     found: list[ast.expr | None] = []
-    inner: ast.AST = node
-    for outer in ancestors(node):
+    for inner, outer in outwards(node):
         if outer is function:
             break
-        if isinstance(outer, ast.If):
-            found.append(outer.test if any(inner is s for s in outer.body) else None)
-        elif isinstance(outer, ast.IfExp):
-            found.append(outer.test if outer.body is inner else None)
-        elif isinstance(outer, (ast.For, ast.While, ast.Try, ast.BoolOp, ast.comprehension)):
-            found.append(None)
-        inner = outer
+        match outer:
+            case ast.If(test=test, body=body):
+                found.append(test if any(inner is s for s in body) else None)
+            case ast.IfExp(test=test, body=value):
+                found.append(test if value is inner else None)
+            case ast.For() | ast.While() | ast.Try() | ast.BoolOp() | ast.comprehension():
+                found.append(None)
     if isinstance(function, ast.Lambda):
         return found
     above = function.body[: max(index(function.body, cast("ast.stmt", inner)), 0)]
-    early = any(isinstance(n, (ast.Return, ast.Raise)) for s in above for n in ast.walk(s))
+    early = any(holds(s, ast.Return, ast.Raise) for s in above)
     return [*found, None] if early else found

@@ -61,8 +61,8 @@ def _prepared(script: Script, accelerator: Ext) -> Iterator[tuple[ast.Name, ast.
     by that name afterwards.
     """
     for site in script.methods("prepare", "prepare_data_loader"):
-        call, target = site.node, put_into(site.node)
-        if not isinstance(call, ast.Call) or call.keywords or target is None:
+        call, target = site.call, put_into(site.node)
+        if call is None or call.keywords or target is None:
             continue
         if any(
             o.this is not accelerator
@@ -115,7 +115,7 @@ def taken_out(script: Script, moves: list[ast.Call]) -> list[Edit]:
         return [Remove(statement)]
     edits: list[Edit] = []
     for move in moves:
-        assert isinstance(move.func, ast.Attribute)
+        assert is_method(move)
         edits.append(Rewrite(move, "{x}", {"x": move.func.value}))
     return edits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.host_io import ASKS, READS, name_of
-from autofast.model.calls import arguments_of, keyword_of
+from autofast.model.calls import arguments_of, keyword_of, receiver_of
 from autofast.model.kinds import is_module
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Dict, Ext, Inst, Method, Seq, Tensor, Thing, Unknown, const
@@ -326,12 +326,9 @@ class LibraryCalls(Tensors):
         if whole.same and all(k.whole.same for k in kinds):
             near = whole.name == "near" or any(k.whole.name == "near" for k in kinds)
             return NEAR if near else EQUAL
-        if whole.same and isinstance(
-            const(self.script.values(node.func.value))
-            if isinstance(node.func, ast.Attribute)
-            else None,
-            str,
-        ):
+        of = receiver_of(node)
+        text = None if of is None else const(self.script.values(of))
+        if whole.same and isinstance(text, str):
             return self._text(arguments_of(node))
         return self._opaque([receiver, *kinds], f"what .{name}() makes of a batch")
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autofast.facts.host_io import MADE, effect_of
+from autofast.model.calls import arguments_of, call_of, receiver_of
 from autofast.model.source import ancestors, at, function_of, nodes_in, parent_of, statement_of
 from autofast.model.syntax import DEFINITIONS, is_operation
 from autofast.model.values import Bound, Cls, Const, Func, Inst, Method, Tensor
@@ -15,6 +16,8 @@ from autofast.techniques.ddp.guards import caught
 from autofast.techniques.ddp.uniformity.kinds import EQUAL, Kind
 from autofast.techniques.ddp.uniformity.state import Alone, Control, Note, in_words
 from autofast.techniques.ddp.uniformity.stores import Stores
+
+PRINTS = frozenset("print info debug warning error flush write log critical".split())
 
 
 class Notes(Stores):
@@ -305,16 +308,12 @@ class Notes(Stores):
 
 
 def _operands(expr: ast.expr) -> list[ast.expr]:
-    if isinstance(expr, ast.Call):
-        receiver = [expr.func.value] if isinstance(expr.func, ast.Attribute) else []
-        return [*receiver, *expr.args, *(k.value for k in expr.keywords)]
-    if isinstance(expr, ast.IfExp):
-        return [expr.body, expr.orelse]
-    found: list[ast.expr] = []
-    for child in ast.iter_child_nodes(expr):
-        if isinstance(child, ast.expr):
-            found.append(child)
-    return found
+    match expr:
+        case ast.Call():
+            return [*filter(None, [receiver_of(expr)]), *arguments_of(expr)]
+        case ast.IfExp(body=body, orelse=other):
+            return [body, other]
+    return [child for child in ast.iter_child_nodes(expr) if isinstance(child, ast.expr)]
 
 
 def _short(expr: ast.expr) -> str:
@@ -324,13 +323,10 @@ def _short(expr: ast.expr) -> str:
 
 def _is_method(node: ast.AST) -> bool:
     """``x.item`` of ``x.item()``, ``logger.info`` of a call: looked at, not read."""
-    outer = parent_of(node)
-    return (
-        isinstance(node, ast.Attribute)
-        and isinstance(outer, ast.Call)
-        and outer.func is node
-        and isinstance(node.value, (ast.Name, ast.Constant))
-    )
+    match node:
+        case ast.Attribute(value=ast.Name() | ast.Constant()):
+            return call_of(node) is not None
+    return False
 
 
 def interrupt(handler: ast.ExceptHandler) -> bool:
@@ -350,15 +346,4 @@ def _ends(handler: ast.ExceptHandler) -> bool:
 
 def _is_text(call: ast.Call) -> bool:
     """A print: no file that the script could read again."""
-    text = ast.unparse(call.func)
-    return text.split(".")[-1] in (
-        "print",
-        "info",
-        "debug",
-        "warning",
-        "error",
-        "flush",
-        "write",
-        "log",
-        "critical",
-    )
+    return ast.unparse(call.func).split(".")[-1] in PRINTS

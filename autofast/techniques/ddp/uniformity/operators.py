@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from autofast.model.syntax import IDENTITY
+from autofast.model.syntax import IDENTITY, is_operation
 from autofast.model.values import const
 from autofast.techniques.ddp.uniformity.calls import LibraryCalls
 from autofast.techniques.ddp.uniformity.kinds import (
@@ -25,28 +25,23 @@ class Operators(LibraryCalls):
     """Operators and conditions."""
 
     def _binary(self, node: ast.AST, a: Kind, b: Kind, op: ast.operator) -> Kind:
-        left, right = (node.left, node.right) if isinstance(node, ast.BinOp) else (None, None)
-        if (
-            isinstance(op, ast.Mod)
-            and left is not None
-            and right is not None
-            and isinstance(const(self.script.values(left)), str)
-        ):
-            return self._text([right])
-        if isinstance(op, (ast.Add, ast.Sub)):
-            found = add(a, b)
-        elif isinstance(op, ast.Mult):
-            found = times(a, b)
-        elif isinstance(op, ast.Div):
-            found = over(a, b)
-        elif a.whole.same and b.whole.same:
-            found = join(replace(a.whole, zero=False), replace(b.whole, zero=False))
-        elif a.whole.name == "batch" or b.whole.name == "batch":
-            found = times(a, b)
-        else:
-            found = other("a part of a larger number is taken apart")
-        if found.name == "other" and left is not None and right is not None:
-            return self._scaled([(left, a.whole), (right, b.whole)], found)
+        if is_operation(node, ast.Mod) and isinstance(const(self.script.values(node.left)), str):
+            return self._text([node.right])
+        match op:
+            case ast.Add() | ast.Sub():
+                found = add(a, b)
+            case ast.Mult():
+                found = times(a, b)
+            case ast.Div():
+                found = over(a, b)
+            case _ if a.whole.same and b.whole.same:
+                found = join(replace(a.whole, zero=False), replace(b.whole, zero=False))
+            case _ if "batch" in (a.whole.name, b.whole.name):
+                found = times(a, b)
+            case _:
+                found = other("a part of a larger number is taken apart")
+        if found.name == "other" and is_operation(node):
+            return self._scaled([(node.left, a.whole), (node.right, b.whole)], found)
         return found
 
     def _scaled(self, operands: list[tuple[ast.expr, Kind]], otherwise: Kind) -> Kind:

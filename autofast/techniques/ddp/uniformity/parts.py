@@ -23,6 +23,9 @@ from autofast.techniques.ddp.uniformity.kinds import (
 from autofast.techniques.ddp.uniformity.operators import Operators
 from autofast.techniques.ddp.uniformity.tensors import is_tensor
 
+# Attributes of tensors that are the same in all processes.
+ALIKE = frozenset("device dtype ndim is_cuda requires_grad grad_fn is_leaf layout".split())
+
 
 class Parts(Operators):
     """Parts of values."""
@@ -44,16 +47,7 @@ class Parts(Operators):
         kind = receiver.whole
         if node.attr == "index" and any(_may_be_device(t) for t in self.things(node.value)):
             return NEAR  # each process has a GPU of its own
-        if node.attr in (
-            "device",
-            "dtype",
-            "ndim",
-            "is_cuda",
-            "requires_grad",
-            "grad_fn",
-            "is_leaf",
-            "layout",
-        ):
+        if node.attr in ALIKE:
             return EQUAL
         if kind.name == "batch":
             if node.attr in ("shape",):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import owner
+from autofast.model.calls import receiver_of
 from autofast.model.script import Script
 from autofast.model.source import at, source_of, statement_of
 from autofast.model.syntax import VARIABLES
@@ -194,13 +195,7 @@ class Stores(Values):
             self.state[key] = join(self.state.get(key, what), what)
         root = container
         while isinstance(root, (ast.Subscript, ast.Call)):
-            root = (
-                root.value
-                if isinstance(root, ast.Subscript)
-                else root.func.value
-                if isinstance(root.func, ast.Attribute)
-                else root.func
-            )
+            root = root.value if isinstance(root, ast.Subscript) else receiver_of(root) or root.func
         if not found or root is not container:
             if isinstance(root, ast.Name):
                 old = self.lookup(root)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from autofast.flow.callgraph import Callee, CallGraph
-from autofast.model.calls import receiver_of
+from autofast.model.calls import is_method, receiver_of, spread_out
 from autofast.model.script import Script
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Tensor, Thing, const
@@ -30,6 +30,24 @@ from autofast.techniques.ddp.uniformity.kinds import (
     times,
 )
 
+# Asked of a tensor, and the same in all processes; these and the sizes are no tensors.
+ALIKE = frozenset("dim ndimension get_device is_floating_point element_size".split())
+COMPUTES = {
+    name: do
+    for do, names in (
+        (add, "add add_ sub sub_ __add__"),
+        (times, "mul mul_"),
+        (over, "div div_ true_divide"),
+    )
+    for name in names.split()
+}
+SIZED = frozenset("view reshape expand repeat to".split())  # may be given a number of samples
+# Layers as functions, which go over the first dimension one by one.
+BY_SAMPLE = frozenset(
+    "interpolate pad max_pool2d avg_pool2d adaptive_avg_pool2d conv2d linear relu embedding "
+    "layer_norm batch_norm".split()
+)
+
 
 class Followed:
     """What the parts of the walk share; :class:`.walk.Walk` has it all."""
@@ -44,77 +62,30 @@ class Followed:
     state: dict[tuple[str, int, str], Kind]
 
     # what Walk has
-    def things(self, node: ast.expr) -> list[Thing]:
-        raise NotImplementedError
-
-    def lookup(self, node: ast.Name) -> Kind:
-        raise NotImplementedError
-
-    def store(self, target: ast.expr, kind: Kind) -> None:
-        raise NotImplementedError
-
-    def call_function(self, callee: Callee, node: ast.Call | None, given: Given) -> Kind:
-        raise NotImplementedError
-
-    def read(self, expr: ast.expr, kind: Kind) -> Kind:
-        raise NotImplementedError
-
-    def settle(self, expr: ast.expr, images: bool = False) -> None:
-        raise NotImplementedError
-
-    def under(self, test: ast.expr, kind: Kind) -> None:
-        raise NotImplementedError
-
-    def leave(self) -> None:
-        raise NotImplementedError
-
-    def happens(self, node: ast.AST) -> None:
-        raise NotImplementedError
-
-    def changes(self, node: ast.AST) -> None:
-        raise NotImplementedError
-
-    def first_value(self, expr: ast.expr) -> None:
-        raise NotImplementedError
-
-    def kept(self, expr: ast.expr, kind: Kind) -> Kind:
-        raise NotImplementedError
-
-    def draws(self, node: ast.AST) -> None:
-        raise NotImplementedError
-
-    def met(self, node: ast.expr, kind: Kind) -> None:
-        raise NotImplementedError
-
-    def outside(self, node: ast.Call) -> Kind | None:
-        raise NotImplementedError
-
-    def files(self, node: ast.Call, kind: str) -> None:
-        raise NotImplementedError
-
-    def step(self) -> None:
-        raise NotImplementedError
-
-    def ev(self, node: ast.expr | None) -> Kind:
-        raise NotImplementedError
-
-    def element(self, expr: ast.expr, kind: Kind) -> Kind:
-        raise NotImplementedError
-
-    def _read_whole(self, expr: ast.expr, kind: Kind) -> Kind:
-        raise NotImplementedError
-
-    def _text(self, parts: Iterable[ast.expr]) -> Kind:
-        raise NotImplementedError
-
-    def _forward(self, node: ast.Call, kinds: list[Kind]) -> Kind:
-        raise NotImplementedError
-
-    def _opaque(self, kinds: Iterable[Kind], why: str) -> Kind:
-        raise NotImplementedError
-
-    def _put(self, node: ast.Call, args: list[Kind]) -> None:
-        raise NotImplementedError
+    things: Callable[[ast.expr], list[Thing]]
+    lookup: Callable[[ast.Name], Kind]
+    store: Callable[[ast.expr, Kind], None]
+    call_function: Callable[[Callee, ast.Call | None, Given], Kind]
+    read: Callable[[ast.expr, Kind], Kind]
+    settle: Callable[..., None]
+    under: Callable[[ast.expr, Kind], None]
+    leave: Callable[[], None]
+    happens: Callable[[ast.AST], None]
+    changes: Callable[[ast.AST], None]
+    first_value: Callable[[ast.expr], None]
+    kept: Callable[[ast.expr, Kind], Kind]
+    draws: Callable[[ast.AST], None]
+    met: Callable[[ast.expr, Kind], None]
+    outside: Callable[[ast.Call], Kind | None]
+    files: Callable[[ast.Call, str], None]
+    step: Callable[[], None]
+    ev: Callable[[ast.expr | None], Kind]
+    element: Callable[[ast.expr, Kind], Kind]
+    _read_whole: Callable[[ast.expr, Kind], Kind]
+    _text: Callable[[Iterable[ast.expr]], Kind]
+    _forward: Callable[[ast.Call, list[Kind]], Kind]
+    _opaque: Callable[[Iterable[Kind], str], Kind]
+    _put: Callable[[ast.Call, list[Kind]], None]
 
     def _keywords(self, node: ast.Call) -> dict[str, ast.expr]:
         return {k.arg: k.value for k in node.keywords if k.arg}
@@ -140,38 +111,10 @@ class Tensors(Followed):
         if name in ("item", "tolist") or (name == "numpy" and kind.name != "batch"):
             assert receiver is not None
             return self._read_whole(receiver, kind)
-        if name in (
-            "size",
-            "dim",
-            "ndimension",
-            "numel",
-            "nelement",
-            "get_device",
-            "is_floating_point",
-            "element_size",
-            "stride",
-        ):
+        if name in ALIKE or name in ("size", "numel", "nelement", "stride"):
             return self._size(name, node, kind)
-        if (
-            name
-            in (
-                "add",
-                "add_",
-                "sub",
-                "sub_",
-                "mul",
-                "mul_",
-                "div",
-                "div_",
-                "true_divide",
-                "__add__",
-            )
-            and args
-            and not shift
-        ):
-            found = (
-                add if name[:3] in ("add", "sub", "__a") else times if name[:3] == "mul" else over
-            )(kind, args[0])
+        if name in COMPUTES and args and not shift:
+            found = COMPUTES[name](kind, args[0])
             if name.endswith("_") and receiver is not None and not isinstance(receiver, ast.Call):
                 self.store(receiver, found)
             return found
@@ -182,13 +125,7 @@ class Tensors(Followed):
                 if linear and not kind.sized
                 else other(f"`{name}` of a part of a larger number")
             )
-        if any(k.name in ("mean", "sum") for k in kinds) and name not in (
-            "view",
-            "reshape",
-            "expand",
-            "repeat",
-            "to",
-        ):
+        if any(k.name in ("mean", "sum") for k in kinds) and name not in SIZED:
             return other("samples and a part of a number are mixed")
         return self._of_batch(name, node, kind, args, named, shift)
 
@@ -196,11 +133,7 @@ class Tensors(Followed):
         if kind.name != "batch":
             return EQUAL
         if kind.axis == "some":
-            return (
-                EQUAL
-                if name in ("dim", "ndimension", "get_device", "is_floating_point", "element_size")
-                else other("the number of some samples")
-            )
+            return EQUAL if name in ALIKE else other("the number of some samples")
         if name in ("numel", "nelement"):
             return SIZE
         if name != "size":
@@ -215,7 +148,7 @@ class Tensors(Followed):
         return SIZE if dim == kind.axis else EQUAL
 
     def _is_image(self, node: ast.Call) -> bool:
-        found = self.things(node.func.value) if isinstance(node.func, ast.Attribute) else []
+        found = self.things(node.func.value) if is_method(node) else []
         return bool(found) and all(isinstance(t, Tensor) and t.rank == "4d" for t in found)
 
     def _of_batch(
@@ -281,26 +214,9 @@ class Tensors(Followed):
             return kind if not axes else other("the shapes are not known")
         if name in ("backward", "retain_grad", "register_hook"):
             return NONE
-        if name in (
-            "interpolate",
-            "pad",
-            "max_pool2d",
-            "avg_pool2d",
-            "adaptive_avg_pool2d",
-            "conv2d",
-            "linear",
-            "relu",
-            "expand",
-            "repeat",
-            "embedding",
-            "layer_norm",
-            "batch_norm",
-        ):
-            return (
-                kind
-                if kind.axis == 0 and name not in ("repeat", "expand")
-                else other("the shapes are not known")
-            )
+        if name in BY_SAMPLE or name in ("repeat", "expand"):
+            fixed = kind.axis == 0 and name in BY_SAMPLE
+            return kind if fixed else other("the shapes are not known")
         return other(f"what `{name}` makes of a batch")
 
     def _dims(self, node: ast.Call, position: int) -> object:
@@ -319,9 +235,7 @@ class Tensors(Followed):
     def _reshaped(
         self, name: str, node: ast.Call, kind: Kind, args: list[Kind], shift: int
     ) -> Kind:
-        given = node.args[shift:]
-        if len(given) == 1 and isinstance(given[0], SEQUENCES):
-            given = list(given[0].elts)
+        given = spread_out(node.args[shift:])
         dims = [const(self.script.values(g)) for g in given]
         if name == "flatten":
             start = dims[0] if dims else 0

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from autofast.facts.host_io import IMAGES, effect_of
 from autofast.flow.callgraph import Callee, code_of
-from autofast.model.calls import arguments_of
+from autofast.model.calls import arguments_of, is_method, method_name, receiver_of
 from autofast.model.kinds import is_module
 from autofast.model.source import at
 from autofast.model.syntax import has_star
@@ -155,11 +155,11 @@ class Values(Parts):
         effect = effect_of(self.script, node)
         if effect is not None and effect.kind in ("guard", "writer"):
             return self._effect(node, effect.name)
-        receiver = self.ev(node.func.value) if isinstance(node.func, ast.Attribute) else EQUAL
-        if isinstance(node.func, ast.Attribute):
-            receiver = self._inside(node.func.value, receiver)
+        receiver = EQUAL
+        if is_method(node):
+            receiver = self._inside(node.func.value, self.ev(node.func.value))
         if (
-            isinstance(node.func, ast.Attribute)
+            is_method(node)
             and receiver.whole.name == "equal"
             and node.func.attr == "format"
             and isinstance(
@@ -179,8 +179,8 @@ class Values(Parts):
 
     def _effect(self, node: ast.Call, name: str) -> Kind:
         images = IMAGES.fullmatch(name) is not None
-        if isinstance(node.func, ast.Attribute):
-            self.ev(node.func.value)
+        if (of := receiver_of(node)) is not None:
+            self.ev(of)
         if name.endswith(".summary") and name.startswith("torch"):
             self.draws(node)
         text = name.startswith(("builtins.print", "logging.", "tqdm", "sys.", "pprint."))
@@ -220,7 +220,7 @@ class Values(Parts):
     def _unresolved(
         self, node: ast.Call, args: list[Kind], named: dict[str, Kind], receiver: Kind
     ) -> Kind:
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        name = method_name(node)
         if receiver.whole.name in ("batch", "mean", "sum"):
             return self._tensor(name, node, receiver.whole, args, named)
         if name in ADDERS:
@@ -292,7 +292,7 @@ class Values(Parts):
         if not args:
             return
         self.changes(node)
-        if not isinstance(node.func, ast.Attribute):  # append = losses.append
+        if not is_method(node):  # append = losses.append
             if any(not a.same for a in args):
                 raise Refusal(
                     f"what {at(node)} keeps is not known: call the method of the list itself"

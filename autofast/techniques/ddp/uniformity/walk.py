@@ -18,7 +18,7 @@ from autofast.flow.callgraph import Callee
 from autofast.flow.program import Flow
 from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
-from autofast.model.source import at
+from autofast.model.source import at, nodes_in
 from autofast.model.syntax import has_star
 from autofast.model.values import Thing, const
 from autofast.rule import Refusal
@@ -254,8 +254,7 @@ class Walk(Notes):
     def _counted_here(self, expr: ast.expr) -> bool:
         """``total += labels.size(0)``: the number of samples is asked for here, not handed on."""
         return any(
-            isinstance(n, (ast.Call, ast.Subscript)) and self.kinds.get(id(n), EQUAL).sized
-            for n in ast.walk(expr)
+            self.kinds.get(id(n), EQUAL).sized for n in nodes_in(expr, ast.Call, ast.Subscript)
         )
 
     def _jump(self, pending: list[Control]) -> None:
