@@ -45,7 +45,7 @@ def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: An
         ({"numbers 60": 0, "choices 20": 48}, {}, None),  # a category in another way
         ({"numbers 60": 0, "numbers 1": 1440}, {}, None),  # each by itself
         ({"numbers 60": 0}, {"masks": (60,) * 4}, None),  # by dropout
-        ({"numbers 60": 0}, {"script": ("a.py", "rng = default_rng(0)")}, "where it is not seen"),
+        ({"numbers 60": 0}, {"script": ("a.py", "rng = default_rng(0)")}, "a generator of its own"),
     ],
 )
 def test_draws_of_one_size(

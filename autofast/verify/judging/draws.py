@@ -41,13 +41,11 @@ def check(ev: Evidence) -> Check | None:
     lost = None if _of_no_effect(ev) else _sizes(ev)
     if lost is not None:
         return lost
-    evaluated = sorted(_models(ev.a) & _models(ev.b))
-    for number in evaluated:
+    for number in (evaluated := sorted(_models(ev.a) & _models(ev.b))):
         other = _evaluated(ev, number) or _data(ev, number)
         if other is not None:
             return other
-    trained = {int(m) for m in ev.a.record.drawn if m.isdigit()}
-    found = len({*trained, *evaluated})
+    found = len({*evaluated, *(int(m) for m in ev.a.record.drawn if m.isdigit())})
     return Check(NAME, True, f"as in the original, of {found} models") if found else None
 
 
@@ -62,14 +60,12 @@ def _of_no_effect(ev: Evidence) -> bool:
 
 
 def _sizes(ev: Evidence) -> Check | None:
-    """In the first steps, under every seed."""
+    """In the first steps, under every seed; a few less, where no seed changes how many."""
     counts = [[pair[k].record.drawn.get("sizes", {}) for pair in ev.pairs] for k in (0, 1)]
-    # As often under every seed, and less often under every seed in the other script.
-    steady = [
-        {key: n for key, n in some[0].items() if all(one.get(key) == n for one in some)}
-        for some in counts if len(some) > 1
-    ]  # fmt: skip
-    fewer = {k for k, n in steady[0].items() if steady[1].get(k, n) < n} if steady else set()
+    one, two = (
+        {k: n for k, n in some[0].items() if {s.get(k) for s in some} == {n}} for some in counts
+    )
+    fewer = {k for k, n in one.items() if two.get(k, n) < n and len(ev.pairs) > 1}
     found = [_less(a, b, fewer) for a, b in ev.pairs]
     if not all(found):
         return None
@@ -77,10 +73,7 @@ def _sizes(ev: Evidence) -> Check | None:
     text = f"{times} draws of {size} numbers less in the first steps, {gained:.0f} numbers in place of {lost}"
     texts = ["".join((r.script[1], *(t for _, t in r.changed.values()))) for r in (ev.a, ev.b)]
     if any(texts[1].count(word) > texts[0].count(word) for word in UNSEEN):
-        return unclear(
-            NAME,
-            f"{text}, unless they are drawn where it is not seen: without a generator of its own, and without graphs, it would be",
-        )
+        return unclear(NAME, f"{text}, unless in a generator of its own, or a graph")
     return Check(NAME, False, f"{text}: lost, or one for several samples or steps")
 
 
@@ -96,11 +89,10 @@ def _less(a: Run, b: Run, steady: set[str]) -> tuple[int, int, int, float] | Non
     for key in {*one, *two} - {"before", "sequence"}:
         kind, size = key.split()
         missing = one.get(key, 0) - two.get(key, 0)
+        plainly = one.get(key, 0) >= OFTEN and (2 * missing >= one[key] or key in steady)
         if kind == "choices" and missing < 0:
             return None
-        if kind == "numbers" and (
-            missing < 0 or one[key] >= OFTEN and (2 * missing >= one[key] or key in steady)
-        ):
+        if kind == "numbers" and (missing < 0 or plainly):
             fewer[int(size)] = missing
     gained -= sum(size * n for size, n in fewer.items() if n < 0)
     lost = {size: n for size, n in fewer.items() if n > 0}

@@ -66,10 +66,8 @@ class Sizes:
         setattr(owner, name, opaque(watched))
 
     def counted(self, kind: str, name: str, result: Any) -> None:
-        if isinstance(result, torch.Tensor):
-            size = result.numel()
-        else:
-            size = getattr(result, "size", len(result) if isinstance(result, list) else 1)
+        size = getattr(result, "size", len(result) if isinstance(result, list) else 1)
+        size = result.numel() if isinstance(result, torch.Tensor) else size
         if self.probe.steps < STEPS.stop:
             text = f"{name} {size}".encode()
             self.drawn["sequence"] = zlib.crc32(text, self.drawn["sequence"])
