@@ -20,6 +20,7 @@ from tests import probing
 from tests.test_verify_judge import LOSSES, MOVED, made
 from tests.verify_runs import record, run
 
+OWN = "rng = default_rng(0)"
 SIZES = {"before": 100, "sequence": 7, "numbers 60": 24, "numbers 2560": 48, "choices 20": 24}
 
 
@@ -46,12 +47,15 @@ def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: An
         ({"numbers 60": 0, "numbers 1": 1440}, {}, None),  # each by itself
         ({"numbers 60": 0}, {"masks": (60,) * 4}, None),  # by dropout
         ({"numbers 60": 0}, {"script": ("a.py", "rng = default_rng(0)")}, "a generator of its own"),
+        ({"numbers 60": 0}, {"script": ("a.py", OWN), "changed": {"a.py": (OWN, OWN)}}, False),
+        ({"numbers 60": 0}, {"changed": {"b.py": ("", OWN)}}, "a generator of its own"),
     ],
 )
 def test_draws_of_one_size(
     more: dict[str, int], other: dict[str, Any], passed: bool | str | None
 ) -> None:
-    runs = [sized(seed=seed) for seed in (0, 0, 1)]
+    script = {"script": ("a.py", OWN)} if "changed" in other and passed is False else {}
+    runs = [sized(seed=seed, **script) for seed in (0, 0, 1)]
     runs += [sized("rewritten", more, seed=seed, **other) for seed in (0, 1)]
     check = draws.check(gather("unknown", runs))
     if isinstance(passed, str):

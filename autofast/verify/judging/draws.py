@@ -29,7 +29,7 @@ AGAIN = 1e-6  # sums of the same data in other batches
 LEAST = 3  # evaluations
 OFTEN = 6  # draws of one size
 # What draws unseen: generators of a script's own, and code that no longer runs as Python.
-UNSEEN = ("default_rng", "RandomState", "random.Random(", "graph", "jit.", "vmap", "compile(")
+UNSEEN = "default_rng RandomState random.Random( CUDAGraph cuda.graph jit. vmap compile(".split()
 
 
 def check(ev: Evidence) -> Check | None:
@@ -71,15 +71,15 @@ def _sizes(ev: Evidence) -> Check | None:
         return None
     size, times, lost, gained = next(one for one in found if one)
     text = f"{times} draws of {size} numbers less in the first steps, {gained:.0f} numbers in place of {lost}"
-    texts = ["".join((r.script[1], *(t for _, t in r.changed.values()))) for r in (ev.a, ev.b)]
+    files = [pair for path, pair in ev.b.changed.items() if path != ev.b.script[0]]
+    texts = [r.script[1] + "".join(f[k] for f in files) for k, r in enumerate((ev.a, ev.b))]
     if any(texts[1].count(word) > texts[0].count(word) for word in UNSEEN):
         return unclear(NAME, f"{text}, unless in a generator of its own, or a graph")
     return Check(NAME, False, f"{text}: lost, or one for several samples or steps")
 
 
 def _less(a: Run, b: Run, steady: set[str]) -> tuple[int, int, int, float] | None:
-    """The largest size of which draws are missing, how many, all numbers that are missing, and
-    those that are drawn in their place."""
+    """The largest size that is missing, how often; all numbers missing; those in their place."""
     one, two = (run.record.drawn.get("sizes", {}) for run in (a, b))
     workers = [{p.workers for p in run.record.passes if p.training} for run in (a, b)]
     if not one or not two or workers[0] != workers[1]:
