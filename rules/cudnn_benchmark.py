@@ -9,6 +9,7 @@ from autofast.edit.edits import Before
 from autofast.facts.cost import gains
 from autofast.facts.input_shapes import CONVOLUTIONS, FLAG, varying
 from autofast.facts.parts import not_known, trained_models
+from autofast.facts.sent_by_value import against_backends
 from autofast.model.events import BranchFrame, Site, Stack, inside
 from autofast.model.script import Script
 from autofast.model.source import at, block_of, parent_of, source_of, statement_of
@@ -57,6 +58,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         )
     elif "lightning" in script.frameworks or "hf-trainer" in script.frameworks:
         yield Finding(place, message, refusal="the Trainer sets this: see trainer-args")
+    elif why := against_backends(script, place):
+        yield Finding(place, message, refusal=why)
     elif why := varying(script):
         todo = f"set {torch}.backends.cudnn.benchmark = True if all batches have one shape"
         yield Finding(place, message, advice=f"{todo}: {why}")

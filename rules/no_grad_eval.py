@@ -33,6 +33,7 @@ ONE_PASS = gains.nothing("one pass, outside of all loops")
 
 USUAL = 0.02, "no records for a backward"
 UNLESS_ONCE = gains.usual(*USUAL, code=True)
+UNLESS_BESIDE = gains.one_pass(*USUAL)
 LONG = 6  # lines to indent, which is too much for what runs once
 
 NAME = "no-grad-eval"
@@ -130,11 +131,11 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     if evaluation.unknown:
         yield Finding(node, message, refusal=evaluation.unknown)
         return
-    asks = None
+    asks = UNLESS_BESIDE if evaluation.kind == "statement" else None
     if evaluation.kind == "statement" and not is_measured(script, evaluation):
         if not is_worth(evaluation):
             return
-        asks = ONE_PASS if _is_one_pass(evaluation) else None
+        asks = ONE_PASS if _is_one_pass(evaluation) else asks
     torch, imports = torch_in(source_of(node))
     old = bool(script.torch.rules_out(SINCE))
     only = old or bool(evaluation.escapes or trained_replicas(script, evaluation))
@@ -147,7 +148,7 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     else:
         assert isinstance(node, ast.stmt)
         if (node.end_lineno or node.lineno) - node.lineno >= LONG:
-            asks = asks or UNLESS_ONCE
+            asks = UNLESS_ONCE if asks in (None, UNLESS_BESIDE) else asks
         edit = Around(node, node, f"with {mode}:", rank=Rank.GRAD_MODE)
     yield Finding(node, message, edits=(*imports, edit), asks=asks, torch=None if only else SINCE)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import Before
 from autofast.facts.cost import gains
 from autofast.facts.precision.fp32 import decided, needs_digits
+from autofast.facts.sent_by_value import against_backends
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.rule import Effect, Finding, Options, rule
@@ -41,6 +42,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     torch, imports = torch_in(source_of(place))
     old = bool(script.torch.rules_out(SINCE))
+    if old and (why := against_backends(script, place)):
+        yield Finding(place, message, refusal=why)
+        return
     setting = f'{torch}.set_float32_matmul_precision("high")'
     if old:
         setting = f"{torch}.backends.cuda.matmul.allow_tf32 = True"

@@ -80,6 +80,11 @@ IMPORTS = {
         "import os",
         "import json\nimport os\nimport sys\nimport numpy\n",
     ),
+    "beside the same package that begins the file": (
+        "from torch.utils.data import DataLoader\nfrom .sets import A\nfrom .sets import B\n",
+        "import torch",
+        "from torch.utils.data import DataLoader\nimport torch\nfrom .sets import A\nfrom .sets import B\n",
+    ),
     "a comment directly above": (
         "# for arrays\nimport numpy\n",
         "import os",
@@ -242,3 +247,17 @@ for x, y in loader:
     path.write_text(SUM + attack, "utf-8")
     script = read_script(path, tmp_path)
     assert len(script.steps) == 2 and len(script.analysis(Cost).training) == 1
+
+
+EXPLODED = "test = make(\n    data,\n    size=val_size,\n)\n"
+
+
+def test_all_arguments_of_one_line_that_becomes_too_long() -> None:
+    """One a line, where the file is black's."""
+
+    def one(s: Source) -> list[Keyword]:
+        return [Keyword(call(s, "make"), "pin", "torch.cuda.is_available()", rule="a")]
+
+    line = "train = make(\n    data, size=train_size, shuffle=True, workers=workers\n)\n"
+    expected = "    shuffle=True,\n    workers=workers,\n    pin=torch.cuda.is_available(),\n)"
+    assert expected in edited(line + EXPLODED, one, 60)

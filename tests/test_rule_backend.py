@@ -766,3 +766,40 @@ def test_images_of_one_size_with_more_beside_them(
     )
     done = apply("cudnn-benchmark", HEAD + body)
     assert bool(done.fixes) is fixed and ("nothing shows" in done.advice) is not fixed
+
+
+SENT = """\
+{first}
+{decorator}
+def training(rank):
+{body}
+
+{call}
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "decorator", "call", "written"),
+    [
+        ("import horovod", "", "horovod.run(training, args=(0,), np=2)", False),
+        ("import ray", "@ray.remote(num_gpus=1)", "ray.get(training.remote(0))", False),
+        ("import ignite.distributed as idist", "", "with idist.Parallel() as p:\n    p.run(training)", False),
+        ("from launch import launch", "", "launch(training)", False),
+        ("import torch.multiprocessing as mp", "", "mp.spawn(training, nprocs=2)", True),
+        ("import horovod", "", "training(0)", True),
+    ],
+)  # fmt: skip
+def test_functions_that_are_sent_by_value(
+    first: str, decorator: str, call: str, written: bool
+) -> None:
+    """cloudpickle packs the modules that a function names, and torch.backends is none it can."""
+    files = {
+        "launch.py": "import horovod\n\n\ndef launch(function):\n    horovod.run(function)\n",
+        "requirements.txt": "torch==1.8\n",
+    }
+    body = textwrap.indent(BODY, "    ")
+    text = HEAD + SENT.format(first=first, decorator=decorator, body=body, call=call)
+    for rule in ("cudnn-benchmark", "tf32"):
+        done = apply(rule, text, files=files)
+        assert bool(done.fixes) is written
+        assert written or "to other processes by value" in done.refusals

@@ -20,11 +20,17 @@ from autofast.cli import cli
 from autofast.commands.rewriting import rewrite
 from autofast.config import Config
 from autofast.rule import Effect
-from tests.loaders import FILES, script
+from tests.loaders import FILES
+from tests.loaders import script as bare
 from tests.onerule import apply
 
 RULE = "num-workers"
 PLAIN = "DataLoader(Files(), batch_size=4, shuffle=True)"
+
+
+def script(*given: Any, **more: Any) -> str:
+    """A script that can ask how many cores there are."""
+    return "import os\n" + bare(*given, **more)
 
 
 def workers_on(
@@ -86,7 +92,6 @@ def test_a_cpu_keeps_its_cores_for_training() -> None:
 def test_a_guarded_script_gets_workers_however_they_are_started() -> None:
     found = apply(RULE, script(PLAIN))
     assert found.lines == [
-        "import os",
         "loader = DataLoader(",
         "Files(), batch_size=4, shuffle=True, num_workers=min(8, os.cpu_count())",
         ")",
@@ -195,13 +200,11 @@ def test_what_cannot_be_pickled_is_only_forked(loader: str) -> None:
 
 def test_names_of_the_user_are_left_alone() -> None:
     mine = "def workers(cores):\n    return 'mine'\n\nos = 3\n"
-    found = apply(RULE, script(PLAIN, dataset=mine + FILES))
+    found = apply(RULE, bare(PLAIN, dataset=mine + FILES), workers=-1)
     assert "num_workers=min(8, os_2.cpu_count())" in found.text
     assert "import os as os_2" in found.text
-    found = apply(RULE, script(PLAIN, guard=False, dataset=mine + FILES))
-    assert (
-        "cores_here = os_2.cpu_count()\nloader_workers = (\n    min(8, cores_here) if" in found.text
-    )
+    found = apply(RULE, bare(PLAIN, guard=False, dataset=mine + FILES))
+    assert "loader_workers = 4 if multiprocessing.get_start_method()" in found.text
     assert "num_workers=loader_workers" in found.text
     mine += "loader_workers = 1\n"
     both = apply(RULE, script(PLAIN, guard=False, dataset=mine + FILES))
@@ -209,8 +212,22 @@ def test_names_of_the_user_are_left_alone() -> None:
 
 
 def test_modules_under_other_names() -> None:
-    text = script(PLAIN, dataset="import os as system\n" + FILES)
+    text = bare(PLAIN, dataset="import os as system\n" + FILES)
     assert "num_workers=min(8, system.cpu_count())" in apply(RULE, text).text
+
+
+def test_a_plain_number_where_the_cores_cannot_be_asked_without_an_import() -> None:
+    """Four, or two beside a CPU that trains; every loader its own, without a constant."""
+    text = bare(
+        PLAIN,
+        more="val = DataLoader(Files(8), batch_size=8, num_workers=1)",
+        epoch="for x, y in val:\n    model(x)",
+    )
+    found = apply(RULE, text)
+    assert found.text.count("num_workers=4") == 2 and "import os" not in found.text
+    assert apply(RULE, text, target="cpu").text.count("num_workers=2") == 2
+    unguarded = apply(RULE, bare(PLAIN, guard=False))
+    assert 'workers = 4 if multiprocessing.get_start_method() == "fork" else 0' in unguarded.text
 
 
 # ---------------------------------------------------------------------- where the number is decided
@@ -231,7 +248,7 @@ def test_a_small_number_is_raised_in_its_place_on_every_system(few: int) -> None
     system.
     """
     found = apply(RULE, script(f"DataLoader(Files(), batch_size=4, num_workers={few})"))
-    assert "import os" in found.lines and "import sys" not in found.text
+    assert "import sys" not in found.text
     value = found.text.split("num_workers=")[1].split("))")[0] + "))"
     for cores, workers in [(1, 1), (4, 4), (64, 8)]:
         system = types.SimpleNamespace(cpu_count=lambda n=cores: n)
@@ -425,8 +442,7 @@ def test_a_factory_in_another_file() -> None:
         script("make(Files())", dataset="from factory import make\n" + FILES),
         files={"factory.py": factory},
     )
-    assert "num_workers=min(" in found.texts["factory.py"]
-    assert "num_workers=min(8, os.cpu_count())" in found.texts["factory.py"]
+    assert "num_workers=4" in found.texts["factory.py"]
     assert "workers = max(" not in found.text
 
 
@@ -1114,7 +1130,7 @@ def test_the_same_items_come_from_workers(
     )
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     rewritten = apply(RULE, text).text
-    assert "min(8, os.cpu_count())" in rewritten and "num_workers=" in rewritten
+    assert "workers = 4 if" in rewritten or "workers=min(8, os.cpu_count())" in rewritten
     seen = []
     for source in (text, rewritten):
         scope: dict[str, Any] = {"__name__": "__main__"}
@@ -1217,7 +1233,6 @@ def test_the_number_of_a_loader_beside_it(head: str, number: str, written: str) 
     ).replace("    model =", "    val = DataLoader(Files(8), batch_size=8)\n    model =", 1)
     found = apply(RULE, text)
     assert f"val = DataLoader(Files(8), batch_size=8, {written})" in found.text
-    assert ("import os" in found.text) is ("cpu_count" in written)
     both = apply(f"{RULE} persistent-workers", text).text
     assert "4 > 0" not in both
 

@@ -130,7 +130,7 @@ ALONE = script("DataLoader(Files(), batch_size=4)")
 def test_with_the_workers_of_another_rule() -> None:
     text = rewritten(ALONE, RULE, "num-workers")
     words = " ".join(text.split()).replace("( ", "(")
-    assert "num_workers=min(8, os.cpu_count()), persistent_workers=True" in words
+    assert "num_workers=4, persistent_workers=True" in words
 
 
 def test_not_without_them() -> None:
@@ -157,7 +157,7 @@ def test_in_a_shared_dict_where_only_one_loader_is_used_again() -> None:
         "\n\nif __name__", "    for x, y in test:\n        model(x)\n\n\nif __name__"
     )
     made = " ".join(rewritten(text, RULE, "num-workers").split())
-    assert "num_workers': min(8, os.cpu_count())" in made.replace('"', "'")
+    assert "num_workers': 4" in made.replace('"', "'")
     assert "loader = DataLoader(Files(), persistent_workers=True, **options)" in made
 
 

@@ -20,7 +20,7 @@ from tests import probing
 from tests.test_verify_judge import LOSSES, MOVED, made
 from tests.verify_runs import record, run
 
-SIZES = {"before": 100, "numbers 60": 24, "numbers 2560": 48, "choices 20": 24}
+SIZES = {"before": 100, "sequence": 7, "numbers 60": 24, "numbers 2560": 48, "choices 20": 24}
 
 
 def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: Any) -> Run:
@@ -37,13 +37,15 @@ def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: An
         ({"numbers 60": 0, "numbers 3": 24}, {}, False),  # one for all of 20 samples
         ({"numbers 2560": 24}, {}, False),  # one of two a step
         ({"numbers 2560": 24, "numbers 20": 24}, {}, False),
+        ({"numbers 2560": 36}, {}, False),  # under every seed
+        ({"numbers 2560": 36, "numbers 640": 12}, {}, None),
         ({"numbers 60": 0, "numbers 30": 48}, {}, None),  # halves of the batches
         ({"numbers 60": 0, "numbers 2560": 0, "numbers 2620": 48}, {}, None),  # both at once
         ({"numbers 60": 0, "before": 2000}, {}, None),  # for all steps before the first
         ({"numbers 60": 0, "choices 20": 48}, {}, None),  # a category in another way
         ({"numbers 60": 0, "numbers 1": 1440}, {}, None),  # each by itself
         ({"numbers 60": 0}, {"masks": (60,) * 4}, None),  # by dropout
-        ({"numbers 60": 0}, {"script": ("a.py", "rng = default_rng(0)")}, "where it is not seen"),
+        ({"numbers 60": 0}, {"script": ("a.py", "rng = default_rng(0)")}, "a generator of its own"),
     ],
 )
 def test_draws_of_one_size(
@@ -109,6 +111,7 @@ def test_sizes_of_draws_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(DRAWING)
     ran = probing.run(tmp_path, str(tmp_path / "train.py"), detail=FULL)
     sizes = dict(ran.record.drawn["sizes"])
+    assert sizes.pop("sequence")
     before = sizes.pop("before")  # the layer's own, and the first step's
     assert sizes == {"numbers 24": 3, "choices 6": 3, "numbers 5": 3, "numbers 1": 3, "numbers 10": 3, "choices 1": 3, "numbers 12": 2, "numbers 8": 1}  # fmt: skip
     assert before >= 7 + 24 + 5 + 8 + 11
@@ -235,8 +238,8 @@ def test_streams_of_random_numbers_that_meet_again_are_not_the_same_draws() -> N
     other = tuple(Call(0, 8, {"0": 9.0 + i}, i) for i in range(4))
     plain = made(drawn={"sizes": SIZES})
     moved = made(detail=MOVED, drawn={"sizes": SIZES})
-    for before, redrawn in ((100, True), (101, False)):
-        after = made("rewritten", calls=other, drawn={"sizes": {**SIZES, "before": before}})
+    for sequence, redrawn in ((7, True), (8, False)):
+        after = made("rewritten", calls=other, drawn={"sizes": {**SIZES, "sequence": sequence}})
         assert alike.redrawn(gather("unknown", [plain, plain, moved, after])) is redrawn
 
 

@@ -5,6 +5,7 @@ what was pinned.
 from __future__ import annotations
 
 import ast
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,30 @@ def test_what_the_host_makes_of_a_batch_is_not_pinned() -> None:
     ]
     as_they_are = computed.replace("(images / 255).cuda()", "images.cuda() / 255")
     assert apply("pin-memory", as_they_are, min_gain=0.01).fixes
+
+
+@pytest.mark.parametrize(
+    ("moved", "worth"),
+    [
+        ("images = images.cuda()\nlabels = labels.cuda()", True),
+        ("images = images.double().cuda()\nlabels = labels.double().cuda()", False),
+        ("images = images.double()\nlabels = labels.double()\nimages, labels = images.cuda(), labels.cuda()", False),
+        ("images = images.float().cuda()\nlabels = labels.cuda()", True),  # may be floats
+        ("images = images.cuda()\nlabels = labels.cuda()\ntorch.cuda.synchronize()", True),  # which goes
+        ("images = images.cuda()\nlabels = labels.cuda()\nhigh = images.max().item()\nimages = images / high", False),
+        ("images = images.cuda()\nlabels = labels.cuda()\npred = model(images).argmax(1)\nprint(pred.sum().item())", True),
+        ("images = images.cuda()\nlabels = labels.cuda()\nways = torch.from_numpy(np.arange(4)).cuda()", False),
+    ],
+)  # fmt: skip
+def test_copies_of_which_one_waits_in_any_case(moved: str, worth: bool, tmp_path: Path) -> None:
+    """Cast on the host and so not pinned, with the host waiting straight behind, or beside a copy
+    of something else.
+    """
+    text = CLASSES.replace("LABEL", 'np.load(f"{index}.mask.npy")')
+    text = text.replace("        labels = labels.cuda()\n", textwrap.indent(moved, " " * 8) + "\n")
+    result = rewritten(tmp_path, text)
+    rules = {"non-blocking", "pin-memory"}
+    assert rules & result.plan.applied == (rules if worth else set())
 
 
 def test_products_of_items_are_made_on_the_host() -> None:
@@ -398,3 +423,35 @@ for i in range(args.size):
     script = read(tmp_path, text)
     given = next(n for n in script.each(ast.FunctionDef) if n.name == "show").body[0]
     assert isinstance(given, ast.Return) and most(script, given.value) is None
+
+
+@pytest.mark.parametrize(
+    ("steps", "after", "worth"),
+    [(100, "", False), (4, "", True), (100, "for x in parts:\n    ", True)],
+)
+def test_one_pass_beside_many_steps(steps: int, after: str, worth: bool) -> None:
+    """A forward pass behind a loop that counts its steps is a share of theirs; several are not."""
+    looked = textwrap.indent(f"{after}print((log(x) > 0).sum())", "    ")
+    text = REPEATED.format(steps=steps) + looked + "\n"
+    found = apply("no-grad-eval", text, min_gain=0.01)
+    assert bool(found.fixes) is worth
+    if not worth:
+        said = [f.gain.reason for f in found.findings if f.gain]
+        assert said == [f"one forward pass beside {steps} steps of training"]
+
+
+REPEATED = """
+import torch
+from torch import nn
+
+x = torch.randn(8, 4)
+parts = x.split(4)
+for run in range(50):
+    log = nn.Linear(4, 7)
+    opt = torch.optim.Adam(log.parameters(), lr=0.01)
+    for _ in range({steps}):
+        opt.zero_grad()
+        log(x).sum().backward()
+        opt.step()
+    log.eval()
+"""

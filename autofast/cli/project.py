@@ -23,17 +23,7 @@ STDIN = "-"
 ON_REQUEST = {"keep_batch": "accumulate", "sync_batchnorm": "ddp"}
 # Those that are in the configuration as they are given.
 PLAIN = (
-    *(
-        "precision",
-        "torch",
-        "workers",
-        "compile",
-        "accumulate",
-        "ddp",
-        "min_gain",
-        "exhaustive",
-        "facts",
-    ),
+    *"precision torch workers compile accumulate ddp min_gain exhaustive facts".split(),
     *ON_REQUEST,
 )
 # Those that are settings of the project, and no arguments of a command's own.

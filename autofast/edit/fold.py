@@ -24,6 +24,7 @@ from autofast.edit.tuples import apart
 DEFAULT_LIMIT = 88
 BLACK_UNIT = 4
 ROOM = 24  # columns by which a call may outgrow one like it that was too long before
+TRAILING = re.compile(r",\n\s*[)\]}]")  # what black leaves behind the last argument
 SHORT = 3  # lines of a folded statement; black may make one of each argument
 
 
@@ -145,6 +146,8 @@ def _broken(
     ``is_tall``: black would make many lines of it, or of a call of the same function.
     """
     if len(code) > 1:
+        if _hugs(code) and (formatted or TRAILING.search(original)):
+            return _folded(tuple(code), limit, unit)
         return (
             _continued(code, limit)
             or _before_backslash(code, limit)
@@ -156,6 +159,14 @@ def _broken(
     folded = _folded(tuple(code), limit, unit)
     is_shorter = _is_short(own) and (is_tall or len(folded) > SHORT)
     return own if own and is_shorter and not formatted and not hangs(original) else folded
+
+
+def _hugs(code: list[str]) -> bool:
+    """Whether all arguments stand on one line between the brackets: black gives each its own where
+    that is too long.
+    """
+    ends = code[0].rstrip()[-1:], code[-1].strip()[:1]
+    return len(code) == SHORT and ends in (("(", ")"), ("[", "]"), ("{", "}"))
 
 
 def _is_short(lines: list[str] | None) -> bool:

@@ -153,7 +153,10 @@ def _place_of_import(tree: ast.Module, binding: Binding) -> int:
         if any(b.module.split(".")[0] == root for b in bindings(s))
     ]
     if same:
-        return same[0] - 1 if _leads(tree.body[same[0]], binding) else lead
+        first = tree.body[same[0]]
+        if same[0] == 0 and isinstance(first, ast.ImportFrom) and not binding.is_from:
+            return 0  # below the first statement of the file
+        return same[0] - 1 if _leads(first, binding) else lead
     later = (
         n
         for n, s in enumerate(tree.body)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 
 from autofast.flow.memory import Memory
+from autofast.flow.program import Flow
 from autofast.model.calls import is_method
 from autofast.model.script import Script, Transfer
 from autofast.model.source import at
@@ -29,6 +30,11 @@ def batch_dtypes(script: Script, expr: ast.expr) -> set[str]:
     return {t.dtype for t in found if isinstance(t, Tensor)}
 
 
+# A loader gives hardly anything in these: what is cast to one is made anew on the host, while
+# `float()` and `long()` may leave a batch as it is.
+RECAST = ("double", "half", "bfloat16")
+
+
 def is_batch_memory(script: Script, source: ast.expr) -> bool:
     """Whether the memory of a batch may be what is copied, not that of something computed from it
     on the host, or of a NumPy array.
@@ -37,7 +43,13 @@ def is_batch_memory(script: Script, source: ast.expr) -> bool:
     while is_method(call) and (found := script.values(call.func)):
         if all(isinstance(t, Ref) and t.name in OF_ARRAYS for t in found):
             return False  # pin_memory knows tensors only
+        if call.func.attr in RECAST:
+            return False
         call = call.func.value
+    if isinstance(call, ast.Name):
+        made = [d.value for d in script.analysis(Flow).reaching(call)]
+        if made and all(is_method(m, *RECAST) for m in made):
+            return False
     return script.analysis(Memory).made_by(source) is None
 
 

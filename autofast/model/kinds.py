@@ -208,7 +208,9 @@ def entered(contexts: Values) -> Values:
         elif isinstance(thing, (Inst, Tensor, Located)):
             found |= values(thing)
         else:
-            found |= values(Num() if isinstance(thing, Num) else Unknown("it is bound by `with`"))
+            name = thing.name if isinstance(thing, Ext) else ""
+            bound = Unknown("it is bound by `with`", name=name)
+            found |= values(Num() if isinstance(thing, Num) else bound)
     return found
 
 

@@ -13,13 +13,6 @@ from autofast.ops.ops import (
 )
 
 __all__ = [
-    "Op",
-    "autocast",
-    "draws",
-    "is_in_place",
-    "is_pointwise",
-    "is_view",
-    "may_share",
-    "op",
-    "reshapes",
-]
+    "Op", "autocast", "draws", "is_in_place", "is_pointwise", "is_view", "may_share", "op",
+    "reshapes"
+]  # fmt: skip

@@ -18,25 +18,14 @@ from autofast.model.torch_age import Version
 
 # The last torch for a Python (python -> torch), as the wheels on PyPI go.
 PYTHONS: dict[Version, Version] = {
-    (2,): (1, 4),
-    (3, 4): (1, 0),
-    (3, 5): (1, 5),
-    (3, 6): (1, 10),
-    (3, 7): (1, 13),
-    (3, 8): (2, 4),
-    (3, 9): (2, 8),
-}
+    (2,): (1, 4), (3, 4): (1, 0), (3, 5): (1, 5), (3, 6): (1, 10), (3, 7): (1, 13), (3, 8): (2, 4), (3, 9): (2, 8),
+}  # fmt: skip
 PYTHON_37, PYTHON_38 = PYTHONS[3, 7], PYTHONS[3, 8]
 # The first torch for a Python, by the same wheels. The oldest one that counts where a project names
 # a lower bound is that of Python 3.9: older ones need a Python that has not been mended for years.
 SINCE_PYTHON: dict[Version, Version] = {
-    (3, 9): (1, 7),
-    (3, 10): (1, 11),
-    (3, 11): (1, 13),
-    (3, 12): (2, 2),
-    (3, 13): (2, 5),
-    (3, 14): (2, 9),
-}
+    (3, 9): (1, 7), (3, 10): (1, 11), (3, 11): (1, 13), (3, 12): (2, 2), (3, 13): (2, 5), (3, 14): (2, 9),
+}  # fmt: skip
 LIVING = SINCE_PYTHON[3, 9]
 # The last torch with wheels for a CUDA, by download.pytorch.org/whl: cu90, cu92.
 CUDAS: dict[str, Version] = {

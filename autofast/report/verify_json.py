@@ -36,26 +36,8 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
     Verification: frozenset({"facts"}),
     Run: frozenset({"stdout", "log", "files", "script", "changed"}),
     Record: frozenset(
-        {
-            "model",
-            "start",
-            "saves",
-            "calls",
-            "modules",
-            "lines",
-            "written",
-            "dropouts",
-            "masked",
-            "scalars",
-            "masks",
-            "fed",
-            "mask_rates",
-            "idle_masks",
-            "watched",
-            "evaluations",
-            "drawn",
-            "answers",
-        }
+        """model start saves calls modules lines written dropouts masked scalars masks fed
+            mask_rates idle_masks watched evaluations drawn answers""".split()
     ),
     Evaluation: frozenset(
         {"model", "step", "calls", "samples", "sums", "drew", "between", "result", "squares"}

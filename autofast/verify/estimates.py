@@ -14,19 +14,9 @@ from functools import lru_cache
 from statistics import fmean, median, pstdev, stdev
 
 __all__ = [
-    "Difference",
-    "difference",
-    "distance",
-    "fmean",
-    "gap",
-    "hodges_lehmann",
-    "median",
-    "pstdev",
-    "rounded_alike",
-    "spread",
-    "stdev",
-    "t_quantile",
-]
+    "Difference", "difference", "distance", "fmean", "gap", "hodges_lehmann", "median",
+    "pstdev", "rounded_alike", "spread", "stdev", "t_quantile"
+]  # fmt: skip
 
 
 def gap(x: float, y: float) -> float:

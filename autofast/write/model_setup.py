@@ -29,6 +29,8 @@ from autofast.model.source import (
 from autofast.model.syntax import LOOPS, is_read
 from autofast.model.values import NOTHING, Ext, Thing, Values
 
+EXITS = frozenset("exit sys.exit quit parser.error".split())
+
 SETS_UP = frozenset(
     "to cuda cpu float apply load_state_dict requires_grad_ to_empty train eval".split()
 )
@@ -245,12 +247,7 @@ def _assigns(statement: ast.stmt, name: str) -> bool:
 
 
 def _exits(expr: ast.expr) -> bool:
-    return isinstance(expr, ast.Call) and ast.unparse(expr.func) in (
-        "exit",
-        "sys.exit",
-        "quit",
-        "parser.error",
-    )
+    return isinstance(expr, ast.Call) and ast.unparse(expr.func) in EXITS
 
 
 def _is_bound(statement: ast.stmt, name: str) -> bool:

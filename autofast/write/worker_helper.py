@@ -6,7 +6,6 @@ import ast
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Helper
-from autofast.edit.fold import DEFAULT_LIMIT
 from autofast.edit.toplevel import stand_in
 from autofast.facts.loaders import given, has_workers
 from autofast.facts.parts import held_by
@@ -21,18 +20,13 @@ from autofast.model.values import Cls, Func, Inst, Thing
 from autofast.rule import Options
 from autofast.write.imports import module_in
 
-NAMES, ASKED = ("workers", "loader_workers"), "cores"
+NAMES = ("workers", "loader_workers")
 FREE = """\
 {name} = {number}
 """
 FORKED = """\
 # {why}
 {name} = {number} if {mp}.get_start_method() == "fork" else 0
-"""
-FOLDED = """\
-# {why}
-{asked} = {cores}
-{name} = min({most}, {asked}) if {mp}.get_start_method() == "fork" else 0
 """
 CORES = "{os}.cpu_count()"
 SHARED = CORES + ' // int({os}.environ.get("LOCAL_WORLD_SIZE", 1))'
@@ -42,6 +36,7 @@ UNPICKLABLE = "Workers are only forked: others would have to pickle what cannot 
 STARTS = ("multiprocessing.set_start_method", "torch.multiprocessing.set_start_method")
 # On a machine that also trains on its cores, more workers would only take them away.
 MOST = {"cuda": 8, "cpu": 2}
+PLAIN = {"cuda": 4, "cpu": 2}  # where the file would have to import `os` to ask for the cores
 FEW = 2  # up to this many workers, a number was probably copied from an example
 
 
@@ -70,34 +65,31 @@ def helper(script: Script, source: Source, options: Options, alone: bool = False
     """How many workers: the cores (of a rank, where ranks share them), up to a number; none where
     they may not be started.
 
-    A constant for all loaders of a file, or the number itself where a loader is ``alone``.
+    A constant for all loaders of a file; where a loader is ``alone``, or the file would have to
+    import `os` first, the number itself.
     """
     os, imports = module_in(source, "os")
-    ranks, why = several_ranks(script) and not options.workers, _fork_only(script)
+    why = _fork_only(script)
+    ranks = several_ranks(script) and not options.workers and not why
+    plain = options.workers or (why or imports) and not ranks and not options.any_workers
     cores = (SHARED if ranks else CORES).format(os=os)
-    mosts = [options.workers] if options.workers else [MOST[options.target], *MOST.values()]
-    numbers = [str(n) if options.workers else f"min({n}, {cores})" for n in mosts]
-    imports = () if options.workers else imports
-    if alone and not ranks and not why:
+    mosts = [MOST[options.target], *MOST.values()]
+    numbers = [f"min({n}, {cores})" for n in mosts]
+    if plain:
+        numbers, imports = [str(options.workers or PLAIN[options.target])], ()
+    if (alone or plain) and not ranks and not why:
         return Helped(numbers[0], imports, some=True)
-    words, forms, some = {"cores": cores}, [FREE], not ranks and not why
+    form, some = FREE, not ranks and not why
     if why:
         mp, more = module_in(source, "multiprocessing")
-        forms = [FORKED] if options.workers else [FORKED, FOLDED]
-        words |= {"mp": mp, "why": why}
-        imports += more
-    for most, number in zip(
-        mosts, numbers, strict=True
-    ):  # another rule, or an earlier run, may have put it there
-        for form in forms:
-            if _holds(
-                source, form.format(name=NAMES[0], asked=ASKED, most=most, number=number, **words)
-            ):
-                return Helped(NAMES[0], (), some)
-    name, asked = source.fresh(*NAMES), source.fresh(ASKED, f"{ASKED}_here")
-    words |= {"most": str(mosts[0]), "number": numbers[0]}
-    codes = [f.format(name=name, asked=asked, **words) for f in forms]
-    code = next((c for c in codes if _is_narrow(source, c)), codes[-1])
+        form, imports = (
+            FORKED.format(mp=mp, why=why, name="{name}", number="{number}"),
+            (*imports, *more),
+        )
+    if any(_holds(source, form.format(name=NAMES[0], number=n)) for n in numbers):
+        return Helped(NAMES[0], (), some)  # another rule, or an earlier run, has put it there
+    name = source.fresh(*NAMES)
+    code = form.format(name=name, number=numbers[0])
     return Helped(name, (*imports, Helper(source, name, code)), some)
 
 
@@ -146,19 +138,14 @@ def as_cores(source: Source, options: Options) -> Helped:
     if options.workers:
         return Helped(str(options.workers), (), some=True)
     os, imports = module_in(source, "os")
+    if imports and not options.any_workers:
+        return Helped(str(PLAIN[options.target]), (), some=True)
     return Helped(f"min({MOST[options.target]}, {os}.cpu_count())", imports, some=True)
 
 
 def several_ranks(script: Script) -> bool:
     """Whether the ranks of one machine may share its cores."""
     return bool(script.calls("torch.distributed.init_process_group"))
-
-
-def _is_narrow(source: Source, code: str) -> bool:
-    """Whether no line of new code is longer than one that the file has already, or than most
-    formatters allow.
-    """
-    return max(map(len, code.split("\n"))) <= max(DEFAULT_LIMIT, *map(len, source.lines))
 
 
 def _holds(source: Source, code: str) -> bool:

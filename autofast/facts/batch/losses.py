@@ -44,6 +44,8 @@ from autofast.model.values import (
 )
 from autofast.rule import Refusal
 
+OUTPUTS = frozenset("logits last_hidden_state sample pooler_output".split())
+
 
 class Losses(TorchCalls):
     """Asks for the losses of one training loop. ``whole``: batches may become smaller, so that
@@ -269,12 +271,7 @@ class Losses(TorchCalls):
         kind = self.shape(expr.value, run)
         if expr.attr in ("data",) and kind in EACH:
             return kind
-        if kind is Kind.OPAQUE and expr.attr in (
-            "logits",
-            "last_hidden_state",
-            "sample",
-            "pooler_output",
-        ):
+        if kind is Kind.OPAQUE and expr.attr in OUTPUTS:
             return kind
         raise unknown(expr)
 

@@ -84,17 +84,9 @@ def needs_digits(script: Script) -> str:
 
 # The reader drops "linalg." from names. Traces are taken of covariances: of a distance between
 # distributions, whose terms cancel out.
-ALGEBRA = LINALG | {
-    "trace",
-    "cov",
-    "corrcoef",
-    "inv",
-    "cond",
-    "matrix_rank",
-    "tensorinv",
-    "tensorsolve",
-    "ldl_factor",
-}
+ALGEBRA = LINALG | set(
+    """trace cov corrcoef inv cond matrix_rank tensorinv tensorsolve ldl_factor""".split()
+)
 
 
 WITHOUT_PRODUCT = (0, 1, 0.0, 1.0, float("inf"))  # norms that torch.cdist computes from differences

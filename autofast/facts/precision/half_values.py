@@ -73,11 +73,7 @@ class Half(ValueFlow[bool]):
     """
 
     def __init__(
-        self,
-        script: Script,
-        inside: set[int],
-        target: str,
-        logits: frozenset[int] = frozenset(),
+        self, script: Script, inside: set[int], target: str, logits: frozenset[int] = frozenset()
     ):
         super().__init__(script)
         self.around, self.cuda, self.logits = inside, target == "cuda", logits

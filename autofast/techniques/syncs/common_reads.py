@@ -13,7 +13,7 @@ from autofast.flow.loops import loop_of
 from autofast.flow.positions import block, index, position
 from autofast.flow.program import Flow
 from autofast.flow.scopes import declared, loaded_in, mentions, stored_in
-from autofast.model.calls import is_method, short_name
+from autofast.model.calls import is_method, is_path, short_name
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, function_of, source_of, within
 from autofast.model.values import Const, Tensor
@@ -82,7 +82,7 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
     if None in tops or len(scopes) > 1:
         raise Refusal("")
     source = source_of(core)
-    name = source.fresh(f"{core.id}_value")
+    name = value_name(source, core.id)
     movable = {id(s.statement): s for s in repeated.sinks if id(s.statement) in around}
     fixed = [s for s in repeated.statements if id(s) not in movable]
     first = repeated.statements[0]
@@ -209,6 +209,9 @@ def read_together(
 
 def _names(source: Source, reads: list[Read]) -> dict[str, str]:
     stems = [short_name(r.core) or "tensor" for r in reads]
+    for n, (stem, read) in enumerate(zip(stems, reads, strict=True)):
+        if stems.count(stem) > 1 and is_path(read.core):  # `d.loss` beside `g.loss`
+            stems[n] = ast.unparse(read.core).removeprefix("self.").replace(".", "_")
     return dict(zip([r.key for r in reads], free_names(source, stems), strict=True))
 
 
@@ -216,9 +219,15 @@ def free_names(source: Source, stems: Sequence[str]) -> list[str]:
     """A new variable for the value of each tensor."""
     names: list[str] = []
     for n, stem in enumerate(stems):
-        name = source.fresh(f"{stem}_value")
-        names.append(name if name not in names else source.fresh(f"{stem}_value_{n + 1}"))
+        name = value_name(source, stem)
+        names.append(name if name not in names else source.fresh(f"{name}_{n + 1}"))
     return names
+
+
+def value_name(source: Source, stem: str) -> str:
+    """``loss_value`` of ``loss``; ``value_read`` of ``value``."""
+    words = ("read", "number") if stem.endswith("value") else ("value", "number", "read")
+    return source.fresh(*(f"{stem}_{word}" for word in words))
 
 
 def one_number(script: Script, core: ast.expr, hole: str) -> str:

@@ -58,7 +58,9 @@ def name_of_list(script: Script, sink: Sink, cores: Sequence[ast.expr], loop: Lo
     if losses := _losses(word) or _losses(thing):
         names = [losses, *(p for p in [_losses(whole)] if p), f"{word or thing}_tensors"]
     else:
-        names = [f"{word}_{kind}" if word else kind]
+        plural = word if word.endswith("s") else f"{word}s"
+        names = [plural if plural == kind or word.endswith(f"_{kind[:-1]}") else f"{word}_{kind}"]
+        names = names if word else [kind]
     return script.analysis(ListNames).fresh(sink.statement, loop, *names, f"{whole}_{kind}")
 
 

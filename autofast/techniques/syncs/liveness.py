@@ -36,6 +36,8 @@ from autofast.techniques.syncs.steps import rare_branch
 from autofast.techniques.syncs.summable import is_summed
 from autofast.techniques.syncs.unspelled import WHERE_SHOWN
 
+KNOWN_BEFORE = frozenset("shape size ndim dtype".split())
+
 SHOWS = tuple(Ref(f"builtins.{n}") for n in ("vars", "getattr", "setattr", "delattr"))
 
 
@@ -322,12 +324,7 @@ def _gives_another_name(node: ast.Name) -> bool:
     """
     parent = parent_of(node)
     if isinstance(parent, ast.Attribute):
-        return call_of(parent) is None and parent.attr not in (
-            "shape",
-            "size",
-            "ndim",
-            "dtype",
-        )
+        return call_of(parent) is None and parent.attr not in KNOWN_BEFORE
     if isinstance(parent, ast.Subscript) and parent.value is node:
         return False
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):

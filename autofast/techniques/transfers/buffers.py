@@ -14,8 +14,8 @@ from autofast.model.kinds import is_module
 from autofast.model.script import Script, Transfer
 from autofast.model.source import function_of, parent_of
 from autofast.model.syntax import is_stored
-from autofast.model.tensors import is_dtype
-from autofast.model.values import Cls, Inst, Tensor, Values
+from autofast.model.tensors import is_dtype, tensors_in
+from autofast.model.values import Inst, Tensor
 from autofast.rule import Effect
 from autofast.techniques.transfers.factories import KEEPS, Creation, again_and_again
 
@@ -62,16 +62,14 @@ def _is_written(script: Script, transfer: Transfer, made: ast.Assign) -> bool:
 
 def _root(script: Script, expr: ast.expr) -> ast.expr:
     """``self.table`` in ``nn.Parameter(self.table[:, :n], requires_grad=False)``."""
-    while True:
-        match expr:
-            case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in KEEPS:
-                expr = inner
-            case ast.Call(args=[inner]) if script.is_call(expr, *WRAPS):
-                expr = inner
-            case ast.Subscript(value=inner):
-                expr = inner
-            case _:
-                return expr
+    match expr:
+        case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in KEEPS:
+            return _root(script, inner)
+        case ast.Call(args=[inner]) if script.is_call(expr, *WRAPS):
+            return _root(script, inner)
+        case ast.Subscript(value=inner):
+            return _root(script, inner)
+    return expr
 
 
 def _set_by_constructor(
@@ -81,10 +79,12 @@ def _set_by_constructor(
     read it than the copies, and what the constructor does with it.
     """
     owners, found = script.values(node.value), script.values(node)
-    cls = _class_of(owners)
+    classes = {t.cls if isinstance(t, Inst) and is_module(t) else None for t in owners}
+    cls = classes.pop() if len(classes) == 1 else None
     if cls is None or cls.find(node.attr) is not None or not found or learned(script, node):
         return None
-    if not all(isinstance(t, Tensor) and t.device == "cpu" and _is_plain(t) for t in found):
+    others = (t for t in found if not isinstance(t, Tensor) or t.device != "cpu" or t.param)
+    if any(others) or any(t.grad or t.batch or t.models for t in tensors_in(found)):
         return None
     body = cls.node.body
     init = next((s for s in body if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
@@ -106,23 +106,12 @@ def _set_by_constructor(
     return places[0]
 
 
-def _class_of(owners: Values) -> Cls | None:
-    classes = {t.cls if isinstance(t, Inst) and is_module(t) else None for t in owners}
-    return classes.pop() if len(classes) == 1 else None
-
-
-def _is_plain(tensor: Tensor) -> bool:
-    return not (tensor.param or tensor.grad or tensor.batch or tensor.models)
-
-
 def _changes_buffers(script: Script) -> bool:
     """Whether all buffers of a module are cast, averaged or looked through."""
     if script.methods("buffers", "named_buffers", "_apply"):
         return True
-    for site in script.methods(*CASTS):
-        for o in site:
-            given = [t for g in o.args.every for t in g.values] if o.args is not None else []
-            casts = site.kind != ".to" or any(map(is_dtype, given))
-            if casts and o.this is not None and is_module(o.this):
-                return True
-    return False
+    modules = [(s, o) for s in script.methods(*CASTS) for o in s if o.this and is_module(o.this)]
+    given = [g for _, o in modules if o.args is not None for g in o.args.every]
+    return any(s.kind != ".to" for s, _ in modules) or any(
+        is_dtype(t) for g in given for t in g.values
+    )

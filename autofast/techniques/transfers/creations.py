@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
-from autofast.model.calls import call_of, is_path, names_in, receiver_of
+from autofast.model.calls import call_of, is_path, keyword_of, names_in, receiver_of
 from autofast.model.events import Site
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
@@ -25,7 +25,7 @@ from autofast.techniques.transfers.factories import (
     held_by,
     is_bound_to,
 )
-from autofast.techniques.transfers.filled import made_there
+from autofast.techniques.transfers.filled import constructor, made_there
 from autofast.techniques.transfers.listed import listed
 from autofast.write.spelling import spelled
 
@@ -151,7 +151,22 @@ def _made_there(
         )
         whole = gate if gate is not None and gate.body == [stmt] else stmt
         edits.append(Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": moved}))
+    elif (cast := cast_to(transfer)) is not None:
+        edits += _only_cast(transfer.node, moved, call, cast, script)
     yield replace(creation, edits=tuple(edits))
+
+
+def _only_cast(
+    move: ast.Call, made: ast.expr, call: ast.Call, dtype: ast.expr, script: Script
+) -> tuple[Edit, ...]:
+    """What is left of ``.to(device, dtype=d)``: a factory's own argument, where that gives the
+    same, or ``.to(d)``.
+    """
+    of_factory = made is call and keyword_of(call, "dtype") is None
+    if of_factory and script.library_function(call) in ALIKE:
+        said = source_of(dtype).segment(dtype)
+        return Keyword(call, "dtype", said), Rewrite(move, "{made}", {"made": made})
+    return (Rewrite(move, "{made}.to({dtype})", {"made": made, "dtype": dtype}),)
 
 
 def _device_asked(script: Script, test: ast.expr) -> str:
@@ -167,10 +182,7 @@ def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | No
     """``y.new_zeros(n)`` for ``torch.zeros(n).to(y)`` and ``torch.zeros(n).type_as(y)``; None where
     it is another copy.
     """
-    func, names = (
-        transfer.node.func,
-        script.library_functions(call),
-    )
+    func, names = (transfer.node.func, script.library_functions(call))
     if not isinstance(func, ast.Attribute) or func.value is not call or call.keywords:
         return None
     if len(transfer.node.args) != 1 or transfer.node.keywords or not names <= set(ALIKE):
@@ -189,7 +201,8 @@ def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | No
 def created(script: Script, call: ast.Call, where: str) -> Creation | None:
     """A call that :func:`factory` has found, with the device ``where``; None where it has one."""
     old = made_there(script, call, "") is not None
-    first = (receiver_of(call) if old else None) or call
+    filled = old and not constructor(script, call)
+    first = (receiver_of(call) if filled else None) or call
     site = _site(script, first)
     if site is None or _placed(site):
         return None
@@ -272,6 +285,16 @@ def device_of(script: Script, transfer: Transfer) -> str | None:
     if any(isinstance(t, (Tensor, Unknown)) and not named or is_dtype(t) for t in target.values):
         return None
     return text
+
+
+def cast_to(transfer: Transfer) -> ast.expr | None:
+    """The dtype of ``.to(device, dtype)``, which does nothing else; None for other copies."""
+    node = transfer.node
+    given = [*node.args, *(k.value for k in node.keywords)]
+    dtype = keyword_of(node, "dtype") or (node.args[1] if len(node.args) == 2 else None)
+    names = {k.arg for k in node.keywords}
+    plain = len(given) == 2 and names <= {"device", "dtype"} and "tensor" not in transfer.kinds
+    return dtype if transfer.how == "to" and plain else None
 
 
 def only_moves(transfer: Transfer) -> bool:

@@ -8,6 +8,8 @@ import ast
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit
+from autofast.flow.callgraph import Callee, CallGraph
+from autofast.flow.scopes import parameters
 from autofast.model.calls import (
     arguments_of,
     given_to,
@@ -91,7 +93,8 @@ def factory(script: Script, expr: ast.expr) -> ast.Call | None:
     """``torch.zeros(...)`` in ``torch.zeros(...).long().unsqueeze(0)`` or
     ``Variable(torch.zeros(...))``.
 
-    Of an old constructor it is the call that fills the tensor: ``torch.FloatTensor(n).zero_()``.
+    Of an old constructor it is the call that fills the tensor: ``torch.FloatTensor(n).zero_()``;
+    the constructor itself where none does.
     """
     while isinstance(expr, ast.Call):
         found = script.values(expr.func)
@@ -102,6 +105,8 @@ def factory(script: Script, expr: ast.expr) -> ast.Call | None:
             name = next(iter(names))
             if name.startswith("torch.") and name.removeprefix("torch.") in FACTORIES:
                 return expr if _from_numbers(script, name, expr) else None
+            if constructor(script, expr):
+                return expr if made_there(script, expr, "") is not None else None
             if name != "torch.autograd.Variable" or len(expr.args) != 1 or expr.keywords:
                 return None
             expr = expr.args[0]
@@ -198,9 +203,15 @@ def _ends_here(stmt: ast.stmt, use: ast.Name) -> bool:
     return not shared and all(id(n) in seen for n in every)
 
 
-def _fills(script: Script, use: ast.Name) -> bool:
-    """``padded[:, :n] = x`` of what is on the device, at numbers and slices."""
+def _fills(script: Script, use: ast.Name, within: bool = False) -> bool:
+    """``padded[:, :n] = x`` of what is on the device, at numbers and slices; also a function that
+    does no more than that.
+    """
     part = parent_of(use)
+    if isinstance(part, ast.Call) and not within:
+        graph = script.analysis(CallGraph)
+        filled = [_filled_in(script, part, c, use) for c in graph.callees(part)]
+        return bool(filled) and all(filled) and not graph.may_run_others(part)
     stmt = statement_of(use)
     if not isinstance(part, ast.Subscript) or part.value is not use or is_read(part):
         return False
@@ -208,5 +219,14 @@ def _fills(script: Script, use: ast.Name) -> bool:
         return False
     cuts = [p for p in items_of(part.slice) if not isinstance(p, (ast.Slice, ast.Constant))]
     found = script.values(stmt.value)
-    there = bool(found) and all(isinstance(t, Tensor) and t.device == "dev" for t in found)
-    return there and all(certainly(script.values(p), Const, Num, Arg) for p in cuts)
+    there = (isinstance(t, Const) or isinstance(t, Tensor) and t.device == "dev" for t in found)
+    fits = bool(found) and all(there)
+    return fits and all(certainly(script.values(p), Const, Num, Arg) for p in cuts)
+
+
+def _filled_in(script: Script, call: ast.Call, callee: Callee, use: ast.Name) -> bool:
+    """Whether all that a function does with an argument is to fill it."""
+    graph, function = script.analysis(CallGraph), callee.function
+    given = [p.arg for p in parameters(function) if graph.argument(call, callee, p.arg) is use]
+    uses = (n for n in nodes_in(function, ast.Name) if n.id in given)
+    return len(given) == 1 and all(_fills(script, n, within=True) for n in uses)

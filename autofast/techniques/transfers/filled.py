@@ -68,12 +68,14 @@ def made_there(script: Script, filled: ast.Call, where: str) -> Rewrite | None:
     """``torch.zeros(n, m, device=...)`` in the place of ``torch.FloatTensor(n, m).zero_()``; None
     where that cannot be said.
 
-    ``filled`` is the call of ``zero_`` or ``fill_``, ``where`` the device.
+    ``filled`` is the call of ``zero_`` or ``fill_``, or a constructor that something fills later
+    (``torch.empty``); ``where`` the device.
     """
-    func, made = filled.func, receiver_of(filled)
+    func, bare = filled.func, bool(constructor(script, filled))
+    made = filled if bare else receiver_of(filled)
     if not is_attribute(func) or not is_method(made):
         return None
-    name, given = constructor(script, made), _number(func.attr, filled)
+    name, given = constructor(script, made), ZERO if bare else _number(func.attr, filled)
     if not name or given is None or script.calls("torch.set_default_dtype") or "{" in where:
         return None
     dtype = DTYPES[name] or "float32"
@@ -86,6 +88,8 @@ def made_there(script: Script, filled: ast.Call, where: str) -> Rewrite | None:
     kind = f"dtype={torch}.{dtype}, "
     end = f"{'' if dtype == 'float32' else kind}device={where}"
     written = not names_in(given)
+    if bare:
+        return Rewrite(filled, f"{torch}.empty({sizes}, {end})", holes)
     if written and number in (0, 1):
         return Rewrite(filled, f"{torch}.{'ones' if number else 'zeros'}({sizes}, {end})", holes)
     if not _shape(script, made):

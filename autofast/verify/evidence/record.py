@@ -316,9 +316,10 @@ class Record:
             again, with the items as a model was given them, where that is something else than the
             loader gave. evaluations: see ``Evaluation``. drawn: by model, "calls" in training, and
             of the first ones those in which it "drew"; under "sizes" how often numbers (and orders,
-            or choices among many) were drawn in the first steps, by how many at a time, and how
-            many "before". scalars: what TensorBoard was given: name, step (None: none was
-            given), value. All of these only with ``Detail.state``.
+            or choices among many) were drawn in the first steps, by how many at a time, how
+            many "before", and a digest of the "sequence" of these calls.
+            scalars: what TensorBoard was given: name, step (None: none was given), value.
+            All of these only with ``Detail.state``.
         watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.
         resumed: None where the run was not to go on from a checkpoint.
         answers: by number of the model; only with ``Detail.answers``.

@@ -113,9 +113,8 @@ def _drawn(run: Run) -> Counter[tuple[int, float]]:
 
 def _words(run: Run) -> int:
     """Numbers that are drawn beside masks of dropout."""
-    sizes = run.record.drawn.get("sizes", {})
-    drawn = {key.split()[-1]: n for key, n in sizes.items() if key.startswith("numbers")}
-    return sum(int(size) * n for size, n in drawn.items())
+    sizes = [(key.split(), n) for key, n in run.record.drawn.get("sizes", {}).items()]
+    return sum(int(kind[1]) * n for kind, n in sizes if kind[0] == "numbers")
 
 
 def _parts_alike(a: Record, b: Record) -> bool:

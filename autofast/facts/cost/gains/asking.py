@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import fields
 
+from autofast.facts.cost.inputs import turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.frequency import Frequency, frequency, is_rare
@@ -20,6 +21,7 @@ Findings = Sequence[Finding]
 Answer = Gain | None
 EVALUATION = 1 / 18  # of an epoch: a sixth of the samples, and a forward is a third of a step
 EPOCHS = 10  # where their number is not known
+MANY = 50  # steps of training beside which one forward pass counts little
 NOISE = 0.005  # of an evaluation that is made faster by a class of its own
 
 
@@ -91,6 +93,22 @@ def code_once(script: Script, finding: Finding) -> Gain | None:
     if cost.runs_seldom(finding.node):
         return Gain(EVALUATION / EPOCHS, "runs now and then, beside many steps of training")
     return _small(cost) if cost.runs_once(finding.node) else None
+
+
+def one_pass(share: float, reason: str) -> Question:
+    """A question about one forward pass: little, where it stands beside many steps of training that
+    are counted by a loop around them.
+    """
+
+    def ask(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+        cost = script.analysis(Cost)
+        counted = [turns(script, step.loop) for step in cost.training]
+        steps = min((n or 0 for n in counted), default=0)
+        if steps < MANY or cost.runs_by_batch(finding.node) or cost.is_in_training(finding.node):
+            return Gain(share, reason, known=False)
+        return Gain(1 / (3 * steps), f"one forward pass beside {steps} steps of training")
+
+    return ask
 
 
 def _small(cost: Cost) -> Gain | None:

@@ -31,7 +31,8 @@ from autofast.flow.loops import loops_around
 from autofast.flow.provenance import Trail
 from autofast.model.events import loops
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import at, statement_of
+from autofast.model.source import at, block_of, statement_of, walk
+from autofast.model.syntax import SIMPLE
 from autofast.model.values import Ext, Inst, Tensor
 from autofast.rule import Finding, Gain, Options, Question
 
@@ -89,6 +90,8 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
         return once
     if not loaders and (place := _copied_beside(script, options, finding, beside)) is not None:
         return Gain(0.0, f"{at(place)} copies to the device in the same step, and waits")
+    if not loaders and (place := _waited_behind(script, finding, beside)) is not None:
+        return Gain(0.0, f"{at(place)} waits for the device directly behind the copy")
     if not loaders and _copies_numbers(script, finding):
         return Gain(0.0, "one number for each item of a batch is all that is copied")
     cost = script.analysis(Cost)
@@ -116,6 +119,30 @@ def _copies_numbers(script: Script, finding: Finding) -> bool:
         isinstance(t.node.func, ast.Attribute) and is_number_each(script, mine, t.node.func.value)
         for t in moved
     )
+
+
+def _waited_behind(script: Script, finding: Finding, beside: Findings) -> ast.AST | None:
+    """What waits for the device in the first statement behind the copies that the plan leaves as it
+    is, before anything that a pass through a network could begin.
+    """
+    changed, statement = changed_nodes(beside), statement_of(finding.node)
+    reads = [s.node for s in script.syncs if any(t.device != "cpu" for t in s.tensors)]
+    reads += [
+        s.node for s in script.calls("torch.cuda.synchronize") if isinstance(s.node, ast.Call)
+    ]
+    waits = {id(n): n for n in reads if id(n) not in changed}
+    copied = {id(t.node) for t in script.transfers if t.to_device}
+    begun = {id(s.node) for s in script.log.of("forward")}
+    here = block_of(statement) if waits else [statement]
+    for stmt in here[1 + next(n for n, s in enumerate(here) if s is statement) :]:
+        parts = {id(n) for n in walk(stmt)}
+        if not isinstance(stmt, SIMPLE) or parts & begun:
+            return None
+        if found := parts & waits.keys():
+            return waits[found.pop()]
+        if not parts & copied:
+            return None
+    return None
 
 
 def _copied_beside(
