@@ -814,3 +814,9 @@ def test_what_a_function_makes_and_callers_move(make: str, expected: list[str]) 
     done = made(make, NOISE)
     assert done.lines == expected
     assert len(run(done.text)["losses"]) == 6
+
+
+def test_an_old_constructor_of_one_array_is_given_data() -> None:
+    """`torch.Tensor(a)` copies the array, and is no tensor of sizes that something fills."""
+    done = made("z = torch.Tensor(np.ones((3, 4)) * 2).to(device)")
+    assert "torch.empty" not in done.text

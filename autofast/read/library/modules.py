@@ -286,7 +286,9 @@ def _again(interp: Core, thing: Thing, args: Arguments, place: ast.AST, first: W
     seen = interp.__dict__.setdefault("_repeated", {})
     stack = tuple(interp.stack)
     here = way_of(stack), id(thing)
-    firsts = seen[here] = {**seen.get(here, {}), first: None}
+    firsts = seen.get(here, {})
+    if first not in firsts:
+        firsts = seen[here] = {**firsts, first: None}
     interp.happen("forward_again", place, stack, thing, args, NOTHING, "on", {"firsts": firsts})
 
 

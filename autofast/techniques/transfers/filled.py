@@ -78,6 +78,9 @@ def made_there(script: Script, filled: ast.Call, where: str) -> Rewrite | None:
     name, given = constructor(script, made), ZERO if bare else _number(func.attr, filled)
     if not name or given is None or script.calls("torch.set_default_dtype") or "{" in where:
         return None
+    if bare and len(made.args) == 1 and not _shape(script, made):
+        if any(isinstance(t, Num) for t in script.values(made.args[0])):
+            return None  # it may be an array, which is data
     dtype = DTYPES[name] or "float32"
     number = const(script.values(given)) if given is not ZERO else 0
     if not _is_number(script, given, whole=dtype in WHOLE):

@@ -127,9 +127,6 @@ def _waited_behind(script: Script, finding: Finding, beside: Findings) -> ast.AS
     """
     changed, statement = changed_nodes(beside), statement_of(finding.node)
     reads = [s.node for s in script.syncs if any(t.device != "cpu" for t in s.tensors)]
-    reads += [
-        s.node for s in script.calls("torch.cuda.synchronize") if isinstance(s.node, ast.Call)
-    ]
     waits = {id(n): n for n in reads if id(n) not in changed}
     copied = {id(t.node) for t in script.transfers if t.to_device}
     begun = {id(s.node) for s in script.log.of("forward")}
