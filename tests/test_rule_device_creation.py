@@ -148,7 +148,7 @@ def test_cuda(make: str, device: str) -> None:
         "z = torch.tensor(losses[-1:] or [0.0]).to(device)",
         "z = torch.zeros(3, 4)\nprint(z.sum())\nz = z.to(device)",
         "z = torch.zeros(3, 4)\nwhere, device = device, device\nz = z.to(device)",
-        "z = torch.tanh(torch.ones(3, 4)).to(device)",
+        "z = torch.dropout(torch.ones(3, 4), 0.5, True).to(device)",
         "z = torch.normal(torch.zeros(3, 4), 1.0).to(device)",
         "z = Tensor(3, 4).fill_(1)",
         "z = Tensor(np.asarray(losses[-1:] or [0.0]))",
@@ -690,12 +690,43 @@ def test_several_made_tensors_become_one(make: str, expected: list[str]) -> None
     [
         "z = torch.cat([torch.zeros(3, 1), x.cpu()[:, :3]], dim=1).to(device)",  # data of the host
         "z = torch.ones(3, 4)\nw = z.sum()\nz = z.view(3, 4)\nz = z.to(device)",  # used on the host
-        "z = (torch.ones(3, 4) / 3).to(device)",  # a division
         "z = torch.cat([torch.full((3, 1), float(device)) for device in range(4)], 1).to(device)",
     ],
 )
 def test_what_is_put_together_of_more_stays(make: str) -> None:
-    assert not [f for f in made(make).fixes if "torch.cat" in make or "view" in make or "/" in make]
+    assert not made(make).fixes
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        ("z = (torch.ones(3, 4) / 3).to(device)", "z = torch.ones(3, 4, device=device) / 3"),
+        ("z = torch.exp(torch.arange(4) * -0.3)\nz = z.to(device)", "z = torch.exp(torch.arange(4, device=device) * -0.3)"),
+        ("z = 2.0 ** (torch.arange(4.0) / 3)\nz = z.cos()\nz = z.to(device)", "z = 2.0 ** (torch.arange(4.0, device=device) / 3)"),
+        ("z = torch.pow(3.0, torch.arange(4.0)).to(device)", "z = torch.pow(3.0, torch.arange(4.0, device=device))"),
+    ],
+)  # fmt: skip
+def test_what_each_device_computes_in_its_own_way_rounds(make: str, expected: str) -> None:
+    done = made(make)
+    assert [f.effect for f in done.fixes] == [Effect.ROUNDING]
+    assert expected in [line.strip() for line in done.lines]
+    assert ".to(" not in "".join(done.lines) and ".cuda(" not in "".join(done.lines)
+    assert run(done.before)["losses"] == run(done.text)["losses"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        "z = (torch.arange(4) / 3).long().to(device)",
+        "z = (torch.arange(4) / 3).to(device).long()",
+        "z = torch.arange(4) / 3\nz = z.long()\nz = z.to(device)",
+        "z = torch.exp(torch.arange(4.0)) > 7.389\nz = z.to(device)",
+        "z = torch.exp(torch.arange(4.0)).to(torch.int).to(device)",
+        "z = torch.ones(4).masked_fill(torch.arange(4) / 3 == 1, 0).to(device)",
+    ],
+)
+def test_where_a_last_digit_is_another_integer(make: str) -> None:
+    assert not made(make).fixes
 
 
 def test_two_rules_at_lines_beside_each_other() -> None:

@@ -340,12 +340,11 @@ class EditPass(cst.CSTTransformer):
 
     def _in_place(self, old: cst.BaseExpression, node: cst.BaseExpression) -> cst.BaseExpression:
         """``node`` with the parentheses that the place of ``old`` needs."""
-        if node.lpar:
-            return node
-        around = list(self.places.ancestors(old))
         if self.places.touches_word(old):
-            return parenthesised(node)
-        return fitted(node, old, around)
+            return node if node.lpar else parenthesised(node)
+        # those of a part, which the whole that it is now does not need
+        alone = node if old.lpar else bare(node)
+        return fitted(alone, old, list(self.places.ancestors(old)))
 
     def _decorated(self, edit: Decorator, node: cst.FunctionDef) -> cst.FunctionDef:
         decorator = snippet.value(edit.code.removeprefix("@"), self.style)

@@ -1,14 +1,15 @@
 """Tensors that are put together on the host out of nothing but made ones, and then copied:
 ``torch.cat([torch.arange(n), torch.arange(n)]).to(device)``.
 
-Where the same is computed on every device, all of them can be made there.
+All of them can be made there. What each device computes in its own way (``exp``, a division) may
+differ in its last digit.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autofast.model.calls import given_to, is_name, names_in
 from autofast.model.script import Script
@@ -28,21 +29,29 @@ METHODS = frozenset(
     """float double half bfloat16 long int bool view reshape unsqueeze squeeze expand repeat flatten permute transpose t
     contiguous clone triu tril flip bitwise_not logical_not eq ne repeat_interleave""".split()
 )
-EXACT = (ast.Add, ast.Sub, ast.Mult)  # a division may be rounded differently
+# of numbers and tensors; what is not in EXACT rounds on each device in its own way
+ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
+EXACT = (ast.Add, ast.Sub, ast.Mult)
+MATHS = frozenset("exp sin cos tan sqrt rsqrt log pow div reciprocal tanh sigmoid".split())
+WHOLE = frozenset("long int bool eq ne bitwise_not logical_not".split())
+OF_MATHS = frozenset(f"torch.{n}" for n in MATHS)
 VARIABLE = "torch.autograd.Variable"
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The calls of factories in an expression, and whether it also uses the variable that was asked
-    for.
+    """The calls of factories in an expression, whether it also uses the variable that was asked
+    for. ``rounds``: each device computes it in its own way; ``cuts``: a last digit would matter.
     """
 
     calls: tuple[ast.Call, ...] = ()
     open: bool = False
+    rounds: bool = False
+    cuts: bool = False
 
     def __add__(self, other: Parts) -> Parts:
-        return Parts(self.calls + other.calls, self.open or other.open)
+        open, rounds = self.open or other.open, self.rounds or other.rounds
+        return Parts(self.calls + other.calls, open, rounds, self.cuts or other.cuts)
 
 
 def parts(script: Script, expr: ast.expr, factory: Factory, name: str = "") -> Parts | None:
@@ -70,10 +79,12 @@ def parts(script: Script, expr: ast.expr, factory: Factory, name: str = "") -> P
             return all_of(elts)
         case ast.ListComp(elt=elt, generators=[ast.comprehension(iter=over, ifs=[])]):
             return parts(script, elt, factory, name) if _is_range(script, over) else None
-        case ast.BinOp(left=left, op=op, right=right) if isinstance(op, EXACT):
-            return all_of([left, right])
+        case ast.BinOp(left=left, op=op, right=right) if isinstance(op, ARITHMETIC):
+            return _rounded(all_of([left, right]), not isinstance(op, EXACT))
         case ast.Compare(left=left, ops=[_], comparators=[right]):
-            return all_of([left, right])
+            return _exact(all_of([left, right]))
+        case ast.Call(args=args, keywords=[]) if script.library_function(expr) in OF_MATHS:
+            return _rounded(all_of(args))
         case (
             ast.UnaryOp(op=ast.USub() | ast.Invert(), operand=inner)
             | ast.Attribute(value=inner, attr="T" | "mT")
@@ -97,38 +108,50 @@ def _call(script: Script, call: ast.Call, factory: Factory, name: str) -> Parts 
         case ast.Call(func=ast.Attribute(value=inner, attr="type" | "to"), args=[to], keywords=[]):
             kinds = script.values(to)
             cast = bool(kinds) and all(map(is_dtype, kinds))
-            return parts(script, inner, factory, name) if cast else None
+            return _exact(parts(script, inner, factory, name)) if cast else None
         case ast.Call(func=ast.Attribute(value=inner, attr="masked_fill"), args=[mask, _]):
             both = [parts(script, part, factory, name) for part in (inner, mask)]
             return both[0] + both[1] if both[0] is not None and both[1] is not None else None
-    if is_attribute(call.func, *METHODS) and not of_torch:
+    if is_attribute(call.func, *METHODS, *MATHS) and not of_torch:
         if all(_is_number(script, a) for a in call.args):
-            return parts(script, call.func.value, factory, name)
+            found_there = parts(script, call.func.value, factory, name)
+            if call.func.attr in WHOLE:
+                return _exact(found_there)
+            return _rounded(found_there, call.func.attr in MATHS)
     return None
 
 
-def chain(
-    script: Script, stmt: ast.stmt, name: str, needed: set[str], factory: Factory
-) -> tuple[ast.Call, ...]:
-    """The factory calls behind a variable, over all assignments to it before ``stmt`` in its block;
-    none where something else is among them.
+def _rounded(made: Parts | None, rounds: bool = True) -> Parts | None:
+    """What a function gives of tensors; numbers alone are computed by the host as before."""
+    tensors = made is not None and (made.calls or made.open)
+    return replace(made, rounds=True) if made is not None and rounds and tensors else made
+
+
+def _exact(made: Parts | None) -> Parts | None:
+    """Of what is compared, or cut off to integers, a last digit may change everything."""
+    return None if made is None or made.rounds else replace(made, cuts=True)
+
+
+def chain(script: Script, stmt: ast.stmt, name: str, needed: set[str], factory: Factory) -> Parts:
+    """What is behind a variable, over all assignments to it before ``stmt`` in its block; no calls
+    where something else is among them.
 
     Nothing else may use the variable, or bind what is ``needed``, in between.
     """
-    block, calls = block_of(stmt), Parts()
+    block, whole = block_of(stmt), Parts()
     for earlier in reversed(block[: block.index(stmt)]):
         if (value := given_to(earlier, name)) is not None:
             found = parts(script, value, factory, name)
-            if found is None:
-                return ()
-            calls += found
+            if found is None or (whole.cuts and found.rounds):
+                return Parts()
+            whole += found
             if not found.open:
-                return calls.calls
+                return whole
             continue
         for node in nodes_in(earlier, ast.Name):
             if node.id == name or (node.id in needed and not is_read(node)):
-                return ()
-    return ()
+                return Parts()
+    return Parts()
 
 
 def hides(call: ast.Call, needed: set[str]) -> bool:

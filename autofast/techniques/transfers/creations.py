@@ -16,7 +16,7 @@ from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Num, Ref, Tensor, Unknown, const
 from autofast.rule import Effect
-from autofast.techniques.transfers.composed import chain, hides, parts
+from autofast.techniques.transfers.composed import Parts, chain, hides, parts
 from autofast.techniques.transfers.dealt_out import against
 from autofast.techniques.transfers.factories import (
     Creation,
@@ -70,18 +70,20 @@ def _all_made_there(
     if isinstance(expr, ast.Name):
         if not is_bound_to(stmt, transfer.node, expr.id):
             return
-        calls = chain(script, stmt, expr.id, needed, factory)
+        whole = chain(script, stmt, expr.id, needed, factory)
         match parent_of(stmt):
-            case ast.If(test=test, body=[only], orelse=[]) as above if only is stmt and not calls:
+            case ast.If(test=test, body=[only], orelse=[]) as above if (
+                only is stmt and not whole.calls
+            ):
                 needed |= names_in(test)
                 if _is_switch(script, test):
-                    gate, calls = above, chain(script, above, expr.id, needed, factory)
+                    gate, whole = above, chain(script, above, expr.id, needed, factory)
     else:
-        found = parts(script, expr, factory)
-        calls = found.calls if found is not None else ()
-    if gate is not None:
-        beside = _device_asked(script, gate.test) if where == '"cuda"' else ""
-        where = beside or f"{where} if {source_of(gate).segment(gate.test)} else None"
+        whole = parts(script, expr, factory) or Parts()
+    calls = whole.calls
+    if whole.rounds and _becomes_whole(script, transfer.node):
+        return
+    where = _behind(script, gate, where)
     made = [created(script, call, where) for call in calls]
     there = any(_is_there(script, transfer, call) for call in calls)
     if not calls or there or None in made or any(hides(call, needed) for call in calls):
@@ -91,13 +93,13 @@ def _all_made_there(
         return
     edits = list(first.edits)
     if only_moves(transfer):
-        whole = gate if gate is not None else stmt
         if isinstance(expr, ast.Name) and getattr(stmt, "value", None) is transfer.node:
-            edits.append(Remove(whole))
+            edits.append(Remove(gate if gate is not None else stmt))
         else:
             edits.append(Rewrite(transfer.node, "{made}", {"made": expr}))
     together = [*edits, *(e for other in others for e in other.edits)]
-    effect = max(m.effect for m in (first, *others))
+    rounds = Effect.ROUNDING if whole.rounds else Effect.EXACT
+    effect = max(rounds, *(m.effect for m in (first, *others)))
     yield replace(first, edits=tuple(together), effect=effect)
 
 
@@ -129,9 +131,7 @@ def _is_switch(script: Script, test: ast.expr) -> bool:
 def _made_there(
     script: Script, transfer: Transfer, call: ast.Call, where: str, gate: ast.If | None
 ) -> Iterator[Creation]:
-    if gate is not None:
-        beside = _device_asked(script, gate.test) if where == '"cuda"' else ""
-        where = beside or f"{where} if {source_of(gate).segment(gate.test)} else None"
+    where = _behind(script, gate, where)
     creation = created(script, call, where)
     if creation is None:
         return
@@ -167,6 +167,14 @@ def _only_cast(
         said = source_of(dtype).segment(dtype)
         return Keyword(call, "dtype", said), Rewrite(move, "{made}", {"made": made})
     return (Rewrite(move, "{made}.to({dtype})", {"made": made, "dtype": dtype}),)
+
+
+def _behind(script: Script, gate: ast.If | None, where: str) -> str:
+    """The device ``where``, only under the condition that a copy stands behind."""
+    if gate is None:
+        return where
+    beside = _device_asked(script, gate.test) if where == '"cuda"' else ""
+    return beside or f"{where} if {source_of(gate).segment(gate.test)} else None"
 
 
 def _device_asked(script: Script, test: ast.expr) -> str:

@@ -16,7 +16,7 @@ from autofast.model.script import Script
 from autofast.model.source import nodes_in, parent_of, source_of
 from autofast.model.values import const
 from autofast.rule import Effect
-from autofast.techniques.transfers.composed import chain, parts
+from autofast.techniques.transfers.composed import Parts, chain, parts
 from autofast.techniques.transfers.creations import created, device_of, only_moves
 from autofast.techniques.transfers.dealt_out import against
 from autofast.techniques.transfers.factories import Creation, again_and_again, factory
@@ -74,11 +74,13 @@ def _plan(script: Script, function: ast.AST, site: Site, hot: frozenset[int]) ->
     found = parts(script, result, _factory, name)
     if found is None or len(made) > 1:
         return None
-    earlier = chain(script, last, name, set(), _factory) if found.open else ()
+    earlier = chain(script, last, name, set(), _factory) if found.open else Parts()
+    if found.cuts and earlier.rounds:
+        return None
     torch, edits = torch_in(source_of(function))
     written: list[Edit] = [Parameter(function, NAME, "None"), *edits]
-    effect = Effect.EXACT
-    for call in (calls := (*found.calls, *earlier)):
+    effect = Effect.ROUNDING if found.rounds or earlier.rounds else Effect.EXACT
+    for call in (calls := (*found.calls, *earlier.calls)):
         if (array := _array(script, call, torch)) is not None:
             written.append(array)
             continue
@@ -90,7 +92,7 @@ def _plan(script: Script, function: ast.AST, site: Site, hot: frozenset[int]) ->
     for call in nodes_in(function, ast.Call):
         if script.is_call(call, "torch.from_numpy"):
             written.append(Rewrite(call, "{array}", {"array": call.args[0]}))
-    whole = calls and bool(earlier) >= found.open
+    whole = calls and bool(earlier.calls) >= found.open
     return Creation(calls[-1], site, tuple(written), effect, key=function) if whole else None
 
 
