@@ -120,6 +120,12 @@ def test_tables_go_to_the_device_with_their_module() -> None:
             "        nn.Module.__init__(self)\n        self.up = nn.Linear(width, width)",
             0,
         ),
+        (
+            "        return up.sum(-1) + table",
+            "        return up.sum(-1) + table, table[:1]",  # which the caller may write to
+            1,
+        ),
+        ("self.table[: x.size(1)]", "self.table[torch.arange(x.size(1))]", 1),  # rows of a bank
         ("class Places(nn.Module)", "class Places(nn.Identity)", 0),  # it may have such a buffer
     ],
 )

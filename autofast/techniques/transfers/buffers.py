@@ -9,14 +9,15 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Replace
 from autofast.facts.aliases import learned, written_after
-from autofast.model.calls import is_method, is_name
+from autofast.flow.memory import Memory
+from autofast.model.calls import is_method, is_name, items_of
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP, MODULE_BASES
 from autofast.model.script import Script, Transfer
 from autofast.model.source import function_of, nodes_in, parent_of
 from autofast.model.syntax import is_attribute, is_stored
 from autofast.model.tensors import is_dtype, tensors_in
-from autofast.model.values import Inst, Ref, Tensor, Unknown
+from autofast.model.values import Inst, Ref, Seq, Tensor, Unknown
 from autofast.rule import Effect
 from autofast.techniques.transfers.factories import KEEPS, Creation, again_and_again
 
@@ -67,9 +68,15 @@ def buffers(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
 
 
 def _is_written(script: Script, transfer: Transfer, made: ast.Assign) -> bool:
-    """Whether somebody may write to what is no copy any more; a parameter that is made of it must
-    be an operand at once.
+    """Whether somebody may write to what is no copy any more, as those may to whom the network
+    gives it; a parameter that is made of it must be an operand at once.
     """
+    function = function_of(transfer.node)
+    if isinstance(function, ast.FunctionDef) and function.name == "forward":
+        sources = script.analysis(Memory).sources
+        given = (r.value for r in nodes_in(function, ast.Return) if r.value is not None)
+        if any(id(transfer.node) in sources(value) for value in given):
+            return True
     if any(isinstance(t, Tensor) and t.param for t in script.values(transfer.node)):
         return not isinstance(parent_of(transfer.node), ast.BinOp)
     return bool(written_after(script, transfer.node, [*transfer.site], function_of(made)))
@@ -82,7 +89,9 @@ def _root(script: Script, expr: ast.expr) -> ast.expr:
             return _root(script, inner)
         case ast.Call(args=[inner]) if script.is_call(expr, *WRAPS):
             return _root(script, inner)
-        case ast.Subscript(value=inner):
+        case ast.Subscript(value=inner, slice=at) if not any(
+            isinstance(t, (Tensor, Seq)) for part in items_of(at) for t in script.values(part)
+        ):  # a few rows of what may be as large as a data set, by indices of the host
             return _root(script, inner)
     return expr
 
