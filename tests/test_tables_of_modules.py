@@ -87,6 +87,40 @@ def test_tables_go_to_the_device_with_their_module() -> None:
             1,
         ),
         ("import torch\n", "import torch\nfrom torch._six import inf\n", 2),
+        ("optimizer = ", "model = model.float()\noptimizer = ", 0),  # of a table in fp64
+        ("optimizer = ", "model = model.to(torch.zeros(1).double())\noptimizer = ", 0),
+        ("optimizer = ", 'model = model.to(getattr(torch, "half"[:]))\noptimizer = ', 0),
+        ("optimizer = ", "model = model.to(device)\noptimizer = ", 2),
+        ("optimizer = ", "model = nn.parallel.DistributedDataParallel(model)\noptimizer = ", 0),
+        ("keys = ", "from functorch import make_functional\nmake_functional(model)\nkeys = ", 0),
+        ("keys = ", "torch.jit.script(places).save('places.pt')\nkeys = ", 0),  # with its buffers
+        ("keys = ", "kept = sorted(vars(places))\nkeys = ", 0),
+        ("keys = ", "kept = dict(places.__dict__)\nkeys = ", 0),
+        ("keys = ", 'rows = getattr(places, "table").numpy()\nkeys = ', 1),
+        ("keys = ", 'rows = getattr(places, "up").weight\nkeys = ', 2),
+        ("keys = ", 'setattr(places, "table", 1)\nkeys = ', 1),
+        (
+            "    def forward",
+            "    def __getattr__(self, name):\n        return self._modules[name]\n\n    def forward",
+            0,
+        ),
+        (
+            "    def forward",
+            "    def __setattr__(self, name, value):\n        super().__setattr__(name, value)\n\n"
+            "    def forward",
+            0,
+        ),
+        (
+            "    def forward",
+            "    def register_buffer(self, name, value):\n        pass\n\n    def forward",
+            0,
+        ),
+        (
+            "        self.up = nn.Linear(width, width)",
+            "        nn.Module.__init__(self)\n        self.up = nn.Linear(width, width)",
+            0,
+        ),
+        ("class Places(nn.Module)", "class Places(nn.Identity)", 0),  # it may have such a buffer
     ],
 )
 def test_what_speaks_against_it(line: str, instead: str, fixes: int) -> None:

@@ -9,19 +9,34 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Replace
 from autofast.facts.aliases import learned, written_after
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, is_name
 from autofast.model.kinds import is_module
+from autofast.model.names import DDP, MODULE_BASES
 from autofast.model.script import Script, Transfer
-from autofast.model.source import function_of, parent_of
-from autofast.model.syntax import is_stored
+from autofast.model.source import function_of, nodes_in, parent_of
+from autofast.model.syntax import is_attribute, is_stored
 from autofast.model.tensors import is_dtype, tensors_in
-from autofast.model.values import Inst, Tensor
+from autofast.model.values import Inst, Ref, Tensor, Unknown
 from autofast.rule import Effect
 from autofast.techniques.transfers.factories import KEEPS, Creation, again_and_again
 
 SINCE = (1, 5)  # of register_buffer(persistent=False), which leaves checkpoints as they are
 WRAPS = ("torch.nn.Parameter", "torch.autograd.Variable")
-CASTS = ("to", "half", "double", "bfloat16", "type", "to_empty")
+CASTS = ("to", "half", "float", "double", "bfloat16", "type", "to_empty")
+FORMATS = frozenset(f"torch.{n}" for n in ("channels_last", "channels_last_3d", "preserve_format"))
+# What asks whether a module has buffers, casts, saves or sends them.
+TAKES = (
+    "apex.amp.initialize",
+    "deepspeed.initialize",
+    "functorch.make_functional",
+    "torch.distributed.fsdp.FullyShardedDataParallel",
+    "torch.func.stack_module_state",
+    "torch.jit.script",
+    "torch.jit.trace",
+    DDP,
+)
+# Methods of a class by which a buffer may be another thing than an attribute.
+OWN = ("__getattr__", "__getattribute__", "__setattr__", "__delattr__", "register_buffer")
 
 
 def buffers(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
@@ -86,6 +101,8 @@ def _set_by_constructor(
     others = (t for t in found if not isinstance(t, Tensor) or t.device != "cpu" or t.param)
     if any(others) or any(t.grad or t.batch or t.models for t in tensors_in(found)):
         return None
+    if not cls.external <= MODULE_BASES or any(cls.find(n) is not None for n in OWN):
+        return None
     body = cls.node.body
     init = next((s for s in body if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
     if init is None or not init.args.args:
@@ -93,8 +110,11 @@ def _set_by_constructor(
     name = f"{init.args.args[0].arg}.{node.attr}"
     sets = [s for s in init.body if isinstance(s, ast.Assign)]
     places = [s for s in sets if [ast.unparse(t) for t in s.targets] == [name]]
-    above = init.body[: init.body.index(places[0])] if len(places) == 1 else []
-    if not any(isinstance(s, ast.Expr) and is_method(s.value, "__init__") for s in above):
+    begun = [c.lineno for c in nodes_in(init, ast.Call) if is_method(c, "__init__")]
+    if len(places) != 1 or not begun or max(begun) > places[0].lineno:
+        return None
+    calls = [c for c in script.each(ast.Call) if c.args and _is_by_name(c, node.attr)]
+    if any(_are_modules(script, c.args[0]) for c in calls):
         return None
     for other in script.each(ast.Attribute):
         if other.attr == node.attr and other is not places[0].targets[0]:
@@ -107,11 +127,28 @@ def _set_by_constructor(
 
 
 def _changes_buffers(script: Script) -> bool:
-    """Whether all buffers of a module are cast, averaged or looked through."""
-    if script.methods("buffers", "named_buffers", "_apply"):
+    """Whether all buffers of a module are cast, averaged or looked through, or its attributes are
+    taken from its dict.
+    """
+    if script.methods("buffers", "named_buffers", "_apply") or script.calls(*TAKES):
+        return True
+    if any(is_attribute(n, "__dict__") and _are_modules(script, n.value) for n in script.nodes):
         return True
     modules = [(s, o) for s in script.methods(*CASTS) for o in s if o.this and is_module(o.this)]
-    given = [g for _, o in modules if o.args is not None for g in o.args.every]
+    given = [t for _, o in modules if o.args is not None for g in o.args.every for t in g.values]
     return any(s.kind != ".to" for s, _ in modules) or any(
-        is_dtype(t) for g in given for t in g.values
+        is_dtype(t) or isinstance(t, Tensor) or (isinstance(t, Ref) and t.name not in FORMATS)
+        for t in given
     )
+
+
+def _is_by_name(call: ast.Call, attr: str) -> bool:
+    """``getattr(module, "table")``, ``setattr(module, name, x)``, ``vars(module)``"""
+    said = call.args[1] if len(call.args) > 1 else None
+    other = isinstance(said, ast.Constant) and said.value != attr
+    return is_name(call.func, "getattr", "setattr", "delattr", "vars") and not other
+
+
+def _are_modules(script: Script, expr: ast.expr) -> bool:
+    found = script.values(expr)
+    return not found or any(is_module(t) or isinstance(t, Unknown) for t in found)
