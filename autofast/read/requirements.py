@@ -14,7 +14,7 @@ from autofast.model.torch_age import Limit, version_of
 from autofast.read.readme import READ_ME, Said, of_cuda, of_python, said
 
 FILES = tuple(
-    """requirements*.txt requirements/*.txt docker/requirements*.txt install/requirements*.txt
+    """requirement*.txt requirements/*.txt docker/requirements*.txt install/requirements*.txt
     installation/requirements*.txt env/requirements*.txt pyproject.toml setup.cfg setup.py environment*.y*ml
     Pipfile Dockerfile* docker/Dockerfile*""".split()
 )
