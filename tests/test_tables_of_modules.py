@@ -95,6 +95,12 @@ def test_tables_go_to_the_device_with_their_module() -> None:
         ("keys = ", "from functorch import make_functional\nmake_functional(model)\nkeys = ", 0),
         ("keys = ", "torch.jit.script(places).save('places.pt')\nkeys = ", 0),  # with its buffers
         ("keys = ", "kept = sorted(vars(places))\nkeys = ", 0),
+        ("keys = ", "kept = len(places._buffers)\nkeys = ", 0),
+        (
+            "        self.up =",
+            "        self.rows = lambda: self.table.numpy()\n        self.up =",
+            1,
+        ),  # where it is now
         ("keys = ", "kept = dict(places.__dict__)\nkeys = ", 0),
         ("keys = ", 'rows = getattr(places, "table").numpy()\nkeys = ', 1),
         ("keys = ", 'rows = getattr(places, "up").weight\nkeys = ', 2),

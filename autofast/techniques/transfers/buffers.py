@@ -15,7 +15,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import DDP, MODULE_BASES
 from autofast.model.script import Script, Transfer
 from autofast.model.source import function_of, nodes_in, parent_of
-from autofast.model.syntax import is_attribute, is_stored
+from autofast.model.syntax import is_stored
 from autofast.model.tensors import is_dtype, tensors_in
 from autofast.model.values import Inst, Ref, Seq, Tensor, Unknown
 from autofast.rule import Effect
@@ -141,8 +141,11 @@ def _changes_buffers(script: Script) -> bool:
     """
     if script.methods("buffers", "named_buffers", "_apply") or script.calls(*TAKES):
         return True
-    if any(is_attribute(n, "__dict__") and _are_modules(script, n.value) for n in script.nodes):
-        return True
+    for node in script.each(ast.Attribute):
+        if node.attr == "_buffers" or (
+            node.attr == "__dict__" and _are_modules(script, node.value)
+        ):
+            return True
     modules = [(s, o) for s in script.methods(*CASTS) for o in s if o.this and is_module(o.this)]
     given = [t for _, o in modules if o.args is not None for g in o.args.every for t in g.values]
     return any(s.kind != ".to" for s, _ in modules) or any(
