@@ -95,6 +95,13 @@ def test_tables_go_to_the_device_with_their_module() -> None:
         ("keys = ", "from functorch import make_functional\nmake_functional(model)\nkeys = ", 0),
         ("keys = ", "torch.jit.script(places).save('places.pt')\nkeys = ", 0),  # with its buffers
         ("keys = ", "kept = sorted(vars(places))\nkeys = ", 0),
+        ("        self.up =", "        self.rows = self.table.numpy()\n        self.up =", 1),
+        ("keys = ", "import operator\noperator.methodcaller('float')(places)\nkeys = ", 0),
+        (
+            "    def forward",
+            "    def float(self):\n        return super().float()\n\n    def forward",
+            0,
+        ),
         ("keys = ", "kept = len(places._buffers)\nkeys = ", 0),
         (
             "        self.up =",

@@ -15,7 +15,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import DDP, MODULE_BASES
 from autofast.model.script import Script, Transfer
 from autofast.model.source import function_of, nodes_in, parent_of
-from autofast.model.syntax import is_stored
+from autofast.model.syntax import is_attribute, is_stored
 from autofast.model.tensors import is_dtype, tensors_in
 from autofast.model.values import Inst, Ref, Seq, Tensor, Unknown
 from autofast.rule import Effect
@@ -30,6 +30,8 @@ TAKES = (
     "apex.amp.initialize",
     "deepspeed.initialize",
     "functorch.make_functional",
+    "operator.attrgetter",
+    "operator.methodcaller",
     "torch.distributed.fsdp.FullyShardedDataParallel",
     "torch.func.stack_module_state",
     "torch.jit.script",
@@ -37,7 +39,7 @@ TAKES = (
     DDP,
 )
 # Methods of a class by which a buffer may be another thing than an attribute.
-OWN = ("__getattr__", "__getattribute__", "__setattr__", "__delattr__", "register_buffer")
+OWN = ("__getattr__", "__getattribute__", "__setattr__", "__delattr__", "register_buffer", *CASTS)
 
 
 def buffers(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
@@ -129,7 +131,8 @@ def _set_by_constructor(
         if other.attr == node.attr and other is not places[0].targets[0]:
             held = script.values(other.value)
             mine = not held or any(not isinstance(t, Inst) or t.cls is cls for t in held)
-            fits = not is_stored(other) and (function_of(other) is init or id(other) in copied)
+            inside = function_of(other) is init and not is_attribute(parent_of(other), "numpy")
+            fits = not is_stored(other) and (inside or id(other) in copied)
             if mine and not fits:
                 return None
     return places[0]
