@@ -34,6 +34,14 @@ BEHIND = re.compile(
     r"(?i)^(?:\.x)?[*_`\])]*(?:\+(?!\w)|\s*[(,]?\s*(?:or|and)\s+(?:newer|later|higher|above|greater|up|more\s+recent)\b"
     r"|[^.\n]{0,40}\b(?:newer|later|higher|greater)\s+(?:versions?|releases?)\b|\s*(?:onwards?|upwards?)\b)"
 )
+# "does not work with torch 1.0", "torch < 2.0 is not supported": no version that it runs with
+DENIED_BEFORE = re.compile(
+    r"(?i)(?:\bnot|n't|\bno\s+longer)\s+(?!only\b)(?:\w+\s+){0,2}(?:with|on|under|supports?)[\s*_`(\[]*$"
+)
+DENIED_BEHIND = re.compile(
+    r"(?i)^[*_`\])]*\s*(?:(?:is|are|was|were)\s+)?(?:not|(?:isn|aren)'t|no\s+longer)"
+    r"\s+(?:supported|compatible|recommended)\b"
+)
 BELOW = re.compile(r"[<≤](=?)\s*v?$")
 PYTHON = re.compile(
     r"(?i)\bpython[\s*_`\])(|:,=v-]*([23])(?:\.\d+)*(\+?)(?:[\s,/&]|or|and)*([23])?"
@@ -74,6 +82,8 @@ def of_python(lines: Iterable[tuple[str, str]]) -> list[Said]:
     found = []
     for place, line in lines:
         for match in PYTHON.finditer(line):
+            if DENIED_BEHIND.search(line[match.end() :]):
+                return []
             if match[1] == "3" or match[2] or match[3] == "3" or "+" in line[match.end() :][:1]:
                 return []
             words = f"says {' '.join(match[0].split())}".rstrip(" ,/&(|-")
@@ -90,13 +100,11 @@ def _of_line(place: str, line: str) -> Iterator[Said]:
     for match in NAMED.finditer(line):
         named = [version_of(v) for v in re.findall(_VERSION, match["version"] + match["more"])]
         known = [v for v in named if v < NEWEST_TORCH]
-        if not known:
+        start, rest = line[: match.start()], line[match.end() :]
+        denied = DENIED_BEFORE.search(start) or DENIED_BEHIND.search(rest)
+        if not known or denied or "!=" in match["between"]:
             continue
-        open_above = (
-            BEFORE.search(line[: match.start()])
-            or WITHIN.search(match["between"])
-            or BEHIND.search(line[match.end() :])
-        )
+        open_above = BEFORE.search(start) or WITHIN.search(match["between"]) or BEHIND.search(rest)
         if open_above:
             yield Said(place, f"asks for torch >={'.'.join(map(str, min(known)))}", min(known))
             continue
