@@ -105,7 +105,7 @@ def _kind(thing: Thing) -> str:
     match thing:
         case Seq(kind="tuple" | "list"):
             return thing.kind
-        case Dict(open=False, node=ast.Dict()):
+        case Dict(open="", node=ast.Dict()):
             return "dict"
     return ""
 
