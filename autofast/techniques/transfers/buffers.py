@@ -152,7 +152,9 @@ def _changes_buffers(script: Script) -> bool:
     modules = [(s, o) for s in script.methods(*CASTS) for o in s if o.this and is_module(o.this)]
     given = [t for _, o in modules if o.args is not None for g in o.args.every for t in g.values]
     return any(s.kind != ".to" for s, _ in modules) or any(
-        is_dtype(t) or isinstance(t, Tensor) or (isinstance(t, Ref) and t.name not in FORMATS)
+        is_dtype(t)
+        or isinstance(t, (Tensor, Unknown))
+        or (isinstance(t, Ref) and t.name not in FORMATS)
         for t in given
     )
 
