@@ -32,7 +32,7 @@ METHODS = frozenset(
 # of numbers and tensors; what is not in EXACT rounds on each device in its own way
 ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 EXACT = (ast.Add, ast.Sub, ast.Mult)
-MATHS = frozenset("exp sin cos tan sqrt rsqrt log pow div reciprocal tanh sigmoid".split())
+MATHS = frozenset("exp sin cos tan sqrt rsqrt pow div reciprocal tanh sigmoid".split())
 WHOLE = frozenset("long int bool eq ne bitwise_not logical_not".split())
 OF_MATHS = frozenset(f"torch.{n}" for n in MATHS)
 VARIABLE = "torch.autograd.Variable"
