@@ -782,6 +782,9 @@ def training(rank):
     ("first", "decorator", "call", "written"),
     [
         ("import horovod", "", "horovod.run(training, args=(0,), np=2)", False),
+        ("import functools\nimport horovod", "", "horovod.run(functools.partial(training, 0), np=2)", False),
+        ("import horovod", "", "horovod.run(lambda: training(0), np=2)", False),
+        ("import horovod", "", "def main():\n    training(0)\n\n\nhorovod.run(main, np=2)", False),
         ("import ray", "@ray.remote(num_gpus=1)", "ray.get(training.remote(0))", False),
         ("import ignite.distributed as idist", "", "with idist.Parallel() as p:\n    p.run(training)", False),
         ("from launch import launch", "", "launch(training)", False),

@@ -5,13 +5,14 @@ itself with the modules that they name, and cannot pack what `torch.backends` pu
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
+from autofast.flow.callgraph import CallGraph, Function, code_of
 from autofast.flow.imports import bindings
-from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script
-from autofast.model.source import at, function_of, source_of, walk
+from autofast.model.source import at, function_of, source_of
 from autofast.model.syntax import DEFS
-from autofast.model.values import Ext, Func, Method, Ref, Thing, Unknown
+from autofast.model.values import Ext, Method, Ref, Thing, Unknown
 
 LAUNCHING = frozenset(("horovod", "ray", "submitit"))
 SENDING = LAUNCHING | {"dask", "ignite", "joblib", "pyspark", "sparkdl"}
@@ -25,28 +26,27 @@ def against_backends(script: Script, place: ast.stmt) -> str:
 
 
 def _sender(script: Script, place: ast.stmt) -> ast.AST | None:
-    """What sends the function around a place, or one that calls it, away by value."""
-    if source_of(place) is not script.entry or not isinstance(function_of(place), DEFS):
+    """What sends the function around a place, or one that runs it, away by value."""
+    function, graph = function_of(place), script.analysis(CallGraph)
+    if source_of(place) is not script.entry or not isinstance(function, DEFS):
         return None  # of a module that is imported, the name is sent
-    sent: dict[int, ast.AST] = {
-        id(thing.node): call
-        for call in script.entry.each(ast.Call)
-        if any(map(_sends, called := script.called(call)))
-        or (_launches(script) and not any(isinstance(t, (Ext, Ref)) for t in called))
-        for given in (*call.args, *(k.value for k in call.keywords))
-        for thing in script.values(given)
-        if isinstance(thing, Func)
-    }
+    ways = {function, *map(function_of, graph.unknown_calls(function))}
+    return next((by for sent, by in _sent(script) if not ways.isdisjoint(graph.runs(sent))), None)
+
+
+def _sent(script: Script) -> Iterator[tuple[Function, ast.AST]]:
+    """The functions that are sent away, each with what sends it."""
+    launches = _launches(script)
+    for call in script.entry.each(ast.Call):
+        called = script.called(call)
+        own = launches and not any(isinstance(t, (Ext, Ref)) for t in called)
+        if own or any(map(_sends, called)):
+            for given in (*call.args, *(k.value for k in call.keywords)):
+                yield from ((c.function, call) for t in script.values(given) for c in code_of(t))
     for node in script.entry.each(ast.FunctionDef):
         for decorator in node.decorator_list:
             if any(map(_sends, script.called(decorator) or script.values(decorator))):
-                sent[id(node)] = decorator
-    if not sent:
-        return None
-    here = {id(n) for n in walk(place)}
-    ways: list[Stack] = [o.stack for _, s in script.log.each() if id(s.node) in here for o in s]
-    around = [f.func.node for way in ways for f in way if isinstance(f, CallFrame)]
-    return next((sent[id(n)] for n in (function_of(place), *around) if id(n) in sent), None)
+                yield node, decorator
 
 
 def _launches(script: Script) -> bool:
