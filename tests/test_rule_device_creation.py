@@ -383,6 +383,15 @@ def test_what_is_filled_from_the_host_or_used_there(make: str) -> None:
     assert not made(make).fixes
 
 
+@pytest.mark.parametrize(("value", "there"), [("2.0", False), ("v.sum()", True)])
+def test_a_helper_that_fills_by_numbers_alone(value: str, there: bool) -> None:
+    """One by one on the host they cost less than a kernel each."""
+    fill = f"def fill(t, v):\n    for i in range(3):\n        t[i] = {value}\n    t[0] = 0"
+    done = made("z = torch.FloatTensor(3, 4)\nfill(z, x)\nz = z.to(device)", fill)
+    assert bool(done.fixes) is there
+    assert run(done.before)["losses"] == run(done.text)["losses"]
+
+
 def test_nothing_on_a_cpu() -> None:
     assert (
         apply(

@@ -219,14 +219,16 @@ def _fills(script: Script, use: ast.Name, within: bool = False) -> bool:
         return False
     cuts = [p for p in items_of(part.slice) if not isinstance(p, (ast.Slice, ast.Constant))]
     found = script.values(stmt.value)
-    there = (isinstance(t, Const) or isinstance(t, Tensor) and t.device == "dev" for t in found)
-    fits = bool(found) and all(there)
+    there = (isinstance(t, Tensor) and t.device == "dev" for t in found)
+    fits = bool(found) and (all(there) or within and certainly(found, Const))
     return fits and all(certainly(script.values(p), Const, Num, Arg) for p in cuts)
 
 
 def _filled_in(script: Script, call: ast.Call, callee: Callee, use: ast.Name) -> bool:
-    """Whether all that a function does with an argument is to fill it."""
+    """Whether all that a function does with an argument is to fill it, with more than numbers."""
     graph, function = script.analysis(CallGraph), callee.function
     given = [p.arg for p in parameters(function) if graph.argument(call, callee, p.arg) is use]
-    uses = (n for n in nodes_in(function, ast.Name) if n.id in given)
-    return len(given) == 1 and all(_fills(script, n, within=True) for n in uses)
+    uses = [n for n in nodes_in(function, ast.Name) if n.id in given]
+    if len(given) != 1 or not all(_fills(script, n, within=True) for n in uses):
+        return False
+    return any(_fills(script, n) for n in uses)
