@@ -79,6 +79,8 @@ def test_tables_go_to_the_device_with_their_module() -> None:
         ),  # of the buffer
         ("        super().__init__()\n", "", 0),
         ("optimizer = ", "model = model.double().float()\noptimizer = ", 0),
+        ("optimizer = ", "nn.Module.float(nn.Module.double(model))\noptimizer = ", 0),
+        ("optimizer = ", "list(map(nn.Module.float, [model]))\noptimizer = ", 0),
         ("optimizer = ", "model = model.to(torch.float32)\noptimizer = ", 0),
         ("keys = ", "for kept in model.buffers():\n    kept.mul_(0.5)\nkeys = ", 0),
         (
@@ -96,6 +98,11 @@ def test_tables_go_to_the_device_with_their_module() -> None:
         ("keys = ", "torch.jit.script(places).save('places.pt')\nkeys = ", 0),  # with its buffers
         ("keys = ", "kept = sorted(vars(places))\nkeys = ", 0),
         ("        self.up =", "        self.rows = self.table.numpy()\n        self.up =", 1),
+        (
+            "        self.up =",
+            "        import numpy as np\n        self.rows = np.asarray(self.table)\n        self.up =",
+            1,
+        ),
         ("keys = ", "import operator\noperator.methodcaller('float')(places)\nkeys = ", 0),
         (
             "    def forward",

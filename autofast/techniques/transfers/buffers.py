@@ -17,7 +17,7 @@ from autofast.model.script import Script, Transfer
 from autofast.model.source import function_of, nodes_in, parent_of
 from autofast.model.syntax import is_attribute, is_stored
 from autofast.model.tensors import is_dtype, tensors_in
-from autofast.model.values import Inst, Ref, Seq, Tensor, Unknown
+from autofast.model.values import Cls, Inst, Ref, Seq, Tensor, Unknown
 from autofast.rule import Effect
 from autofast.techniques.transfers.factories import KEEPS, Creation, again_and_again
 
@@ -131,7 +131,9 @@ def _set_by_constructor(
         if other.attr == node.attr and other is not places[0].targets[0]:
             held = script.values(other.value)
             mine = not held or any(not isinstance(t, Inst) or t.cls is cls for t in held)
-            inside = function_of(other) is init and not is_attribute(parent_of(other), "numpy")
+            up = parent_of(other)
+            shared = is_attribute(up, "numpy") or script.library_function(up).startswith("numpy.")
+            inside = function_of(other) is init and not shared
             fits = not is_stored(other) and (inside or id(other) in copied)
             if mine and not fits:
                 return None
@@ -145,9 +147,10 @@ def _changes_buffers(script: Script) -> bool:
     if script.methods("buffers", "named_buffers", "_apply") or script.calls(*TAKES):
         return True
     for node in script.each(ast.Attribute):
-        if node.attr == "_buffers" or (
-            node.attr == "__dict__" and _are_modules(script, node.value)
-        ):
+        known = script.values(node.value) if node.attr in CASTS else ()
+        unbound = any(isinstance(t, Cls) or t == Ref("torch.nn.Module") for t in known)
+        looks = node.attr == "__dict__" and _are_modules(script, node.value)
+        if node.attr == "_buffers" or looks or unbound:
             return True
     modules = [(s, o) for s in script.methods(*CASTS) for o in s if o.this and is_module(o.this)]
     given = [t for _, o in modules if o.args is not None for g in o.args.every for t in g.values]
