@@ -5,6 +5,7 @@ had drawn alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -104,3 +105,66 @@ def test_common_numbers_hide_no_seeds(judge: Judge, edits: list[tuple[str, str]]
     found = judge(*edits)
     assert not found.summary.startswith(COMMON), found
     assert found.verdict not in FINE, found
+
+
+ITEMS = (
+    (
+        """x = torch.randn(96, 6)
+""",
+        """x = torch.randn(96, 6)
+
+
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 96
+
+    def __getitem__(self, i):
+        return x[i] * (0.8 + 0.4 * torch.rand(())) + 0.2 * torch.from_numpy(np.random.randn(6)).float(), y[i]
+
+
+loader = torch.utils.data.DataLoader(Rows(), batch_size=16, shuffle=True)
+""",
+    ),
+    ("    for rows in order.split(16):\n", "    for given, goal in loader:\n"),
+    ("    order = torch.randperm(96)\n", ""),
+    ("(len(rows), 6)", "(len(given), 6)"),
+    ("x[rows] + 0.1", "given + 0.1"),
+    ("y[rows]", "goal"),
+)
+WORKERS = ("shuffle=True)", "shuffle=True, num_workers=2)")
+
+
+def with_items(folder: Path, *edits: tuple[str, str]) -> Parity:
+    """SCRIPT with a data set whose items are drawn, and an edit of it, judged."""
+    text = SCRIPT
+    for old, new in ITEMS:
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (project := folder / "project").mkdir()
+    (project / "train.py").write_text(text)
+    bench = Bench(folder, project)
+    found = bench.judge(Case("workers", "train", "unknown", edits, folder=project))
+    bench.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("edits", "same"),
+    [
+        ([], True),
+        ([("0.01 * out.pow(2)", "0.02 * out.pow(2)")], False),
+        ([("s.lerp_(p, 0.1)", "s.lerp_(p, 0.11)")], False),
+    ],
+    ids=["no more", "a weight of the loss", "a rate of the average"],
+)
+def test_items_that_workers_make(tmp_path: Path, edits: list[tuple[str, str]], same: bool) -> None:
+    """The items are those that the main process makes; how workers draw is asked beside."""
+    found = with_items(tmp_path, WORKERS, *edits)
+    assert found.summary.startswith(COMMON), found
+    assert found.verdict is (Sameness.EQUIVALENT if same else Sameness.DIFFERENT), found
+
+
+def test_workers_that_draw_alike_are_seen_under_their_own_seeds(tmp_path: Path) -> None:
+    alike = "num_workers=2, worker_init_fn=lambda i: (np.random.seed(0), torch.manual_seed(0)))"
+    found = with_items(tmp_path, (WORKERS[0], f"shuffle=True, {alike}"))
+    assert found.verdict is Sameness.DIFFERENT and not found.summary.startswith(COMMON), found

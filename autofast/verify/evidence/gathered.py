@@ -9,6 +9,7 @@ from autofast.registry import all_rules
 from autofast.verify.evidence.numbered import aligned
 from autofast.verify.evidence.ranks import compared
 from autofast.verify.evidence.record import FULL, Detail, Run, Step
+from autofast.verify.result import Check
 
 ORIGINAL, REWRITTEN = "original", "rewritten"
 DOUBLE = replace(FULL, double=True)
@@ -46,7 +47,8 @@ class Evidence:
     together (``ranks``).
     uncut: where runs of unequal length were cut to what they share (``shared``), the same evidence
     with all of them.
-    common: runs of both with common random numbers, as if they were any others.
+    common: runs of both with common random numbers, as if they were any others. told: what these
+    say, where it is not all that is asked.
     margin: smallest difference in loss that matters, as a share of the loss.
     seeds: how many pairs are made at most.
     """
@@ -66,6 +68,7 @@ class Evidence:
     made: tuple[Run, ...] = ()
     uncut: Evidence | None = None
     common: tuple[Run, ...] = ()
+    told: Check | None = None
 
     @property
     def a(self) -> Run:

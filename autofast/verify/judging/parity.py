@@ -155,9 +155,10 @@ def wanted(
     if wishes or not ev.a.ok or not ev.b.ok:
         return wishes
     if _drawn_otherwise(ev):
-        asks = _common_wishes(ev, rules, arm)
-        if asks or _told(ev, rules, arm):
+        asks, told = _common_wishes(ev, rules, arm), _told(ev, rules, arm)
+        if asks or told is not None and not _in_workers(ev, told):
             return asks
+        ev = replace(ev, told=told.checks[0] if told else None)
     if any(check.passed is False for check in _structure(ev)):
         return []
     same = exact.reproducible(ev)
@@ -205,6 +206,12 @@ def _common_wishes(ev: Evidence, rules: Iterable[str] | None, arm: str) -> list[
     ]
 
 
+def _in_workers(ev: Evidence, told: Parity) -> bool:
+    """Then how they draw is still asked of both under their own seeds; what is trained is known."""
+    workers = any(p.workers for run in (ev.a, ev.b) for r in run.records for p in r.passes)
+    return workers and told.verdict is Sameness.EQUIVALENT
+
+
 def _together(both: Evidence) -> bool:
     return both.a.ok and both.b.ok and alike.determined(both)
 
@@ -224,7 +231,9 @@ def _told(ev: Evidence, rules: Iterable[str] | None, arm: str) -> Parity | None:
         if verdict is Sameness.UNCLEAR:
             return None
         verdict = Sameness.EQUIVALENT if verdict is Sameness.IDENTICAL else verdict
-        return replace(found, verdict=verdict, effect=ev.effect, summary=f"{COMMON}: {found.summary}")
+        text = f"{COMMON}: {found.summary}"
+        checks = (Check(COMMON, verdict is Sameness.EQUIVALENT, found.summary), *found.checks)
+        return replace(found, verdict=verdict, effect=ev.effect, checks=checks, summary=text)
     wrong = tuple(c for c in rounding.judge(both)[:1] if c.passed is False)
     if not wrong or not alike.agreeing_steps(both):
         return None
@@ -299,6 +308,8 @@ def _numeric(ev: Evidence) -> tuple[list[Check], int]:
     same = exact.reproducible(ev)
     if exact.identical(ev):
         return [exact.bitwise(ev)], 0
+    if ev.told is not None:
+        return [ev.told], max(0, seeded.LEAST - len(ev.pairs))
     if ev.effect == "exact":
         return [exact.bitwise(ev) if same else exact.as_close(ev)], 0
     if ev.effect == "rounding":
@@ -375,6 +386,8 @@ def _summary(verdict: Sameness, ev: Evidence, checks: Sequence[Check], more: int
         return f"losses and final weights equal bit for bit, printed or saved numbers up to rounding ({seen})"
     if ev.effect == "exact":
         return f"as close to the original as the original to itself ({seen})"
+    if ev.told is not None:
+        return f"{COMMON}: {ev.told.text}"
     pairs = f"{len(ev.pairs)} seed{'s' * (len(ev.pairs) != 1)}"
     if any(c.name == seeded.BAND for c in checks):
         return f"equal up to rounding, loss within seed noise ({pairs}; {seen})"
@@ -411,8 +424,9 @@ def judge(
     if not ev.originals or not ev.rewritten:
         return Parity(Sameness.UNCLEAR, effect, (), "the two scripts were not both run", 1)
     told = _told(ev, rules, arm) if ev.a.ok and ev.b.ok and ev.common else None
-    if told is not None:
+    if told is not None and not _in_workers(ev, told):
         return told
+    ev = replace(ev, told=told.checks[0] if told else None)
     checks = _structure(ev)
     if checks and checks[0].name == "runs to its end" and checks[0].passed is not True:
         verdict = _verdict(checks, False)
