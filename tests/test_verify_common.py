@@ -168,3 +168,52 @@ def test_workers_that_draw_alike_are_seen_under_their_own_seeds(tmp_path: Path) 
     alike = "num_workers=2, worker_init_fn=lambda i: (np.random.seed(0), torch.manual_seed(0)))"
     found = with_items(tmp_path, (WORKERS[0], f"shuffle=True, {alike}"))
     assert found.verdict is Sameness.DIFFERENT and not found.summary.startswith(COMMON), found
+
+
+PORTIONS = """
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+x = torch.randn(96, 6)
+y = x[:, :3].argmax(1)
+for epoch in range(4):
+    for rows in torch.randperm(96).split(16):
+        optimizer.zero_grad()
+        whole = 0.0
+        for piece in rows.split(8):
+            noise = torch.rand(8, 3)
+            loss = F.cross_entropy(model(x[piece]) + 0.1 * noise, y[piece])
+            (loss / 2).backward()
+        optimizer.step()
+"""
+SUMMED = ("            (loss / 2).backward()\n", "            whole = whole + loss / 2\n        whole.backward()\n")  # fmt: skip
+DRAWN = ("for piece in rows.split(8)", "for piece, noise in zip(rows.split(8), torch.rand(2, 8, 3))")
+
+
+@pytest.mark.parametrize(
+    ("edits", "verdict"),
+    [
+        ([SUMMED], Sameness.EQUIVALENT),
+        ([SUMMED, ("whole + loss / 2", "whole + loss")], Sameness.DIFFERENT),
+        ([SUMMED, ("in rows.split(8)", "in rows.split(8)[:1]")], Sameness.BROKEN),
+        # as many numbers, and others in each place: the masks of dropout are drawn between
+        ([DRAWN, ("            noise = torch.rand(8, 3)\n", "")], None),
+    ],
+    ids=["summed before", "not halved", "a piece lost", "drawn at once"],
+)
+def test_what_a_step_is_made_of(
+    tmp_path: Path, edits: list[tuple[str, str]], verdict: Sameness | None
+) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "train.py").write_text(PORTIONS)
+    bench = Bench(tmp_path, tmp_path / "project")
+    found = bench.judge(Case("", "train", "unknown", tuple(edits), folder=tmp_path / "project"))
+    bench.close()
+    if verdict is None:
+        assert found.verdict in (*FINE, Sameness.UNCLEAR), found
+    else:
+        assert found.verdict is verdict, found

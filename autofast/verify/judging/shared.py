@@ -1,5 +1,6 @@
-"""Runs of unequal length as far as both go: the steps, passes, saves and prints that both have (see
-``course``).
+"""Runs as they compare: those of unequal length as far as both go, with the steps, passes, saves
+and prints that both have (see ``course``); and steps whose backwards are put together, or taken
+apart, by the sum of their losses.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ def shared(ev: Evidence) -> Evidence:
     """Unequal runs as far as both go; ``uncut`` of the result is ``ev``. As it is where no pair is
     unequal.
     """
+    if _in_portions(ev):
+        some = (*ev.originals, *ev.rewritten, *ev.others, *(b for _, b in ev.pairs), *ev.made)
+        some = (*some, *(run for run in (ev.double, ev.perturbed) if run is not None))
+        ev = _with(ev, {id(run): _summed(run) for run in some})
     if not unequal(ev):
         return ev
     first = [r for r in (*ev.originals, *ev.rewritten, ev.double, ev.perturbed) if r is not None]
@@ -31,19 +36,55 @@ def shared(ev: Evidence) -> Evidence:
     for group in groups:
         cut.update((id(old), new) for old, new in zip(group, _as_far(group), strict=True))
 
+    return replace(_with(ev, cut), uncut=ev)
+
+
+def _with(ev: Evidence, other: dict[int, Run]) -> Evidence:
+    """Other runs in the places of those that have one."""
+
     def of(some: Iterable[Run]) -> tuple[Run, ...]:
-        return tuple(cut.get(id(run), run) for run in some)
+        return tuple(other.get(id(run), run) for run in some)
 
     return replace(
         ev,
         originals=of(ev.originals),
         rewritten=of(ev.rewritten),
-        double=None if ev.double is None else cut[id(ev.double)],
-        perturbed=None if ev.perturbed is None else cut[id(ev.perturbed)],
-        pairs=tuple((cut.get(id(a), a), cut.get(id(b), b)) for a, b in ev.pairs),
+        double=None if ev.double is None else other[id(ev.double)],
+        perturbed=None if ev.perturbed is None else other[id(ev.perturbed)],
+        pairs=tuple((other.get(id(a), a), other.get(id(b), b)) for a, b in ev.pairs),
         others=of(ev.others),
-        uncut=ev,
+        made=of(ev.made),
     )
+
+
+def _in_portions(ev: Evidence) -> bool:
+    """The first step of the two has other numbers of backwards, and in every step the models are
+    given as many samples: the gradient of a sum is the sum of gradients."""
+    if ev.effect not in ("unknown", "sampling", "rounding") or not ev.originals or not ev.rewritten:
+        return False
+    if not ev.a.ok or not ev.b.ok or made(ev.a) != made(ev.b) or not made(ev.a):
+        return False
+    one, two = (run.record.steps for run in (ev.a, ev.b))
+    given = []
+    for run in (ev.a, ev.b):
+        samples = Counter[int]()
+        for call in run.record.calls:
+            samples[call.step] += call.samples
+        given.append(samples)
+    loaded = all(x.samples == y.samples for x, y in zip(one, two, strict=True))
+    return one[0].backwards != two[0].backwards and loaded and given[0] == given[1] != Counter()
+
+
+def _summed(run: Run) -> Run:
+    records = []
+    for record in run.records:
+        steps = tuple(
+            replace(s, backwards=min(1, s.backwards), losses=(sum(s.losses),) if s.losses else ())
+            for s in record.steps
+        )
+        losses = tuple(loss for step in steps for loss in step.losses)
+        records.append(replace(record, steps=steps, losses=losses, backwards=len(losses)))
+    return replace(run, records=tuple(records))
 
 
 def _as_far(group: Sequence[Run]) -> list[Run]:

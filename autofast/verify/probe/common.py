@@ -45,8 +45,8 @@ class Items:
 
 
 class Common:
-    def __init__(self, probe: Probe) -> None:
-        self.probe = probe
+    def __init__(self, probe: Probe, drawn: dict[str, int]) -> None:
+        self.probe, self.drawn = probe, drawn  # sizes.Sizes
         self.depth = 0
         self.base = 0
         self.begun: set[str] = set()
@@ -109,6 +109,7 @@ class Common:
             base = self.base if worker is None else worker.seed - worker.id
             dataset, own = this.dataset, [one.bit_generator.state for one in self.own]
             before = random.getstate(), torch.get_rng_state(), numpy and numpy.random.get_state()
+            order = self.drawn.get("sequence", 0)
             this.dataset = Items(dataset, lambda index: self.set(f"item {base} {index}"))
             self.set(f"batch {base} {indices}")
             try:
@@ -121,6 +122,7 @@ class Common:
                     numpy.random.set_state(before[2])
                 for one, state in zip(self.own, own):  # noqa: B905
                     one.bit_generator.state = state
+                self.drawn["sequence"] = order
 
         single._next_data, _MapDatasetFetcher.fetch = in_main, made  # type: ignore[method-assign]
 
@@ -137,6 +139,8 @@ class Common:
     def again(self, name: str) -> None:
         if self.probe.ours:
             torch.manual_seed(self.set(f"{name} {self.probe.steps}"))  # of every device
+            if not self.probe.steps:
+                self.drawn["sequence"] = 0
 
     def set(self, text: str) -> int:
         settings = self.probe.settings

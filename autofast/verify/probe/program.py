@@ -171,7 +171,8 @@ def torch_arrived(
     if wanted.common:
         from .common import Common
 
-        probe.common = attempt("common random numbers", lambda: Common(probe))
+        drawn = random.sizes.drawn if wanted.state and random.sizes is not None else {}
+        probe.common = attempt("common random numbers", lambda: Common(probe, drawn))
     import torch
 
     if surroundings.gpu_possible():
