@@ -95,7 +95,8 @@ def steps(ev: Evidence) -> int:
     """
     a, b = ev.a.record.steps, ev.b.record.steps
     orders = [run.record.drawn.get("sizes", {}).get("sequence") for run in (ev.a, ev.b)]
-    if None not in orders and orders[0] != orders[1]:
+    compiled = any(run.record.moments.compiling for run in (ev.a, ev.b))  # draws that none counts
+    if None not in orders and orders[0] != orders[1] and not compiled:
         return 0  # as many numbers, and others of them in each place
     states = [(x.random, y.random) for x, y in zip(a, b, strict=False)]
     until = next((i for i, (x, y) in enumerate(states) if x != y or not x), len(states))
