@@ -134,10 +134,12 @@ loader = torch.utils.data.DataLoader(Rows(), batch_size=16, shuffle=True)
 WORKERS = ("shuffle=True)", "shuffle=True, num_workers=2)")
 
 
-def with_items(folder: Path, *edits: tuple[str, str]) -> Parity:
+def with_items(
+    folder: Path, *edits: tuple[str, str], made: tuple[tuple[str, str], ...] = ITEMS
+) -> Parity:
     """SCRIPT with a data set whose items are drawn, and an edit of it, judged."""
     text = SCRIPT
-    for old, new in ITEMS:
+    for old, new in made:
         assert text.count(old) == 1
         text = text.replace(old, new)
     (project := folder / "project").mkdir()
@@ -168,6 +170,31 @@ def test_workers_that_draw_alike_are_seen_under_their_own_seeds(tmp_path: Path) 
     alike = "num_workers=2, worker_init_fn=lambda i: (np.random.seed(0), torch.manual_seed(0)))"
     found = with_items(tmp_path, (WORKERS[0], f"shuffle=True, {alike}"))
     assert found.verdict is Sameness.DIFFERENT and not found.summary.startswith(COMMON), found
+
+
+@pytest.mark.parametrize(
+    ("edits", "same"),
+    [([], True), ([("0.01 * out.pow(2)", "0.02 * out.pow(2)")], False)],
+    ids=["no more", "a weight of the loss"],
+)
+def test_before_the_first_step_each_draw_follows_from_itself(
+    tmp_path: Path, edits: list[tuple[str, str]], same: bool
+) -> None:
+    """The first weights, order and noise are drawn after others, and nothing stands between."""
+    early = ("model = nn.Seq", "torch.rand(1)\nrng.random()\nmodel = nn.Seq")
+    found = with_items(tmp_path, early, *edits, made=(("    model.train()\n", ""),))
+    assert found.summary.startswith(COMMON), found
+    assert found.verdict is (Sameness.EQUIVALENT if same else Sameness.DIFFERENT), found
+
+
+def test_two_nets_of_one_seed_are_not_two(tmp_path: Path) -> None:
+    twice = ("model = nn.Seq", "other = nn.Linear(6, 16)\nmodel = nn.Seq")
+    alike = ("other = nn.Lin", "torch.rand(1)\ntorch.manual_seed(5)\nother = nn.Lin")
+    again = ("model = nn.Seq", "torch.manual_seed(5)\nmodel = nn.Seq")
+    use = ("out = model(x[rows] + 0.1 * noise)", "out = model(x[rows] + 0.1 * noise) + 0.1 * other(x[rows])[:, :3]")  # fmt: skip
+    held = ("optimizer = torch.optim.Adam(model.parameters()", "optimizer = torch.optim.Adam([*model.parameters(), *other.parameters()]")  # fmt: skip
+    found = with_items(tmp_path, alike, again, made=(twice, use, held))
+    assert not found.summary.startswith(COMMON), found
 
 
 PORTIONS = """

@@ -171,8 +171,7 @@ def torch_arrived(
     if wanted.common:
         from .common import Common
 
-        drawn = random.sizes.drawn if wanted.state and random.sizes is not None else {}
-        probe.common = attempt("common random numbers", lambda: Common(probe, drawn))
+        probe.common = attempt("common random numbers", lambda: Common(probe, random.sizes))
     import torch
 
     if surroundings.gpu_possible():

@@ -38,6 +38,7 @@ class Sizes:
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
         self.drawn = {"before": 0, "sequence": 0}
+        self.drawing: Any = None  # common.Common's, asked before each draw
         numpy: Any = sys.modules.get("numpy")
         owners = [(torch, TORCH), (torch.Tensor, IN_PLACE), (random, PYTHON)]
         for owner, names in [*owners, (numpy.random, NUMPY)] if numpy else owners:
@@ -52,8 +53,11 @@ class Sizes:
 
         @functools.wraps(original)
         def watched(*args: Any, **kwargs: Any) -> Any:
+            counts = not compiling() and task() == -1
+            if counts and self.drawing is not None:
+                self.drawing(owner, name, args, kwargs)
             result = original(*args, **kwargs)
-            if not compiling() and task() == -1:
+            if counts:
                 self.counted(kind, name, result)
             return result
 
