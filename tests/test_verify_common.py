@@ -181,8 +181,9 @@ def test_before_the_first_step_each_draw_follows_from_itself(
     tmp_path: Path, edits: list[tuple[str, str]], same: bool
 ) -> None:
     """The first weights, order and noise are drawn after others, and nothing stands between."""
+    chosen = ("x = torch.randn(96, 6)\n", "x = torch.randn(96, 6) + float(rng.choice([0.1, 0.2]))\n")  # fmt: skip
     early = ("model = nn.Seq", "torch.rand(1)\nrng.random()\nmodel = nn.Seq")
-    found = with_items(tmp_path, early, *edits, made=(("    model.train()\n", ""),))
+    found = with_items(tmp_path, early, *edits, made=(("    model.train()\n", ""), chosen))
     assert found.summary.startswith(COMMON), found
     assert found.verdict is (Sameness.EQUIVALENT if same else Sameness.DIFFERENT), found
 

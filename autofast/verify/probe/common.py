@@ -120,7 +120,7 @@ class Common:
         """Of a draw before the first step: what it follows from."""
         if self.probe.steps or not self.probe.ours or self.making:
             return None
-        what = [tuple(x.shape) if hasattr(x, "shape") else x for x in args]
+        what = [getattr(x, "shape", x) for x in args]
         key = f"{family} {name} {[x for x in what if isinstance(x, (int, tuple))]}"
         self.counts[key] = self.counts.get(key, 0) + 1
         return f"{self.seeds.get(family)} {key} {self.counts[key]}"
