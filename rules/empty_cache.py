@@ -40,7 +40,7 @@ QUIET = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign)
     Effect.EXACT,
     groups=("sync",),
     relieves={"host": 5},
-    asks=gains.usual(0.2, "a wait in every step"),
+    asks=gains.waits,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Do not empty the allocator's cache, or wait for the GPU, in every step."""

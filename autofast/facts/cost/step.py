@@ -332,14 +332,7 @@ class Cost:
         """What is copied to the device of a batch of the loader at ``node``, or of those moved
         there; None where that is not known.
         """
-        statement = {id(n) for n in walk(statement_of(node))}
-        moved = {id(t) for x in self.script.transfers if id(x.node) in statement for t in x.loaders}
-        found = [
-            x
-            for x in self.script.loaders
-            if x.node is node or any(id(t) in moved for t in x.things)
-        ]
-        sizes = [self._bytes(x) for x in found]
+        sizes = [self._bytes(x) for x in self._moved(node)]
         known = [n for n in sizes if n is not None]
         return max(known) if known and len(known) == len(sizes) else None
 
@@ -364,13 +357,11 @@ class Cost:
         return {s.channels if s is not None else None for s in shapes}
 
     def _moved(self, node: ast.AST) -> list[Loader]:
-        statement = {id(n) for n in walk(statement_of(node))}
-        moved = {id(t) for x in self.script.transfers if id(x.node) in statement for t in x.loaders}
-        return [
-            x
-            for x in self.script.loaders
-            if x.node is node or any(id(t) in moved for t in x.things)
-        ]
+        """The loaders made at ``node``, and those of which its statement moves batches."""
+        here = {id(n) for n in walk(statement_of(node))}
+        moved = {id(t) for x in self.script.transfers if id(x.node) in here for t in x.loaders}
+        loaders = self.script.loaders
+        return [x for x in loaders if x.node is node or any(id(t) in moved for t in x.things)]
 
     def _bytes(self, loader: Loader) -> int | None:
         batch = batch_size(loader)

@@ -19,9 +19,10 @@ from autofast.facts.cost.gains.asking import (
 from autofast.facts.cost.step import Cost
 from autofast.flow.loops import loops_around
 from autofast.model.calls import is_method
-from autofast.model.events import loops
+from autofast.model.events import CallFrame, loops
 from autofast.model.script import Script, Transfer
-from autofast.model.source import at, walk
+from autofast.model.source import at, block_of, statement_of, walk
+from autofast.model.syntax import SIMPLE
 from autofast.model.values import Ref, Tensor, Unknown
 from autofast.rule import Finding, Gain, Options
 
@@ -47,6 +48,42 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(READ, f"one read a step{often}", known=False)
+
+
+def waits(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of a wait for the device in every step: nothing behind a read that stays, and has waited for
+    all that the step began.
+    """
+    loop, changed = _loop_of(script, finding.node), changed_nodes(beside)
+    stays = {id(s.node) for s in script.syncs if id(s.node) not in changed}
+    begun = _begun(script)
+    here = block_of(statement_of(finding.node))
+    above = here[: here.index(statement_of(finding.node))] if loop is not None else []
+    for stmt in reversed(above):
+        if _always_reads(stmt, stays):
+            return Gain(0.0, f"{at(stmt)} has waited for the device directly above, and stays")
+        if any(id(n) in begun for n in walk(stmt)):
+            break
+    return Gain(0.2, "a wait in every step", known=False)
+
+
+def _begun(script: Script) -> set[int]:
+    """The places of forwards, backwards and updates, and the calls that lead to them, by id."""
+    sites = [s for step in script.steps for s in step.forwards]
+    sites += [b.site for step in script.steps for b in step.backwards]
+    sites += [u.site for step in script.steps for u in step.updates]
+    calls = (f.node for s in sites for o in s for f in o.stack if isinstance(f, CallFrame))
+    return {id(n) for n in (*(s.node for s in sites), *calls)}
+
+
+def _always_reads(stmt: ast.stmt, reads: set[int]) -> bool:
+    """Whether a statement comes to a read on each way through it."""
+    match stmt:
+        case ast.If(body=then, orelse=other):
+            return all(any(_always_reads(s, reads) for s in arm) for arm in (then, other))
+        case ast.With(body=body):
+            return any(_always_reads(s, reads) for s in body)
+    return isinstance(stmt, SIMPLE) and any(id(n) in reads for n in walk(stmt))
 
 
 def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
