@@ -25,6 +25,8 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(20)]).to(device)
 if args.optimizer.lower() == "sgd":
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, weight_decay=1e-4)
+elif args.optimizer == "rmsprop":
+    optimizer = torch.optim.RMSprop(model.parameters())
 elif args.optimizer == "adam":
     optimizer = torch.optim.Adam(model.parameters())
 else:
@@ -40,7 +42,13 @@ for step in range(100000):
 
 @pytest.mark.parametrize(
     ("default", "fixed"),
-    [("sgd", []), ("SGD", []), ("adam", ["Adam(", "AdamW("]), ("lamb", ["Adam(", "AdamW("])],
+    [
+        ("sgd", []),
+        ("SGD", []),
+        ("adam", ["Adam(", "AdamW("]),
+        ("lamb", ["Adam(", "AdamW("]),
+        ("rmsprop", ["Adam(", "AdamW("]),
+    ],
 )
 def test_an_optimizer_that_options_choose(default: str, fixed: list[str]) -> None:
     """Beside an optimizer that gains nothing, one for which an option has to be given gains nothing
@@ -110,6 +118,43 @@ def test_layers_of_cudnn_have_a_flag_of_their_own(layers: str, result: str, wort
     """And a network that options at their defaults do not make counts for nothing."""
     text = SPIKES.format(layers=layers, result=result)
     assert bool(apply("tf32", text, min_gain=0.01).fixes) is worth
+
+
+LEARNERS = """
+import learn2learn
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(1, 20, 5), nn.Conv2d(20, 50, 5)
+        self.hidden, self.out = nn.Linear(800, {width}), nn.Linear({width}, 5)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.second(F.max_pool2d(F.relu(self.first(x)), 2))), 2)
+        return self.out(F.relu(self.hidden(x.view(-1, 800))))
+
+
+device = torch.device("cuda")
+tasks = learn2learn.data.TaskDataset("tasks", num_tasks=1000)
+meta = learn2learn.algorithms.MAML(Net().to(device), lr=0.01)
+optimizer = torch.optim.Adam(meta.parameters())
+for step in range(1000):
+    learner = meta.clone()
+    x, y = tasks.sample()
+    loss = F.cross_entropy(learner(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("width", "worth"), [(500, False), (5000, True)])
+def test_a_network_that_a_library_calls_is_the_one_on_the_device(width: int, worth: bool) -> None:
+    assert bool(apply("tf32", LEARNERS.format(width=width), min_gain=0.01).fixes) is worth
 
 
 # ---------------------------------------------------------------------------------- cells in a loop

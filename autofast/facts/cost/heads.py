@@ -14,8 +14,9 @@ from autofast.model.events import loops
 from autofast.model.kinds import is_module
 from autofast.model.names import CONTAINERS, WRAPPERS
 from autofast.model.script import Model, Script
-from autofast.model.values import Ext, const
+from autofast.model.values import Ext, Inst, const
 from autofast.ops.families import RECURRENT
+from autofast.read.recover.models import layers_of
 
 # Layers that multiply no matrices, and containers of others.
 PLAIN = re.compile(
@@ -42,8 +43,15 @@ MANY = 2  # convolutions for each layer of the head, at least
 
 
 def _usual_models(script: Script) -> list[Model]:
-    """Those that are trained while options have their defaults, where there are such."""
-    models = trained_models(script)
+    """Those that are trained while options have their defaults, where there are such; those that
+    go to the device, where a library calls them (a learner of learn2learn, a functional copy).
+    """
+    moved = {id(o.this): o.this for s in script.log.of("move_model") for o in s if o.this}
+    models = trained_models(script) or [
+        Model(t, None, "", [], [], [], *layers_of(t))
+        for t in moved.values()
+        if isinstance(t, (Ext, Inst)) and is_module(t)
+    ]
     ways = {id(m): getattr(m.thing, "made", ()) for m in models}
     return [m for m in models if not not_by_default(script, [ways[id(m)]])] or models
 
@@ -67,7 +75,7 @@ def holds_weights(script: Script) -> bool:
     hold weights, and give them to functions, or are functions.
     """
     models = _usual_models(script)
-    return all(
+    return bool(script.steps) and all(
         _is_known(m) and all(PLAIN.match(x) and not x.startswith("Conv") for x in m.layers)
         for m in models
     )
@@ -120,7 +128,8 @@ def _has_small_head(script: Script, model: Model) -> bool:
             or (bool(recurrent) and _weights(script, dense) <= LIGHT // LONG)
         )
         and all(PLAIN.match(t.name.rsplit(".", 1)[-1]) for t in others)
-        and not any(_is_large(script, t) or {f.node for f in loops(t.made)} - around for t in dense)
+        and all(_weights(script, [t]) <= LARGE for t in dense)
+        and not any({f.node for f in loops(t.made)} - around for t in dense)
     )
 
 
@@ -176,11 +185,6 @@ def _weights(script: Script, layers: list[Ext]) -> int:
     """Of all these dense layers, at the most."""
     sizes = [_sizes(script, t) for t in layers]
     return sum(s[0] * s[1] if len(s) == 2 else LARGE for s in sizes)
-
-
-def _is_large(script: Script, layer: Ext) -> bool:
-    known = _sizes(script, layer)
-    return len(known) == 2 and known[0] * known[1] > LARGE
 
 
 def _sizes(script: Script, layer: Ext) -> list[int]:

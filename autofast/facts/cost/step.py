@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine
 from autofast.facts.cost.inputs import batch_size, batches, item, number, turns
 from autofast.facts.cost.machine import Machine
@@ -206,7 +207,7 @@ class Cost:
         for (kind, _), site in self.script.log.each():
             if kind.rsplit(".", 1)[-1] not in functions and kind != "call_object":
                 continue
-            if not all(self._makes_items(o.stack) for o in site):
+            if not all(self._makes_items(o.stack) or self._is_beside(o.stack) for o in site):
                 return f"what {at(site.node)} computes is not known"
         for source in self.script.sources if "matmul" in functions else ():
             for node in _products(source):
@@ -217,6 +218,23 @@ class Cost:
     def _makes_items(self, stack: Stack) -> bool:
         """Whether an item of a dataset is made there, on the host."""
         return any(isinstance(f, CallFrame) and id(f.func.node) in self._on_host for f in stack)
+
+    def _is_beside(self, stack: Stack) -> bool:
+        """Whether a way certainly leads past the steps: in a loop over other batches, now and then,
+        or where an option has to be given.
+        """
+        over = (f.node for f in loops(stack) if f.loaders)
+        return (
+            not all(node in self._around for node in over)
+            or any(isinstance(f, BranchFrame) and is_rare(f) for f in stack)
+            or bool(not_by_default(self.script, [stack]))
+        )
+
+    @cached_property
+    def _around(self) -> set[ast.AST]:
+        """The loops of the steps, and those around them."""
+        steps = self.training
+        return {s.loop for s in steps} | {f.node for s in steps for f in loops(s.stack)}
 
     @cached_property
     def _on_host(self) -> set[int]:
@@ -480,12 +498,16 @@ def _gone_over(thing: Thing) -> Values:
 
 
 def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:
-    """Each model at each place of a step where it is called."""
+    """Each model at each place where every step calls it: not for samples now and then."""
     seen: set[tuple[int, int]] = set()
     for site in step.forwards:
         for occurrence in site:
             key = id(site), id(occurrence.this)
-            if occurrence.this is not None and key not in seen:
+            rare = any(
+                isinstance(f, BranchFrame) and is_rare(f)
+                for f in below(occurrence.stack, step.loop)
+            )
+            if occurrence.this is not None and key not in seen and not rare:
                 seen.add(key)
                 yield site, occurrence
 

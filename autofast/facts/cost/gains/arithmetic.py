@@ -96,8 +96,8 @@ def launches(script: Script, options: Options, finding: Finding, beside: Finding
     optimizer = next((o for o in script.optimizers if o.node is finding.node), None)
     fewer, accesses = machine.UPDATE, machine.ACCESSES
     if test := _past_it(script, finding):
-        others = [f for f in of_its_rule(finding, beside) if f.edits and f is not finding]
-        if all(_past_it(script, f) for f in others):
+        usual = [f for f in of_its_rule(finding, beside) if not _past_it(script, f)]
+        if usual and not any(f.edits for f in usual):
             return Gain(0.0, f"options at their defaults lead past it, by `{test}`")
     if optimizer is not None and optimizer.name == "SGD" and options.target != "cpu":
         if not asks_momentum(optimizer):

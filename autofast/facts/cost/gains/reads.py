@@ -13,8 +13,10 @@ from autofast.facts.cost.gains.asking import (
     changed_nodes,
     code_once,
     in_every_turn,
+    nothing,
     of_its_rule,
     touched,
+    usual,
 )
 from autofast.facts.cost.step import Cost
 from autofast.flow.loops import loops_around
@@ -27,6 +29,14 @@ from autofast.model.values import Ref, Tensor, Unknown
 from autofast.rule import Finding, Gain, Options
 
 READ = 0.03  # of a step, by a read that the host waits for
+# Of one read in the place of several of a tensor, between which the device is given work; where
+# nothing is started in between; of statements whose work would be done at two places, or behind
+# each arm of a condition; of one copy in the place of a read for each element.
+read_once = usual(0.01, "one wait less in a step", code=True)
+read_at_once = nothing("one read stays, and the others find the device at rest")
+read_twice = nothing("what it does would have to stand at two places besides")
+read_late = nothing("it would be read in every step all the same, further down")
+elements = usual(READ, "a wait for each element", code=True)
 HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the host
 
 
@@ -115,33 +125,6 @@ def _waits(transfer: Transfer) -> bool:
     of_host = bool(given) and all(isinstance(t, Ref) and HOST.fullmatch(t.name) for t in given)
     back = transfer.kinds == {"cpu"} or (transfer.how == "type" and of_host)
     return back and there and not spelled
-
-
-def read_once(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-    """Of one read in the place of several of a tensor, between which the device is given work."""
-    return code_once(script, finding) or Gain(0.01, "one wait less in a step", known=False)
-
-
-def read_at_once(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-    """The same where nothing is started in between: the first read has waited for the others."""
-    return Gain(0.0, "one read stays, and the others find the device at rest")
-
-
-def read_twice(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-    """Of statements whose work would be done behind the loop, and before a look at it inside."""
-    return Gain(0.0, "what it does would have to stand at two places besides")
-
-
-def elements(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-    """Of one copy in the place of a read for each element."""
-    return code_once(script, finding) or Gain(READ, "a wait for each element", known=False)
-
-
-def read_late(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-    """Of a number that each arm of a condition reads, and that every step looks at: it would be
-    read further down in the same step.
-    """
-    return Gain(0.0, "it would be read in every step all the same, further down")
 
 
 def read_again(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
