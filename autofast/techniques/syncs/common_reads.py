@@ -1,5 +1,4 @@
-"""Several reads in one step become one: of the same tensor, or of tensors that are shown
-together.
+"""Several reads in one step become one: of the same tensor, or of tensors that are shown together.
 """
 
 from __future__ import annotations
