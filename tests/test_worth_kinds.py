@@ -7,10 +7,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from autofast.config import Config
+from autofast.facts.cost.machine import GPU
+from autofast.facts.cost.step import Estimate
 from tests.onerule import apply, run
-from tests.test_worth import CELL_BY_CELL, rewritten, small
+from tests.test_worth import CELL_BY_CELL, estimate, rewritten, small
 
 # ------------------------------------------------------------------------------------- optimizers
 CHOSEN = """
@@ -414,8 +419,8 @@ def test_a_constant_is_made_with_its_type(tmp_path: Path) -> None:
     assert "(weight.double() - torch.ones(len(weight), device=device, dtype=torch.double))" in made
     assert "torch.zeros(3, device=device, dtype=torch.long).sum()" in made
     assert "torch.rand(3, device=device).double().sum()" in made
-    torch = "import torch\ntorch.manual_seed(0)"
-    new, old = (run(t.replace("import torch", torch, 1))["total"] for t in (found.text, text))
+    seeded = "import torch\ntorch.manual_seed(0)"
+    new, old = (run(t.replace("import torch", seeded, 1))["total"] for t in (found.text, text))
     assert new == old
 
 
@@ -520,3 +525,61 @@ def test_one_update_beside_cells_that_are_written_out(operations: int, worth: bo
     """Their operations count, for the shortest of usual sequences where no length is known."""
     text = WRITTEN.format(operations=operations)
     assert bool(apply("fused-optimizer", text, min_gain=0.01).fixes) is worth
+
+
+# ------------------------------------------------------------------------------- what a step costs
+AUTOENCODER = """
+import argparse
+import torch
+from torch import nn
+from torchvision import datasets, transforms
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--width", default=16, type=int)
+parser.add_argument("--contrast", action="store_true")
+args = parser.parse_args()
+device = torch.device("cuda")
+train_set = datasets.MNIST("data", train=True, transform=transforms.ToTensor())
+train_loader = torch.utils.data.DataLoader(train_set, batch_size=64, shuffle=True)
+test_loader = torch.utils.data.DataLoader(train_set, batch_size=64)
+model = nn.Sequential(
+    nn.Conv2d(1, 2 * args.width, 4, stride=2, padding=1),
+    nn.ReLU(),
+    nn.ConvTranspose2d(2 * args.width, args.width, 3, 2, 1, output_padding=1, dilation=1),
+    nn.ReLU(),
+    nn.ConvTranspose2d(args.width, 1, 5, 1, 2),
+).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(1400):
+    for step, (x, y) in enumerate(train_loader):
+        x = x.to(device)
+        loss = nn.functional.mse_loss(model(x), x)
+        if args.contrast:
+            loss = loss + (x.flatten(1) @ x.flatten(1).T).mean()
+            loss = loss + torch.matmul(x.flatten(1), x.flatten(1).T).mean()
+        {within}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        for x, y in test_loader:
+            print(torch.matmul(model(x.to(device)).flatten(1), y.to(device)))
+"""
+
+
+def test_what_convolutions_cost_both_ways(tmp_path: Path) -> None:
+    """As torch counts it; sizes are computed of options, and what is beside the steps is left."""
+    text = AUTOENCODER.replace("loss + (x.flatten(1) @ x.flatten(1).T).mean()", "2 * loss")
+    found = estimate(tmp_path, text.format(within="pass"))
+    assert isinstance(found, Estimate)
+    model = nn.Sequential(
+        nn.Conv2d(1, 32, 4, stride=2, padding=1),
+        nn.ConvTranspose2d(32, 16, 3, 2, 1, output_padding=1, dilation=1),
+        nn.ConvTranspose2d(16, 1, 5, 1, 2),
+    )
+    with FlopCounterMode(display=False) as counter:
+        assert model(torch.zeros(64, 1, 28, 28)).shape == (64, 1, 28, 28)
+    assert round(found.convolutions * GPU.convolutions) == 3 * counter.get_total_flops()
+    assert "autocast" in small(rewritten(tmp_path, text.format(within="pass")))
+    product = "loss = loss + torch.matmul(x.flatten(1), x.flatten(1).T).mean()"
+    assert isinstance(estimate(tmp_path, text.format(within=product)), str)
