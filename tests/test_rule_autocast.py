@@ -1580,6 +1580,27 @@ def test_an_option_without_which_nothing_goes_to_the_gpu() -> None:
     assert "enabled=args.cuda" not in amp(value).text
 
 
+@pytest.mark.parametrize("where", ["above", "below"])
+def test_a_function_asks_the_device_that_is_known_where_it_is_defined(where: str) -> None:
+    place = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+    step = """
+def train():
+    for x, y in zip(X, Y):
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+
+"""
+    above, head = (place, "") if where == "above" else ("", place)
+    text = HEAD.replace(place, above + step + head).replace("8)", "8).to(device)")
+    done = amp(text.replace("(6, 16))", "(6, 16)).to(device)") + "train()\n")
+    asked = 'device.type == "cuda"' if where == "above" else "torch.cuda.is_available()"
+    assert f'with torch.autocast("cuda", dtype=amp_dtype, enabled={asked}):' in done.lines
+    assert trained(done.text)["losses"] == trained(done.before)["losses"]
+
+
 TRAINER = """
 
 class Trainer:
