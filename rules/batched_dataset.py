@@ -39,7 +39,8 @@ BY_HAND = "with rows of tensors as items, or with a __getitems__, batches could 
     torch=(2, 0),
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
-    """Take whole batches out of memory at once instead of making and collating them item by item.
+    """Take whole batches out of memory at once instead of making and collating them item by
+    item.
     """
     loaders = left(script, options)
     for loader in loaders:

@@ -1,4 +1,5 @@
-"""dataparallel-to-ddp: DistributedDataParallel, started by torchrun, in the place of DataParallel.
+"""dataparallel-to-ddp: DistributedDataParallel, started by torchrun, in the place of
+DataParallel.
 """
 
 from __future__ import annotations

@@ -83,7 +83,8 @@ def _is_gradient(loop: ParameterLoop, op: Op) -> bool:
 
 
 def _clipping(script: Script, loop: ParameterLoop, clamp: Op) -> tuple[str, dict[str, ast.expr]]:
-    """``clip_grad_value_``, which leaves parameters without a gradient alone, but not if all are.
+    """``clip_grad_value_``, which leaves parameters without a gradient alone, but not if all
+    are.
     """
     (call,) = loop.lists.values()
     mine = {id(t) for t in modules(script, call)}

@@ -68,7 +68,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 
 
 def _beside(script: Script, homes: Iterable[tuple[Home, list[Loader]]]) -> Iterator[Finding]:
-    """Findings for loaders that have workers: the argument goes to where their number is written.
+    """Findings for loaders that have workers: the argument goes to where their number is
+    written.
     """
     for home, members in homes:
         others = [call for call in home.calls if all(call is not x.node for x in members)]

@@ -114,7 +114,8 @@ def _windows(script: Script, options: Options, cadence: Cadence) -> Window | Non
 def _horizons(
     script: Script, cadence: Cadence, parts: list[Scheduler], windows: Window | None
 ) -> tuple[list[Edit], bool]:
-    """The edits where the schedulers are made, and whether any of them then changes within epochs.
+    """The edits where the schedulers are made, and whether any of them then changes within
+    epochs.
     """
     loader = Reach(
         script,

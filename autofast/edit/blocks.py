@@ -37,7 +37,8 @@ class Placed:
 
 @dataclass
 class Shell:
-    """A compound statement (its body is a dummy) that the statements up to ``last`` are put into.
+    """A compound statement (its body is a dummy) that the statements up to ``last`` are put
+    into.
     """
 
     rank: int
@@ -74,7 +75,8 @@ class Unit:
 
 @dataclass
 class Entry:
-    """An element of the new block: a unit, new statements, or comments of something that has gone.
+    """An element of the new block: a unit, new statements, or comments of something that has
+    gone.
     """
 
     unit: Unit | None = None
@@ -87,7 +89,8 @@ class Entry:
 
 @dataclass
 class Block:
-    """What :func:`rebuilt` returns: the statements, and comments that must follow the last of them.
+    """What :func:`rebuilt` returns: the statements, and comments that must follow the last of
+    them.
     """
 
     body: list[cst.BaseStatement]
@@ -375,7 +378,8 @@ def _plain(line: cst.EmptyLine) -> cst.EmptyLine:
 
 # ---------------------------------------------------------------------------------------- rendering
 def _rendered(entries: Iterable[Entry], at_top: bool) -> Block:
-    """Statements made of ``entries``: parts of one line that are still neighbours are joined again.
+    """Statements made of ``entries``: parts of one line that are still neighbours are joined
+    again.
     """
     out: list[tuple[cst.BaseStatement, bool]] = []
     run: list[Unit] = []

@@ -226,7 +226,8 @@ class EditPass(cst.CSTTransformer):
         )
 
     def _before_rewrite(self, node: cst.CSTNode) -> cst.CSTNode:
-        """``node`` with the edits that its place loses; what is put around it stays in that place.
+        """``node`` with the edits that its place loses; what is put around it stays in that
+        place.
         """
         edits = self.inner[id(node)]
         self.inner[id(node)] = [e for e in edits if not isinstance(e, (Wrap, Rewrite))]

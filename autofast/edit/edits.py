@@ -78,7 +78,8 @@ class DropElement(Edit):
 
 @dataclass(frozen=True, eq=False)
 class DictItem(Edit):
-    """``{..., "name": value}`` (or ``dict(..., name=value)``): adds the item or replaces its value.
+    """``{..., "name": value}`` (or ``dict(..., name=value)``): adds the item or replaces its
+    value.
     """
 
     display: ast.Dict | ast.Call
@@ -158,7 +159,8 @@ class Replace(Edit):
 
 @dataclass(frozen=True, eq=False)
 class Remove(Edit):
-    """Removes a statement; comments above it stay, ``pass`` is left where a block would be empty.
+    """Removes a statement; comments above it stay, ``pass`` is left where a block would be
+    empty.
     """
 
     stmt: ast.stmt

@@ -208,7 +208,8 @@ def _shifts(lines: Sequence[str], start: int, stop: int) -> Iterator[int]:
 
 
 def _fit(change: Change, found: Iterable[Change]) -> int:
-    """How well ``change`` lies within the changes found: lines of it in them, less lines outside.
+    """How well ``change`` lies within the changes found: lines of it in them, less lines
+    outside.
     """
     start, stop = change.new
     if start == stop:

@@ -215,7 +215,8 @@ def _first_that_fits(
 
 
 def _inserted(args: list[cst.Arg], at: int, new: cst.Arg, opening: Space) -> list[cst.Arg]:
-    """``args`` with ``new`` before ``args[at]``, parted from it as the items around it are parted.
+    """``args`` with ``new`` before ``args[at]``, parted from it as the items around it are
+    parted.
     """
     if at:
         before = args[at - 1].comma

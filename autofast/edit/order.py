@@ -8,7 +8,8 @@ from enum import IntEnum
 
 
 class Rank(IntEnum):
-    """Inner to outer for expressions and blocks; first to last for statements put into one group.
+    """Inner to outer for expressions and blocks; first to last for statements put into one
+    group.
     """
 
     LEAF = 0  # keywords and rewrites of one expression: they commute

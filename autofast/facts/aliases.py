@@ -113,7 +113,8 @@ def written_after(
 
 
 def _is_data(script: Script, expr: ast.expr) -> bool:
-    """``p.data`` or ``p.detach()``: views of it look like any tensor, and optimizers write to it.
+    """``p.data`` or ``p.detach()``: views of it look like any tensor, and optimizers write to
+    it.
     """
     return any(
         isinstance(t, Tensor) and t.param == "param" and not t.grad for t in script.values(expr)
@@ -277,7 +278,8 @@ def _may_share(script: Script, thing: Thing, made: set[int], arrays: bool) -> bo
 
 
 def _is_plain(script: Script, option: Arg) -> bool:
-    """What the user says is a number or text: nothing of the project makes it into something else.
+    """What the user says is a number or text: nothing of the project makes it into something
+    else.
     """
     made = keyword_of(option.node, "type")
     return made is None or script.values(made) <= PLAIN

@@ -59,7 +59,8 @@ class Array:
     """``dtype`` as NumPy calls it and ``rank``, the number of dimensions, where they are known.
 
     ``plain``: it holds certainly no objects of Python. ``is_list``: a list, of arrays as ``dtype``
-    and ``rank`` describe them with the list's own dimension, or of numbers. ``tensor``: a tensor.
+    and ``rank`` describe them with the list's
+    own dimension, or of numbers. ``tensor``: a tensor.
     """
 
     dtype: str = ""

@@ -193,7 +193,8 @@ OPPOSITES = {ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot:
 
 
 def _asked(script: Script, test: ast.expr) -> Asked | None:
-    """What a test asks of an option; None where it asks anything else, or of one without a default.
+    """What a test asks of an option; None where it asks anything else, or of one without a
+    default.
     """
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=ask) if (option := _option(script, ask)) is not None:

@@ -47,7 +47,8 @@ PASSING = frozenset(
 
 
 def needs_host(script: Script, loader: Loader) -> str:
-    """A place that needs batches of the loader in host memory, in words; empty where there is none.
+    """A place that needs batches of the loader in host memory, in words; empty where there is
+    none.
     """
     needs = _Needs(script, loader)
     found = first_bad(script, needs.is_on_host, needs.judge)
@@ -151,7 +152,8 @@ class _Needs:
         return Verdict.GOES_ON
 
     def _scales(self, use: Usage) -> bool:
-        """A number is added to it, or multiplied with it; what comes of it is judged in its turn.
+        """A number is added to it, or multiplied with it; what comes of it is judged in its
+        turn.
         """
         match use.node:
             case (

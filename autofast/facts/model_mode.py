@@ -66,7 +66,8 @@ def _switched(script: Script) -> dict[int, frozenset[int] | None]:
 
 
 def _switches(script: Script, forward: Occurrence) -> Iterator[tuple[Occurrence, bool]]:
-    """Where the model of a forward pass, or what it is a part of, is switched, and to which mode.
+    """Where the model of a forward pass, or what it is a part of, is switched, and to which
+    mode.
     """
     if forward.this is None:
         return

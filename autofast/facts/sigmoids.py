@@ -68,7 +68,8 @@ class Group:
 
 
 def sigmoids(script: Script) -> list[Group]:
-    """The binary cross entropies of a script, those together that share a loss object or a sigmoid.
+    """The binary cross entropies of a script, those together that share a loss object or a
+    sigmoid.
     """
     groups: list[Group] = []
     kept: list[set[int]] = []
@@ -209,7 +210,8 @@ class _Proof:
                 )
 
     def _object(self, made: ast.AST, losses: set[int]) -> None:
-        """A loss object is called by these losses, and by nothing else; nothing asks for its class.
+        """A loss object is called by these losses, and by nothing else; nothing asks for its
+        class.
         """
         if not isinstance(made, ast.Call) or short_name(made.func) != "BCELoss":
             raise Refusal(f"the loss is made under another name on {at(made)}")

@@ -75,7 +75,8 @@ def _is_harmless(script: Script, expr: ast.expr) -> bool:
 
 
 def _comes_to_torch(script: Script, call: ast.Call) -> bool:
-    """Whether what a function of the project runs asks anything of torch, or of what is not known.
+    """Whether what a function of the project runs asks anything of torch, or of what is not
+    known.
     """
     for (kind, _), site in script.log.each():
         if kind.startswith(HARMLESS) or not any(inside(o.stack, call) for o in site):

@@ -1,4 +1,5 @@
-"""Mixed precision that a script has, and that is off unless an option or a setting says otherwise.
+"""Mixed precision that a script has, and that is off unless an option or a setting says
+otherwise.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ CHOSEN = {"f64": "float64", "complex": "complex", "half": "16-bit"}
 
 
 def against_script(script: Script, target: str, gpu: bool) -> str:
-    """Why nothing in this script should be run under autocast; empty where nothing speaks against.
+    """Why nothing in this script should be run under autocast; empty where nothing speaks
+    against.
     """
     for name, node in script.frameworks.items():
         return f"{FRAMEWORKS.get(name, name)} decides about precision here ({at(node)})"

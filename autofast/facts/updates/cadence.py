@@ -214,7 +214,8 @@ def _in_order(script: Script, tick: Tick, updates: list[Update], epochs: ast.AST
 
 
 def _not_left_before(script: Script, frames: Stack, node: ast.AST, loop: Loop, words: str) -> None:
-    """Nothing before ``node`` ends the iteration of ``loop``, or a function on the way from there.
+    """Nothing before ``node`` ends the iteration of ``loop``, or a function on the way from
+    there.
     """
     scope: Loop | None = loop
     for here in (*(f.node for f in frames if isinstance(f, CallFrame)), node):

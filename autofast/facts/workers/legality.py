@@ -95,7 +95,8 @@ OWN_GENERATORS = (1, 4, 21)
 
 
 def _same_numbers(script: Script, loader: Loader) -> str:
-    """Generators that torch seeds in no worker: each would have a copy, and draw the same numbers.
+    """Generators that torch seeds in no worker: each would have a copy, and draw the same
+    numbers.
     """
     drawn = loader.collate_random.union(*(d.random for d in loader.datasets))
     if "numpy" in drawn and (place := script.torch.rules_out(SEEDS_NUMPY)):

@@ -95,7 +95,8 @@ def fixed_by_workers(script: Script, loader: Loader) -> str:
 
 
 def seeded_by_workers(loader: Loader) -> frozenset[str]:
-    """Whose generators its ``worker_init_fn`` seeds with a number that each worker has for itself.
+    """Whose generators its ``worker_init_fn`` seeds with a number that each worker has for
+    itself.
     """
     found: set[str] = set()
     for function, calls in _beginnings(loader):

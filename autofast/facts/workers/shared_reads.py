@@ -141,7 +141,8 @@ class Shared:
 
 
 def is_open(found: Values) -> bool:
-    """Whether nothing is known of it, or no more than of which library object it is an attribute.
+    """Whether nothing is known of it, or no more than of which library object it is an
+    attribute.
     """
     return all(isinstance(t, (Unknown, Method)) for t in found)
 

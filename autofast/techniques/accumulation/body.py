@@ -370,7 +370,8 @@ class Body:
 
     # ------------------------------------------------------------------------------- what must hold
     def _check_exits(self, units: list[Unit]) -> None:
-        """Nothing ends the iteration of a batch, or a function on the way, before one of its units.
+        """Nothing ends the iteration of a batch, or a function on the way, before one of its
+        units.
         """
         calls = [c.node for e in self.iteration.events for c in e.calls]
         for node in [

@@ -44,7 +44,8 @@ OTHER_FLOATS = (".half", ".double", ".bfloat16", "apex.amp.initialize", "torch.s
 
 
 def against_script(script: Script) -> str:
-    """Why no attention of a script should become one call; empty where nothing speaks against it.
+    """Why no attention of a script should become one call; empty where nothing speaks against
+    it.
     """
     if (node := gradients_of_gradients(script)) is not None:
         return f"{at(node)} computes gradients of gradients, which fused attention has not"

@@ -32,7 +32,8 @@ SHAPES = frozenset("view reshape unsqueeze bool byte to type expand contiguous c
 
 
 def is_causal(script: Script, found: Attention) -> bool:
-    """Whether exactly what lies above the diagonal of a square is masked, and the scores are one.
+    """Whether exactly what lies above the diagonal of a square is masked, and the scores are
+    one.
     """
     mask = found.mask
     if mask is None or mask.unless_none is not None:

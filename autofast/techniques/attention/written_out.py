@@ -279,7 +279,8 @@ class _Reader:
 
     # ----------------------------------------------------------------------------- up to the values
     def weights(self, node: ast.expr) -> bool:
-        """Whether the weights are multiplied with values; what is done to them on the way is noted.
+        """Whether the weights are multiplied with values; what is done to them on the way is
+        noted.
         """
         outer = _user(node)
         if isinstance(outer, ast.expr) and (pair := of_values(self.script, outer)) is not None:

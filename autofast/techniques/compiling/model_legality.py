@@ -127,7 +127,8 @@ def _given(model: Model) -> Iterator[tuple[Site, Arguments]]:
 
 
 def padded(script: Script, model: Model) -> str:
-    """Where batches get the size of their longest item, in words; empty where nothing shows that.
+    """Where batches get the size of their longest item, in words; empty where nothing shows
+    that.
     """
     things = [t for step in _steps(script, model) for t in step.loaders]
     for loader in script.loaders:

@@ -1,4 +1,5 @@
-"""The statement that compiles a model: with which arguments, in which form, and what else it takes.
+"""The statement that compiles a model: with which arguments, in which form, and what else it
+takes.
 """
 
 from __future__ import annotations

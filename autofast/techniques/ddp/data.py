@@ -67,7 +67,8 @@ class Whole:
 
 
 def whole_batches(script: Script, loader: Loader) -> Whole | None:
-    """How the batches are put together, where the sampler does that in the order of a plain loader.
+    """How the batches are put together, where the sampler does that in the order of a plain
+    loader.
     """
     sampler, dataset = given(loader, "sampler"), given(loader, "dataset")
     if sampler is None or len(sampler.values) != 1 or dataset is None or sampler.via:

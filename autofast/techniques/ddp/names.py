@@ -134,7 +134,8 @@ class Ranks:
         )
 
     def imported_again(self, node: ast.AST) -> bool:
-        """Code of the entry's module level outside the main guard, where the training is below it.
+        """Code of the entry's module level outside the main guard, where the training is below
+        it.
         """
         if not self.script.guarded or source_of(node) is not self.script.entry:
             return False

@@ -130,7 +130,8 @@ def _before(expr: ast.expr, statement: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _name(script: Script, ranks: Ranks, loader: Loader, dataset: str = "") -> str:
-    """A name for the sampler, or the ``dataset``, that no other loader of the same statement gets.
+    """A name for the sampler, or the ``dataset``, that no other loader of the same statement
+    gets.
     """
     taken: list[str] = []
     for other in script.loaders:
@@ -169,7 +170,8 @@ def _sampler(
     wanted: dict[str, Given | None],
     dropped: str | None = None,
 ) -> tuple[str, bool | None]:
-    """The code of the sampler, and whether the order is random: None where that depends on the run.
+    """The code of the sampler, and whether the order is random: None where that depends on the
+    run.
     """
     cls = ranks.imported(*SAMPLER, loader.node)
     shuffle, drop = wanted["shuffle"], wanted["drop_last"]

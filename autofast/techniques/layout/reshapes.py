@@ -42,7 +42,8 @@ def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str
 
 
 def _reshapings(script: Script, code: Code, models: Values) -> Iterator[tuple[ast.Call, ast.expr]]:
-    """The calls that give values which may be in the other layout another shape, and these values.
+    """The calls that give values which may be in the other layout another shape, and these
+    values.
     """
     differentiated = _differentiated(script, models)
     for node in script.nodes:

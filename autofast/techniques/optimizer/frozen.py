@@ -57,7 +57,8 @@ class _Stale(Protocol[bool, Event]):
 
 
 def dropped(script: Script) -> Iterator[tuple[Dropped, str]]:
-    """Each such backward with why it is left as it is; empty where the model can be frozen for it.
+    """Each such backward with why it is left as it is; empty where the model can be frozen for
+    it.
     """
     if freezes(script):
         return

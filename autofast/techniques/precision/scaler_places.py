@@ -78,7 +78,8 @@ def _below_schedulers(script: Script, place: ast.stmt, busy: set[int]) -> ast.st
 
 
 def _does_little(script: Script, statement: ast.stmt) -> bool:
-    """A simple statement that has nothing to do with an optimizer, or a condition that never holds.
+    """A simple statement that has nothing to do with an optimizer, or a condition that never
+    holds.
     """
     if isinstance(statement, ast.If):
         return not any(script.reached(s) for s in (*statement.body, *statement.orelse))

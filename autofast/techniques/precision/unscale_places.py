@@ -1,4 +1,5 @@
-"""Where gradients are unscaled: before what clips or reads them between a backward and its update.
+"""Where gradients are unscaled: before what clips or reads them between a backward and its
+update.
 """
 
 from __future__ import annotations

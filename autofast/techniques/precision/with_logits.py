@@ -89,7 +89,8 @@ def edits_of(script: Script, group: Group) -> list[Edit]:
 
 
 def _with_logits(call: ast.Call) -> list[Edit]:
-    """``nn.BCELoss`` to ``nn.BCEWithLogitsLoss``: both take the same arguments, in the same order.
+    """``nn.BCELoss`` to ``nn.BCEWithLogitsLoss``: both take the same arguments, in the same
+    order.
     """
     match call.func:
         case ast.Attribute(value=module, attr=attr) if attr in NEW:

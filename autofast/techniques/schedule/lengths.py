@@ -66,7 +66,8 @@ class Conversion:
 
 
 def every_part(script: Script, scheduler: Scheduler, tick: Tick) -> list[Scheduler]:
-    """The scheduler and those that it is made of; raises :class:`Refusal` where they are not known.
+    """The scheduler and those that it is made of; raises :class:`Refusal` where they are not
+    known.
     """
     parts = [scheduler]
     for item in _items(scheduler):

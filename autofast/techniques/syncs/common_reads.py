@@ -1,4 +1,5 @@
-"""Several reads in one step become one: of the same tensor, or of tensors that are shown together.
+"""Several reads in one step become one: of the same tensor, or of tensors that are shown
+together.
 """
 
 from __future__ import annotations

@@ -310,7 +310,8 @@ def _is_bool(script: Script, kind: ast.expr) -> bool:
 
 
 def _binds_mask(script: Script, made: Definition, depth: int) -> bool:
-    """What a variable is set to; of a parameter, what every call that trains or evaluates gives it.
+    """What a variable is set to; of a parameter, what every call that trains or evaluates gives
+    it.
     """
     if not made.is_parameter:
         return made.value is not None and _is_mask(script, made.value, depth)

@@ -61,7 +61,8 @@ def _to_channels_last(occurrence: Occurrence) -> bool:
 
 
 def _switch(script: Script, occurrence: Occurrence) -> Arg | None:
-    """The flag without which the script does not come here, if that is off unless it is asked for.
+    """The flag without which the script does not come here, if that is off unless it is asked
+    for.
     """
     for frame in occurrence.stack:
         match frame:

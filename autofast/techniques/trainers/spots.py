@@ -141,7 +141,8 @@ def _uses_field(node: ast.ClassDef) -> bool:
 def spot_of(
     script: Script, things: Sequence[Ext | Inst], calls: Sequence[ast.Call] = ()
 ) -> Spot | str:
-    """The spot of objects that hold options, all made in one place; or why they cannot be written.
+    """The spot of objects that hold options, all made in one place; or why they cannot be
+    written.
     """
     cls = things[0].cls if isinstance(things[0], Inst) else None
     given = [t.args for t in things if t.args is not None]
@@ -236,7 +237,8 @@ def defaults_of(script: Script, thing: Ext | Inst) -> Defaults | str:
 
 
 def _set_defaults(cls: Cls) -> Defaults | None:
-    """``parser.set_defaults({"trainer.max_epochs": 15})`` in the hook that Lightning calls for it.
+    """``parser.set_defaults({"trainer.max_epochs": 15})`` in the hook that Lightning calls for
+    it.
     """
     for stmt in cls.node.body:
         if (

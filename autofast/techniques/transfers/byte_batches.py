@@ -282,7 +282,8 @@ def _reads(script: Script, target: ast.expr, key: Key) -> Iterator[ast.expr]:
 
 
 def _copied(script: Script, read: ast.expr) -> Transfer | None:
-    """The copy to the device that a read of a batch is for; None where it only asks for the shape.
+    """The copy to the device that a read of a batch is for; None where it only asks for the
+    shape.
     """
     parent = parent_of(read)
     while isinstance(parent, ast.Attribute):

@@ -40,7 +40,8 @@ CASTS = ("double", "float", "half", "bfloat16", "long", "int", "short", "bool")
 
 
 def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
-    """Factories whose result goes to the device at once, or in a later statement of the same block.
+    """Factories whose result goes to the device at once, or in a later statement of the same
+    block.
     """
     for transfer in script.transfers:
         moved = transfer.operand

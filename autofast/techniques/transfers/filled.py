@@ -27,7 +27,8 @@ ZERO = ast.Constant(0)  # of ``zero_()``
 
 
 def constructor(script: Script, call: ast.Call) -> str:
-    """The name of the old constructor that a call gives nothing but sizes; empty for anything else.
+    """The name of the old constructor that a call gives nothing but sizes; empty for anything
+    else.
     """
     name = script.library_function(call).removeprefix("torch.")
     if name not in DTYPES or call.keywords or not call.args:

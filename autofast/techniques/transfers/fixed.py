@@ -22,7 +22,8 @@ DRAWN = ("numpy.random", "numpy.load", "numpy.fromfile", "numpy.genfromtxt", "nu
 
 
 def fixed(script: Script, hot: frozenset[int]) -> Iterator[ast.expr]:
-    """Where such a tensor is copied to the device, through names and methods that keep its numbers.
+    """Where such a tensor is copied to the device, through names and methods that keep its
+    numbers.
     """
     for transfer in script.transfers:
         data = transfer.operand
