@@ -12,13 +12,11 @@ from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine
 from autofast.facts.cost.inputs import library_name_of
 from autofast.facts.cost.step import Cost
-from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow
 from autofast.model.calls import keyword_of
 from autofast.model.script import Dataset, Script
-from autofast.model.source import function_of, nodes_in
-from autofast.model.syntax import FUNCTIONS
-from autofast.model.values import Arg, Const, Ext, Inst
+from autofast.model.source import nodes_in
+from autofast.model.values import Arg, Ext, Inst, const
 
 # Photos in the training sets of torchvision that are a folder of files.
 PHOTOS = {"ImageNet": 1_281_167, "Places365": 1_803_460, "INaturalist": 2_686_843}
@@ -54,21 +52,11 @@ def photos(script: Script, dataset: Dataset) -> int:
 
 def _words(script: Script, expr: ast.expr, depth: int = 0) -> Iterator[str]:
     """The texts that a path is put together from, with those that describe its options."""
-    flow, graph = script.analysis(Flow), script.analysis(CallGraph)
     for node in nodes_in(expr, ast.expr) if depth < DEEP else ():
         for thing in script.values(node):
-            for text in thing.default if isinstance(thing, Arg) else {thing}:
-                if isinstance(text, Const) and isinstance(text.value, str):
-                    yield text.value
             told = keyword_of(thing.node, "help") if isinstance(thing, Arg) else None
-            if isinstance(told, ast.Constant) and isinstance(told.value, str):
-                yield told.value
-        for made in flow.reaching(node) if isinstance(node, ast.Name) else ():
-            function = function_of(made.node)
-            if isinstance(made.node, ast.arg) and isinstance(function, FUNCTIONS):
-                given = [e for _, e in graph.arguments(function, made.node.arg)]
-            else:
-                given = [made.value]
-            for value in given:
-                if value is not None:
-                    yield from _words(script, value, depth + 1)
+            said = const(script.values(told)) if told is not None else None
+            default = const(thing.default) if isinstance(thing, Arg) else const(frozenset({thing}))
+            yield from (text for text in (said, default) if isinstance(text, str))
+        for value in script.analysis(Flow).values(node):
+            yield from _words(script, value, depth + 1)
