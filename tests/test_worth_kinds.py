@@ -520,6 +520,24 @@ for x, y in batches:
 """
 
 
+def test_layers_and_levels_one_after_the_other_are_no_sequence() -> None:
+    """What a loop takes anew in each turn, and what layers give to the next ones, is no state."""
+    text = WRITTEN.format(operations=5).replace(
+        "for t in range(x.size(0)):", "for t, a in enumerate(x):"
+    )
+    text = text.replace("            b = self.second(a, b)\n", "        b = a\n")
+    assert apply("fused-optimizer", text, min_gain=0.01).fixes
+    text = WRITTEN.format(operations=5).replace(
+        "a = self.first(x[t], a)", "a = layer(self.first(a, a))"
+    )
+    text = text.replace("for t in range(x.size(0)):", "for t, layer in enumerate(self.layers):")
+    text = text.replace(
+        "self.first, self",
+        "self.layers = nn.ModuleList([nn.Linear(64, 64)] * 9)\n        self.first, self",
+    )
+    assert apply("fused-optimizer", text, min_gain=0.01).fixes
+
+
 @pytest.mark.parametrize(("operations", "worth"), [(1, True), (5, False)])
 def test_one_update_beside_cells_that_are_written_out(operations: int, worth: bool) -> None:
     """Their operations count, for the shortest of usual sequences where no length is known."""

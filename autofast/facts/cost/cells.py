@@ -99,7 +99,11 @@ class Cells:
             within = inside(occurrence.stack, step.loop)
             frames = below(occurrence.stack, step.loop) if within else ()
             for n, frame in enumerate(frames):
-                if isinstance(frame, LoopFrame) and not frame.unrolled:
+                if (
+                    isinstance(frame, LoopFrame)
+                    and not frame.unrolled
+                    and not _over_layers(frame.node)
+                ):
                     calls = (f.node for f in frames[n + 1 :] if isinstance(f, CallFrame))
                     if _keeps_state(site.node) or _hands_on(next(calls, site.node), frame.node):
                         yield frame
@@ -111,6 +115,15 @@ def _computes(site: Site) -> bool:
     if known is None:
         return site.kind == "augment" or site.kind.startswith("torch.sparse.")
     return not known.view and site.kind not in (".size", ".dim", ".numel")
+
+
+def _over_layers(loop: ast.AST) -> bool:
+    """Whether a loop calls what it goes over, ``layer(x)``, ``self.layers[n](x)``: layers, each of
+    which takes what the last one gave.
+    """
+    targets = names_in(loop.target) if isinstance(loop, ast.For) else frozenset()
+    called = (call.func for call in nodes_in(loop, ast.Call))
+    return any(names_in(f) & targets for f in called if not isinstance(f, ast.Attribute))
 
 
 def _keeps_state(call: ast.AST) -> bool:
@@ -128,9 +141,8 @@ def _hands_on(call: ast.AST, loop: ast.AST) -> bool:
     if not isinstance(stmt, ast.Assign):
         return False
     stored = {n.id for t in stmt.targets for n in nodes_in(t, ast.Name)}
-    if isinstance(loop, ast.For) and isinstance(call, ast.Call):
-        if names_in(call.func) & names_in(loop.target):
-            return False
+    if isinstance(loop, ast.For):
+        stored -= names_in(loop.target)
     return bool(stored & names_in(stmt.value))
 
 
