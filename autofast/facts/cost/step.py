@@ -13,7 +13,7 @@ from autofast.facts.cost.inputs import batch_size, batches, item, number, turns
 from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.shapes import Shape, Unsized, Work
-from autofast.flow.frequency import Frequency, frequency, is_rare
+from autofast.flow.frequency import Frequency, frequency, is_first_time, is_rare
 from autofast.flow.program import Flow
 from autofast.model.contents import opened
 from autofast.model.events import (
@@ -437,7 +437,8 @@ class Cost:
         for n, frame in enumerate(stack):
             within = within or id(frame.node) in steps
             if isinstance(frame, BranchFrame) and is_rare(frame):
-                if not within or self._every(frame.node) >= SELDOM:
+                first = is_first_time(frame)
+                if not within or first or self._every(frame.node) >= SELDOM:
                     inner = (f for f in stack[n:] if isinstance(f, LoopFrame))
                     return all(f.unrolled or _is_over_list(f) for f in inner)
         return False
