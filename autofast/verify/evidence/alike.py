@@ -94,11 +94,9 @@ def steps(ev: Evidence) -> int:
     the same data; 0 where not known.
     """
     a, b = ev.a.record.steps, ev.b.record.steps
-    orders = [run.record.drawn.get("sizes", {}).get("sequence") for run in (ev.a, ev.b)]
     compiled = any(run.record.moments.compiling for run in (ev.a, ev.b))  # draws that none counts
-    if None not in orders and orders[0] != orders[1] and not compiled:
-        return 0  # as many numbers, and others of them in each place
-    states = [(x.random, y.random) for x, y in zip(a, b, strict=False)]
+    kept = _state if compiled else str
+    states = [(kept(x.random), kept(y.random)) for x, y in zip(a, b, strict=False)]
     until = next((i for i, (x, y) in enumerate(states) if x != y or not x), len(states))
     # A rate that falls on a plateau, by the numbers of the training.
     rates = ((x.lr, y.lr) for x, y in zip(a, b, strict=False))
@@ -106,6 +104,10 @@ def steps(ev: Evidence) -> int:
     until = min(until, next(other, until))
     other_step = other_data(ev)
     return until if other_step is None else min(until, other_step)
+
+
+def _state(random: str) -> str:
+    return random.partition(" ")[0]
 
 
 def other_data(ev: Evidence) -> int | None:
@@ -146,7 +148,7 @@ def masks(ev: Evidence) -> bool:
     precision and layout are the same.
     """
     calls: Sequence[Call] = [call for call in ev.a.record.calls if call.random]
-    first = ev.a.record.steps[0].random if ev.a.record.steps else ""
+    first = _state(ev.a.record.steps[0].random) if ev.a.record.steps else ""
     quiet = bool(calls) and all(call.random == first for call in calls)
     quiet = quiet or all(_draws_nothing(run.record) for run in (ev.a, ev.b))
     return quiet or set(ev.a.record.precision) == set(ev.b.record.precision) and in_order(ev)

@@ -49,7 +49,8 @@ def runs(ev: Evidence) -> list[Run]:
 
 
 def _told(step: Step) -> str:
-    return repr((step.losses, step.grad_norm, step.update_norm, step.random))
+    state = step.random.partition(" ")[0]
+    return repr((step.losses, step.grad_norm, step.update_norm, state))
 
 
 def together(a: Run, b: Run) -> int:

@@ -48,7 +48,8 @@ class Step:
             called so.
         modes: the different shares in training mode of single calls, with gradients or without;
             empty unless asked for.
-        random: a digest of the states of all random generators at its end; empty unless asked for.
+        random: a digest of the states of all random generators at its end, and one of the calls
+            that drew; empty unless asked for.
     """
 
     index: int

@@ -148,7 +148,9 @@ def torch_arrived(
         steps.random = surroundings.random_digest
         given = inputs.Inputs(probe, fetches)
         given.draws = random = draws.Draws(probe, again)
-        random.sizes = attempt("sizes of draws", lambda: sizes.Sizes(probe))
+        random.sizes = counted = attempt("sizes of draws", lambda: sizes.Sizes(probe))
+        if counted is not None:
+            steps.random = lambda: f"{surroundings.random_digest()} {counted.drawn['sequence']}"
         writer.parts.append(random.found)
         drawn = attempt("masks of dropout", lambda: masks.Masks(probe, again.idle))
         if drawn is not None:
