@@ -32,7 +32,8 @@ task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 
 class Sizes:
     """``drawn``: by kind and size how often that much was drawn, under "before" how many numbers
-    were drawn sooner, and under "sequence" a digest of all calls in their order.
+    were drawn sooner, and under "sequence" a digest of all calls in their order
+    but for those of a generator that is given (a sampler's).
     """
 
     def __init__(self, probe: Probe) -> None:
@@ -58,7 +59,7 @@ class Sizes:
                 self.drawing(owner, name, args, kwargs)
             result = original(*args, **kwargs)
             if counts:
-                self.counted(kind, name, result)
+                self.counted(kind, name, result, kwargs.get("generator") is None)
             return result
 
         # Workers that are spawned find it by these names.
@@ -69,10 +70,10 @@ class Sizes:
             _builtins._register_builtin(watched, f"aten::{name}")
         setattr(owner, name, opaque(watched))
 
-    def counted(self, kind: str, name: str, result: Any) -> None:
+    def counted(self, kind: str, name: str, result: Any, shared: bool) -> None:
         size = getattr(result, "size", len(result) if isinstance(result, list) else 1)
         size = result.numel() if isinstance(result, torch.Tensor) else size
-        if self.probe.steps < STEPS.stop:
+        if self.probe.steps < STEPS.stop and shared:
             text = f"{name} {size}".encode()
             self.drawn["sequence"] = zlib.crc32(text, self.drawn["sequence"])
         if self.probe.steps in STEPS:
