@@ -17,16 +17,7 @@ from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from autofast.report.verify_words import sentence
-from autofast.verify.evidence.record import (
-    Call,
-    Evaluation,
-    Lines,
-    Pass,
-    Record,
-    Run,
-    Saved,
-    Step,
-)
+from autofast.verify.evidence.record import Call, Evaluation, Lines, Pass, Record, Run, Saved, Step
 from autofast.verify.result import Verification
 
 VERSION = 1  # of the format below; additions do not change it

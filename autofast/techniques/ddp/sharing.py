@@ -239,10 +239,7 @@ def _through_dict(
         ]
     if share:
         lines += [f"if {ranks.several(call)}:", *(f"    {line}" for line in share)]
-    return [
-        Before(statement_of(call), literal("\n".join(lines))),
-        *edits,
-    ]
+    return [Before(statement_of(call), literal("\n".join(lines))), *edits]
 
 
 def _own(call: ast.Call, value: Given, name: str) -> ast.expr:

@@ -81,11 +81,7 @@ def tensors(ev: Evidence) -> Check | None:
         if x.dtype != y.dtype
     ]
     if types:
-        return Check(
-            name,
-            None if ev.effect == "recipe" else False,
-            f"other types: {shown(types)}",
-        )
+        return Check(name, None if ev.effect == "recipe" else False, f"other types: {shown(types)}")
     return Check(name, True, f"{count(len(a), 'tensor')} of equal shapes and types")
 
 
