@@ -15,6 +15,7 @@ from autofast.facts.cost.network import Network
 from autofast.facts.cost.shapes import Shape, Unsized, Work
 from autofast.flow.frequency import Frequency, frequency, is_first_time, is_rare
 from autofast.flow.program import Flow
+from autofast.model.calls import names_in
 from autofast.model.contents import opened
 from autofast.model.events import (
     BranchFrame,
@@ -44,6 +45,7 @@ HEAVY = frozenset(
 OTHERWISE = frozenset("conv1d conv2d conv3d unfold interpolate grid_sample fft".split())
 CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})
 LISTS = ("list", "tuple", "zipped")  # "zipped": by `zip`, of other things than loaders
+EARLY = 10  # turns of a loop over a few batches, to look at them
 SELDOM = 50  # steps of which one comes to a place
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
@@ -446,6 +448,8 @@ class Cost:
     def _is_seldom(self, stack: Stack) -> bool:
         """Below a condition that is seldom true, in no loop there but over what a list holds."""
         steps = {id(step.loop) for step in self.training}
+        if any(id(f.node) not in steps and self.ends_early(f.node) for f in loops(stack)):
+            return True
         within = False
         for n, frame in enumerate(stack):
             within = within or id(frame.node) in steps
@@ -454,6 +458,18 @@ class Cost:
                 if not within or first or self._every(frame.node) >= SELDOM:
                     inner = (f for f in stack[n:] if isinstance(f, LoopFrame))
                     return all(f.unrolled or _is_over_list(f) for f in inner)
+        return False
+
+    def ends_early(self, loop: ast.AST) -> bool:
+        """Whether a loop is left in its first turns: ``if i >= 3: break``."""
+        counted = names_in(loop.target) if isinstance(loop, ast.For) else ()
+        for stmt in getattr(loop, "body", ()):
+            match stmt:
+                case ast.If(
+                    test=ast.Compare(ast.Name(name), [ast.Eq() | ast.Gt() | ast.GtE()], [most]),
+                    body=[*_, ast.Break()],
+                ) if name in counted:
+                    return 0 <= (number(self.script.values(most)) or 0) <= EARLY
         return False
 
     def _every(self, gate: ast.AST) -> int:
