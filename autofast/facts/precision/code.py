@@ -86,7 +86,9 @@ class Code:
             return False
         if applied(self.script, call.func):
             return True  # an autograd Function, asked about elsewhere
-        return any(is_module(t) for t in self.script.values(call.func))
+        called = self.script.values(call.func)
+        chosen = any(isinstance(t, Unknown) and t.reason is Reason.CHOSEN for t in called)
+        return any(map(is_module, called)) and not chosen
 
 
 def _entered(script: Script, node: ast.AST) -> list[ast.AST]:
