@@ -26,12 +26,7 @@ from autofast.model.values import (
     result_of,
 )
 from autofast.model.values import things as values
-from autofast.read.library import (  # noqa: F401 (files with settings are asked first)
-    chosen,
-    loaded_settings,
-    module_parts,
-    protocols,
-)
+from autofast.read.library import chosen, loaded_settings, module_parts, protocols  # noqa: F401
 from autofast.read.library.containers import copied, deep_copied, dict_of
 from autofast.read.library.table import first_of, gives, plain
 from autofast.read.search_paths import folder
