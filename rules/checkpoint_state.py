@@ -15,13 +15,7 @@ ADDED = "a training that goes on from a checkpoint keeps the scale that its Grad
 BUG = "a training that goes on from this checkpoint begins with another scale: the GradScaler's state belongs to it, too"
 
 
-@rule(
-    "checkpoint-state",
-    Effect.EXACT,
-    groups=("precision",),
-    uses=("grad-scaler",),
-    torch=(1, 6),
-)
+@rule("checkpoint-state", Effect.EXACT, groups=("precision",), uses=("grad-scaler",), torch=(1, 6))
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Save and load the state of the GradScaler beside that of the optimizer."""
     made = amp(script, options).scaling

@@ -35,13 +35,7 @@ OWN_ORDER = tuple(
 QUIET = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign)
 
 
-@rule(
-    "empty-cache",
-    Effect.EXACT,
-    groups=("sync",),
-    relieves={"host": 5},
-    asks=gains.usual(0.2, "a wait in every step"),
-)
+@rule("empty-cache", Effect.EXACT, groups=("sync",), relieves={"host": 5}, asks=gains.waits)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Do not empty the allocator's cache, or wait for the GPU, in every step."""
     for site in script.calls(*EMPTY):

@@ -41,9 +41,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             continue
         edits = (
             Before(
-                found.first,
-                literal(f"{found.name}.requires_grad_(False)"),
-                rank=Rank.GRAD_MODE,
+                found.first, literal(f"{found.name}.requires_grad_(False)"), rank=Rank.GRAD_MODE
             ),
             After(found.last, literal(f"{found.name}.requires_grad_(True)")),
         )

@@ -40,11 +40,7 @@ NAME = "no-grad-eval"
 
 
 @rule(
-    NAME,
-    Effect.EXACT,
-    groups=("evaluation",),
-    relieves={"evaluation": 1},
-    asks=gains.usual(*USUAL),
+    NAME, Effect.EXACT, groups=("evaluation",), relieves={"evaluation": 1}, asks=gains.usual(*USUAL)
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Evaluate under inference_mode, or no_grad where tensors of the evaluation are used later."""

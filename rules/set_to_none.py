@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autofast.facts.cost import gains
+from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Script
+from autofast.model.values import const
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.optimizer.zeroing import against, explicit
 
 MESSAGE = (
     "fills gradients with zeros, to which the next backward adds, instead of letting it write them"
+)
+ADVICE = (
+    "leave the argument out where every parameter gets a gradient in every step and nothing looks "
+    "at one before the next backward: without a gradient, momentum and weight decay stop"
 )
 
 
@@ -19,13 +23,14 @@ MESSAGE = (
     Effect.EXACT,
     groups=("optimizer",),
     relieves={"optimizer": 2, "host": 3},
-    asks=gains.usual(0.01, "one kernel for each gradient"),
     torch=(1, 7),
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
-    """Drop gradients instead of filling them with zeros."""
-    for zeroing in explicit(script):
-        if why := against(script, zeroing):
-            yield Finding(zeroing.node, MESSAGE, refusal=why)
-        else:
-            yield Finding(zeroing.node, MESSAGE, edits=zeroing.edits)
+    """Point out gradients that are filled with zeros instead of dropped."""
+    for site in script.methods("zero_grad"):
+        asked = all(
+            o.args is not None and const(o.args.get(0, "set_to_none")) is False for o in site
+        )
+        owners = [o.this for o in site if o.this is not None]
+        if asked and site.call and all(is_optimizer(t) or is_module(t) for t in owners):
+            yield Finding(site.node, MESSAGE, advice=ADVICE)

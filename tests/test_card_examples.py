@@ -61,6 +61,7 @@ ADVICE = {
     "padded-vocabulary",
     "per-step-io",
     "prefetch-factor",
+    "set-to-none",
 }  # what a person may write, as the rule does not
 OTHER_NUMBERS = {"uint8-transfer"}  # bytes in the place of floats
 ONE_PROCESS = {"ddp", "dataparallel-to-ddp"}  # what these change, they change under torchrun

@@ -207,8 +207,8 @@ def accuracy(output, target, topk=(1,)):
         ({"before": "seen = []", "batch": "seen.extend(out.argmax(1).tolist())", "after": "print(np.mean(seen))"}, "single samples"),
         ({"batch": "print(out.std().item())"}, "no sum or mean over processes"),
         ({"batch": "print((loss * loss).item(), loss.item() if y[0] == 1 else 0)"}, "depends on"),
-        ({"batch": "if y[0] == 1:\n    break"}, "on line"),
-        ({"batch": "print(F.cross_entropy(out, y, weight=torch.ones(3)).item())"}, "weighs samples"),
+        ({"batch": "if y[0] == 1:\n    break"}, "depends on a part of the batch"),
+        ({"batch": "print(F.cross_entropy(out, y, weight=torch.ones(3)).item())"}, "its mean is over the weights"),
         ({"batch": "right = (out.argmax(1) == y)\nprint(out[right].mean().item())"}, "some samples"),
         (
             {"setup": "seen = []", "before": "model[0].register_forward_hook(lambda m, i, o: seen.append(o.mean().item()))", "after": "print(seen)"},

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from autofast.ops import is_in_place, is_view, may_share, op
+from autofast.ops import by_element, is_in_place, is_view, may_share, op
 from autofast.ops.ops import HERE
 
 if sys.version_info >= (3, 11):
@@ -373,3 +373,13 @@ def test_what_waits_for_the_device() -> None:
     assert not any(
         op(f".{n}").syncs for n in "sum detach argmax to view size".split() if op(f".{n}")
     )
+
+
+@pytest.mark.parametrize("name", ["mul", "mul_", "hypot", "logsigmoid", "masked_fill", "eq"])
+def test_operations_on_each_element(name: str) -> None:
+    assert by_element(name)
+
+
+@pytest.mark.parametrize("name", ["mean", "softmax", "view", "sort", "dropout", "append"])
+def test_operations_that_look_further(name: str) -> None:
+    assert not by_element(name)

@@ -1456,6 +1456,33 @@ def test_any_torch_is_asked_what_it_knows(cuda: str | None, asked: str) -> None:
             assert not run(done.text)["scaler"].is_enabled()
 
 
+def test_a_module_can_still_be_imported_where_no_gpu_is() -> None:
+    step = """\
+        import torch.nn.functional as F
+
+        def step(model, optimizer, x, y):
+            loss = F.cross_entropy(model(x.to("cuda")), y.to("cuda"))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """
+    entry = """\
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+        from stepping import step
+
+        model = torch.nn.Sequential(torch.nn.Linear(512, 4096), torch.nn.Linear(4096, 10)).to("cuda")
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        data = TensorDataset(torch.randn(4096, 512), torch.randint(0, 10, (4096,)))
+        for x, y in DataLoader(data, batch_size=256):
+            step(model, optimizer, x, y)
+    """
+    done = amp(entry, files={"stepping.py": step})
+    module = done.texts["stepping.py"]
+    assert "has_bf16 = torch.cuda.is_available() and torch.cuda.get_device_capability" in module
+    assert run(module)["amp_dtype"] is torch.float16
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("asked", ["==1.8", ">=1.8"])
 def test_autocast_of_a_torch_that_takes_no_dtype(asked: str) -> None:
@@ -1551,6 +1578,27 @@ def test_an_option_without_which_nothing_goes_to_the_gpu() -> None:
     assert "enabled=args.cuda" not in amp(text).text
     value = option.replace('action="store_true"', "type=int, default=0")
     assert "enabled=args.cuda" not in amp(value).text
+
+
+@pytest.mark.parametrize("where", ["above", "below"])
+def test_a_function_asks_the_device_that_is_known_where_it_is_defined(where: str) -> None:
+    place = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+    step = """
+def train():
+    for x, y in zip(X, Y):
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+
+"""
+    above, head = (place, "") if where == "above" else ("", place)
+    text = HEAD.replace(place, above + step + head).replace("8)", "8).to(device)")
+    done = amp(text.replace("(6, 16))", "(6, 16)).to(device)") + "train()\n")
+    asked = 'device.type == "cuda"' if where == "above" else "torch.cuda.is_available()"
+    assert f'with torch.autocast("cuda", dtype=amp_dtype, enabled={asked}):' in done.lines
+    assert trained(done.text)["losses"] == trained(done.before)["losses"]
 
 
 TRAINER = """

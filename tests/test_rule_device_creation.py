@@ -229,6 +229,35 @@ def test_where_the_default_device_is_set() -> None:
     )
 
 
+KEEPS = """
+class Mask:
+    kept = None
+    def of(self, size):
+        if {asked}:
+            self.kept = torch.tril(torch.ones(size, size)).log().exp().to(device)
+        return self.kept
+mask = Mask()
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "each", "found"),
+    [
+        ("self.kept is None", "", 0),
+        ("self.kept is None or self.kept.size(0) != size", "", 0),
+        ("self.kept is None", "mask.kept = None", 1),
+        ("size", "", 1),
+    ],
+)
+def test_what_is_kept_and_made_once(asked: str, each: str, found: int) -> None:
+    done = made(f"{each}\nz = mask.of(4)[:3]", before=KEEPS.format(asked=asked))
+    assert len(done.findings) == found
+    if found:
+        assert done.lines == [
+            "self.kept = torch.tril(torch.ones(size, size, device=device)).log().exp()"
+        ]
+
+
 def test_lightning() -> None:
     text = """
     import lightning.pytorch as pl

@@ -503,6 +503,26 @@ def evaluate(best):
     )
 
 
+@pytest.mark.parametrize("grad", ["no_grad", "enable_grad"])
+@pytest.mark.parametrize("loss", ["(1 - wrong(out, y))", "wrong(out, y)"])
+def test_what_the_scripts_own_functions_compute_without_gradients(loss: str, grad: str) -> None:
+    text = f"""\
+def wrong(out, y):
+    return (out.softmax(1) - F.one_hot(y, 3)).square().mean()
+
+@torch.{grad}()
+def evaluate():
+    score = 0
+    for x, y in test_loader:
+        out, y = model(x.to(device)), y.to(device)
+        score += {loss}.item()
+    return score / len(test_loader)
+
+"""
+    kept = {"no_grad": "", "enable_grad": ".detach()"}[grad]
+    same(HEAD + text + training("pass", end="print(evaluate())"), f"score += {loss}{kept}.double()")
+
+
 def test_read_in_the_condition_that_prints() -> None:
     step = """\
 running += loss.item()

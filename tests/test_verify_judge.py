@@ -1130,3 +1130,34 @@ def test_the_losses_of_two_stages_fall_each_by_itself() -> None:
     ]
     staged = replace(plain, records=(replace(plain.record, steps=tuple(steps)),))
     assert 0 < seeded.drop(staged) < 1
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "passed"),
+    [
+        ((1, 2, 1), 3, True),  # the original's passes are as long as draws have it
+        ((1, 1, 1), 3, False),
+        ((1, 2, 1), 0, False),  # it trains in evaluation mode
+    ],
+)
+def test_evaluations_stand_where_draws_have_them(
+    own: tuple[int, ...], other: int, passed: bool
+) -> None:
+    def moded(arm: str, seed: int, place: int) -> Run:
+        one = made(arm, tuple(x + seed / 10 + (arm != "original") / 100 for x in LOSSES), seed=seed)
+        steps = [
+            replace(
+                s,
+                training=0.5 if i and not place else 1.0,
+                modes=(0.0, 1.0) if i and i == place else (1.0,),
+            )
+            for i, s in enumerate(one.record.steps)
+        ]
+        return replace(one, records=(replace(one.record, steps=tuple(steps)),))
+
+    first = [moded("original", 0, own[0]) for _ in (0, 1)] + [moded("rewritten", 0, other)]
+    check = tensors.training_mode(gather("unknown", first))
+    assert check is not None and check.passed is None and "not yet known" in check.text
+    more = [moded(arm, s, own[s % 3]) for s in (1, 2, 3) for arm in ("original", "rewritten")]
+    check = tensors.training_mode(gather("unknown", [*first, *more]))
+    assert check is not None and check.passed is passed, check

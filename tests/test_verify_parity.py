@@ -190,10 +190,15 @@ def test_runs_are_asked_for_until_they_decide() -> None:
         ("rewritten", 0, FULL),
     ]
     assert all(w.reason for w in first)
-    runs = [
-        train(replace(BASE, draws=2 * (w.arm != "original")), w.arm, w.seed, w.detail)
-        for w in first
-    ]
+    runs: list[Run] = []
+    for wishes in (first, [replace(w, detail=replace(FULL, common=True)) for w in first]):
+        assert [replace(w, reason="") for w in parity.wanted("sampling", runs)] == [
+            replace(w, reason="") for w in wishes
+        ]
+        runs += [
+            train(replace(BASE, draws=2 * (w.arm != "original")), w.arm, w.seed, w.detail)
+            for w in wishes
+        ]
     assert {(w.arm, w.seed, w.detail) for w in parity.wanted("sampling", runs)} == {
         (arm, s, FULL) for arm in ("original", "rewritten") for s in (1, 2, 3)
     }

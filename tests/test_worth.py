@@ -232,7 +232,7 @@ def test_tf32_is_for_products_that_are_left_in_fp32(tmp_path: Path) -> None:
     )
     result = rewritten(tmp_path, convolutions, without)
     assert "tf32" in small(result)
-    assert "convolutions use TF32 without it" in next(
+    assert "use TF32 without it" in next(
         r.gain.reason for r in result.records if r.rule == "tf32" and r.gain
     )
 
@@ -248,10 +248,12 @@ POOLED = "nn.AdaptiveAvgPool2d(1), nn.Flatten()"
         ("torchvision.models.resnet18(num_classes=10)", True),
         ("torchvision.models.vgg16()", False),
         ("torchvision.models.vit_b_16()", False),
-        ("nn.Sequential(nn.Conv2d(1, width(), 3), nn.Flatten(), nn.Linear(64, 10))", False),
+        ("nn.Sequential(nn.Conv2d(1, width(), 3), nn.Flatten(), nn.Linear(64, 10))", True),
+        ("nn.Sequential(nn.Conv2d(1, width(), 3), nn.Flatten(), nn.Linear(8192, 512))", False),
         (f"nn.Sequential({SIX}, {POOLED}, nn.Linear(25088, 4096))", False),
         (f"nn.Sequential({SIX}, {POOLED}, *[nn.Linear(64, 64) for _ in range(9)])", False),
-        (f"nn.Sequential({SIX}, {POOLED}, nn.GRU(64, 64))", False),
+        (f"nn.Sequential({SIX}, {POOLED}, nn.GRU(64, 64))", True),
+        (f"nn.Sequential({SIX}, {POOLED}, nn.TransformerEncoderLayer(64, 4))", False),
         (f"nn.Sequential({SIX}, {POOLED}, lib.Head())", False),
     ],
 )

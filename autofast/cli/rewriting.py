@@ -115,10 +115,7 @@ def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, An
         say([], result.warnings)
         return
     click.echo(
-        summary(result, to, delivery, for_stream(sys.stderr)),
-        err=True,
-        nl=False,
-        color=True,
+        summary(result, to, delivery, for_stream(sys.stderr)), err=True, nl=False, color=True
     )
     if given["report"]:
         click.echo(f"Page for reviewers: {given['report']}", err=True)

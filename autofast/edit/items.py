@@ -226,9 +226,7 @@ def _inserted(args: list[cst.Arg], at: int, new: cst.Arg, opening: Space) -> lis
     return [*args[:at], new.with_changes(comma=cst.Comma(whitespace_after=separator)), *args[at:]]
 
 
-def _parted(
-    closing: Space,
-) -> tuple[cst.TrailingWhitespace | None, Space]:
+def _parted(closing: Space) -> tuple[cst.TrailingWhitespace | None, Space]:
     """A comment that ends the line of the last item, and what is left to stand before the closing
     bracket.
     """

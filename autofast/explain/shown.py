@@ -33,10 +33,7 @@ def _lines(found: Explanation, style: Style) -> Iterator[str]:
     for title, lines in (
         ("runs", found.runs),
         ("what it is", found.roles),
-        (
-            "values",
-            [f"{v.expr}: {v.value}{_set(v)}" for v in found.values],
-        ),
+        ("values", [f"{v.expr}: {v.value}{_set(v)}" for v in found.values]),
         ("rules", [_verdict(v, style) for v in found.rules]),
     ):
         if lines:

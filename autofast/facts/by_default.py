@@ -111,6 +111,40 @@ def behind_option(script: Script, places: Iterable[Site]) -> Off | None:
     return None
 
 
+def not_by_default(script: Script, ways: Iterable[Stack]) -> str:
+    """The test by which options at their defaults lead past each of ``ways``, in words; empty where
+    they may go one.
+    """
+    found = ""
+    for stack in ways:
+        tests = (f for f in stack if isinstance(f, BranchFrame) and not f.known)
+        past = (f for f in tests if _by_default(script, f) not in (None, f.arm))
+        found = next((ast.unparse(test) for f in past if (test := _test(f)) is not None), "")
+        if not found:
+            return ""
+    return found
+
+
+def _test(frame: BranchFrame) -> ast.expr | None:
+    test = getattr(frame.node, "test", None)
+    return test if isinstance(test, ast.expr) else None
+
+
+def _by_default(script: Script, frame: BranchFrame) -> bool | None:
+    """What a test is while options have their defaults, also of ``args.name.lower() == "sgd"``."""
+    test = _test(frame)
+    asked = _asked(script, test) if test is not None else None
+    match test:
+        case ast.Compare(
+            left=ast.Call(func=ast.Attribute(value=ask, attr="lower" | "upper" as case), args=[])
+        ) if (option := _option(script, ask)) is not None:
+            default, other = const(option.default), const(script.values(test.comparators[0]))
+            if isinstance(default, str) and isinstance(other, str) and len(test.ops) == 1:
+                compare = COMPARES.get(type(test.ops[0]))
+                return None if compare is None else compare(getattr(default, case)(), other)
+    return None if asked is None else asked.default
+
+
 def options_within(script: Script, loops: Iterable[ast.AST]) -> list[Off]:
     """The options with a default that decide what happens within ``loops``."""
     stacks = [
@@ -127,8 +161,8 @@ def _options(script: Script, stacks: list[Stack], among: Iterable[Frame]) -> lis
     known: dict[int, Asked | None] = {}
 
     def asked(frame: Frame) -> Asked | None:
-        test = getattr(frame.node, "test", None) if isinstance(frame, BranchFrame) else None
-        if not isinstance(test, ast.expr):
+        test = _test(frame) if isinstance(frame, BranchFrame) else None
+        if test is None:
             return None
         if id(test) not in known:
             known[id(test)] = _asked(script, test)

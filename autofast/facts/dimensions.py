@@ -14,16 +14,7 @@ from autofast.model.calls import items_of, spreads
 from autofast.model.script import Script
 from autofast.model.source import function_of
 from autofast.model.syntax import SEQUENCES, has_star, is_constant, is_text
-from autofast.model.values import (
-    Const,
-    Num,
-    Seq,
-    Tensor,
-    are_numbers,
-    certainly,
-    const,
-    expand,
-)
+from autofast.model.values import Const, Num, Seq, Tensor, are_numbers, certainly, const, expand
 
 SIZED = frozenset({"view", "reshape", "permute"})  # methods that are given each dimension
 SAME = frozenset(

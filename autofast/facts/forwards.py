@@ -296,10 +296,7 @@ def evaluation_regions(script: Script, evaluation: Evaluation) -> Iterator[Regio
         return
     regions: dict[int, Region] = {}
     measured: set[int] = set()
-    for is_forward, sites in (
-        (True, evaluation.forwards),
-        (False, script.log.of("loss")),
-    ):
+    for is_forward, sites in ((True, evaluation.forwards), (False, script.log.of("loss"))):
         for site in sites:
             for occurrence in site:
                 start = _start(evaluation, site, occurrence)
@@ -353,10 +350,7 @@ def is_worth(evaluation: Evaluation) -> bool:
     """A single statement that is evaluation as a whole (not the head of an ``if`` or ``for``), and
     runs more than now and then.
     """
-    whole = isinstance(
-        evaluation.node,
-        SIMPLE,
-    )
+    whole = isinstance(evaluation.node, SIMPLE)
     return whole and not all(
         _seldom(occurrence) for site in evaluation.forwards for occurrence in site
     )

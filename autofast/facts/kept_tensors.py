@@ -1,46 +1,15 @@
-"""Tensors that somebody still holds in the next turn of a loop: gradients in one flat buffer or in
-a list made before, outputs in a list.
-"""
+"""Tensors that somebody still holds in the next turn of a loop: outputs in a list."""
 
 from __future__ import annotations
 
 import ast
 
-from autofast.facts.gradient_accesses import is_nothing
 from autofast.flow.holders import Holder, Holders, How
-from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.flow.scopes import declared, scope_of, variables_of
-from autofast.model.script import Script, Step
+from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, within
-from autofast.model.syntax import LOOPS, is_read, is_stored
-from autofast.model.values import Ref
-
-
-def kept_gradient(script: Script, step: Step) -> ast.AST | None:
-    """A place after which dropping a gradient would leave somebody with a tensor that no backward
-    fills any more.
-    """
-    for node in script.each(ast.Attribute):
-        if node.attr == "grad":
-            if any(isinstance(t, Ref) for t in script.values(node)):
-                continue  # torch.autograd.grad
-            if is_read(node) and is_kept(script, node, step.loop):
-                return node
-            if is_stored(node) and not _is_given_new(script, node):
-                return node
-    return None
-
-
-def _is_given_new(script: Script, node: ast.Attribute) -> bool:
-    """``p.grad = None``, ``p.grad = a * b``: no part of a tensor that somebody else has."""
-    statement = parent_of(node)
-    if isinstance(statement, ast.AugAssign):
-        return True
-    if not isinstance(statement, ast.Assign):
-        return False
-    value = statement.value
-    return is_nothing(value) or script.analysis(Memory).is_fresh(value)
+from autofast.model.syntax import LOOPS
 
 
 def is_kept(script: Script, node: ast.expr, loop: ast.AST) -> bool:

@@ -85,12 +85,17 @@ def unreached(script: Script, may_scale: bool) -> Iterator[tuple[ast.Call, str, 
 
 def has_momentum(script: Script, optimizer: Optimizer) -> bool:
     """SGD, unless it is certain that no group of it has momentum."""
+    return asks_momentum(optimizer) or (
+        optimizer.name in ("SGD", "Optimizer") and _is_said(script, "momentum")
+    )
+
+
+def asks_momentum(optimizer: Optimizer) -> bool:
+    """SGD, unless its own arguments give it none: as a rule, groups say nothing else."""
     args = optimizer.args
     if optimizer.name not in ("SGD", "Optimizer"):  # the second one is any
         return False
-    if args.open or not args.get(2, "momentum") <= {Const(0), Const(0.0)}:
-        return True
-    return _is_said(script, "momentum")
+    return bool(args.open) or not args.get(2, "momentum") <= {Const(0), Const(0.0)}
 
 
 def fused_with_momentum(script: Script) -> str:

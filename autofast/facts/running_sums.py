@@ -120,12 +120,7 @@ def _is_gone_through_before(script: Script, kept: Kept) -> bool:
     )
 
 
-def _outlives(
-    script: Script,
-    kept: Kept,
-    loop: Loop,
-    functions: Sequence[ast.AST],
-) -> bool:
+def _outlives(script: Script, kept: Kept, loop: Loop, functions: Sequence[ast.AST]) -> bool:
     """Whether what is added is still there in the next step: no step sets the sum anew."""
     if isinstance(kept.target, ast.Attribute):
         codes: list[ast.AST] = [loop, *functions]

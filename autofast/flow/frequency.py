@@ -15,7 +15,7 @@ from autofast.flow.graph import Node
 from autofast.flow.loops import Loop, loops_around
 from autofast.model.calls import names_in
 from autofast.model.events import BranchFrame
-from autofast.model.source import nodes_in, outwards, source_of
+from autofast.model.source import function_of, nodes_in, outwards, source_of
 from autofast.model.syntax import FUNCTIONS
 
 
@@ -167,8 +167,9 @@ def rare_arm(gate: ast.If) -> bool | None:
     where neither is rare.
 
     Rare are a remainder (``i % 100 == 0``), an equation with something that the loop changes (``i
-    == last``), and a counter that is set back when it is full (``if waited >= n: ...; waited =
-    0``). A condition on the configuration or the rank is not.
+    == last``), a counter that is set back when it is full (``if waited >= n: ...; waited = 0``),
+    and what is only made where it is missing (``if self.mask is None: self.mask = ...``). A
+    condition on the configuration or the rank is not.
     """
     return next((value for value in (True, False) if _is_rare(gate.test, value, gate)), None)
 
@@ -181,6 +182,15 @@ def is_rare(frame: BranchFrame) -> bool:
 def is_usual(frame: BranchFrame) -> bool:
     """Whether all but few iterations take this arm."""
     return isinstance(frame.node, ast.If) and rare_arm(frame.node) is (not frame.arm)
+
+
+def is_first_time(frame: BranchFrame) -> bool:
+    """Whether this rare arm makes what is missing, and is not taken again while it is there."""
+    gate = frame.node
+    if not isinstance(gate, ast.If):
+        return False
+    looked_for = [_missing(test) for test in nodes_in(gate.test, ast.Compare, ast.Call)]
+    return any(_is_kept(found[0], gate) for found in looked_for if found)
 
 
 def rare_arms_around(node: ast.AST, loop: Loop | None) -> list[tuple[ast.If, bool]]:
@@ -221,6 +231,8 @@ def _is_rare(test: ast.expr, value: bool, gate: ast.If) -> bool:
         return any(parts) if value or isinstance(test.op, ast.Or) else all(parts)
     if isinstance(test, ast.NamedExpr):
         return _is_rare(test.value, value, gate)
+    if (missing := _missing(test)) is not None and value is missing[1]:
+        return _is_kept(missing[0], gate)
     if not isinstance(test, ast.Compare):
         return not value and _has_remainder(test)  # ``if i % 100:``
     equal = isinstance(test.ops[0], (ast.Eq, ast.Is))
@@ -233,6 +245,42 @@ def _is_rare(test: ast.expr, value: bool, gate: ast.If) -> bool:
         return value is equal and not isinstance(test.ops[0], (ast.Is, ast.IsNot))
     full = isinstance(test.ops[0], (ast.Gt, ast.GtE)) and names_in(test.left) & _set_back(gate)
     return value and bool(full)
+
+
+def _missing(test: ast.expr) -> tuple[str, bool] | None:
+    """What a test looks for in an object that outlives the call, as it is spelled, and the value
+    that says that it is not there.
+    """
+    match test:
+        case ast.Compare(left=ast.Attribute() as kept, ops=[op], comparators=[ast.Constant(None)]):
+            return ast.unparse(kept), isinstance(op, (ast.Is, ast.Eq))
+        case ast.Compare(left=key, ops=[op], comparators=[ast.Attribute() as table]):
+            if isinstance(op, (ast.In, ast.NotIn)):
+                return f"{ast.unparse(table)}[{ast.unparse(key)}]", isinstance(op, ast.NotIn)
+        case ast.Call(func=ast.Name(id="hasattr"), args=[owner, ast.Constant(str() as name)]):
+            return f"{ast.unparse(owner)}.{name}", False
+    return None
+
+
+def _is_kept(missing: str, gate: ast.If) -> bool:
+    """Whether the arms of a condition store what was missing, and nothing takes it away again."""
+    name = missing.split("[")[0].rsplit(".", 1)[1]
+    emptied = any(
+        isinstance(target, ast.Attribute) and target.attr == name and not _is_apart(assign, gate)
+        for assign in source_of(gate).each(ast.Assign)
+        if isinstance(assign.value, (ast.Constant, ast.Dict))
+        for target in assign.targets
+    )
+    stored = (t for a in nodes_in(gate, ast.Assign) for t in a.targets)
+    return not emptied and any(ast.unparse(target) == missing for target in stored)
+
+
+def _is_apart(assign: ast.Assign, gate: ast.If) -> bool:
+    """Whether it runs where the object is made, or in the other arm of a condition around."""
+    if getattr(function_of(assign), "name", "") == "__init__":
+        return True
+    mine, theirs = dict(_arms_around(gate, None)), dict(_arms_around(assign, None))
+    return any(theirs.get(outer, arm) is not arm for outer, arm in mine.items())
 
 
 def _has_remainder(test: ast.AST) -> bool:

@@ -5,7 +5,7 @@ function calls.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from autofast.flow.scopes import loaded_in
 from autofast.model.events import (
@@ -17,7 +17,16 @@ from autofast.model.events import (
     Stack,
     TryFrame,
 )
-from autofast.model.source import ancestors, block_of, function_of, statement_of, walk, within
+from autofast.model.source import (
+    ancestors,
+    block_of,
+    function_of,
+    nodes_in,
+    statement_of,
+    walk,
+    within,
+    within_statement,
+)
 
 # One object stands for all of a kind.
 SHARED = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
@@ -154,3 +163,12 @@ def in_main_guard(node: ast.AST) -> bool:
         and not any(within(node, s) for s in outer.orelse)
         for outer in ancestors(node)
     ) and isinstance(function_of(node), ast.Module)
+
+
+def computed_before(expr: ast.expr) -> Iterator[ast.expr]:
+    """What the statement of an expression computes before it comes to that, as it is written."""
+    around = {id(outer) for outer in within_statement(expr)}
+    for node in nodes_in(statement_of(expr), ast.expr):
+        first = (node.lineno, node.col_offset) < (expr.lineno, expr.col_offset)
+        if first and id(node) not in around:
+            yield node

@@ -94,10 +94,7 @@ class Flow:
             return True
         ways = (
             [*(f.node for f in way[depth:]), later],
-            [
-                *(f.node for f in other_way[depth:]),
-                earlier,
-            ],
+            [*(f.node for f in other_way[depth:]), earlier],
         )
         while len(ways[0]) > 1 and len(ways[1]) > 1 and ways[0][0] is ways[1][0]:
             ways[0].pop(0)  # the two arms of one statement

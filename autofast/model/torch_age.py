@@ -144,8 +144,7 @@ class TorchAge:
     def clash(self) -> tuple[Newest, Oldest] | None:
         """Two places that no version runs together, if there are such."""
         return next(
-            ((n, o) for n in self.newest for o in self.oldest if n.limit.is_below(o.version)),
-            None,
+            ((n, o) for n in self.newest for o in self.oldest if n.limit.is_below(o.version)), None
         )
 
 

@@ -3,6 +3,7 @@
 from autofast.ops.ops import (
     Op,
     autocast,
+    by_element,
     draws,
     is_in_place,
     is_pointwise,
@@ -13,6 +14,6 @@ from autofast.ops.ops import (
 )
 
 __all__ = [
-    "Op", "autocast", "draws", "is_in_place", "is_pointwise", "is_view", "may_share", "op",
+    "Op", "autocast", "by_element", "draws", "is_in_place", "is_pointwise", "is_view", "may_share", "op",
     "reshapes"
 ]  # fmt: skip

@@ -155,8 +155,20 @@ def autocast(short: str) -> str:
     """What autocast on CUDA does with the operands of a method or function of this name, given
     without its module: lower, fp32, ...
     """
+    return next((o.autocast for o in _called(short) if o.autocast), "")
+
+
+def by_element(short: str) -> bool:
+    """Whether each element of what a method or function of this name gives, also in place, comes of
+    the elements at its place; the name is given without its module.
+    """
+    return any(o.pointwise for o in _called(short))
+
+
+def _called(short: str) -> list[Op]:
+    """The method and the functions of a name."""
     found = (op(f"{space}{short}") for space in (".", "torch.", "torch.nn.functional."))
-    return next((o.autocast for o in found if o is not None and o.autocast), "")
+    return [o for o in found if o is not None]
 
 
 def _keys(space: str, short: str) -> tuple[str, ...]:

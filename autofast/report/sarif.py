@@ -78,12 +78,7 @@ def _result(record: Record, index: int, fix: Fix | None) -> dict[str, Any]:
         "level": _LEVEL[record.status],
         "message": {"text": described(record)},
         "locations": [
-            {
-                "physicalLocation": {
-                    "artifactLocation": {"uri": _uri(record.path)},
-                    "region": region,
-                }
-            }
+            {"physicalLocation": {"artifactLocation": {"uri": _uri(record.path)}, "region": region}}
         ],
         "properties": {"effect": record.effect},
     }

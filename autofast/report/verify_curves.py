@@ -91,7 +91,7 @@ def _by_seed(v: Verification, arm: str) -> Mapping[int, Curve]:
         for run in v.runs
         if run.arm == arm
         and run.records
-        and not (run.detail.double or run.detail.perturb or run.detail.answers)
+        and not (run.detail.double or run.detail.perturb or run.detail.common)
     ]
     close = [run for run in runs if run.detail != Detail()] or runs
     found: dict[int, Curve] = {}

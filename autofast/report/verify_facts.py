@@ -345,8 +345,8 @@ def _purpose(run: Run) -> str:
         if run.detail.double
         else "perturbed"
         if run.detail.perturb
-        else "asked what its models compute"
-        if run.detail.answers
+        else "with common random numbers"
+        if run.detail.common
         else "compared"
     )
 

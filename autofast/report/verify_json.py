@@ -17,17 +17,7 @@ from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from autofast.report.verify_words import sentence
-from autofast.verify.evidence.record import (
-    Answer,
-    Call,
-    Evaluation,
-    Lines,
-    Pass,
-    Record,
-    Run,
-    Saved,
-    Step,
-)
+from autofast.verify.evidence.record import Call, Evaluation, Lines, Pass, Record, Run, Saved, Step
 from autofast.verify.result import Verification
 
 VERSION = 1  # of the format below; additions do not change it
@@ -37,14 +27,13 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
     Run: frozenset({"stdout", "log", "files", "script", "changed"}),
     Record: frozenset(
         """model start saves calls modules lines written dropouts masked scalars masks fed
-            mask_rates idle_masks watched evaluations drawn answers""".split()
+            mask_rates idle_masks watched evaluations drawn""".split()
     ),
     Evaluation: frozenset(
         {"model", "step", "calls", "samples", "sums", "drew", "between", "result", "squares"}
     ),
     Pass: frozenset({"items", "sketches", "begun", "ended", "bytes"}),
     Saved: frozenset({"path", "step", "tensors", "plain"}),
-    Answer: frozenset({"given", "state", "results", "forms", "gradients", "failed"}),
     Call: frozenset({"model", "samples", "sums", "step", "random", "order", "looks"}),
     Lines: frozenset({"code", "ran"}),
 }

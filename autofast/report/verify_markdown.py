@@ -17,13 +17,7 @@ LIMIT = 60_000  # characters; GitHub takes 65,536
 DIFF = 24_000  # of these for the diff
 
 _MEANING = re.compile(r"[*_`|@\[\]~\\#$]")  # something, to Markdown or to GitHub
-_MARKS = {
-    "good": "🟢",
-    "even": "⚪",
-    "bad": "🔴",
-    "open": "🟡",
-    "none": "⚪",
-}
+_MARKS = {"good": "🟢", "even": "⚪", "bad": "🔴", "open": "🟡", "none": "⚪"}
 
 
 def markdown(v: Verification) -> str:

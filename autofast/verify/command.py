@@ -320,9 +320,7 @@ def _program(entry: Path, plan: Passes, name: str) -> Program | None:
     if not texts:
         return None
     return Program.of(
-        name,
-        entry,
-        {source.path: source.encode(text) for source, text in texts.items()},
+        name, entry, {source.path: source.encode(text) for source, text in texts.items()}
     )
 
 

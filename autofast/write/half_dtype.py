@@ -79,7 +79,7 @@ def in_module(
     """
     torch, imports = torch_in(source)
     for stmt in source.tree.body:
-        for written, code, name in _named(script, choice, stmt):
+        for written, code, name in _named(script, source, choice, stmt):
             if name.startswith(choice.name) and _same(stmt, written, name, torch):
                 return Chosen(code)
     name = source.fresh(choice.name)
@@ -87,7 +87,7 @@ def in_module(
     if early and not starts_processes(script) and places:
         below = _devices_chosen(script, source, places)
         early = below is None
-    code = choice.function if early else constant(script, choice)
+    code = choice.function if early else _constant(script, source, choice)
     code = code.format(name=name, torch=torch, has_bf16=source.fresh("has_bf16"))
     helper = Helper(source, name, code, below)
     return Chosen(f"{name}()" if early else name, (*imports, helper))
@@ -98,12 +98,19 @@ def constant(script: Script, choice: Choice) -> str:
     return choice.constant.replace(AVAILABLE, "") if requires_cuda(script) else choice.constant
 
 
-def _named(script: Script, choice: Choice, stmt: ast.stmt) -> Iterator[tuple[str, str, str]]:
+def _constant(script: Script, source: Source, choice: Choice) -> str:
+    """The code of the constant below a file's imports: tests load modules where no GPU is."""
+    return constant(script, choice) if source is script.entry else choice.constant
+
+
+def _named(
+    script: Script, source: Source, choice: Choice, stmt: ast.stmt
+) -> Iterator[tuple[str, str, str]]:
     """How what a statement defines would be written; its expression, and its name."""
     if isinstance(stmt, ast.FunctionDef):
         yield choice.function, f"{stmt.name}()", stmt.name
     elif isinstance(stmt, ast.Assign) and isinstance(target := stmt.targets[0], ast.Name):
-        yield constant(script, choice), target.id, target.id
+        yield _constant(script, source, choice), target.id, target.id
 
 
 def _devices_chosen(script: Script, source: Source, places: Sequence[ast.AST]) -> ast.stmt | None:

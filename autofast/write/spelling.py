@@ -241,7 +241,7 @@ def device_before(script: Script, place: ast.AST) -> str | None:
 
 def device_named_before(script: Script, place: ast.AST) -> str | None:
     """The same, also one that holds the name of a device (``"cuda" if ... else "cpu"``)."""
-    return _before(script, place, _is_device, above=True)
+    return _before(script, place, _is_device)
 
 
 def _is_device(found: Values) -> bool:
@@ -251,10 +251,7 @@ def _is_device(found: Values) -> bool:
     return named or is_device_object(found)
 
 
-def _before(
-    script: Script, place: ast.AST, fits: Callable[[Values], bool], above: bool = False
-) -> str | None:
-    """``above``: also a global that has a value by nothing but the order of the module."""
+def _before(script: Script, place: ast.AST, fits: Callable[[Values], bool]) -> str | None:
     scope = function_of(place)
     definitions = script.analysis(Flow).definitions(place)
     for name in _device_names(script, scope, fits):
@@ -267,7 +264,7 @@ def _before(
     for name in _device_names(script, module, fits):
         if name in local or is_parameter(scope, name):
             continue
-        if name in loaded or (above and _is_bound_above(script, scope, name)):
+        if name in loaded or _is_bound_above(script, scope, name):
             return name  # a global that the function uses already, or may use
     return None
 

@@ -6,7 +6,7 @@ import ast
 
 from autofast.facts.batch.kinds import EACH, FREE, REDUCED, Kind, each, unknown, words
 from autofast.facts.batch.losses_of_torch import (
-    ELEMENTWISE,
+    DROPOUT,
     FACTORIES,
     LIKE,
     PLAIN_METHODS,
@@ -15,9 +15,11 @@ from autofast.facts.batch.losses_of_torch import (
 )
 from autofast.facts.batch.samples import Activation, Shape, Shapes, odd, skipped
 from autofast.model.calls import arguments_of, keyword_of, spread_out
+from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Ext, Tensor, const
+from autofast.ops import by_element
 from autofast.rule import Refusal
 
 REDUCTIONS = {"mean": Kind.MEAN, "batchmean": Kind.MEAN, "sum": Kind.SUM, "none": Kind.ROWS}
@@ -73,7 +75,8 @@ class TorchCalls(Shapes):
                     )
                 return Kind.MEAN if name == "mean" else Kind.SUM
             return self._along(dims, kind, expr)
-        if name in PLAIN_METHODS or name in ELEMENTWISE:
+        alone = by_element(name) and name != "where"  # which may give indices
+        if alone or name in PLAIN_METHODS | DROPOUT:
             return self._elementwise(kind, [*args, *(k.value for k in expr.keywords)], expr, run)
         if name in ALONG:
             dims = self._dims(args[1:] if name == "norm" and args else args, expr)
@@ -260,7 +263,7 @@ class TorchCalls(Shapes):
 
     def _loss(self, known: Loss, made: Ext | None, expr: ast.Call, run: Activation) -> Shape:
         """A loss of torch: ``made`` where it is an object."""
-        reduction, given = self._reduction(known, made, expr)
+        reduction, given = reduction_of(self.script, known, made, expr)
         for value in given:
             kind = self.shape(value, run)
             if isinstance(kind, tuple) or kind not in EACH | FREE:
@@ -271,65 +274,66 @@ class TorchCalls(Shapes):
             return REDUCTIONS[reduction]
         raise Refusal(f"whether the loss on {at(expr)} is a mean or a sum is not known")
 
-    def _reduction(
-        self, known: Loss, made: Ext | None, expr: ast.Call
-    ) -> tuple[str, list[ast.expr]]:
-        """How a loss is reduced (empty where that is not known), and what it compares; raises
-        :class:`Refusal` for a mean over other things than samples.
-        """
-        reduction: object = "mean"
-        # What went before ``reduction``, and goes before it where it is given.
-        old: dict[str, object] = {}
-        positional = list(expr.args)
-        uneven = ""  # an option by which the mean is over other numbers in each part of a batch
-        if made is not None:
-            if (
-                made.open
-                or made.args.open
-                or made.args.dicts
-                or made.args.loose is not None
-                or made.args.positional
-                or "reduction" in made.attrs
-            ):
-                raise Refusal(f"not all arguments of the loss on {at(made.node or expr)} are known")
-            for name, given in made.args.named.items():
-                if name == "reduction":
-                    reduction = const(given.values) if given.sure else ...
-                elif name in OLD:
-                    old[name] = const(given.values) if given.sure else ...
-                elif name in known.uneven:
-                    uneven = "" if const(given.values) is None else name
-                elif name not in known.fine:
-                    raise Refusal(odd(name, made.node or expr))
-        for keyword in expr.keywords:
-            if keyword.arg == "reduction":
-                reduction = const(self.script.values(keyword.value))
-            elif keyword.arg in OLD:
-                old[keyword.arg] = const(self.script.values(keyword.value))
-            elif keyword.arg in known.inputs:
-                positional.append(keyword.value)
-            elif keyword.arg in known.uneven:
-                uneven = keyword.arg or ""
-            elif keyword.arg not in known.fine:
-                raise Refusal(odd(keyword.arg or "**", expr))
-        if len(positional) != len(known.inputs):
-            raise Refusal(f"the arguments of the loss on {at(expr)} are more than its inputs")
-        if any(v is not None and not isinstance(v, bool) for v in old.values()):
-            reduction = ...
-        elif any(v is not None for v in old.values()):
-            reduction = (
-                "none"
-                if old.get("reduce") is False
-                else "sum"
-                if old.get("size_average") is False
-                else "mean"
+
+def reduction_of(
+    script: Script, known: Loss, made: Ext | None, expr: ast.Call
+) -> tuple[str, list[ast.expr]]:
+    """How a loss is reduced (empty where that is not known), and what it compares; raises
+    :class:`Refusal` for a mean over other things than samples.
+    """
+    reduction: object = "mean"
+    # What went before ``reduction``, and goes before it where it is given.
+    old: dict[str, object] = {}
+    positional = list(expr.args)
+    uneven = ""  # an option by which the mean is over other numbers in each part of a batch
+    if made is not None:
+        if (
+            made.open
+            or made.args.open
+            or made.args.dicts
+            or made.args.loose is not None
+            or made.args.positional
+            or "reduction" in made.attrs
+        ):
+            raise Refusal(f"not all arguments of the loss on {at(made.node or expr)} are known")
+        for name, given in made.args.named.items():
+            if name == "reduction":
+                reduction = const(given.values) if given.sure else ...
+            elif name in OLD:
+                old[name] = const(given.values) if given.sure else ...
+            elif name in known.uneven:
+                uneven = "" if const(given.values) is None else name
+            elif name not in known.fine:
+                raise Refusal(odd(name, made.node or expr))
+    for keyword in expr.keywords:
+        if keyword.arg == "reduction":
+            reduction = const(script.values(keyword.value))
+        elif keyword.arg in OLD:
+            old[keyword.arg] = const(script.values(keyword.value))
+        elif keyword.arg in known.inputs:
+            positional.append(keyword.value)
+        elif keyword.arg in known.uneven:
+            uneven = keyword.arg or ""
+        elif keyword.arg not in known.fine:
+            raise Refusal(odd(keyword.arg or "**", expr))
+    if len(positional) != len(known.inputs):
+        raise Refusal(f"the arguments of the loss on {at(expr)} are more than its inputs")
+    if any(v is not None and not isinstance(v, bool) for v in old.values()):
+        reduction = ...
+    elif any(v is not None for v in old.values()):
+        reduction = (
+            "none"
+            if old.get("reduce") is False
+            else "sum"
+            if old.get("size_average") is False
+            else "mean"
+        )
+    if reduction in ("mean", "batchmean"):
+        if uneven:
+            where = made.node if made is not None and made.node is not None else expr
+            raise Refusal(odd(uneven, where))
+        if known.uneven and (place := skipped(script)) is not None:
+            raise Refusal(
+                f"the loss on {at(expr)} leaves out targets of -100 ({at(place)}): its mean is over those that are left"
             )
-        if reduction in ("mean", "batchmean"):
-            if uneven:
-                where = made.node if made is not None and made.node is not None else expr
-                raise Refusal(odd(uneven, where))
-            if known.uneven and (place := skipped(self.script)) is not None:
-                raise Refusal(
-                    f"the loss on {at(expr)} leaves out targets of -100 ({at(place)}): its mean is over those that are left"
-                )
-        return (reduction if isinstance(reduction, str) else ""), positional
+    return (reduction if isinstance(reduction, str) else ""), positional

@@ -86,13 +86,8 @@ def loss_called(callee: Thing) -> tuple[Loss, Ext | None] | None:
     return None
 
 
-# methods and functions that compute every element by itself
-ELEMENTWISE = frozenset(
-    "exp log log1p log2 log10 expm1 sqrt rsqrt square pow abs neg sigmoid logsigmoid tanh relu relu6 elu selu gelu silu mish leaky_relu softplus "
-    "softsign hardtanh hardswish clamp clamp_min clamp_max clip sin cos tan atan erf floor ceil round sign add sub mul div multiply divide subtract "
-    "true_divide dropout dropout2d nan_to_num reciprocal maximum minimum where".split()
-) - {"where"}
-# ... and those that give the same values in another form
+DROPOUT = frozenset({"dropout", "dropout2d"})
+# what gives the same values in another form
 PLAIN_METHODS = frozenset(
     "to cuda cpu float double half bfloat16 long int bool type type_as contiguous detach clone requires_grad_ data pin_memory byte short".split()
 )

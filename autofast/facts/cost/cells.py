@@ -9,17 +9,23 @@ from collections.abc import Iterator
 from functools import cached_property
 from math import prod
 
+from autofast.facts.cost import machine
+from autofast.facts.cost.heads import is_light
 from autofast.facts.cost.inputs import turns
 from autofast.facts.cost.step import is_each_turn
 from autofast.facts.parts import trained_models
 from autofast.model.calls import names_in
-from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, below, inside
+from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, below, inside
 from autofast.model.script import Script
-from autofast.model.source import at, nodes_in, statement_of
-from autofast.model.values import Ext
+from autofast.model.source import at, function_of, nodes_in, statement_of
+from autofast.model.values import Ext, Tensor
+from autofast.ops import op
 from autofast.ops.families import CELLS, RECURRENT
 
-LARGE = ("Conv", "Transformer", "MultiheadAttention")  # layers whose work may outweigh all launches
+# Layers whose work may outweigh all launches.
+LARGE = ("Conv2d", "Conv3d", "ConvTranspose", "Transformer", "MultiheadAttention")
+SHORT = 16  # elements of a sequence, at the least, where their number is not known
+BOTH_WAYS = 3  # kernels of an operation: one forwards, two backwards
 
 
 class Cells:
@@ -30,37 +36,59 @@ class Cells:
 
     @cached_property
     def place(self) -> str:
-        """Where a sequence is gone through, in words, if all recurrent layers of the training go so
-        and nothing larger is trained; else empty.
+        """Where a sequence is gone through, in words, if that is what the training takes its time
+        for: all its recurrent layers go so, or others and convolutions along sequences stand beside
+        a cell, and nothing larger is trained; else empty.
         """
         models = trained_models(self.script)
-        if any(m.unknown or any(layer.startswith(LARGE) for layer in m.layers) for m in models):
+        layers = {layer for m in models for layer in m.layers}
+        if any(m.unknown for m in models) or any(layer.startswith(LARGE) for layer in layers):
             return ""
-        found = ""
+        found, beside = "", any(layer.startswith("Conv") for layer in layers)
+        by_cell = ""
         for site in self.script.log.of("forward"):
             for occurrence in site:
                 name = occurrence.this.name if isinstance(occurrence.this, Ext) else ""
                 short = name.removeprefix("torch.nn.")
                 if short not in CELLS.union(RECURRENT) or not self._trains(occurrence):
                     continue
-                if short in RECURRENT and not any(self._carrying(site, occurrence)):
-                    return ""
-                found = at(site.node)
-        return found
+                found, carried = at(site.node), any(self._carrying(site, occurrence))
+                beside = beside or (short in RECURRENT and not carried)
+                by_cell = found if short in CELLS and carried else by_cell
+        return found if not beside else by_cell if by_cell and is_light(self.script) else ""
 
     @cached_property
-    def turns(self) -> tuple[int, str]:
-        """How often a step goes through a recurrent network, one element after the other, at the
-        least, and where; 0 where that is not known.
+    def kernels(self) -> tuple[int, str]:
+        """How many kernels a step launches while it goes along sequences, one element after the
+        other, forwards and backwards, at the least, and where; 0 where it does not.
         """
         found = (0, "")
         for step in self.script.steps:
-            for site in step.forwards:
+            passes, operations, place = 0, 0, ""
+            signs: dict[tuple[int, Stack], int] = {}  # a + b, of which there are no events
+            for _, site in self.script.log.each():
+                layer = site.kind == "forward"
+                if not layer and not _computes(site):
+                    continue
                 for occurrence in (o for o in site if is_each_turn(o.stack, step.loop)):
                     loops = list(self._carrying(site, occurrence))
-                    known = [turns(self.script, loop.node) or 1 for loop in loops]
-                    found = max(found, (prod(known) if known else 0, at(site.node)))
-        return found if found[0] else (0, "")
+                    if not loops:
+                        continue
+                    times = prod(turns(self.script, loop.node) or SHORT for loop in loops)
+                    function = function_of(site.node)
+                    signs[id(function), occurrence.stack] = times * self._signs(function)
+                    operations += times
+                    passes, place = (
+                        (max(passes, times), at(site.node)) if layer else (passes, place)
+                    )
+            operations += sum(signs.values())
+            found = max(found, (max(BOTH_WAYS * operations, passes * machine.TURN), place))
+        return found if found[1] else (0, "")
+
+    def _signs(self, function: ast.AST) -> int:
+        """How often a function computes with tensors by the signs of Python."""
+        found = (self.script.values(n) for n in nodes_in(function, ast.BinOp))
+        return sum(any(isinstance(t, Tensor) for t in values) for values in found)
 
     def _trains(self, occurrence: Occurrence) -> bool:
         return any(inside(occurrence.stack, step.loop) for step in self.script.steps)
@@ -71,10 +99,40 @@ class Cells:
             within = inside(occurrence.stack, step.loop)
             frames = below(occurrence.stack, step.loop) if within else ()
             for n, frame in enumerate(frames):
-                if isinstance(frame, LoopFrame) and not frame.unrolled:
+                if (
+                    isinstance(frame, LoopFrame)
+                    and not frame.unrolled
+                    and not _over_layers(frame.node)
+                ):
                     calls = (f.node for f in frames[n + 1 :] if isinstance(f, CallFrame))
-                    if _hands_on(next(calls, site.node), frame.node):
+                    if _keeps_state(site.node) or _hands_on(next(calls, site.node), frame.node):
                         yield frame
+
+
+def _computes(site: Site) -> bool:
+    """Whether an operation of torch computes something there: no view, no question of shapes."""
+    known = op(site.kind)
+    if known is None:
+        return site.kind == "augment" or site.kind.startswith("torch.sparse.")
+    return not known.view and site.kind not in (".size", ".dim", ".numel")
+
+
+def _over_layers(loop: ast.AST) -> bool:
+    """Whether a loop calls what it goes over, ``layer(x)``, ``self.layers[n](x)``: layers, each of
+    which takes what the last one gave.
+    """
+    targets = names_in(loop.target) if isinstance(loop, ast.For) else frozenset()
+    called = (call.func for call in nodes_in(loop, ast.Call))
+    return any(names_in(f) & targets for f in called if not isinstance(f, ast.Attribute))
+
+
+def _keeps_state(call: ast.AST) -> bool:
+    """``self.state = self.cell(x, self.state)``."""
+    stmt = statement_of(call)
+    if not isinstance(stmt, ast.Assign):
+        return False
+    stored = {ast.unparse(n) for t in stmt.targets for n in nodes_in(t, ast.Attribute)}
+    return any(ast.unparse(n) in stored for n in nodes_in(stmt.value, ast.Attribute))
 
 
 def _hands_on(call: ast.AST, loop: ast.AST) -> bool:
@@ -83,7 +141,11 @@ def _hands_on(call: ast.AST, loop: ast.AST) -> bool:
     if not isinstance(stmt, ast.Assign):
         return False
     stored = {n.id for t in stmt.targets for n in nodes_in(t, ast.Name)}
-    if isinstance(loop, ast.For) and isinstance(call, ast.Call):
-        if names_in(call.func) & names_in(loop.target):
-            return False
+    if isinstance(loop, ast.For):
+        stored -= names_in(loop.target)
     return bool(stored & names_in(stmt.value))
+
+
+def goes_along_sequences(script: Script) -> bool:
+    """Whether recurrent layers are trained, which take a sequence one element after the other."""
+    return any(CELLS.union(RECURRENT) & m.layers for m in trained_models(script))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+from autofast.facts.by_default import not_by_default
 from autofast.facts.cost.bounds import most
 from autofast.facts.parts import parts_of, trained_models
 from autofast.model.contents import elements, members, opened
@@ -13,8 +14,9 @@ from autofast.model.events import loops
 from autofast.model.kinds import is_module
 from autofast.model.names import CONTAINERS, WRAPPERS
 from autofast.model.script import Model, Script
-from autofast.model.values import Ext, const
+from autofast.model.values import Ext, Inst, const
 from autofast.ops.families import RECURRENT
+from autofast.read.recover.models import layers_of
 
 # Layers that multiply no matrices, and containers of others.
 PLAIN = re.compile(
@@ -27,6 +29,8 @@ DEEP = re.compile(
     r"(?:resne|wide_resnet|densenet|mobilenet|efficientnet|shufflenet|squeezenet|googlenet|inception|mnasnet|regnet)\w*$"
 )
 LARGE = 16_000_000  # weights of a layer that makes a head slow: VGG's first has 103 million
+LIGHT = 1_000_000  # of all layers of a head: 256 rows through them are 1.5 GFLOP a step, or 0.1 ms
+LONG = 20  # rows of each item behind a recurrent layer, one for each of its elements
 DENSE = frozenset({"torch.nn.Linear", "torch.nn.MultiheadAttention"})
 EMBEDDING = 2  # convolutions of an embedding, at most
 # A product with a side of so many numbers is bound by memory: 32 floating-point operations for each
@@ -38,24 +42,40 @@ SMALL, FEW = 512, 6
 MANY = 2  # convolutions for each layer of the head, at least
 
 
+def _usual_models(script: Script) -> list[Model]:
+    """Those that are trained while options have their defaults, where there are such; those that
+    go to the device, where a library calls them (a learner of learn2learn, a functional copy).
+    """
+    moved = {id(o.this): o.this for s in script.log.of("move_model") for o in s if o.this}
+    models = trained_models(script) or [
+        Model(t, None, "", [], [], [], *layers_of(t))
+        for t in moved.values()
+        if isinstance(t, (Ext, Inst)) and is_module(t)
+    ]
+    ways = {id(m): getattr(m.thing, "made", ()) for m in models}
+    return [m for m in models if not not_by_default(script, [ways[id(m)]])] or models
+
+
 def only_convolves(script: Script) -> bool:
-    """Whether the models that are trained certainly multiply no matrices but in convolutions."""
-    models = trained_models(script)
+    """Whether the models that are trained certainly multiply no matrices but in layers of cuDNN,
+    which has a flag of its own: convolutions, recurrent layers.
+    """
+    models = _usual_models(script)
     layers = {layer for m in models for layer in m.layers}
     return (
         bool(models)
         and all(map(_is_known, models))
-        and any(layer.startswith("Conv") for layer in layers)
-        and all(PLAIN.match(layer) for layer in layers)
+        and any(layer.startswith("Conv") or layer in RECURRENT for layer in layers)
+        and all(PLAIN.match(layer) or layer in RECURRENT for layer in layers)
     )
 
 
 def holds_weights(script: Script) -> bool:
     """Whether the models that are trained have no layers of torch that compute with weights: they
-    hold weights, and give them to functions.
+    hold weights, and give them to functions, or are functions.
     """
-    models = trained_models(script)
-    return bool(models) and all(
+    models = _usual_models(script)
+    return bool(script.steps) and all(
         _is_known(m) and all(PLAIN.match(x) and not x.startswith("Conv") for x in m.layers)
         for m in models
     )
@@ -65,7 +85,7 @@ def only_embeds(script: Script) -> bool:
     """Whether the models that are trained convolve once or twice, in front of many layers that
     multiply matrices: patches of a transformer.
     """
-    models = trained_models(script)
+    models = _usual_models(script)
     return bool(models) and all(map(_only_embeds, models))
 
 
@@ -85,7 +105,7 @@ def _only_embeds(model: Model) -> bool:
 
 def is_small_head(script: Script) -> bool:
     """Whether dense layers are few in each model that is trained, and none is known to be large."""
-    models = trained_models(script)
+    models = _usual_models(script)
     return bool(models) and all(_has_small_head(script, m) for m in models)
 
 
@@ -95,21 +115,38 @@ def _has_small_head(script: Script, model: Model) -> bool:
     dense = [t for t in parts if t.name == "torch.nn.Linear"]
     deep = [t for t in parts if DEEP.match(t.name)]
     convolutions = [t for t in parts if t.name.startswith("torch.nn.Conv")]
-    others = [t for t in parts if not any(t in few for few in (dense, deep, convolutions))]
+    recurrent = [t for t in parts if t.name.removeprefix("torch.nn.") in RECURRENT]
+    known = (dense, deep, convolutions, recurrent)
+    others = [t for t in parts if not any(t in few for few in known)]
     around = {f.node for f in loops(getattr(model.thing, "made", ()))}
     return (
         _is_known(model)
-        and (bool(deep) or len(convolutions) >= max(1, MANY * len(dense)))
+        and (
+            bool(deep)
+            or len(convolutions) >= max(1, MANY * len(dense))
+            or (bool(convolutions) and not recurrent and _weights(script, dense) <= LIGHT)
+            or (bool(recurrent) and _weights(script, dense) <= LIGHT // LONG)
+        )
         and all(PLAIN.match(t.name.rsplit(".", 1)[-1]) for t in others)
-        and not any(_is_large(script, t) or {f.node for f in loops(t.made)} - around for t in dense)
+        and all(_weights(script, [t]) <= LARGE for t in dense)
+        and not any({f.node for f in loops(t.made)} - around for t in dense)
     )
+
+
+def is_light(script: Script) -> bool:
+    """Whether no dense layer of the models that are trained may be larger than those of a light
+    head.
+    """
+    parts = [t for m in trained_models(script) for t in parts_of(m.thing).values()]
+    dense = [t for t in parts if isinstance(t, Ext) and t.name == "torch.nn.Linear"]
+    return all(_weights(script, [t]) <= LIGHT for t in dense)
 
 
 def is_narrow(script: Script) -> bool:
     """Whether the models that are trained multiply matrices in narrow layers alone, or in few small
     ones: of a policy, of a few columns.
     """
-    models = trained_models(script)
+    models = _usual_models(script)
     return bool(models) and all(_is_narrow(script, m) for m in models)
 
 
@@ -144,9 +181,10 @@ def _is_small(script: Script, layer: Ext) -> bool:
     return max(_sizes(script, layer), default=LARGE) <= SMALL
 
 
-def _is_large(script: Script, layer: Ext) -> bool:
-    known = _sizes(script, layer)
-    return len(known) == 2 and known[0] * known[1] > LARGE
+def _weights(script: Script, layers: list[Ext]) -> int:
+    """Of all these dense layers, at the most."""
+    sizes = [_sizes(script, t) for t in layers]
+    return sum(s[0] * s[1] if len(s) == 2 else LARGE for s in sizes)
 
 
 def _sizes(script: Script, layer: Ext) -> list[int]:

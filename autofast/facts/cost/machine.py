@@ -71,6 +71,11 @@ SHORTEST = 200e-6  # seconds of a step of which nothing is known: twenty operati
 HANDOVER = 0.3e-3
 COSTLY = 3e-3
 
+# Photos a second that a training on one GPU takes at the most: sixteen cores decode as many.
+PHOTOS = 5_000
+# Seconds until workers have started that are forked anew: 0.5 were measured of ten.
+START = 0.5
+
 # What is left, at best, of the time of products with 16 bits and with TF32, and of convolutions in
 # channels_last and with algorithms chosen
 # by measurement: 2 to 4.5 times as fast, 3 times, 1.15 to 1.6 times and up to 1.2 times in

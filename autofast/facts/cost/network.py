@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 
+from autofast.facts.cost.bounds import most
 from autofast.facts.cost.shapes import Shape, Unsized, Work, layer
 from autofast.model.calls import is_name
 from autofast.model.events import LoopFrame
@@ -77,7 +78,7 @@ class Network:
             short = thing.name.rsplit(".", 1)[-1]
             if short in ("Sequential", "ModuleList"):
                 return self._sequential(thing.args, shape)
-            found = layer(short, thing.args, shape, self.work)
+            found = layer(short, thing.args, shape, self.work, self._most)
             if found is not None:
                 return found
             raise Unsized(f"what {short} costs is not known")
@@ -101,6 +102,9 @@ class Network:
         for thing in things:
             shape = self.run(thing, shape)
         return shape
+
+    def _most(self, expr: ast.expr) -> int | None:
+        return most(self.script, expr)
 
     # ----------------------------------------------------------------------- code of forward passes
     def _call(
@@ -154,7 +158,7 @@ class Network:
             channels = [s.channels for s in shapes]
             known = [c for c in channels if c is not None]
             return Shape(sum(known) if len(known) == len(channels) else None, largest.dims)
-        found = layer(name, args, shapes[0], self.work, first)
+        found = layer(name, args, shapes[0], self.work, self._most, first)
         if found is None:
             raise Unsized(f"what {name}() costs is not known")
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,7 +68,7 @@ class Work:
 
 # A backward computes the gradients of the input and of the weights: twice the forward.
 TRAINED = 3
-CONV = re.compile(r"Conv([123])d$")
+CONV = re.compile(r"Conv(Transpose)?([123])d$")
 POOL = re.compile(r"(?:Max|Avg)Pool([123])d$|(?:max|avg)_pool([123])d$")
 ADAPTIVE = re.compile(r"Adaptive(?:Max|Avg)Pool([123])d$|adaptive_(?:max|avg)_pool([123])d$")
 NORMS = re.compile(r"(?:Batch|Instance|Layer|Group)Norm(?:[123]d)?$|batch_norm$|layer_norm$")
@@ -77,7 +78,7 @@ CHEAP = frozenset(
     Dropout Dropout1d Dropout2d Dropout3d AlphaDropout
     relu relu6 leaky_relu elu selu gelu silu mish hardswish hardtanh sigmoid tanh softplus softmax log_softmax prelu celu
     dropout dropout1d dropout2d dropout3d alpha_dropout add sub mul div exp log sqrt pow abs clamp normalize float
-    normal uniform randn_like rand_like zeros_like ones_like empty_like new_empty new_zeros new_ones""".split()
+    normal uniform randn_like rand_like zeros_like ones_like empty_like new new_empty new_zeros new_ones""".split()
 )
 # They leave fewer numbers, or as many in another order.
 LOOSE = frozenset("mean sum amax max squeeze unsqueeze permute transpose t".split())
@@ -85,16 +86,32 @@ LOOSE = frozenset("mean sum amax max squeeze unsqueeze permute transpose t".spli
 FREE = frozenset("Identity contiguous detach to cuda type requires_grad_".split())
 
 
-def layer(name: str, args: Arguments, shape: Shape, work: Work, first: int = 0) -> Shape | None:
+def layer(
+    name: str,
+    args: Arguments,
+    shape: Shape,
+    work: Work,
+    most: Callable[[ast.expr], int | None],
+    first: int = 0,
+) -> Shape | None:
     """What comes out of a layer or function of torch, counted in ``work``; None where the table has
     no such name.
 
-    ``first``: the number of arguments before its own (1 for functions, which are given the batch).
+    ``most`` says how large a number is that is computed (``2 * args.width``). ``first``: the number
+    of arguments before its own (1 for functions, which are given the batch).
     """
 
     def given(place: int, name: str, default: Any = ...) -> Any:
-        values = args.get(place + first, name)
-        return default if not values and default is not ... else _number(values, name)
+        values, said = args.get(place + first, name), args.given(place + first, name)
+        if not values and default is not ...:
+            return default
+        try:
+            return _number(values, name)
+        except Unsized:
+            found = most(said.expr) if said is not None and said.expr is not None else None
+            if found is None:
+                raise
+            return found
 
     if name in FREE:
         return shape
@@ -110,7 +127,7 @@ def layer(name: str, args: Arguments, shape: Shape, work: Work, first: int = 0) 
         work.tensors += 2
         return shape
     if match := CONV.fullmatch(name):
-        return _convolution(int(match[1]), given, shape, work)
+        return _convolution(int(match[2]), given, shape, work, transposed=bool(match[1]))
     if match := POOL.fullmatch(name):
         n = int(match[1] or match[2])
         kernel = _each(given(0, "kernel_size"), n)
@@ -175,18 +192,30 @@ def _slid(
     return found
 
 
-def _convolution(n: int, given: Callable[..., Any], shape: Shape, work: Work) -> Shape:
+def _convolution(
+    n: int, given: Callable[..., Any], shape: Shape, work: Work, transposed: bool
+) -> Shape:
     taken, made = given(0, "in_channels"), given(1, "out_channels")
     kernel, stride = _each(given(2, "kernel_size"), n), _each(given(3, "stride", 1), n)
-    padding, dilation = given(4, "padding", 0), _each(given(5, "dilation", 1), n)
+    padding, dilation = (
+        given(4, "padding", 0),
+        _each(given(8 if transposed else 5, "dilation", 1), n),
+    )
     groups = given(6, "groups", 1)
     if not all(isinstance(x, int) for x in (taken, made, groups)):
         raise Unsized("its channels are not known")
     reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
     pads = tuple(k // 2 for k in reach) if padding == "same" else _each(padding or 0, n)
-    dims = _slid(shape, reach, stride, pads)
     weights = made * taken // max(groups, 1) * prod(kernel)
-    work.convolutions += TRAINED * 2 * weights * prod(dims)
+    if transposed:
+        more, before = _each(given(5, "output_padding", 0), n), shape.dims
+        if len(before) != n:
+            raise Unsized("the size of its images is not known")
+        sides = zip(before, reach, stride, pads, more, strict=True)
+        dims = tuple((d - 1) * s - 2 * p + r + o for d, r, s, p, o in sides)
+    else:
+        dims = before = _slid(shape, reach, stride, pads)
+    work.convolutions += TRAINED * 2 * weights * prod(before)
     work.activations += made * prod(dims)
     work.parameters += weights + made
     work.tensors += 2

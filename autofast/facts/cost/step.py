@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine
 from autofast.facts.cost.inputs import batch_size, batches, item, number, turns
 from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.shapes import Shape, Unsized, Work
-from autofast.flow.frequency import Frequency, frequency, is_rare
+from autofast.flow.frequency import Frequency, frequency, is_first_time, is_rare
 from autofast.flow.program import Flow
 from autofast.model.contents import opened
 from autofast.model.events import (
@@ -206,7 +207,7 @@ class Cost:
         for (kind, _), site in self.script.log.each():
             if kind.rsplit(".", 1)[-1] not in functions and kind != "call_object":
                 continue
-            if not all(self._makes_items(o.stack) for o in site):
+            if not all(self._makes_items(o.stack) or self._is_beside(o.stack) for o in site):
                 return f"what {at(site.node)} computes is not known"
         for source in self.script.sources if "matmul" in functions else ():
             for node in _products(source):
@@ -217,6 +218,23 @@ class Cost:
     def _makes_items(self, stack: Stack) -> bool:
         """Whether an item of a dataset is made there, on the host."""
         return any(isinstance(f, CallFrame) and id(f.func.node) in self._on_host for f in stack)
+
+    def _is_beside(self, stack: Stack) -> bool:
+        """Whether a way certainly leads past the steps: in a loop over other batches, now and then,
+        or where an option has to be given.
+        """
+        over = (f.node for f in loops(stack) if f.loaders)
+        return (
+            not all(node in self._around for node in over)
+            or any(isinstance(f, BranchFrame) and is_rare(f) for f in stack)
+            or bool(not_by_default(self.script, [stack]))
+        )
+
+    @cached_property
+    def _around(self) -> set[ast.AST]:
+        """The loops of the steps, and those around them."""
+        steps = self.training
+        return {s.loop for s in steps} | {f.node for s in steps for f in loops(s.stack)}
 
     @cached_property
     def _on_host(self) -> set[int]:
@@ -332,14 +350,7 @@ class Cost:
         """What is copied to the device of a batch of the loader at ``node``, or of those moved
         there; None where that is not known.
         """
-        statement = {id(n) for n in walk(statement_of(node))}
-        moved = {id(t) for x in self.script.transfers if id(x.node) in statement for t in x.loaders}
-        found = [
-            x
-            for x in self.script.loaders
-            if x.node is node or any(id(t) in moved for t in x.things)
-        ]
-        sizes = [self._bytes(x) for x in found]
+        sizes = [self._bytes(x) for x in self._moved(node)]
         known = [n for n in sizes if n is not None]
         return max(known) if known and len(known) == len(sizes) else None
 
@@ -364,13 +375,11 @@ class Cost:
         return {s.channels if s is not None else None for s in shapes}
 
     def _moved(self, node: ast.AST) -> list[Loader]:
-        statement = {id(n) for n in walk(statement_of(node))}
-        moved = {id(t) for x in self.script.transfers if id(x.node) in statement for t in x.loaders}
-        return [
-            x
-            for x in self.script.loaders
-            if x.node is node or any(id(t) in moved for t in x.things)
-        ]
+        """The loaders made at ``node``, and those of which its statement moves batches."""
+        here = {id(n) for n in walk(statement_of(node))}
+        moved = {id(t) for x in self.script.transfers if id(x.node) in here for t in x.loaders}
+        loaders = self.script.loaders
+        return [x for x in loaders if x.node is node or any(id(t) in moved for t in x.things)]
 
     def _bytes(self, loader: Loader) -> int | None:
         batch = batch_size(loader)
@@ -428,7 +437,8 @@ class Cost:
         for n, frame in enumerate(stack):
             within = within or id(frame.node) in steps
             if isinstance(frame, BranchFrame) and is_rare(frame):
-                if not within or self._every(frame.node) >= SELDOM:
+                first = is_first_time(frame)
+                if not within or first or self._every(frame.node) >= SELDOM:
                     inner = (f for f in stack[n:] if isinstance(f, LoopFrame))
                     return all(f.unrolled or _is_over_list(f) for f in inner)
         return False
@@ -489,12 +499,16 @@ def _gone_over(thing: Thing) -> Values:
 
 
 def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:
-    """Each model at each place of a step where it is called."""
+    """Each model at each place where every step calls it: not for samples now and then."""
     seen: set[tuple[int, int]] = set()
     for site in step.forwards:
         for occurrence in site:
             key = id(site), id(occurrence.this)
-            if occurrence.this is not None and key not in seen:
+            rare = any(
+                isinstance(f, BranchFrame) and is_rare(f)
+                for f in below(occurrence.stack, step.loop)
+            )
+            if occurrence.this is not None and key not in seen and not rare:
                 seen.add(key)
                 yield site, occurrence
 

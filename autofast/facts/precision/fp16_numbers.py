@@ -75,9 +75,5 @@ def _keeps_fp32(callee: Thing) -> bool:
         last = callee.name.rsplit(".", 1)[-1]
         return callee.name.startswith(
             ("torch.nn.", "torch.optim.", "builtins.", "math.", "random.", "numpy.", "time.")
-        ) or last in (
-            "arange",
-            "randint",
-            "device",
-        )
+        ) or last in ("arange", "randint", "device")
     return isinstance(callee, (Cls, Ext)) or callee is None

@@ -59,11 +59,7 @@ class Counter:
 
     def offset(self, expr: ast.expr) -> int | None:
         """c, where ``expr`` is the number of the batch (from 0) plus c."""
-        return _plus(
-            expr,
-            lambda e: self.start if is_name(e, self.name) else None,
-            self.script,
-        )
+        return _plus(expr, lambda e: self.start if is_name(e, self.name) else None, self.script)
 
 
 def _plus(expr: ast.expr, base: Callable[[ast.expr], int | None], script: Script) -> int | None:

@@ -13,18 +13,7 @@ from autofast.model.calls import is_method, is_name
 from autofast.model.script import Script
 from autofast.model.source import parent_of
 from autofast.model.syntax import FUNCTIONS, VARIABLES
-from autofast.model.values import (
-    Dict,
-    Ext,
-    Inst,
-    Method,
-    Ref,
-    Seq,
-    Tensor,
-    Thing,
-    Unknown,
-    Values,
-)
+from autofast.model.values import Dict, Ext, Inst, Method, Ref, Seq, Tensor, Thing, Unknown, Values
 from autofast.ops import is_view
 
 OPTIONS = tuple(

@@ -35,11 +35,7 @@ from autofast.write.spelling import torch_in
 
 LONG = 88  # characters; more do not go into one line
 ROOTS = frozenset({"math.sqrt", "numpy.sqrt"})
-HOOKS = (
-    "register_forward_hook",
-    "register_forward_pre_hook",
-    "register_module_forward_hook",
-)
+HOOKS = ("register_forward_hook", "register_forward_pre_hook", "register_module_forward_hook")
 OTHER_FLOATS = (".half", ".double", ".bfloat16", "apex.amp.initialize", "torch.set_default_dtype")
 
 

@@ -38,7 +38,6 @@ from autofast.write.spelling import torch_in
 SINCE = (2, 6)  # torch.compiler.set_stance
 EAGER = '.compiler.set_stance("force_eager")'
 READS = frozenset("item tolist cpu numpy".split())  # what may be put off to the end of an epoch
-BATCHES = (2, "shuffle"), (8, "drop_last")
 KNOWN = ("torch.", "builtins.", "numpy.", "math.")
 
 

@@ -16,11 +16,7 @@ from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import at, enclosing, parent_of
 from autofast.model.syntax import is_attribute, is_text
-from autofast.model.values import (
-    Const,
-    Tensor,
-    const,
-)
+from autofast.model.values import Const, Tensor, const
 
 SINCE = (2, 3)
 FRAMEWORKS = {
@@ -50,10 +46,7 @@ COMPILES = re.compile(r"^--?(no[-_])?(use[-_])?(torch[-_]?)?(compile|dynamo)\b")
 # ---------------------------------------------------------------------------- the script as a whole
 def is_there(script: Script) -> ast.AST | None:
     """Where the script knows about torch.compile already, perhaps behind an option."""
-    return next(
-        (node for node in script.nodes if _compiles(node)),
-        None,
-    )
+    return next((node for node in script.nodes if _compiles(node)), None)
 
 
 class Compiled:

@@ -1,24 +1,20 @@
-"""What must be alike in all processes, or they wait for each other for ever, or train different
-models without a word.
+"""What must be alike in all processes, or they train different models without a word.
 
-The path through a training step: who leaves out a backward lets the others wait. What is made
-before the training: data, splits,
-vocabularies. The parameters: nothing but the averaged gradients may change them. What a model keeps
-from one batch to the next.
+What is made before the training: data, splits, vocabularies. The parameters: nothing but the
+averaged gradients may change them. What a model keeps from one batch to the next. (That all take
+the same path through a step is asked on the way through it: :mod:`.uniformity.notes`.)
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import call_of, is_call_of, is_method, is_name
+from autofast.model.calls import call_of, is_method, is_name
 from autofast.model.contents import members, opened
-from autofast.model.events import BranchFrame, Occurrence, Stack, TryFrame, below
-from autofast.model.kinds import is_loader
-from autofast.model.script import Script, Step
+from autofast.model.events import Occurrence
+from autofast.model.script import Script
 from autofast.model.source import (
     at,
     enclosing,
@@ -27,9 +23,8 @@ from autofast.model.source import (
     statement_of,
     within_statement,
 )
-from autofast.model.syntax import COMPREHENSIONS, IDENTITY, is_attribute, is_read, is_stored
+from autofast.model.syntax import COMPREHENSIONS, is_attribute, is_read, is_stored
 from autofast.model.values import (
-    NOTHING,
     Const,
     Ext,
     Func,
@@ -42,8 +37,6 @@ from autofast.model.values import (
 )
 from autofast.ops import draws, is_in_place
 from autofast.rule import Refusal
-from autofast.techniques.ddp.guards import caught
-from autofast.techniques.ddp.loss import Loss
 from autofast.techniques.ddp.setup import Extent
 
 DRAWS = tuple(
@@ -65,123 +58,14 @@ ORDERED = tuple(
 )
 
 
-def check(script: Script, extent: Extent, losses: Loss) -> None:
+def check(script: Script, extent: Extent) -> None:
     """Raises :class:`Refusal` where something may differ between processes."""
-    for step in script.steps:
-        _path(script, step, losses)
     _orders(script)
     _draws_before(script, extent)
     for site in script.log.of("inplace"):
         _written(script, site.node, list(site))
     for inst in {id(t): t for s in script.steps for t in s.models if isinstance(t, Inst)}.values():
         _kept(script, inst)
-
-
-# -------------------------------------------------------------------------- the path through a step
-def _path(script: Script, step: Step, losses: Loss) -> None:
-    """No condition in a training step depends on the samples that a process has."""
-    frames: dict[int, BranchFrame] = {}
-    sites = [*(b.site for b in step.backwards), *(u.site for u in step.updates), *step.forwards]
-    sites += [
-        s
-        for s in script.log.of("break", "continue")
-        if any(f.node is step.loop for o in s for f in o.stack)
-    ]
-    for site in sites:
-        for occurrence in site:
-            for around in occurrence.stack:
-                if isinstance(around, TryFrame) and (caught := _catches(around)) is not None:
-                    raise Refusal(
-                        f"an error that is caught on {at(caught)} in one process would let the others wait for ever"
-                    )
-            for frame in _inside(occurrence.stack, step.loop):
-                if isinstance(frame, BranchFrame) and not frame.known:
-                    frames[id(frame.node)] = frame
-    for frame in frames.values():
-        test = getattr(frame.node, "test", None)
-        if isinstance(test, ast.expr) and (why := _of_a_share(script, test, losses, 0)):
-            raise Refusal(
-                f"the condition on {at(test)} {why}: a process that goes another way than the others lets them wait for ever"
-            )
-
-
-def _catches(frame: TryFrame) -> ast.AST | None:
-    """A handler that goes on after an error; one for Ctrl-C does not, which reaches all
-    processes.
-    """
-    handlers = (
-        frame.node.handlers if isinstance(frame.node, ast.Try) and frame.part == "body" else []
-    )
-    for handler in handlers:
-        if caught(handler) <= {"KeyboardInterrupt", "SystemExit"} or isinstance(
-            handler.body[-1], ast.Raise
-        ):
-            continue
-        return handler
-    return None
-
-
-def _inside(stack: Stack, loop: ast.AST) -> Stack:
-    return below(stack, loop) if any(f.node is loop for f in stack) else ()
-
-
-def _of_a_share(script: Script, expr: ast.expr, losses: Loss, depth: int) -> str:
-    """How a value depends on the samples of one process, or on chance; empty where it does not."""
-    for node in _walk(script, expr):
-        if not isinstance(node, (ast.Name, ast.Call, ast.Attribute, ast.Subscript)):
-            continue
-        if names := [t.name for t in script.called(node) if isinstance(t, Ref)]:
-            if any(n.startswith(DRAWS) for n in names):
-                return "is drawn at random"
-        if _is_asked(node):
-            continue
-        if losses.is_count(node):
-            return "depends on the number of samples, of which each process has a part"
-        for thing in script.values(node):
-            if isinstance(thing, Tensor) and not thing.param:
-                return "depends on the batch"
-            if isinstance(thing, Num) and thing.synced is not None and not thing.synced.param:
-                return "depends on the batch"
-        if isinstance(node, ast.Name) and depth < 3:
-            for definition in script.analysis(Flow).reaching(node):
-                before = definition.node if definition.is_augmented else definition.value
-                if isinstance(before, ast.expr) and (
-                    why := _of_a_share(script, before, losses, depth + 1)
-                ):
-                    return why
-    return ""
-
-
-def _walk(script: Script, expr: ast.AST) -> Iterator[ast.AST]:
-    """All parts of an expression, but for loaders that are only asked for their number of
-    batches.
-    """
-    yield expr
-    found = script.values(expr.args[0]) if is_call_of(expr, "len") and expr.args else NOTHING
-    if not found or not all(is_loader(t) for t in found):
-        for part in ast.iter_child_nodes(expr):
-            yield from _walk(script, part)
-
-
-def _is_asked(node: ast.AST) -> bool:
-    """``x.is_cuda``, ``x is None``, ``isinstance(x, tuple)``: the same for all samples."""
-    parent = parent_of(node)
-    if is_attribute(
-        parent,
-        "is_cuda",
-        "is_xpu",
-        "dtype",
-        "ndim",
-        "device",
-        "training",
-        "requires_grad",
-        "dim",
-        "dataset",
-    ):
-        return True
-    if isinstance(parent, ast.Compare) and all(isinstance(op, IDENTITY) for op in parent.ops):
-        return True
-    return is_call_of(parent, "isinstance", "hasattr", "callable")
 
 
 # ------------------------------------------------------------------------------ what is made before

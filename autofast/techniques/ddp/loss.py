@@ -41,7 +41,7 @@ from autofast.model.values import (
     certainly,
 )
 from autofast.rule import Refusal
-from autofast.techniques.ddp.samples import ELEMENTWISE, REDUCTIONS, TURNS, check_forward, first_dim
+from autofast.techniques.ddp.samples import REDUCTIONS, TURNS, check_forward, first_dim, is_apart
 
 SHAPES = frozenset(
     "view reshape flatten squeeze unsqueeze view_as contiguous detach clone to float double half long int bool cuda cpu type type_as "
@@ -75,16 +75,6 @@ class Loss(Losses):
                 f"the loss on {at(backward.node)} is {kind.value}: whether its gradient is averaged or added up is not known"
             )
         return REDUCTION[kind]
-
-    def is_count(self, expr: ast.expr) -> bool:
-        """Whether a number depends on how many samples a batch has."""
-        found = self.script.values(expr)
-        if not _is_plain(found) or any(isinstance(t, Num) and t.synced for t in found):
-            return False  # a value of the batch
-        try:
-            return self._counted(expr, self._run(expr)) is Kind.SIZE
-        except Refusal:
-            return True
 
     def _run(self, expr: ast.expr) -> Activation:
         function = function_of(expr)
@@ -256,7 +246,7 @@ class Loss(Losses):
             return None
         if name in SHAPES | TURNS | JOINING and kinds and kinds[0] in EACH:
             return Kind.TURNED
-        if name in ELEMENTWISE:
+        if is_apart(name):
             return each(kinds, expr)
         if name in REDUCTIONS and kind is Kind.ROWS and first_dim(self.script, expr, args) is False:
             return Kind.ROWS

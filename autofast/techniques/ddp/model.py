@@ -51,6 +51,12 @@ class Trained:
     after: bool = False
     options: list[str] = field(default_factory=list)
 
+    def trains_on(self, stack: Stack) -> bool:
+        """Whether this way leads into a loop in which the model is trained."""
+        loops = {id(s.loop) for s in self.steps}
+        loops |= {id(f.node) for s in self.steps for f in s.stack if isinstance(f, LoopFrame)}
+        return any(isinstance(f, LoopFrame) and id(f.node) in loops for f in stack)
+
 
 # -------------------------------------------------------------------------------------------- which
 def passes_of(script: Script) -> dict[int, ast.Call]:
@@ -233,9 +239,6 @@ def _check_freezing(script: Script, mine: Trained, attribute: str) -> None:
     """Parameters that are frozen or freed while the training runs: the wrapper was told at its
     beginning.
     """
-    loops = {id(f.node) for s in mine.steps for f in s.stack if isinstance(f, LoopFrame)} | {
-        id(s.loop) for s in mine.steps
-    }
     stores = [
         s
         for s in script.log.of("set_attribute", "set_elsewhere", "tensor_write")
@@ -245,13 +248,9 @@ def _check_freezing(script: Script, mine: Trained, attribute: str) -> None:
         s.node
         for s in (*script.log.of(f".{attribute}"), *stores)
         for o in s
-        if _repeats(o.stack, loops)
+        if mine.trains_on(o.stack)
     ]
     if places:
         raise Refusal(
             f"parameters are frozen or freed while it trains ({at(places[0])}): DistributedDataParallel must know them before"
         )
-
-
-def _repeats(stack: Stack, loops: set[int]) -> bool:
-    return any(isinstance(f, LoopFrame) and id(f.node) in loops for f in stack)

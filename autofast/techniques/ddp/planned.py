@@ -72,7 +72,7 @@ def edits_for(
     losses = Loss(script)
     reductions = {id(b.node): losses.reduction(b) for step in script.steps for b in step.backwards}
     extent = setup.extent_of(script, _happenings(script, models))
-    agreement.check(script, extent, losses)
+    agreement.check(script, extent)
     ranks = Ranks(script)
     edits = setup.group(script, ranks, extent)
     edits += setup.devices(script, ranks)

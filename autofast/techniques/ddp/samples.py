@@ -33,36 +33,41 @@ from autofast.model.values import (
     Thing,
     const,
 )
+from autofast.ops import by_element
 from autofast.ops.families import PAIRED
 from autofast.rule import Refusal
 
-# fmt: off
-ELEMENTWISE = frozenset("""
-abs add addcdiv addcmul alpha_dropout arange as_tensor atan atan2 avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
-adaptive_max_pool2d batch_norm bernoulli bool ceil celu chunk clamp clamp_max clamp_min clip clone contiguous conv1d conv2d conv3d
-conv_transpose1d conv_transpose2d cos cpu cuda data detach device dim div double dropout dropout1d dropout2d dropout3d dtype elu embedding
-eq erf exp expand expand_as expm1 feature_dropout fill_ flatten flatten_parameters float floor full full_like gather ge gelu glu group_norm
-grid_sample affine_grid gt half hardsigmoid hardswish hardtanh index_select instance_norm int interpolate is_floating_point isnan item
-layer_norm le leaky_relu lerp linear linspace local_response_norm log log10 log1p log2 log_sigmoid logsigmoid logical_and logical_not
-logical_or long lt masked_fill masked_fill_ max_pool1d max_pool2d max_pool3d maximum minimum mish mul mul_ narrow ne neg new_full new_ones
-new_zeros nan_to_num numel numpy one_hot ones ones_like pad pixel_shuffle pixel_unshuffle pow prelu randn rand randn_like rand_like reciprocal
-relu relu_ relu6 repeat repeat_interleave requires_grad_ reshape round rrelu rsqrt rsub scaled_dot_product_attention selu shape sigmoid sigmoid_ sign
-silu sin size slice softplus softsign sqrt square squeeze sub sum_to_size tan tanh tanh_ tensor to tril triu type type_as unflatten unfold fold
-unsqueeze upsample view view_as where zero_ zeros zeros_like add_ sub_ div_ exp_ normal_ uniform_ detach_ unbind split cat stack concat
-bucketize checkpoint copy_ get_device is_cuda ndim numpy_T meshgrid no_grad enable_grad finfo empty empty_like outer
-""".split())
-REDUCTIONS = frozenset("""
-mean sum std var max min amax amin argmax argmin softmax log_softmax logsumexp norm normalize cumsum cumprod prod sort argsort topk median
-all any cosine_similarity vector_norm kthvalue flip roll softmin gumbel_softmax
-""".split())
+# Besides operations on each element: what keeps the samples apart, or asks for no numbers.
+APART = frozenset(
+    """adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d affine_grid alpha_dropout
+    arange as_tensor avg_pool1d avg_pool2d avg_pool3d batch_norm bernoulli bool bucketize
+    cat checkpoint chunk concat contiguous conv1d conv2d conv3d conv_transpose1d
+    conv_transpose2d copy_ cpu cuda data detach detach_ device dim double dropout dropout1d
+    dropout2d dropout3d dtype embedding empty empty_like enable_grad expand expand_as
+    feature_dropout fill_ finfo flatten flatten_parameters float fold full full_like gather
+    get_device glu grid_sample group_norm half index_select instance_norm int interpolate
+    is_cuda is_floating_point item layer_norm linear linspace local_response_norm
+    log_sigmoid long max_pool1d max_pool2d max_pool3d meshgrid narrow ndim new_full new_ones
+    new_zeros no_grad normal_ numel numpy numpy_T one_hot ones ones_like outer pad
+    pixel_shuffle pixel_unshuffle prelu rand rand_like randn randn_like repeat
+    repeat_interleave requires_grad_ reshape scaled_dot_product_attention shape size slice
+    split squeeze stack sum_to_size tensor to tril triu type type_as unbind unflatten unfold
+    uniform_ unsqueeze upsample view view_as zero_ zeros zeros_like""".split()
+)
+REDUCTIONS = frozenset(
+    """mean sum std var max min amax amin argmax argmin softmax log_softmax logsumexp norm
+    normalize cumsum cumprod prod sort argsort topk median all any cosine_similarity vector_norm
+    kthvalue flip roll softmin gumbel_softmax""".split()
+)
 LOSSES = ("cross_entropy", "binary_cross_entropy", "kl_div", "binary_cross_entropy_with_logits")
 TURNS = frozenset("permute transpose t swapaxes swapdims movedim moveaxis rearrange T mT".split())
 MATRIX = frozenset("matmul mm bmm dot baddbmm addmm einsum cdist inner tensordot kron".split())
-PYTHON = frozenset(f"builtins.{n}" for n in (
-    "len range int float bool str print isinstance list tuple dict enumerate zip min max abs sum getattr hasattr reversed sorted super type any all "
-    "round map set format id repr next iter"
-).split())
-# fmt: on
+PYTHON = frozenset(
+    f"builtins.{n}"
+    for n in """len range int float bool str print isinstance list tuple dict enumerate zip min max
+    abs sum getattr hasattr reversed sorted super type any all round map set format id repr next
+    iter""".split()
+)
 LIBRARIES = ("torchvision.models.", "timm.", "torch.nn.")
 
 
@@ -257,11 +262,16 @@ def _named(
         return False
     if makes_module(name):
         return False  # what is made here is looked at where it is called
-    if short in ELEMENTWISE or name.startswith(
+    if is_apart(short) or name.startswith(
         ("torch.cuda.", "torch.nn.init.", "torch.nn.Parameter", "torch.autocast", "torch.amp.")
     ):
         return False
     raise Refusal(f"what `{short}` on {at(call)} does with the samples of a batch is not known")
+
+
+def is_apart(short: str) -> bool:
+    """Whether a function or method keeps the samples apart."""
+    return short in APART or by_element(short)
 
 
 def _optional(script: Script, call: ast.Call) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import After, Before, Edit, Rewrite
 from autofast.flow.graph import Function
+from autofast.flow.positions import place_in, shared
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -24,7 +25,7 @@ from autofast.model.events import (
     TryFrame,
 )
 from autofast.model.script import Script
-from autofast.model.source import ancestors, at, function_of, parent_of
+from autofast.model.source import at, function_of, parent_of
 from autofast.model.values import Arg, Const, Ext, Inst, certainly, const
 from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
@@ -71,14 +72,12 @@ def in_block(
     """The statement of ``block`` (in the code of ``scope``) below which the script comes to
     ``node``; None where it is not below it.
     """
-    here = place_in(scope, stack, node)
-    if here is None:
-        return None
-    mine = {id(s): s for s in block}
-    return next((mine[id(n)] for n in (here, *ancestors(here)) if id(n) in mine), None)
+    here = node_in(scope, stack, node)
+    place = -1 if here is None else place_in(block, here)
+    return block[place] if place >= 0 else None
 
 
-def place_in(scope: Function, stack: Stack, node: ast.AST) -> ast.AST | None:
+def node_in(scope: Function, stack: Stack, node: ast.AST) -> ast.AST | None:
     """The node in the code of ``scope`` at which the script is when it comes to ``node``."""
     calls = [f for f in stack if isinstance(f, CallFrame)]
     start = 0
@@ -97,17 +96,10 @@ def place_in(scope: Function, stack: Stack, node: ast.AST) -> ast.AST | None:
 def extent_of(script: Script, happenings: Iterable[Happening]) -> Extent:
     """The extent that holds all ``happenings``; raises :class:`Refusal`."""
     stacks = [stack for stack, _ in happenings]
-    calls = [[f for f in stack if isinstance(f, CallFrame)] for stack in stacks]
+    calls = [tuple(f for f in stack if isinstance(f, CallFrame)) for stack in stacks]
     common = calls[0]
     for other in calls[1:]:
-        n = 0
-        while (
-            n < min(len(common), len(other))
-            and common[n].node is other[n].node
-            and common[n].func.node is other[n].func.node
-        ):
-            n += 1
-        common = common[:n]
+        common = common[: shared(common, other)]
     scope: Function = script.entry.tree
     if common:
         scope = common[-1].func.node

@@ -9,16 +9,16 @@ of batches. The sampler repeats a few samples where the dataset does not divide.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from autofast.edit.edits import Before, Edit, Keyword, Rewrite, Wrap, literal
 from autofast.facts.loaders import given
 from autofast.flow.loops import loop_of
+from autofast.flow.positions import computed_before
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_local
 from autofast.model.calls import literal_of, short_name
 from autofast.model.script import Loader, Script
-from autofast.model.source import ancestors, at, holds, parent_of, statement_of
+from autofast.model.source import at, holds, parent_of, statement_of, within_statement
 from autofast.model.syntax import DEFS, FUNCTIONS, is_constant
 from autofast.model.values import Given, const
 from autofast.rule import Refusal
@@ -72,7 +72,7 @@ def _at_call(
             a, (*FUNCTIONS, ast.GeneratorExp, ast.ListComp, ast.DictComp, ast.IfExp, ast.BoolOp)
         )
         and not isinstance(a, DEFS)
-        for a in _inside(call, statement)
+        for a in within_statement(call)
     ):
         raise Refusal(
             f"the loader on {at(call)} is made inside an expression: make it in a statement of its own"
@@ -84,7 +84,7 @@ def _at_call(
     lines, holes = [], {}
     name = plain_text(dataset)
     if not name:
-        if any(isinstance(n, ast.Call) for n in _before(dataset, statement)):
+        if any(isinstance(n, ast.Call) for n in computed_before(dataset)):
             raise Refusal(
                 f"the dataset of the loader on {at(call)} is made after other things in one statement: put it into a variable"
             )
@@ -110,23 +110,6 @@ def _not_shuffled(shuffle: ast.expr | None, order: bool | None, sampler: str) ->
     if order is True:
         return [Rewrite(shuffle, f"{sampler} is None")]
     return [Rewrite(shuffle, f"{{shuffle}} and {sampler} is None", {"shuffle": shuffle})]
-
-
-def _inside(call: ast.expr, statement: ast.stmt) -> Iterator[ast.AST]:
-    for outer in ancestors(call):
-        if outer is statement:
-            return
-        yield outer
-
-
-def _before(expr: ast.expr, statement: ast.stmt) -> Iterator[ast.AST]:
-    """What a statement computes before one of its expressions."""
-    around = {id(outer) for outer in _inside(expr, statement)}
-    start = expr.lineno, expr.col_offset
-    for node in ast.walk(statement):
-        if isinstance(node, ast.expr) and id(node) not in around:
-            if (node.lineno, node.col_offset) < start:
-                yield node
 
 
 def _name(script: Script, ranks: Ranks, loader: Loader, dataset: str = "") -> str:
@@ -256,10 +239,7 @@ def _through_dict(
         ]
     if share:
         lines += [f"if {ranks.several(call)}:", *(f"    {line}" for line in share)]
-    return [
-        Before(statement_of(call), literal("\n".join(lines))),
-        *edits,
-    ]
+    return [Before(statement_of(call), literal("\n".join(lines))), *edits]
 
 
 def _own(call: ast.Call, value: Given, name: str) -> ast.expr:

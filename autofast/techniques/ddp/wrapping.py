@@ -10,11 +10,12 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.definition_sites import Attribute, home_of
 from autofast.flow.graph import Function
 from autofast.flow.positions import block as block_around
+from autofast.flow.positions import place_in
 from autofast.flow.scopes import Variable, is_parameter, mentions, own_nodes
 from autofast.model.calls import call_of, names_in, variable_name
-from autofast.model.events import BranchFrame, GuardFrame, LoopFrame, Occurrence, Stack
+from autofast.model.events import BranchFrame, GuardFrame, LoopFrame, Occurrence
 from autofast.model.script import Script
-from autofast.model.source import ancestors, at, function_of, is_elif, parent_of, statements_around
+from autofast.model.source import at, function_of, is_elif, parent_of, statements_around
 from autofast.model.syntax import DEFS, FUNCTIONS, is_attribute, is_read
 from autofast.model.values import Inst
 from autofast.rule import Options, Refusal
@@ -173,7 +174,7 @@ def _beside_variable(
     stores = list(stores)
     here = _block_with(stores)
     order = {id(s): n for n, s in enumerate(here)}
-    made = max(order[id(_in(here, s))] for s in stores)
+    made = max(place_in(here, s) for s in stores)
     leads = []
     for step in mine.steps:
         for backward in step.backwards:
@@ -214,7 +215,7 @@ def _block_with(stores: list[ast.stmt]) -> list[ast.stmt]:
         here = block_around(outer)
         parent = parent_of(outer)
         conditional = isinstance(parent, (ast.If, ast.Try, ast.With)) and not _is_guard(parent)
-        if here and not conditional and all(_in(here, s) is not None for s in stores):
+        if here and not conditional and all(place_in(here, s) >= 0 for s in stores):
             return here
         if isinstance(outer, FUNCTIONS):
             break
@@ -223,11 +224,6 @@ def _block_with(stores: list[ast.stmt]) -> list[ast.stmt]:
 
 def _is_guard(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "__name__" in names_in(node.test)
-
-
-def _in(here: list[ast.stmt], node: ast.AST) -> ast.stmt:
-    mine = {id(s): s for s in here}
-    return next((mine[id(n)] for n in (node, *ancestors(node)) if id(n) in mine), None)  # type: ignore[return-value]
 
 
 def _check_after(
@@ -248,7 +244,7 @@ def _check_after(
             statement = in_block(here, scope, occurrence.stack, site.node)
             if statement is None or order[id(statement)] < place:
                 moved_before = True
-            elif _in_training(mine, occurrence.stack) or statement is here[place]:
+            elif mine.trains_on(occurrence.stack) or statement is here[place]:
                 late.append((site.node, how))
     for node, how in late:
         if how in UNSAFE_MOVES:
@@ -257,13 +253,6 @@ def _check_after(
             raise Refusal(
                 f"the model is moved to its device on {at(node)}, after the training has begun: move it where it is made"
             )
-
-
-def _in_training(mine: Trained, stack: Stack) -> bool:
-    loops = {id(f.node) for s in mine.steps for f in s.stack if isinstance(f, LoopFrame)} | {
-        id(s.loop) for s in mine.steps
-    }
-    return any(id(f.node) in loops for f in stack if isinstance(f, LoopFrame))
 
 
 def _beside_attribute(
@@ -313,4 +302,4 @@ def _made_before(mine: Trained, occurrence: Occurrence) -> bool:
     """It is moved before it is given to the object: where it is made itself."""
     return not any(
         isinstance(f, (BranchFrame, LoopFrame)) for f in occurrence.stack
-    ) and not _in_training(mine, occurrence.stack)
+    ) and not mine.trains_on(occurrence.stack)

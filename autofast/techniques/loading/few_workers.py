@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from autofast.edit.edits import Rewrite
 from autofast.facts.cost import gains
+from autofast.facts.cost.cells import goes_along_sequences
 from autofast.facts.loaders import POSITION, counts, given
 from autofast.facts.settings import place, setting
 from autofast.facts.workers.legality import against, cheap, effect_of
@@ -115,11 +116,13 @@ def _enough(script: Script, number: Number) -> str:
         return cheaply[0]
     if several_ranks(script):
         return f"each rank has {number.value} of them, and ranks share the cores"
-    if number.value == 1:
-        return ""
     reads = {
         cost for loader in number.loaders for dataset in loader.datasets for cost in dataset.reads
     }
+    if "decode" not in reads and goes_along_sequences(script):
+        return "files are read as they are, and the network takes longer to go along sequences"
+    if number.value == 1:
+        return ""
     return (
         ""
         if reads & {"file", "decode"}

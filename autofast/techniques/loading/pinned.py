@@ -18,10 +18,13 @@ from autofast.facts.loaders import (
 from autofast.facts.workers.legality import on_device
 from autofast.model.script import Loader, Script
 from autofast.model.source import at
-from autofast.model.values import Tensor, Thing
+from autofast.model.values import Ext, Inst, Ref, Tensor, Thing
+from autofast.read.requirements import rules_out
 from autofast.rule import Options
 from autofast.techniques.loading.resident import left
 from autofast.write.arguments import Home, room
+
+GRAPHS, SINCE = "torch-geometric", (1, 7)  # since when its batches have pin_memory()
 
 
 class Pinned:
@@ -85,9 +88,22 @@ def against(script: Script, loader: Loader) -> str:
             return f"items of {dataset.name} are on the device already ({dataset.on_device}): they cannot be pinned"
     if why := on_device(loader):
         return f"{why}: they cannot be pinned"
+    collate = given(loader, "collate_fn")
+    made = (*loader.things, *loader.batch, *(collate.values if collate is not None else ()))
+    if any(map(_is_of_graphs, made)) and (old := rules_out(script, SINCE, GRAPHS)):
+        return f"{old}, whose batches had no pin_memory() yet"
     if not managed(script, loader) and not _reaches_gpu(script, loader):
         return "its batches are never moved to a GPU as they are"
     return ""
+
+
+def _is_of_graphs(thing: Thing) -> bool:
+    """Of torch_geometric, or of a class of the project that derives from one."""
+    if isinstance(thing, (Ext, Ref)):
+        return thing.name.startswith("torch_geometric.")
+    if not isinstance(thing, Inst) or thing.cls.find("pin_memory"):
+        return False
+    return any(n.startswith("torch_geometric.") for n in thing.cls.external)
 
 
 def _reaches_gpu(script: Script, loader: Loader) -> bool:

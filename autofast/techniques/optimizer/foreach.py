@@ -117,11 +117,7 @@ class _Reader:
         return receiver, [*before, self.operation(name, receiver, call.args, named)]
 
     def operation(
-        self,
-        name: str,
-        target: ast.expr,
-        args: list[ast.expr],
-        named: dict[str, ast.expr],
+        self, name: str, target: ast.expr, args: list[ast.expr], named: dict[str, ast.expr]
     ) -> Op:
         """One call of a method, or an operator in its place."""
         kind = self.written(target)

@@ -270,11 +270,7 @@ def _against_gradients(step: Step) -> str:
 
 
 def _precision(
-    script: Script,
-    options: Options,
-    with_scaler: bool,
-    code: list[Code],
-    found: Amp,
+    script: Script, options: Options, with_scaler: bool, code: list[Code], found: Amp
 ) -> Precision | str:
     """The precision to write; a reason where there is none. Sets ``scaling`` or ``no_scaler``."""
     device, wanted = options.target, options.precision

@@ -71,10 +71,7 @@ def filled(script: Script, sink: Sink, loop: Loop, needs: Needs, *, around: ast.
         attribute = parent_of(uses[0])
         copies = attribute is not None and is_method(call_of(attribute), "tolist", "cpu")
         return edits if copies else [*edits, Rewrite(uses[0], f"{tensor.id}.cpu()")]
-    return [
-        *edits,
-        After(around, f"{tensor.id} = {tensor.id}.cpu()", rank=Rank.GRAD_MODE),
-    ]
+    return [*edits, After(around, f"{tensor.id} = {tensor.id}.cpu()", rank=Rank.GRAD_MODE)]
 
 
 def _makes_floats(script: Script, call: ast.Call) -> bool:

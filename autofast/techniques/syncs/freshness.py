@@ -13,7 +13,7 @@ from autofast.flow.loops import Loop, loop_of
 from autofast.flow.program import Flow
 from autofast.model.calls import call_of, items_of
 from autofast.model.script import Script
-from autofast.model.source import function_of, parent_of, within
+from autofast.model.source import function_of, parent_of, statement_of, within
 from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Thing, certainly, const
 from autofast.ops import is_in_place, may_share, op
@@ -67,8 +67,8 @@ def _is_detached(script: Script, core: ast.expr) -> bool:
 
 
 def _has_no_graph(script: Script, core: ast.expr) -> bool:
-    """Whether it is made by a call that certainly runs with gradients switched off, of nothing that
-    has them.
+    """Whether it is computed where gradients are certainly switched off, of nothing that has
+    them.
     """
     made: list[ast.expr | None] = [core]
     if isinstance(core, ast.Name):
@@ -80,14 +80,26 @@ def _has_no_graph(script: Script, core: ast.expr) -> bool:
     return (
         bool(values)
         and all(isinstance(t, Tensor) and not t.grad and not t.passes for t in values)
-        and all(isinstance(value, ast.Call) and _runs_without(script, value) for value in made)
+        and all(isinstance(v, (ast.Call, ast.BinOp)) and _runs_without(script, v) for v in made)
     )
 
 
-def _runs_without(script: Script, call: ast.Call) -> bool:
-    """Whether every way of the script to this call has gradients switched off."""
-    ways = [o.grad for (_, node), s in script.log.each() if node == id(call) for o in s]
-    return bool(ways) and all(mode in ("off", "inference") for mode in ways)
+def _runs_without(script: Script, made: ast.expr) -> bool:
+    """Whether gradients are switched off on every way of the script to this statement."""
+    stmt, function = statement_of(made), function_of(made)
+    ways = [
+        o.grad
+        for (kind, _), site in script.log.each()
+        if kind != "forward_again"  # its runs are noted apart
+        and within(site.node, stmt)
+        and function_of(site.node) is function
+        for o in site
+    ]
+    return (
+        not hasattr(stmt, "body")
+        and bool(ways)
+        and all(mode in ("off", "inference") for mode in ways)
+    )
 
 
 def _is_detach(script: Script, value: ast.expr) -> bool:

@@ -411,7 +411,7 @@ def later(
         read = {id(r.node) for r in used}
         yield from ((Finding(place, what, refusal=str(why)), read) for place, what in places)
         return
-    asks = gains.read_again if done.repeats else None
+    asks: Question | None = gains.read_again if done.repeats else None
     if done.repeats > 1 or (done.repeats and others & {r.key for r in used}):
         asks = gains.read_twice
     effect = Effect.ROUNDING if done.rounds else None

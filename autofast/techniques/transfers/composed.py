@@ -29,11 +29,10 @@ METHODS = frozenset(
     """float double half bfloat16 long int bool view reshape unsqueeze squeeze expand repeat flatten permute transpose t
     contiguous clone triu tril flip bitwise_not logical_not eq ne repeat_interleave""".split()
 )
-# Of numbers and tensors; what is not in EXACT rounds on each device in its own way. `log` makes
-# masks, which networks keep and make anew where a length changes: there is nothing to gain.
+# of numbers and tensors; what is not in EXACT rounds on each device in its own way
 ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 EXACT = (ast.Add, ast.Sub, ast.Mult)
-MATHS = frozenset("exp sin cos tan sqrt rsqrt pow div reciprocal tanh sigmoid".split())
+MATHS = frozenset("exp sin cos tan sqrt rsqrt log pow div reciprocal tanh sigmoid".split())
 WHOLE = frozenset("long int bool eq ne bitwise_not logical_not".split())
 OF_MATHS = frozenset(f"torch.{n}" for n in MATHS)
 VARIABLE = "torch.autograd.Variable"

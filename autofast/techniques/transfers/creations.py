@@ -35,6 +35,9 @@ COMPUTED = frozenset({"linspace", "logspace"})  # each device rounds in its own 
 # What makes the same on the device, and with the dtype, of another tensor.
 ALIKE = {"torch.zeros": "new_zeros", "torch.ones": "new_ones"}
 
+# Casts, each with the name of its dtype in torch.
+CASTS = ("double", "float", "half", "bfloat16", "long", "int", "short", "bool")
+
 
 def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     """Factories whose result goes to the device at once, or in a later statement of the same
@@ -150,10 +153,30 @@ def _made_there(
             and ast.unparse(stmt.targets[0]) == ast.unparse(moved)
         )
         whole = gate if gate is not None and gate.body == [stmt] else stmt
-        edits.append(Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": moved}))
+        cast_behind = _cast_behind(script, transfer.node, call) if moved is call else None
+        if cast_behind is not None:
+            node, dtype = cast_behind
+            edits += [Keyword(call, "dtype", dtype), Rewrite(node, "{made}", {"made": moved})]
+        elif alone:
+            edits.append(Remove(whole))
+        else:
+            edits.append(Rewrite(transfer.node, "{made}", {"made": moved}))
     elif (cast := cast_to(transfer)) is not None:
         edits += _only_cast(transfer.node, moved, call, cast, script)
     yield replace(creation, edits=tuple(edits))
+
+
+def _cast_behind(script: Script, move: ast.Call, call: ast.Call) -> tuple[ast.Call, str] | None:
+    """A cast of what is moved, ``torch.ones(n).to(device).double()``, and the dtype that the
+    factory can be given in its place.
+    """
+    method, func = parent_of(move), call.func
+    cast = call_of(method) if is_attribute(method, *CASTS) else None
+    if not is_attribute(method) or cast is None or cast.args or cast.keywords or call.keywords:
+        return None
+    if not is_attribute(func) or script.library_function(call) not in ALIKE:
+        return None
+    return cast, f"{source_of(func).segment(func.value)}.{method.attr}"
 
 
 def _only_cast(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit
 from autofast.flow.callgraph import Callee, CallGraph
+from autofast.flow.frequency import is_first_time
 from autofast.flow.scopes import parameters
 from autofast.model.calls import (
     arguments_of,
@@ -19,7 +20,7 @@ from autofast.model.calls import (
     parts_of,
     unstarred,
 )
-from autofast.model.events import CallFrame, LoopFrame, Site, Stack
+from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Site, Stack
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
 from autofast.model.source import (
@@ -78,6 +79,9 @@ def loops_of_steps(script: Script) -> frozenset[int]:
 
 
 def again_and_again(script: Script, stack: Stack, hot: frozenset[int]) -> bool:
+    """Whether a way runs in many steps, and not only where what is kept is missing."""
+    if any(isinstance(f, BranchFrame) and is_first_time(f) for f in stack):
+        return False
     if any(id(f.node) in hot for f in stack):
         return True
     calls = [f.func for f in stack if isinstance(f, CallFrame)]

@@ -9,6 +9,7 @@ from autofast.registry import all_rules
 from autofast.verify.evidence.numbered import aligned
 from autofast.verify.evidence.ranks import compared
 from autofast.verify.evidence.record import FULL, Detail, Run, Step
+from autofast.verify.result import Check
 
 ORIGINAL, REWRITTEN = "original", "rewritten"
 DOUBLE = replace(FULL, double=True)
@@ -46,7 +47,8 @@ class Evidence:
     together (``ranks``).
     uncut: where runs of unequal length were cut to what they share (``shared``), the same evidence
     with all of them.
-    answers: runs of both in which the models were asked (``record.Answer``).
+    common: runs of both with common random numbers, as if they were any others. told: what these
+    say, where it is not all that is asked.
     margin: smallest difference in loss that matters, as a share of the loss.
     seeds: how many pairs are made at most.
     """
@@ -65,7 +67,8 @@ class Evidence:
     tried: frozenset[tuple[str, int, Detail]] = frozenset()
     made: tuple[Run, ...] = ()
     uncut: Evidence | None = None
-    answers: tuple[Run, ...] = ()
+    common: tuple[Run, ...] = ()
+    told: Check | None = None
 
     @property
     def a(self) -> Run:
@@ -86,10 +89,12 @@ def gather(
     seeds: int = 12,
 ) -> Evidence:
     """Sort ``runs``; ``arm`` is the one compared with the original."""
+    common = tuple(
+        replace(r, detail=replace(r.detail, common=False)) for r in runs if r.detail.common
+    )
+    runs = [r for r in runs if not r.detail.common]
     made = tuple(r for r in runs if r.arm == arm and r.seed == 0)
     runs = compared(runs)
-    asked = tuple(r for r in runs if r.detail.answers)
-    runs = [r for r in runs if not r.detail.answers]
     plain = [r for r in runs if not r.detail.double and not r.detail.perturb]
     arms = {name: [r for r in plain if r.arm == name] for name in (ORIGINAL, arm)}
     if arms[ORIGINAL] and arms[ORIGINAL][0].records:
@@ -123,7 +128,7 @@ def gather(
         tuple(r for r in arms[arm] if not r.ok),
         frozenset((r.arm, r.seed, r.detail) for r in runs),
         made,
-        answers=asked,
+        common=common,
     )
 
 

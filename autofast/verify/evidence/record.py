@@ -191,26 +191,6 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What one model makes of given weights and inputs.
-
-    Attributes:
-        given: names, shapes and types of the inputs. state: a digest of its parameters' names and
-            shapes, and of the other tensors that it holds, which are as the script made them.
-        results: floats that came out, by name; forms: these under a sigmoid or a softmax.
-            gradients: of parameters, by name.
-        failed: why there are none.
-    """
-
-    given: tuple[str, ...] = ()
-    state: str = ""
-    results: Mapping[str, TensorPrint] = field(default_factory=dict)
-    forms: Mapping[str, TensorPrint] = field(default_factory=dict)
-    gradients: Mapping[str, TensorPrint] = field(default_factory=dict)
-    failed: str = ""
-
-
-@dataclass(frozen=True)
 class Evaluation:
     """The calls of one model without gradients, or in evaluation mode, between two optimizer steps.
 
@@ -322,7 +302,6 @@ class Record:
             All of these only with ``Detail.state``.
         watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.
         resumed: None where the run was not to go on from a checkpoint.
-        answers: by number of the model; only with ``Detail.answers``.
         averages: of the weights, as they were seen to move. unseen: processes that it started and
             that were not followed, in words.
     """
@@ -371,7 +350,6 @@ class Record:
     resumed: Resumed | None = None
     evaluations: tuple[Evaluation, ...] = ()
     drawn: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    answers: Mapping[str, Answer] = field(default_factory=dict)
     averages: tuple[Followed, ...] = ()
     unseen: tuple[str, ...] = ()
 
@@ -392,8 +370,8 @@ class Detail:
             use: how far rounding alone carries a training, as a yardstick; 0 for none.
         facts: lines at which batches are made, copied and read, shapes, operations: what
             ``--facts`` writes.
-        answers: what the models make of given weights and inputs; such a run ends with its first
-            step.
+        common: all random generators start anew with every step, from its number: two scripts that
+            draw otherwise at first draw the same from then on.
     """
 
     gradients: bool = False
@@ -402,12 +380,11 @@ class Detail:
     double: bool = False
     perturb: float = 0.0
     facts: bool = False
-    answers: bool = False
+    common: bool = False
 
 
 FULL = Detail(gradients=True, batches=True, state=True)
 FACTS = Detail(facts=True)
-ANSWERS = Detail(answers=True)
 
 
 @dataclass(frozen=True)

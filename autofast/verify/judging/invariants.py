@@ -209,9 +209,7 @@ def _evaluated(ev: Evidence) -> Check | None:
         text = f"{sum(after)} samples in {len(after)} complete evaluations, {sum(before)} in {len(before)} in the original"
         return Check(name, False, text, verdict=BROKEN)
     return Check(
-        name,
-        True,
-        f"{count(sum(after), 'sample')} in {count(len(after), 'evaluation')}{_cut(ev)}",
+        name, True, f"{count(sum(after), 'sample')} in {count(len(after), 'evaluation')}{_cut(ev)}"
     )
 
 

@@ -39,7 +39,6 @@ from autofast.verify.evidence.gathered import (
 )
 from autofast.verify.evidence.record import FULL, Run
 from autofast.verify.judging import (
-    answers,
     averages,
     coverage,
     draws,
@@ -84,6 +83,7 @@ BY_SEEDS = (
     settings.RATES,
     settings.COUNTERS,
 )
+COMMON = "with common random numbers"
 MANY = 50  # more seeds than these nobody is told to run
 REPEATS = 4  # runs of an original that does not repeat itself, so that its own scatter is known
 
@@ -154,6 +154,11 @@ def wanted(
     wishes += [Wish(arm, 0, FULL, "as it is")][len(ev.rewritten) :]
     if wishes or not ev.a.ok or not ev.b.ok:
         return wishes
+    if _drawn_otherwise(ev):
+        asks, told = _common_wishes(ev, rules, arm), _told(ev, rules, arm)
+        if asks or told is not None and not _in_workers(ev, told):
+            return asks
+        ev = replace(ev, told=told.checks[0] if told else None)
     if any(check.passed is False for check in _structure(ev)):
         return []
     same = exact.reproducible(ev)
@@ -177,23 +182,63 @@ def wanted(
         decided = effect == "rounding" or effect == "unknown" and alike.agreeing_steps(ev) > 0
         if decided and any(c.passed is False for c in rounding.judge(ev)):
             return []
-    asks = answers.wishes(ev, arm) if _asks(ev) else []
-    if asks or any(c.passed is False for c in _answered(ev)):
-        return asks
     return _more_seeds(ev, arm, _seeds_wanted(ev))
 
 
-def _asks(ev: Evidence) -> bool:
-    """Draws or data part the two from the first step on: nothing else tells what the models
-    compute.
-    """
-    apart = ev.effect == "unknown" and alike.agreeing_steps(ev) == 0
-    return apart and not rounding.coincides(ev)
+def _drawn_otherwise(ev: Evidence) -> bool:
+    states = zip(ev.a.record.steps, ev.b.record.steps, strict=False)
+    apart = any(x.random and y.random and x.random != y.random for x, y in states)
+    apart = apart or alike.other_data(ev) is not None  # streams that are used by chance meet again
+    return ev.effect in ("unknown", "sampling") and apart and not exact.equal(ev.a, ev.b)
 
 
-def _answered(ev: Evidence) -> list[Check]:
-    found = answers.check(ev, not rounding.single(ev)) if _asks(ev) else None
-    return [found] if found else []
+def _common_wishes(ev: Evidence, rules: Iterable[str] | None, arm: str) -> list[Wish]:
+    """Runs of both with common random numbers, as long as these bring them together: then it is
+    asked of those what is asked of any two that draw alike."""
+    both = shared(gather("unknown", ev.common, rules=rules, arm=arm))
+    if len(both.originals) > 1 and both.rewritten and not _together(both):
+        return []
+    seeds = min(ev.seeds, seeded.LEAST)
+    asked = wanted("unknown", ev.common, rules=rules, arm=arm, seeds=seeds, margin=ev.margin)
+    return [
+        replace(w, detail=replace(w.detail, common=True), reason=f"common random numbers, {w.reason}")
+        for w in asked
+    ]
+
+
+def _in_workers(ev: Evidence, told: Parity) -> bool:
+    """Then how they draw is still asked of both under their own seeds; what is trained is known."""
+    workers = any(p.workers for run in (ev.a, ev.b) for r in run.records for p in r.passes)
+    return workers and told.verdict is Sameness.EQUIVALENT
+
+
+def _together(both: Evidence) -> bool:
+    return both.a.ok and both.b.ok and alike.determined(both)
+
+
+def _told(ev: Evidence, rules: Iterable[str] | None, arm: str) -> Parity | None:
+    """What common random numbers tell of the two, if they do: all, where both draw and are given
+    the same to the end; else whether the steps over which they are train the same."""
+    both = shared(gather("unknown", ev.common, rules=rules, arm=arm, margin=ev.margin))
+    if not _drawn_otherwise(ev) or len(both.originals) < 2 or not both.rewritten:
+        return None
+    if not both.a.ok or not both.b.ok:
+        return None
+    if _together(both):
+        seeds = min(ev.seeds, seeded.LEAST)
+        found = judge("unknown", ev.common, rules=rules, arm=arm, seeds=seeds, margin=ev.margin)
+        verdict = found.verdict
+        if verdict is Sameness.UNCLEAR:
+            return None
+        verdict = Sameness.EQUIVALENT if verdict is Sameness.IDENTICAL else verdict
+        text = f"{COMMON}: {found.summary}"
+        checks = (Check(COMMON, verdict is Sameness.EQUIVALENT, found.summary), *found.checks)
+        return replace(found, verdict=verdict, effect=ev.effect, checks=checks, summary=text)
+    wrong = tuple(c for c in rounding.judge(both)[:1] if c.passed is False)
+    if not wrong or not alike.agreeing_steps(both):
+        return None
+    text = f"{COMMON}: {wrong[0].name}: {wrong[0].text}"
+    return Parity(Sameness.DIFFERENT, ev.effect, wrong, text, lead=parting.lead(both))
 
 
 def _same_kind(wish: Wish, run: Run) -> bool:
@@ -263,6 +308,8 @@ def _numeric(ev: Evidence) -> tuple[list[Check], int]:
     same = exact.reproducible(ev)
     if exact.identical(ev):
         return [exact.bitwise(ev)], 0
+    if ev.told is not None:
+        return [ev.told], max(0, seeded.LEAST - len(ev.pairs))
     if ev.effect == "exact":
         return [exact.bitwise(ev) if same else exact.as_close(ev)], 0
     if ev.effect == "rounding":
@@ -339,6 +386,8 @@ def _summary(verdict: Sameness, ev: Evidence, checks: Sequence[Check], more: int
         return f"losses and final weights equal bit for bit, printed or saved numbers up to rounding ({seen})"
     if ev.effect == "exact":
         return f"as close to the original as the original to itself ({seen})"
+    if ev.told is not None:
+        return f"{COMMON}: {ev.told.text}"
     pairs = f"{len(ev.pairs)} seed{'s' * (len(ev.pairs) != 1)}"
     if any(c.name == seeded.BAND for c in checks):
         return f"equal up to rounding, loss within seed noise ({pairs}; {seen})"
@@ -374,9 +423,11 @@ def judge(
     ev = shared(gather(effect, runs, rules=rules, arm=arm, margin=margin, seeds=seeds))
     if not ev.originals or not ev.rewritten:
         return Parity(Sameness.UNCLEAR, effect, (), "the two scripts were not both run", 1)
+    told = _told(ev, rules, arm) if ev.a.ok and ev.b.ok and ev.common else None
+    if told is not None and not _in_workers(ev, told):
+        return told
+    ev = replace(ev, told=told.checks[0] if told else None)
     checks = _structure(ev)
-    if ev.answers:
-        checks += _answered(ev)
     if checks and checks[0].name == "runs to its end" and checks[0].passed is not True:
         verdict = _verdict(checks, False)
         return Parity(

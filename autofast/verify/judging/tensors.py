@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 from autofast.report.style import count
 from autofast.verify.estimates import distance, median
+from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.numbered import plain
 from autofast.verify.evidence.record import Record, Run, Step, TensorPrint
 from autofast.verify.judging.invariants import matched, shown
-from autofast.verify.result import Check
+from autofast.verify.result import Check, unclear
 
 MOVED = 1e-6  # a tensor has moved when it changed by this share of its norm
 
@@ -80,11 +81,7 @@ def tensors(ev: Evidence) -> Check | None:
         if x.dtype != y.dtype
     ]
     if types:
-        return Check(
-            name,
-            None if ev.effect == "recipe" else False,
-            f"other types: {shown(types)}",
-        )
+        return Check(name, None if ev.effect == "recipe" else False, f"other types: {shown(types)}")
     return Check(name, True, f"{count(len(a), 'tensor')} of equal shapes and types")
 
 
@@ -175,6 +172,10 @@ def _modes(steps: Sequence[Step]) -> set[float]:
     return {mode for s in steps for mode in s.modes}
 
 
+def _mode(step: Step) -> tuple[object, ...]:
+    return step.training, tuple(sorted(step.modes))
+
+
 def _percent(modes: Sequence[float]) -> str:
     return " and ".join(f"{100 * m:.0f} %" for m in sorted(modes)) or "none"
 
@@ -232,6 +233,14 @@ def training_mode(ev: Evidence) -> Check | None:
         if x.modes and y.modes and x.modes != y.modes and not less:
             text = f"{_percent(y.modes)} of the modules train in calls before step {i + 1}, {_percent(x.modes)} in the original"
             off.append((i, text))
+    if off and course.numbers_decide(ev, ev.a, ev.b, off[0][0]):
+        # Where passes are as long as draws have it, steps are not places: which modes there are is.
+        if not course.known(ev):
+            text = f"{off[0][1]}: not yet known whether draws decide when the original evaluates"
+            return unclear(name, f"{text}; {course.more_seeds(ev)}")
+        if len({tuple(map(_mode, o.record.steps)) for o in ev.others}) > 1:
+            modes = {_mode(s) for o in ev.others for s in o.record.steps}
+            off = [(i, text) for i, text in off if _mode(b[i]) not in modes]
     if off:
         return Check(name, False, f"{off[0][1]} ({len(off)} of {max(seen, len(off))} steps)")
     if not seen:

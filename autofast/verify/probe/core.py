@@ -71,6 +71,7 @@ class Probe:
         self.device: Any = None
         self.lines: Any = None  # lines.Lines
         self.operations: Any = None  # operations.Operations
+        self.common: Any = None  # common.Common
         self.write: Callable[..., None] = lambda ending, **more: None  # writing.Writer
         self.moments: dict[str, float] = {}
         self.children = 0.0
@@ -105,6 +106,8 @@ class Probe:
             self.device.step_ended()
         if self.operations is not None:
             self.operations.step_ended()
+        if self.common is not None:
+            self.common.step_ended()
         if self.first_step is None:
             self.first_step = now
         limit = self.settings

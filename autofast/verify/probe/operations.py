@@ -119,7 +119,4 @@ def on_gpu(profiler: Any, steps: int, seconds: float) -> dict[str, Any]:
         last = max(last, end)
     if not kernels or seconds <= 0:
         return {}
-    return {
-        "operations": kernels / steps,
-        "idle": min(1.0, max(0.0, 1 - busy / 1e6 / seconds)),
-    }
+    return {"operations": kernels / steps, "idle": min(1.0, max(0.0, 1 - busy / 1e6 / seconds))}

@@ -154,13 +154,8 @@ def torch_arrived(
         if drawn is not None:
             writer.parts.append(drawn.found)
         writer.parts.append(given.found)
-    if steps is not None and (wanted.state or wanted.perturb or wanted.answers):
+    if steps is not None and (wanted.state or wanted.perturb):
         models = state.State(probe)
-        if wanted.answers:
-            from .answers import Answers
-
-            models.answers = asked = Answers(probe)
-            writer.parts.append(lambda: {"answers": asked.found})
         steps.constructed.append(models.constructed)
         if wanted.state:
             steps.modes = models.modes
@@ -173,6 +168,10 @@ def torch_arrived(
             steps.first_backward.append(models.first_backward)
             writer.parts.append(lambda: {"settings": steps.options.flat()})
             writer.parts.append(models.found)
+    if wanted.common:
+        from .common import Common
+
+        probe.common = attempt("common random numbers", lambda: Common(probe))
     import torch
 
     if surroundings.gpu_possible():

@@ -38,7 +38,7 @@ class Settings(NamedTuple):
     double: bool = False
     perturb: float = 0.0
     facts: bool = False
-    answers: bool = False
+    common: bool = False
 
     @property
     def detailed(self) -> bool:

@@ -66,7 +66,6 @@ class State:
         self.perturbed: dict[int, Any] = {}
         self.inputs: Any = None  # inputs.Inputs
         self.draws: Any = None  # draws.Draws
-        self.answers: Any = None  # answers.Answers
         self.outermost: dict[int, int] = {}
         self.install()
 
@@ -103,8 +102,6 @@ class State:
         # An evaluation may call the model itself: that is the same model.
         if type(module).__name__ in CALLING:
             return
-        if self.answers is not None and self.answers.busy:
-            return
         if id(module) not in self.outer:
             model = bare(module)
             if not stateful(model):
@@ -122,8 +119,6 @@ class State:
             model = bare(module)
             number = next(i for i, known in enumerate(self.models) if known is model)
             self.outermost[id(module)] = number
-        if gradients and self.answers is not None:
-            self.answers.called(number, bare(module), arguments, keywords)
         if gradients and self.inputs is not None:
             self.inputs.called(number, arguments, keywords)
         if self.draws is not None:

@@ -204,7 +204,7 @@ class Runner:
         cwd = scratch.there(setup.cwd)
         options = {
             "out": str(outputs / "record-%r.json"),
-            "steps": 1 if detail.answers else steps,
+            "steps": steps,
             "seconds": seconds,
             "samples": samples,
             "seed": seed,

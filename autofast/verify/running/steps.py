@@ -24,7 +24,6 @@ from typing import Any, cast, get_args
 
 from autofast.verify.evidence.record import (
     PHASES,
-    Answer,
     Call,
     Checkpoint,
     Device,
@@ -138,7 +137,6 @@ def record(raw: Mapping[str, Any]) -> Record:
         watched=raw.get("watched", {}),
         resumed=Resumed(**raw["resumed"]) if raw.get("resumed") else None,
         averages=tuple(Followed(*one) for one in raw.get("averages", ())),
-        answers={number: answer(one) for number, one in raw.get("answers", {}).items()},
     )
 
 
@@ -173,11 +171,6 @@ def fed(
                 items=items, sketches=sketches,
                 begun=bisect.bisect_left(ends, one.start), ended=bisect.bisect_left(ends, one.end),
             )  # fmt: skip
-
-
-def answer(raw: Mapping[str, Any]) -> Answer:
-    found = {name: prints(raw.get(name, {})) for name in ("results", "forms", "gradients")}
-    return Answer(tuple(raw.get("given", ())), raw.get("state", ""), failed=raw.get("failed", ""), **found)  # fmt: skip
 
 
 def prints(raw: Mapping[str, Any]) -> dict[str, TensorPrint]:

@@ -35,11 +35,12 @@ from autofast.facts.cost.gains.reads import (
     read_once,
     read_twice,
     reads,
+    waits,
 )
 
 __all__ = [
     "algorithms", "copies", "counting", "elements", "fetching", "for_others", "half",
     "in_steps", "keeping", "launches", "layout", "more_workers", "nothing", "one_pass",
     "pinning", "read_again", "read_at_once", "read_late", "read_once", "read_twice", "reads",
-    "renaming", "tensor_cores", "together", "unit_of", "usual"
+    "renaming", "tensor_cores", "together", "unit_of", "usual", "waits"
 ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine, measured
 from autofast.facts.cost.cells import Cells
 from autofast.facts.cost.gains.asking import (
@@ -13,6 +14,7 @@ from autofast.facts.cost.gains.asking import (
     Answer,
     Findings,
     code_once,
+    of_its_rule,
     touched,
 )
 from autofast.facts.cost.heads import (
@@ -23,7 +25,7 @@ from autofast.facts.cost.heads import (
     only_embeds,
 )
 from autofast.facts.cost.step import CONVOLUTIONS, Cost, Estimate
-from autofast.facts.optimizers import has_momentum
+from autofast.facts.optimizers import asks_momentum
 from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.rule import Finding, Gain, Options
@@ -31,7 +33,7 @@ from autofast.rule import Finding, Gain, Options
 MOST_RESHAPES = (
     2  # statements that channels_last may touch, beside the one that converts the network
 )
-HEAD = "convolutions use TF32 without it, and only a small head multiplies matrices"
+HEAD = "layers of cuDNN use TF32 without it, and only a small head multiplies matrices"
 NARROW = Gain(
     0.0, "bound by launches and memory: the layers that multiply are narrow, or few and small"
 )
@@ -49,7 +51,9 @@ def tensor_cores(script: Script, options: Options, finding: Finding, beside: Fin
     """Of TF32, for products of matrices alone: convolutions use it unless told otherwise."""
     cost = script.analysis(Cost)
     if not cost.multiplies_elsewhere and only_convolves(script):
-        return Gain(0.0, "convolutions use TF32 without it, and nothing else multiplies matrices")
+        return Gain(
+            0.0, "layers of cuDNN use TF32 without it, and nothing else multiplies matrices"
+        )
     if not cost.multiplies_elsewhere and cost.convolves_by_function and holds_weights(script):
         return Gain(0.0, HEAD)
     if place := script.analysis(Cells).place:
@@ -85,14 +89,18 @@ def algorithms(script: Script, options: Options, finding: Finding, beside: Findi
 
 def launches(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of an update in a few kernels: next to nothing beside hundreds of passes through cells."""
-    times, place = script.analysis(Cells).turns
-    share = machine.UPDATE / (times * machine.TURN) if times else 1.0
+    beside_it, place = script.analysis(Cells).kernels
+    share = machine.UPDATE / beside_it if beside_it else 1.0
     if share < 0.03:
-        return Gain(share, f"one update, and {times} passes through {place}, a step")
+        return Gain(share, f"one update, and {beside_it:,} kernels of {place}, a step")
     optimizer = next((o for o in script.optimizers if o.node is finding.node), None)
     fewer, accesses = machine.UPDATE, machine.ACCESSES
+    if test := _past_it(script, finding):
+        usual = [f for f in of_its_rule(finding, beside) if not _past_it(script, f)]
+        if usual and not any(f.edits for f in usual):
+            return Gain(0.0, f"options at their defaults lead past it, by `{test}`")
     if optimizer is not None and optimizer.name == "SGD" and options.target != "cpu":
-        if not has_momentum(script, optimizer):
+        if not asks_momentum(optimizer):
             return Gain(0.0, "without momentum, one operation takes all parameters already")
         fewer, accesses = machine.SGD_UPDATE, machine.SGD_ACCESSES
     found = script.analysis(Cost).estimate(options.target)
@@ -102,6 +110,12 @@ def launches(script: Script, options: Options, finding: Finding, beside: Finding
     share = found.fused(fewer * machine.GPU.launch, moved)
     words = f"the update of {found.tensors} parameters in one kernel"
     return _in_all(script, share, found) or Gain(share, words)
+
+
+def _past_it(script: Script, finding: Finding) -> str:
+    """The test by which options at their defaults lead past an optimizer; empty where none does."""
+    made = (site for site in script.log.of("new") if site.node is finding.node)
+    return not_by_default(script, [o.stack for site in made for o in site])
 
 
 def counting(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:

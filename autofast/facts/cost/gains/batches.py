@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from autofast.facts.copies import is_batch_memory
 from autofast.facts.cost import machine, measured
 from autofast.facts.cost.batch_parts import is_number_each
+from autofast.facts.cost.epochs import least_seconds
 from autofast.facts.cost.gains.asking import (
+    EVALUATION,
     NOISE,
     Answer,
     Findings,
@@ -97,6 +99,10 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
     cost = script.analysis(Cost)
     if gain := measured.copying(script, options.target, cost.copies_at(finding.node)):
         return gain
+    if cost.moves_batches(finding.node) and not cost.trains(finding.node):
+        others = [f.node for f in of_its_rule(finding, beside) if f.edits]
+        if not any(map(cost.trains, others)):
+            return Gain(EVALUATION * NOISE, "batches of an evaluation alone")
     size = cost.batch_bytes(finding.node)
     step = cost.estimate(options.target)
     if size is None or (isinstance(step, str) and size >= machine.TINY):
@@ -243,10 +249,15 @@ def fetching(script: Script, options: Options, finding: Finding, beside: Finding
 
 
 def keeping(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-    """Of workers that stay: nothing where there is one epoch, for which they start in any case."""
+    """Of workers that stay: nothing where there is one epoch, for which they start in any case, and
+    next to nothing where an epoch is known to be long.
+    """
     mine = loaders_of(script, finding.node)
     if mine and all(_has_one_epoch(script, x) for x in mine):
         return Gain(0.0, "gone through once: the training has one epoch")
+    epoch, data = least_seconds(script)
+    if epoch:
+        return Gain(machine.START / epoch, f"workers start at once beside an epoch of {data}")
     return usual(0.02, "workers start once, not in every epoch")(script, options, finding, beside)
 
 

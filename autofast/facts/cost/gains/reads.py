@@ -13,19 +13,30 @@ from autofast.facts.cost.gains.asking import (
     changed_nodes,
     code_once,
     in_every_turn,
+    nothing,
     of_its_rule,
     touched,
+    usual,
 )
 from autofast.facts.cost.step import Cost
 from autofast.flow.loops import loops_around
 from autofast.model.calls import is_method
-from autofast.model.events import loops
+from autofast.model.events import CallFrame, loops
 from autofast.model.script import Script, Transfer
-from autofast.model.source import at, walk
+from autofast.model.source import at, block_of, statement_of, walk
+from autofast.model.syntax import SIMPLE
 from autofast.model.values import Ref, Tensor, Unknown
 from autofast.rule import Finding, Gain, Options
 
 READ = 0.03  # of a step, by a read that the host waits for
+# Of one read in the place of several of a tensor, between which the device is given work; where
+# nothing is started in between; of statements whose work would be done at two places, or behind
+# each arm of a condition; of one copy in the place of a read for each element.
+read_once = usual(0.01, "one wait less in a step", code=True)
+read_at_once = nothing("one read stays, and the others find the device at rest")
+read_twice = nothing("what it does would have to stand at two places besides")
+read_late = nothing("it would be read in every step all the same, further down")
+elements = usual(READ, "a wait for each element", code=True)
 HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the host
 
 
@@ -47,6 +58,42 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(READ, f"one read a step{often}", known=False)
+
+
+def waits(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of a wait for the device in every step: nothing behind a read that stays, and has waited for
+    all that the step began.
+    """
+    loop, changed = _loop_of(script, finding.node), changed_nodes(beside)
+    stays = {id(s.node) for s in script.syncs if id(s.node) not in changed}
+    begun = _begun(script)
+    here = block_of(statement_of(finding.node))
+    above = here[: here.index(statement_of(finding.node))] if loop is not None else []
+    for stmt in reversed(above):
+        if _always_reads(stmt, stays):
+            return Gain(0.0, f"{at(stmt)} has waited for the device directly above, and stays")
+        if any(id(n) in begun for n in walk(stmt)):
+            break
+    return Gain(0.2, "a wait in every step", known=False)
+
+
+def _begun(script: Script) -> set[int]:
+    """The places of forwards, backwards and updates, and the calls that lead to them, by id."""
+    sites = [s for step in script.steps for s in step.forwards]
+    sites += [b.site for step in script.steps for b in step.backwards]
+    sites += [u.site for step in script.steps for u in step.updates]
+    calls = (f.node for s in sites for o in s for f in o.stack if isinstance(f, CallFrame))
+    return {id(n) for n in (*(s.node for s in sites), *calls)}
+
+
+def _always_reads(stmt: ast.stmt, reads: set[int]) -> bool:
+    """Whether a statement comes to a read on each way through it."""
+    match stmt:
+        case ast.If(body=then, orelse=other):
+            return all(any(_always_reads(s, reads) for s in arm) for arm in (then, other))
+        case ast.With(body=body):
+            return any(_always_reads(s, reads) for s in body)
+    return isinstance(stmt, SIMPLE) and any(id(n) in reads for n in walk(stmt))
 
 
 def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
@@ -78,33 +125,6 @@ def _waits(transfer: Transfer) -> bool:
     of_host = bool(given) and all(isinstance(t, Ref) and HOST.fullmatch(t.name) for t in given)
     back = transfer.kinds == {"cpu"} or (transfer.how == "type" and of_host)
     return back and there and not spelled
-
-
-def read_once(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-    """Of one read in the place of several of a tensor, between which the device is given work."""
-    return code_once(script, finding) or Gain(0.01, "one wait less in a step", known=False)
-
-
-def read_at_once(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-    """The same where nothing is started in between: the first read has waited for the others."""
-    return Gain(0.0, "one read stays, and the others find the device at rest")
-
-
-def read_twice(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-    """Of statements whose work would be done behind the loop, and before a look at it inside."""
-    return Gain(0.0, "what it does would have to stand at two places besides")
-
-
-def elements(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-    """Of one copy in the place of a read for each element."""
-    return code_once(script, finding) or Gain(READ, "a wait for each element", known=False)
-
-
-def read_late(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-    """Of a number that each arm of a condition reads, and that every step looks at: it would be
-    read further down in the same step.
-    """
-    return Gain(0.0, "it would be read in every step all the same, further down")
 
 
 def read_again(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:

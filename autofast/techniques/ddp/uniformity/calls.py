@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 
+from autofast.facts.batch.calls import reduction_of
+from autofast.facts.batch.losses_of_torch import Loss, loss_called
 from autofast.facts.host_io import ASKS, READS, name_of
 from autofast.model.calls import arguments_of, keyword_of, receiver_of
 from autofast.model.kinds import is_module
 from autofast.model.syntax import SEQUENCES
-from autofast.model.values import Dict, Ext, Inst, Method, Seq, Tensor, Thing, Unknown, const
+from autofast.model.values import Dict, Ext, Inst, Method, Ref, Seq, Tensor, Thing, Unknown, const
+from autofast.rule import Refusal
 from autofast.techniques.ddp.uniformity.kinds import (
     BATCH,
     EQUAL,
@@ -28,12 +31,7 @@ from autofast.techniques.ddp.uniformity.kinds import (
 )
 from autofast.techniques.ddp.uniformity.tensors import Tensors, is_tensor
 
-LOSSES = {
-    "CrossEntropyLoss": "cross_entropy", "NLLLoss": "nll_loss", "MSELoss": "mse_loss", "L1Loss": "l1_loss", "SmoothL1Loss": "smooth_l1_loss",
-    "HuberLoss": "huber_loss", "BCELoss": "binary_cross_entropy", "BCEWithLogitsLoss": "binary_cross_entropy_with_logits",
-    "KLDivLoss": "kl_div", "SoftMarginLoss": "soft_margin_loss", "PoissonNLLLoss": "poisson_nll_loss", "GaussianNLLLoss": "gaussian_nll_loss",
-    "HingeEmbeddingLoss": "hinge_embedding_loss", "MultiLabelSoftMarginLoss": "multilabel_soft_margin_loss", "CTCLoss": "ctc_loss",
-}  # fmt: skip
+REDUCED = {"mean": MEAN, "batchmean": MEAN, "sum": SUM, "none": BATCH}
 RANDOM = tuple(
     """torch.rand torch.randn torch.randint torch.randperm torch.normal torch.bernoulli
     torch.multinomial""".split()
@@ -168,8 +166,8 @@ class LibraryCalls(Tensors):
         wholes = [k.whole for k in (*args, *named.values())]
         if all(k.same or k.name == "loader" for k in wholes):
             return NEAR if any(k.name == "near" for k in wholes) else EQUAL
-        if name.startswith("torch.nn.functional.") and last in LOSSES.values():
-            return self._loss(last, node, wholes, self._keywords(node))
+        if (loss := loss_called(Ref(name))) is not None:
+            return self._loss(*loss, node, wholes)
         if last in ("add", "sub", "subtract") and len(args) == 2:
             return add(*args)
         if last in ("mul", "multiply") and len(args) == 2:
@@ -201,45 +199,17 @@ class LibraryCalls(Tensors):
             )
         return self._opaque(wholes, f"what {name}() makes of a batch")
 
-    def _loss(
-        self, last: str, node: ast.AST, wholes: list[Kind], given: dict[str, ast.expr]
-    ) -> Kind:
+    def _loss(self, known: Loss, made: Ext | None, node: ast.Call, wholes: list[Kind]) -> Kind:
         """What a loss function makes of a batch, by its reduction."""
         if any(k.name in ("other", "mean", "sum") for k in wholes):
             return next(
                 (k for k in wholes if k.name == "other"), other("a loss of parts of numbers")
             )
-        reduction: object = "mean"
-        if "reduction" in given:
-            reduction = const(self.script.values(given["reduction"]))
-        legacy = {
-            n: const(self.script.values(given[n])) for n in ("size_average", "reduce") if n in given
-        }
-        if legacy:
-            if "reduction" in given or any(
-                not isinstance(v, (bool, type(None))) for v in legacy.values()
-            ):
-                return other("how the loss is reduced is not known")
-            reduction = (
-                "none"
-                if legacy.get("reduce") is False
-                else "sum"
-                if legacy.get("size_average") is False
-                else "mean"
-            )
-        if reduction == "sum":
-            return SUM
-        if reduction == "none":
-            return BATCH
-        if reduction not in ("mean", "batchmean", "elementwise_mean"):
-            return other("how the loss is reduced is not known")
-        if last in ("cross_entropy", "nll_loss") and (
-            {"weight", "ignore_index"} & set(given) or len(getattr(node, "args", ())) > 2
-        ):
-            return other(
-                "the loss weighs samples by their classes: its mean over processes is not that over the batch"
-            )
-        return MEAN
+        try:
+            reduction, _ = reduction_of(self.script, known, made, node)
+        except Refusal as why:
+            return other(f"not put together again over processes: {why}")
+        return REDUCED.get(reduction, other("how the loss is reduced is not known"))
 
     def _module(self, thing: Ext, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
         """A layer, a loss or a model of a library."""
@@ -249,19 +219,8 @@ class LibraryCalls(Tensors):
             return self._forward(node, [*args, *named.values()])
         if all(k.same for k in wholes):
             return NEAR if is_module(thing) or any(k.name == "near" for k in wholes) else EQUAL
-        if (
-            thing.name.startswith("torch.nn.")
-            and short in LOSSES
-            and isinstance(thing.node, ast.Call)
-        ):
-            given = self._keywords(thing.node)
-            if thing.args.open or thing.args.dicts or thing.node.args:
-                return (
-                    other("how the loss is reduced is not known")
-                    if short not in ("MSELoss", "L1Loss") or thing.node.args
-                    else MEAN
-                )
-            return self._loss(LOSSES[short], ast.Pass(), wholes, given)
+        if (loss := loss_called(thing)) is not None:
+            return self._loss(*loss, node, wholes)
         if thing.name.startswith("torch.nn.") and short.endswith("Loss"):
             return other(f"how {short} goes together over processes is not known")
         if is_module(thing):

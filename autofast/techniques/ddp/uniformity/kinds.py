@@ -175,13 +175,13 @@ def _worse(a: Kind, b: Kind) -> Kind | None:
 
 
 # ------------------------------------------------------------------------------------------ tensors
-ELEMENTWISE = frozenset(
-    "float double half long int bool byte type to cuda cpu detach clone contiguous requires_grad_ eq ne gt lt ge le abs exp log sqrt pow sigmoid "
-    "tanh relu softmax log_softmax round clamp clamp_ add sub mul div add_ sub_ mul_ div_ neg masked_fill where isnan isinf logical_and "
-    "logical_or logical_not numpy type_as square rsqrt floor ceil sign cos sin log1p expm1 logsigmoid leaky_relu gelu silu elu "
-    "softplus dropout normalize one_hot scatter_ scatter gather repeat_interleave zero_ fill_ nan_to_num conj real imag copy_ "
-    "requires_grad asarray array as_tensor tensor from_numpy resolve_conj zeros_like ones_like rand_like randn_like empty_like full_like "
-    "bernoulli erf pin_memory maximum minimum true_divide multiply divide subtract positive index_select".split()
+# Besides operations on each element: what keeps the rows of a batch.
+KEEPING = frozenset(
+    """array as_tensor asarray bernoulli bool byte conj contiguous copy_ cpu cuda detach
+    double dropout empty_like fill_ float from_numpy full_like gather half imag index_select
+    int log_softmax long normalize numpy one_hot ones_like pin_memory rand_like randn_like
+    real repeat_interleave requires_grad requires_grad_ resolve_conj scatter scatter_
+    softmax tensor to type type_as zero_ zeros_like""".split()
 )
 LINEAR = frozenset(
     "float double half to cuda cpu detach clone contiguous numpy type type_as neg squeeze unsqueeze view reshape flatten sum mean t data "

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autofast.facts.host_io import MADE, effect_of
+from autofast.flow.positions import computed_before
 from autofast.model.calls import arguments_of, call_of, receiver_of
-from autofast.model.source import ancestors, at, function_of, nodes_in, parent_of, statement_of
+from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
 from autofast.model.syntax import DEFINITIONS, is_operation
 from autofast.model.values import Bound, Cls, Const, Func, Inst, Method, Tensor
 from autofast.rule import Refusal
@@ -92,9 +93,7 @@ class Notes(Stores):
                     self.state = dict(before)
                 return self._call(node)
         except Alone:
-            if function_of(node) is not function_of(guarded[-1]) or self._reads_before(
-                guarded[-1], node
-            ):
+            if function_of(node) is not function_of(guarded[-1]) or self._reads_before(node):
                 raise
             self.hoists[id(node)] = node
             self.splits.add(id(guarded[-1]))
@@ -170,26 +169,17 @@ class Notes(Stores):
         finally:
             self.recording = before
 
-    def _reads_before(self, statement: ast.AST, call: ast.Call) -> bool:
-        """Whether the statement looks at something that the call might change before it comes to
+    def _reads_before(self, call: ast.Call) -> bool:
+        """Whether its statement looks at something that the call might change before it comes to
         the call.
         """
-        around = {
-            id(call),
-            *(id(a) for a in ancestors(call)),
-            *(id(n) for n in nodes_in(call, ast.expr)),
-        }
-        for node in ast.walk(statement):
-            if (
-                isinstance(node, (ast.Attribute, ast.Subscript, ast.Call))
-                and id(node) not in around
-                and not _is_method(node)
-            ):
+        for node in computed_before(call):
+            if isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)) and not _is_method(node):
                 found = self.things(node.func) if isinstance(node, ast.Call) else []
                 fixed = bool(found) and all(
                     isinstance(t, Method) and isinstance(t.this, (Tensor, Const)) for t in found
                 )
-                if (node.lineno, node.col_offset) < (call.lineno, call.col_offset) and not fixed:
+                if not fixed:
                     return True
         return False
 

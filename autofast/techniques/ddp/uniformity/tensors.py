@@ -11,11 +11,12 @@ from autofast.model.calls import is_method, receiver_of, spread_out
 from autofast.model.script import Script
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Tensor, Thing, const
+from autofast.ops import by_element
 from autofast.techniques.ddp.names import Training
 from autofast.techniques.ddp.uniformity.kinds import (
     BATCH,
-    ELEMENTWISE,
     EQUAL,
+    KEEPING,
     LINEAR,
     NONE,
     PER_ROW,
@@ -209,7 +210,7 @@ class Tensors(Followed):
                 else all(isinstance(d, int) and d != 0 for d in dims)
             )
             return kind if kind.axis == 0 and fixed else other("the shapes are not known")
-        if name in ELEMENTWISE:
+        if name in KEEPING or by_element(name):
             axes = {k.whole.axis for k in args if k.whole.name == "batch"} - {kind.axis}
             return kind if not axes else other("the shapes are not known")
         if name in ("backward", "retain_grad", "register_hook"):

@@ -1,0 +1,170 @@
+"""Behind other draws two scripts are compared with common random numbers: step for step, as if both
+had drawn alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from autofast.verify.judging.parity import COMMON
+from autofast.verify.result import Parity, Sameness
+from tests.faults import Case
+from tests.test_verify_faults import FINE, Bench
+
+SCRIPT = """
+import numpy as np
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+rng = np.random.default_rng(3)
+model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 3))
+slow = [p.detach().clone() for p in model.parameters()]
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+x = torch.randn(96, 6)
+y = x[:, :3].argmax(1)
+for epoch in range(4):
+    model.train()
+    total = 0.0
+    order = torch.randperm(96)
+    for rows in order.split(16):
+        noise = torch.from_numpy(rng.normal(size=(len(rows), 6))).float()
+        out = model(x[rows] + 0.1 * noise)
+        loss = F.cross_entropy(out, y[rows]) + 0.01 * out.pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            for s, p in zip(slow, model.parameters()):
+                s.lerp_(p, 0.1)
+        total += loss.item()
+    print(f"epoch {epoch} loss {total / 6:.5f}")
+torch.save({"slow": slow, "model": model.state_dict()}, "last.pt")
+"""
+OTHERWISE = ("for epoch", "torch.rand(1)\nrng.random()\nfor epoch")
+Judge = Callable[..., Parity]
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "train.py").write_text(SCRIPT)
+    bench = Bench(tmp_path_factory.mktemp("runs"), folder)
+
+    def judged(*edits: tuple[str, str]) -> Parity:
+        case = Case(str(edits), "train", "unknown", (OTHERWISE, *edits), folder=folder)
+        return bench.judge(case)
+
+    yield judged
+    bench.close()
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [("lr=0.01)", "lr=0.01, fused=True)")],
+        [("        total += loss.item()\n", "        total = total + loss.detach().double()\n")],
+    ],
+    ids=["no more", "fused", "read once"],
+)
+def test_the_same_training(judge: Judge, edits: list[tuple[str, str]]) -> None:
+    found = judge(*edits)
+    assert found.verdict is Sameness.EQUIVALENT and found.summary.startswith(COMMON), found
+
+
+@pytest.mark.parametrize(
+    ("edits", "said"),
+    [
+        ([("0.01 * out.pow(2)", "0.02 * out.pow(2)")], "loss differs"),
+        ([("s.lerp_(p, 0.1)", "s.lerp_(p, 0.11)")], "averages"),
+        ([("total / 6", "total / 5.98")], "printed"),
+    ],
+    ids=["a weight of the loss", "a rate of the average", "what is printed"],
+)
+def test_faults_behind_other_draws(judge: Judge, edits: list[tuple[str, str]], said: str) -> None:
+    found = judge(*edits)
+    assert found.verdict is Sameness.DIFFERENT, found
+    assert found.summary.startswith(COMMON) and said in found.summary, found
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("    model.train()\n", "    model.train()\n    torch.manual_seed(0)\n")],
+        [("    total = 0.0\n", "    total = 0.0\n    rng = np.random.default_rng(3)\n")],
+    ],
+    ids=["one order and mask for all epochs", "one noise for all epochs"],
+)
+def test_common_numbers_hide_no_seeds(judge: Judge, edits: list[tuple[str, str]]) -> None:
+    """What a script seeds again by itself draws the same again there, too."""
+    found = judge(*edits)
+    assert not found.summary.startswith(COMMON), found
+    assert found.verdict not in FINE, found
+
+
+ITEMS = (
+    (
+        """x = torch.randn(96, 6)
+""",
+        """x = torch.randn(96, 6)
+
+
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 96
+
+    def __getitem__(self, i):
+        return x[i] * (0.8 + 0.4 * torch.rand(())) + 0.2 * torch.from_numpy(np.random.randn(6)).float(), y[i]
+
+
+loader = torch.utils.data.DataLoader(Rows(), batch_size=16, shuffle=True)
+""",
+    ),
+    ("    for rows in order.split(16):\n", "    for given, goal in loader:\n"),
+    ("    order = torch.randperm(96)\n", ""),
+    ("(len(rows), 6)", "(len(given), 6)"),
+    ("x[rows] + 0.1", "given + 0.1"),
+    ("y[rows]", "goal"),
+)
+WORKERS = ("shuffle=True)", "shuffle=True, num_workers=2)")
+
+
+def with_items(folder: Path, *edits: tuple[str, str]) -> Parity:
+    """SCRIPT with a data set whose items are drawn, and an edit of it, judged."""
+    text = SCRIPT
+    for old, new in ITEMS:
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (project := folder / "project").mkdir()
+    (project / "train.py").write_text(text)
+    bench = Bench(folder, project)
+    found = bench.judge(Case("workers", "train", "unknown", edits, folder=project))
+    bench.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("edits", "same"),
+    [
+        ([], True),
+        ([("0.01 * out.pow(2)", "0.02 * out.pow(2)")], False),
+        ([("s.lerp_(p, 0.1)", "s.lerp_(p, 0.11)")], False),
+    ],
+    ids=["no more", "a weight of the loss", "a rate of the average"],
+)
+def test_items_that_workers_make(tmp_path: Path, edits: list[tuple[str, str]], same: bool) -> None:
+    """The items are those that the main process makes; how workers draw is asked beside."""
+    found = with_items(tmp_path, WORKERS, *edits)
+    assert found.summary.startswith(COMMON), found
+    assert found.verdict is (Sameness.EQUIVALENT if same else Sameness.DIFFERENT), found
+
+
+def test_workers_that_draw_alike_are_seen_under_their_own_seeds(tmp_path: Path) -> None:
+    alike = "num_workers=2, worker_init_fn=lambda i: (np.random.seed(0), torch.manual_seed(0)))"
+    found = with_items(tmp_path, (WORKERS[0], f"shuffle=True, {alike}"))
+    assert found.verdict is Sameness.DIFFERENT and not found.summary.startswith(COMMON), found

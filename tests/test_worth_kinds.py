@@ -1,0 +1,603 @@
+"""Kinds of fixes that readers of whole rewrites took for pointless, each both ways: where it gains
+nothing, and where it pays.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from autofast.config import Config
+from autofast.facts.cost.machine import GPU
+from autofast.facts.cost.step import Estimate
+from tests.onerule import apply, run
+from tests.test_worth import CELL_BY_CELL, estimate, rewritten, small
+
+# ------------------------------------------------------------------------------------- optimizers
+CHOSEN = """
+import argparse
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--optimizer", default={default!r})
+args = parser.parse_args()
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(20)]).to(device)
+if args.optimizer.lower() == "sgd":
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, weight_decay=1e-4)
+elif args.optimizer == "rmsprop":
+    optimizer = torch.optim.RMSprop(model.parameters())
+elif args.optimizer == "adam":
+    optimizer = torch.optim.Adam(model.parameters())
+else:
+    optimizer = torch.optim.AdamW(model.parameters())
+options = {{"momentum": 0.9}}
+for step in range(100000):
+    loss = model(torch.randn(64, 512, device=device)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "fixed"),
+    [
+        ("sgd", []),
+        ("SGD", []),
+        ("adam", ["Adam(", "AdamW("]),
+        ("lamb", ["Adam(", "AdamW("]),
+        ("rmsprop", ["Adam(", "AdamW("]),
+    ],
+)
+def test_an_optimizer_that_options_choose(default: str, fixed: list[str]) -> None:
+    """Beside an optimizer that gains nothing, one for which an option has to be given gains nothing
+    either; beside one that gains, its sibling is written, too.
+    """
+    found = apply("fused-optimizer", CHOSEN.format(default=default), min_gain=0.01)
+    changed = [line for line in found.text.splitlines() if "fused=True" in line]
+    assert [
+        name for name in ("SGD(", "Adam(", "AdamW(") if any(name in c for c in changed)
+    ] == fixed
+
+
+# ------------------------------------------------------------------------------------------- TF32
+SPIKES = """
+import argparse
+import torch
+from torch import nn
+from lib import width
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--mlp", action="store_true")
+args = parser.parse_args()
+device = torch.device("cuda")
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {layers}
+
+    def forward(self, x):
+        return {result}
+
+
+class Dense(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Linear(4096, 4096)
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+net = Dense() if args.mlp else Net()
+net = net.to(device)
+optimizer = torch.optim.Adam(net.parameters())
+for step in range(100000):
+    loss = net(torch.randn(width(), 64, width(), device=device)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+RNNS = "self.a, self.b = nn.RNN(width(), 512), nn.LSTM(512, 512)"
+
+
+@pytest.mark.parametrize(
+    ("layers", "result", "worth"),
+    [
+        (RNNS, "self.b(self.a(x)[0])[0]", False),
+        (RNNS + "; self.c = nn.Linear(512, 90)", "self.c(self.b(self.a(x)[0])[0])", False),
+        (RNNS + "; self.c = nn.Linear(512, 50000)", "self.c(self.b(self.a(x)[0])[0])", True),
+        (RNNS, "torch.matmul(x, self.b(self.a(x)[0])[0])", True),
+        ("self.a = nn.Linear(4096, 4096)", "self.a(x)", True),
+    ],
+)
+def test_layers_of_cudnn_have_a_flag_of_their_own(layers: str, result: str, worth: bool) -> None:
+    """And a network that options at their defaults do not make counts for nothing."""
+    text = SPIKES.format(layers=layers, result=result)
+    assert bool(apply("tf32", text, min_gain=0.01).fixes) is worth
+
+
+LEARNERS = """
+import learn2learn
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(1, 20, 5), nn.Conv2d(20, 50, 5)
+        self.hidden, self.out = nn.Linear(800, {width}), nn.Linear({width}, 5)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.second(F.max_pool2d(F.relu(self.first(x)), 2))), 2)
+        return self.out(F.relu(self.hidden(x.view(-1, 800))))
+
+
+device = torch.device("cuda")
+tasks = learn2learn.data.TaskDataset("tasks", num_tasks=1000)
+meta = learn2learn.algorithms.MAML(Net().to(device), lr=0.01)
+optimizer = torch.optim.Adam(meta.parameters())
+for step in range(1000):
+    learner = meta.clone()
+    x, y = tasks.sample()
+    loss = F.cross_entropy(learner(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("width", "worth"), [(500, False), (5000, True)])
+def test_a_network_that_a_library_calls_is_the_one_on_the_device(width: int, worth: bool) -> None:
+    assert bool(apply("tf32", LEARNERS.format(width=width), min_gain=0.01).fixes) is worth
+
+
+# ---------------------------------------------------------------------------------- cells in a loop
+DECODER = """
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = {convolution}
+        self.encoder = nn.GRU(80, 256, batch_first=True)
+        self.cell = nn.LSTMCell(256, 512)
+        self.out = nn.Linear(512, {wide})
+
+    def forward(self, x, target):
+        seen, _ = self.encoder(self.convolution(x).flatten(2).transpose(1, 2))
+        self.hidden = torch.zeros(len(x), 512, device=x.device)
+        self.memory = torch.zeros(len(x), 512, device=x.device)
+        made = []
+        for t in range({turns}):
+            self.hidden, self.memory = self.cell(seen[:, t], (self.hidden, self.memory))
+            made.append(self.out(self.hidden))
+        return torch.stack(made, 1)
+
+
+model = Decoder().to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for x, target in batches:
+    optimizer.zero_grad()
+    loss = model(x.to(device), target).square().mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("convolution", "wide", "worth"),
+    [
+        ("nn.Conv1d(80, 80, 5)", 160, False),
+        ("nn.Conv1d(80, 80, 5)", 30000, True),  # words
+        ("nn.Conv2d(3, 80, 5)", 160, True),
+    ],
+)
+def test_frames_one_by_one_behind_an_encoder(
+    convolution: str, wide: int, worth: bool, tmp_path: Path
+) -> None:
+    text = DECODER.format(convolution=convolution, wide=wide, turns="target.size(1)")
+    text = text.replace("for x, target", "from lib import batches\n\nfor x, target")
+    assert ("autocast" in rewritten(tmp_path, text).plan.applied) is worth
+
+
+# ------------------------------------------------------------------------------------------ workers
+PHOTOS = """
+import argparse
+import os
+import torch
+import torchvision
+from torch.utils.data import DataLoader
+from torchvision import datasets, transforms
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--data", default={default!r}, help={about!r})
+args = parser.parse_args()
+device = torch.device("cuda")
+turned = transforms.Compose([transforms.RandomResizedCrop(224), transforms.ToTensor()])
+
+
+def images(part):
+    return {made}
+
+
+train_loader = DataLoader(images("train"), batch_size=256, shuffle=True, num_workers=8)
+val_loader = DataLoader(images("val"), batch_size=256, num_workers=8)
+model = torchvision.models.resnet50().to(device)
+optimizer = torch.optim.AdamW(model.parameters())
+for epoch in range(90):
+    for x, y in train_loader:
+        loss = torch.nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        for x, y in val_loader:
+            print((model(x.to(device)).argmax(1) == y.to(device)).sum())
+"""
+FOLDER = "datasets.ImageFolder(os.path.join(args.data, part), turned)"
+
+
+@pytest.mark.parametrize(
+    ("made", "default", "about", "worth"),
+    [
+        (FOLDER, "/data/ImageNet/", "", False),
+        (FOLDER, "/data", "where ILSVRC2012 lies", False),
+        ("datasets.Places365(args.data, part, transform=turned)", "/data", "", False),
+        (FOLDER, "/data/tiny-imagenet-200", "", True),
+        (FOLDER, "/data/imagenette2", "", True),
+        (FOLDER, "/data/flowers", "a folder", True),
+        ("datasets.CIFAR10(args.data, part == 'train', turned)", "/data/imagenet", "", True),
+    ],
+)
+def test_workers_stay_for_short_epochs(made: str, default: str, about: str, worth: bool) -> None:
+    text = PHOTOS.format(made=made, default=default, about=about)
+    found = apply("persistent-workers", text, min_gain=0.01)
+    assert bool(found.fixes) is worth
+    reasons = [f.gain.reason for f in found.findings if f.gain and f.gain.known]
+    assert all("beside an epoch of" in r for r in reasons) and bool(reasons) is not worth
+
+
+FILES = """
+import numpy as np
+import torch
+from PIL import Image
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Mels(Dataset):
+    def __init__(self, names):
+        self.names = names
+
+    def __len__(self):
+        return len(self.names)
+
+    def __getitem__(self, n):
+        return {item}
+
+
+device = torch.device("cuda")
+model = {model}.to(device)
+optimizer = torch.optim.Adam(model.parameters())
+loader = DataLoader(Mels(list(open("names.txt"))), batch_size=32, num_workers=1, pin_memory=True)
+for epoch in range(100):
+    for x in loader:
+        loss = model(x.to(device))[0].square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+LOADED = 'np.load(self.names[n] + ".npy")'
+DECODED = 'np.asarray(Image.open(self.names[n] + ".png").convert("RGB"))'
+
+
+@pytest.mark.parametrize(
+    ("item", "model", "worth"),
+    [
+        (LOADED, "nn.GRU(80, 512, batch_first=True)", False),
+        (LOADED, "nn.Linear(80, 512)", True),
+        (DECODED, "nn.GRU(80, 512, batch_first=True)", True),
+    ],
+)
+def test_one_worker_reads_files_as_fast_as_sequences_are_gone_along(
+    item: str, model: str, worth: bool
+) -> None:
+    found = apply("num-workers", FILES.format(item=item, model=model), min_gain=0.01)
+    assert bool(found.fixes) is worth
+
+
+# ------------------------------------------------------------------------------- copies and waits
+COPIES = """
+import torch
+from lib import Rows
+from torch import nn
+from torch.utils.data import DataLoader
+
+device = torch.device("cuda")
+loader = DataLoader(Rows("train"), batch_size=32, shuffle=True, num_workers=2, pin_memory=True)
+test_loader = DataLoader(Rows("test"), batch_size=32, num_workers=2, pin_memory=True)
+model = nn.Linear(64, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for epoch in range(9):
+    for x, y in loader:
+        x, y = x.to({training}), y.to({training})
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        for x, y in test_loader:
+            x, y = x.to(device), y.to(device)
+            total = nn.functional.mse_loss(model(x), y)
+"""
+
+
+@pytest.mark.parametrize(("training", "copies"), [("device", 2), ("device, non_blocking=True", 0)])
+def test_copies_of_an_evaluation_come_with_those_of_the_training(
+    training: str, copies: int
+) -> None:
+    found = apply("non-blocking", COPIES.format(training=training), min_gain=0.01)
+    assert len([line for line in found.lines if "non_blocking=True" in line]) == copies
+
+
+WAITS = """
+import torch
+from torch import nn
+
+device = torch.device("cuda")
+model = nn.Linear(800, 100).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(1000):
+    loss = model(torch.randn(16, 800, device=device)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    {before}
+    optimizer.step()
+    {behind}
+    torch.cuda.synchronize()
+"""
+EACH = """if step > 5:
+        value = loss.item()
+    else:
+        value = 2 * loss.item()
+    if value > 100:
+        break"""
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "worth"),
+    [
+        ("", EACH, False),
+        (EACH, "", True),  # it waits for the update
+        ("", EACH.replace("2 * loss.item()", "0"), True),
+        ("", "", True),
+    ],
+)
+def test_nothing_waits_behind_a_read_that_stays(before: str, behind: str, worth: bool) -> None:
+    text = WAITS.format(before=before, behind=behind)
+    assert bool(apply("empty-cache", text, min_gain=0.01).fixes) is worth
+
+
+# ------------------------------------------------------------------------- constants of other types
+FILLED = """
+import torch
+
+device = torch.device("cpu" if not torch.cuda.is_available() else "cuda")
+weight = torch.zeros(3, requires_grad=True, device=device)
+optimizer = torch.optim.SGD([weight], lr=0.1)
+total = 0.0
+for step in range(3):
+    loss = (weight.double() - torch.ones(len(weight)).to(device).double()).square().sum()
+    loss = loss + torch.zeros(3).to(device).{cast}.sum() + torch.rand(3).to(device).double().sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    total += float(loss)
+"""
+
+
+def test_a_constant_is_made_with_its_type(tmp_path: Path) -> None:
+    text = FILLED.format(cast="long()")
+    found = apply("device-creation", text)
+    made = "".join(found.lines)
+    assert "(weight.double() - torch.ones(len(weight), device=device, dtype=torch.double))" in made
+    assert "torch.zeros(3, device=device, dtype=torch.long).sum()" in made
+    assert "torch.rand(3, device=device).double().sum()" in made
+    seeded = "import torch\ntorch.manual_seed(0)"
+    new, old = (run(t.replace("import torch", seeded, 1))["total"] for t in (found.text, text))
+    assert new == old
+
+
+# ------------------------------------------------------------------------------------------- graphs
+GRAPHS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from torch_geometric.data import Batch, Data
+
+
+class Graphs(torch.utils.data.Dataset):
+    def __getitem__(self, n):
+        return torch.load(f"{n}.pt")
+
+    def __len__(self):
+        return 1000
+
+
+device = torch.device("cuda:0")
+model = nn.Linear(300, 300).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+loader = DataLoader(Graphs(), batch_size=32, num_workers=8, collate_fn=Batch.from_data_list)
+for epoch in range(10):
+    for batch in loader:
+        batch = batch.to(device)
+        loss = model(batch.x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("asked", "fixed"), [("==1.0.3", False), (">=2.0", True), ("", True)])
+def test_batches_of_graphs_that_nobody_can_pin(tmp_path: Path, asked: str, fixed: bool) -> None:
+    (tmp_path / "requirements.txt").write_text(f"torch>=2.4\ntorch-geometric{asked}\n")
+    result = rewritten(tmp_path, GRAPHS, Config(exhaustive=True))
+    assert ("pin-memory" in result.plan.applied) is fixed
+    said = [r.reason for r in result.records if r.rule == "pin-memory" and r.status == "refused"]
+    assert any("had no pin_memory() yet" in why for why in said) is not fixed
+
+
+def test_a_loop_over_cells_counts_for_nothing_without_a_cell(tmp_path: Path) -> None:
+    """What keeps its state in the object goes from turn to turn as what hands it on."""
+    text = CELL_BY_CELL.replace(
+        "out, state = model(text[:, t], state)", "out, _ = model(text[:, t], state)"
+    )
+    assert "autocast" in rewritten(tmp_path, text).plan.applied
+    kept = text.replace(
+        "made, state = self.rnn(self.embed(x).unsqueeze(0), state)",
+        "made, self.state = self.rnn(self.embed(x).unsqueeze(0), self.state)",
+    )
+    assert "autocast" in small(rewritten(tmp_path, kept))
+
+
+# ----------------------------------------------------------------------- cells that are written out
+WRITTEN = """
+import torch
+from torch import nn
+from lib import batches
+
+device = torch.device("cuda")
+
+
+class Cell(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weights = nn.Linear(128, 64)
+
+    def forward(self, x, state):
+        for _ in range({operations}):
+            x = torch.tanh(self.weights(torch.cat([x, state], 1)))
+            state = x * state + (1.0 - x) * torch.sigmoid(state)
+        return state
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Cell(), Cell()
+
+    def forward(self, x):
+        a = b = torch.zeros(20, 64, device=x.device)
+        for t in range(x.size(0)):
+            a = self.first(x[t], a)
+            b = self.second(a, b)
+        return b
+
+
+model = Net().to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for x, y in batches:
+    optimizer.zero_grad()
+    loss = (model(x.to(device)) - y).square().mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_layers_and_levels_one_after_the_other_are_no_sequence() -> None:
+    """What a loop takes anew in each turn, and what layers give to the next ones, is no state."""
+    text = WRITTEN.format(operations=5).replace(
+        "for t in range(x.size(0)):", "for t, a in enumerate(x):"
+    )
+    text = text.replace("            b = self.second(a, b)\n", "        b = a\n")
+    assert apply("fused-optimizer", text, min_gain=0.01).fixes
+    text = WRITTEN.format(operations=5).replace(
+        "a = self.first(x[t], a)", "a = layer(self.first(a, a))"
+    )
+    text = text.replace("for t in range(x.size(0)):", "for t, layer in enumerate(self.layers):")
+    text = text.replace(
+        "self.first, self",
+        "self.layers = nn.ModuleList([nn.Linear(64, 64)] * 9)\n        self.first, self",
+    )
+    assert apply("fused-optimizer", text, min_gain=0.01).fixes
+
+
+@pytest.mark.parametrize(("operations", "worth"), [(1, True), (5, False)])
+def test_one_update_beside_cells_that_are_written_out(operations: int, worth: bool) -> None:
+    """Their operations count, for the shortest of usual sequences where no length is known."""
+    text = WRITTEN.format(operations=operations)
+    assert bool(apply("fused-optimizer", text, min_gain=0.01).fixes) is worth
+
+
+# ------------------------------------------------------------------------------- what a step costs
+AUTOENCODER = """
+import argparse
+import torch
+from torch import nn
+from torchvision import datasets, transforms
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--width", default=16, type=int)
+parser.add_argument("--contrast", action="store_true")
+args = parser.parse_args()
+device = torch.device("cuda")
+train_set = datasets.MNIST("data", train=True, transform=transforms.ToTensor())
+train_loader = torch.utils.data.DataLoader(train_set, batch_size=64, shuffle=True)
+test_loader = torch.utils.data.DataLoader(train_set, batch_size=64)
+model = nn.Sequential(
+    nn.Conv2d(1, 2 * args.width, 4, stride=2, padding=1),
+    nn.ReLU(),
+    nn.ConvTranspose2d(2 * args.width, args.width, 3, 2, 1, output_padding=1, dilation=1),
+    nn.ReLU(),
+    nn.ConvTranspose2d(args.width, 1, 5, 1, 2),
+).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(1400):
+    for step, (x, y) in enumerate(train_loader):
+        x = x.to(device)
+        loss = nn.functional.mse_loss(model(x), x)
+        if args.contrast:
+            loss = loss + (x.flatten(1) @ x.flatten(1).T).mean()
+            loss = loss + torch.matmul(x.flatten(1), x.flatten(1).T).mean()
+        {within}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        for x, y in test_loader:
+            print(torch.matmul(model(x.to(device)).flatten(1), y.to(device)))
+"""
+
+
+def test_what_convolutions_cost_both_ways(tmp_path: Path) -> None:
+    """As torch counts it; sizes are computed of options, and what is beside the steps is left."""
+    text = AUTOENCODER.replace("loss + (x.flatten(1) @ x.flatten(1).T).mean()", "2 * loss")
+    found = estimate(tmp_path, text.format(within="pass"))
+    assert isinstance(found, Estimate)
+    model = nn.Sequential(
+        nn.Conv2d(1, 32, 4, stride=2, padding=1),
+        nn.ConvTranspose2d(32, 16, 3, 2, 1, output_padding=1, dilation=1),
+        nn.ConvTranspose2d(16, 1, 5, 1, 2),
+    )
+    with FlopCounterMode(display=False) as counter:
+        assert model(torch.zeros(64, 1, 28, 28)).shape == (64, 1, 28, 28)
+    assert round(found.convolutions * GPU.convolutions) == 3 * counter.get_total_flops()
+    assert "autocast" in small(rewritten(tmp_path, text.format(within="pass")))
+    product = "loss = loss + torch.matmul(x.flatten(1), x.flatten(1).T).mean()"
+    assert isinstance(estimate(tmp_path, text.format(within=product)), str)
