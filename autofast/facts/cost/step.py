@@ -412,6 +412,19 @@ class Cost:
         inside = {id(n) for n in walk(node)}
         return [o.stack for _, s in self.script.log.each() if id(s.node) in inside for o in s]
 
+    def never_trains(self, node: ast.AST) -> bool:
+        """Whether no run of the script that trains comes to a place."""
+        ways = self._ways(node)
+        return bool(ways) and all(map(self.leads_past, ways))
+
+    def leads_past(self, way: Stack) -> bool:
+        """Whether a way goes into the other arm of a condition than all training, ``if args.test:``
+        and ``else:``, in one turn of the whole script.
+        """
+        updates = [u.site for step in self.training for u in step.updates]
+        trained = [o.stack for site in updates for o in site]
+        return bool(trained) and all(_parts(way, stack) for stack in trained)
+
     def runs_alone(self, node: ast.AST) -> bool:
         """Whether the script certainly comes to a place outside of all loops, beside a training
         that turns: set-up, a look at the end.
@@ -470,6 +483,17 @@ class Cost:
         return bool(stacks) and not any(
             id(f.node) in training | steps for stack in stacks for f in stack
         )
+
+
+def _parts(one: Stack, other: Stack) -> bool:
+    """Whether two ways, which are the same so far, part at a condition outside of all loops."""
+    for mine, theirs in zip(one, other, strict=False):
+        if mine.node is not theirs.node or isinstance(mine, LoopFrame):
+            return False
+        if isinstance(mine, BranchFrame) and isinstance(theirs, BranchFrame):
+            if mine.arm is not theirs.arm:
+                return True
+    return False
 
 
 def is_each_turn(stack: Stack, loop: ast.AST) -> bool:
