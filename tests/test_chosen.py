@@ -4,12 +4,16 @@ depend on the choice is rewritten, what does is left, with the reason.
 
 from __future__ import annotations
 
+import ast
+import importlib
 import runpy
 import sys
+import types
 from pathlib import Path
 
 import pytest
 
+from autofast.model.values import Setting
 from autofast.read import read_script
 from autofast.read.interpreter import calls
 from tests.onerule import Applied, apply
@@ -137,6 +141,12 @@ def test_a_class_of_a_module_that_settings_name(
     )
 
 
+def test_digits_that_another_network_may_need() -> None:
+    found = chosen(BY_SETTINGS["module"][1], SETTINGS, rules="tf32")
+    assert not found.fixes and "perhaps the network" in found.refusals
+    assert chosen("importlib.import_module('nets_chosen').Small()", rules="tf32").fixes
+
+
 def many(more: str = "") -> dict[str, str]:
     classes = "".join(f"class Net{n}(Small):\n    size = {n}\n" for n in range(30))
     return {"nets_chosen.py": f"{NETS}{classes}{more}"}
@@ -232,3 +242,68 @@ def test_a_trainer_that_is_not_known(call: str, read: bool, tmp_path: Path) -> N
     )
     script = read_script(tmp_path / "train.py", tmp_path)
     assert [len(step.updates) for step in script.steps] == [1] * read
+
+
+HYDRA = (
+    """
+import hydra
+import torch
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+"""
+    + LOOP
+    + """
+@hydra.main(config_path="conf", config_name="base", version_base=None)
+def main(cfg):
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    data = TensorDataset(torch.randn(16, 6), torch.arange(16) % 3)
+    loader = DataLoader(data, batch_size=4, shuffle=True, pin_memory=True)
+    model = hydra.utils.instantiate(cfg.{model}).to(device)
+    return train(model, loader, device)
+losses = main()
+"""
+)
+CONF = {
+    "nets_chosen.py": NETS,
+    "conf/base.yaml": "defaults:\n  - _self_\n  - net: small\n  - optional more: none\nnet: {width: 3}\n",
+    "conf/net/small.yaml": "_target_: nets_chosen.Small\nwidth: 5\n",
+    "conf/other.yaml": "# @package _global_\nnet: {width: 7}\n",
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:.*pin_memory.*")
+def test_hydra_makes_what_the_settings_of_a_group_describe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = HYDRA.replace("{model}", "net")
+    found = apply(RULES, text, files=CONF)
+    assert {f.rule for f in found.fixes} == {"non-blocking"}
+    assert "gives tensors to something that is not known" in found.refusals  # another may be named
+    fake = types.ModuleType("hydra")
+    small = {"_target_": "nets_chosen.Small", "width": 5}
+    fake.main = lambda **_: lambda f: lambda: f(types.SimpleNamespace(net=small))  # type: ignore[attr-defined]
+    fake.utils = types.SimpleNamespace(  # type: ignore[attr-defined]
+        instantiate=lambda c: importlib.import_module("nets_chosen").Small(c["width"])
+    )
+    monkeypatch.setitem(sys.modules, "hydra", fake)
+    files = {"nets_chosen.py": NETS}
+    before = losses(tmp_path, monkeypatch, files, text)
+    assert losses(tmp_path, monkeypatch, files, found.text) == before
+
+
+def test_settings_of_hydra(tmp_path: Path) -> None:
+    """What stands first gives way, ``_self_`` as well; a file for the whole table is put there."""
+    for name, defaults, width in (
+        ("last", "[net: small, _self_]", 3),
+        ("first", "[_self_, net: small]", 5),
+        ("whole", "[net: small, _self_, other]", 7),
+    ):
+        files = {**CONF, f"conf/{name}.yaml": f"defaults: {defaults}\nnet: {{width: 3}}\n"}
+        text = f"import hydra\n@hydra.main('conf', '{name}')\ndef main(cfg):\n    f(cfg.net.width)\nmain()\n"
+        for path, content in {**files, "train.py": text}.items():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(content.lstrip("\n"))
+        script = read_script(tmp_path / "train.py", tmp_path)
+        call = next(c for c in script.each(ast.Call) if ast.unparse(c.func) == "f")
+        (setting,) = script.values(call.args[0])
+        assert isinstance(setting, Setting) and setting.value == width

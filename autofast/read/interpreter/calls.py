@@ -41,12 +41,14 @@ from autofast.model.values import (
 from autofast.model.values import things as values
 from autofast.read.interpreter.binding import Binding
 from autofast.read.interpreter.named import evaluated, is_namespace
-from autofast.read.library import module_parts, options
+from autofast.read.library import module_parts
 from autofast.read.library import torch_library as torchlib
 from autofast.read.library.chosen import networks_in, one_of
 from autofast.read.library.containers import as_table, dict_of
+from autofast.read.library.hydra import of_main
 from autofast.read.library.iteration import element, fields_of
 from autofast.read.library.modules import forward
+from autofast.read.library.options import of_command
 from autofast.read.library.unfollowed import bodies, changes_others, is_one
 from autofast.read.state.core import TOO_MANY, Record, TooDeep, join
 from autofast.read.state.summaries import key_of
@@ -535,7 +537,7 @@ class Calls(Binding):
                     if args.open and args.loose is None
                     else default
                 )
-            elif option := options.of_command(self, func, name):
+            elif option := of_command(self, func, name) or of_main(self, func, name):
                 found = option
             elif args.open:
                 found = values(Unknown(args.open))

@@ -21,9 +21,12 @@ from autofast.model.values import (
     Arguments,
     Cls,
     Const,
+    Dict,
     Func,
+    Given,
     Module,
     Num,
+    Partial,
     Reason,
     Ref,
     Seq,
@@ -44,6 +47,7 @@ COMPUTED = Unknown("the attribute's name is computed", Reason.CHOSEN)
 MOST_MEMBERS = 12
 # code whose numbers may depend on the gradient mode that it runs in
 OWN_GRADIENTS = re.compile(r"autograd|backward\(|_grad\b|\.grad\b")
+TARGETS = "_target_ _recursive_ _convert_ _partial_ _args_".split()
 SPLITS = frozenset({"split", "rsplit", "partition", "rpartition"})
 
 
@@ -179,7 +183,10 @@ def module_of(interp: Core, name: str) -> Values:
     return found or values(Unknown(f"the module `{name or '*'}` is imported by name"))
 
 
-@gives("pydoc.locate")
+@gives(
+    "pydoc.locate",
+    *(f"hydra.utils.get_{what}" for what in ("class", "object", "method", "static_method")),
+)
 def _located(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     return NOTHING.union(*(_of_path(interp, t, node) for t in ordered(first_of(args))))
 
@@ -191,3 +198,33 @@ def _of_path(interp: Core, path: Thing, node: ast.AST | None) -> Values:
     for thing in ordered(module_of(interp, module) if not found else NOTHING):
         found |= interp.attribute(thing, last, node)
     return found if isinstance(path, Const) else found | values(COMPUTED)
+
+
+@gives("hydra.utils.instantiate", "hydra.utils.call")
+def _instantiated(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    """What a table of settings with a ``_target_`` describes, and the tables in it."""
+    found: Values = NOTHING
+    for table in ordered(args.get(0, "config")):
+        if not isinstance(table, Dict) or "_target_" not in table.entries:
+            return values(COMPUTED)
+        given = {
+            key: Given(NOTHING.union(*(_part(interp, t, node) for t in table.get(key))), None)
+            for key in table.entries
+            if key not in TARGETS
+        }
+        given.update({k: g for k, g in args.named.items() if k not in ("config", *TARGETS)})
+        made = Arguments(node, args.positional[1:], given)
+        callee = NOTHING.union(*(_of_path(interp, t, node) for t in table.get("_target_")))
+        if table.get("_partial_"):
+            key = (id(node), table)
+            found |= {interp.intern(Partial, key, lambda c=callee, m=made: Partial(c, m))}
+        else:
+            found |= interp.call_values(callee, made, node)
+    return found
+
+
+def _part(interp: Core, thing: Thing, node: ast.AST | None) -> Values:
+    if isinstance(thing, Dict) and "_target_" in thing.entries:
+        given = Arguments(node, [Given(values(thing), None)])
+        return _instantiated(interp, "", given, node) or NOTHING
+    return values(thing)

@@ -123,12 +123,12 @@ def _loaded(interp: Core, thing: Thing, kinds: tuple[str, ...], node: ast.AST | 
         return NOTHING
     known: dict[Path, Any] = interp.__dict__.setdefault("_loaded_settings", {})
     if path not in known:
-        known[path] = _parsed(path)
+        known[path] = parsed(path)
     if known[path] is None:
         return NOTHING
     root = interp.project.root
     name = path.relative_to(root).as_posix() if root in path.parents else path.name
-    return _thing(interp, known[path], name, (id(node), path), node)
+    return thing_of(interp, known[path], name, (id(node), path), node)
 
 
 def _file(interp: Core, by: Arg | Const, kinds: tuple[str, ...]) -> Path | None:
@@ -160,13 +160,13 @@ def _is_named(interp: Core, path: Path) -> bool:
 
 
 # ------------------------------------------------------------------------------------ what it holds
-class _Scalar:
-    def __init__(self, value: Any, line: int):
-        self.value, self.line = value, line
+class Scalar:
+    def __init__(self, value: Any, line: int, file: str = ""):
+        self.value, self.line, self.file = value, line, file
 
 
-def _parsed(path: Path) -> Any:
-    """Dicts, lists and :class:`_Scalar`; None where the file is too large or cannot be read."""
+def parsed(path: Path) -> Any:
+    """Dicts, lists and :class:`Scalar`; None where the file is too large or cannot be read."""
     text = text_of(path)
     try:
         if text is None:
@@ -192,12 +192,12 @@ def _yaml(text: str, is_json: bool) -> Any:
             raise ValueError("nested too deeply")
         if isinstance(node, yaml.MappingNode):
             pairs = [(built(k, depth + 1), built(v, depth + 1)) for k, v in node.value]
-            return {k.value: v for k, v in pairs if isinstance(k, _Scalar) and _is_key(k.value)}
+            return {k.value: v for k, v in pairs if isinstance(k, Scalar) and _is_key(k.value)}
         if isinstance(node, yaml.SequenceNode):
             return [built(part, depth + 1) for part in node.value]
         plain = is_json and node.style is None
         value = json.loads(node.value) if plain else loader.construct_object(node)
-        return _Scalar(value, node.start_mark.line + 1)
+        return Scalar(value, node.start_mark.line + 1)
 
     try:
         return built(yaml.compose(text, Loader=yaml.SafeLoader), 0)
@@ -218,7 +218,7 @@ def _toml(text: str) -> Any:
             return {k: built(v, below, k) for k, v in value.items()}
         if isinstance(value, list):
             return [built(v, table, key) for v in value]
-        return _Scalar(value, _line(lines, table, key))
+        return Scalar(value, _line(lines, table, key))
 
     return built(tomllib.loads(text), "", "")
 
@@ -234,19 +234,19 @@ def _line(lines: list[str], table: str, key: str) -> int:
     return 1
 
 
-def _thing(
+def thing_of(
     interp: Core, parsed: Any, file: str, key: tuple[Any, ...], node: ast.AST | None
 ) -> Values:
     """What is known of a loaded value: entries that are there by default, beside which there may be
     others.
     """
     interp.steps += 1
-    if isinstance(parsed, _Scalar):
-        return values(Setting(value=parsed.value, file=file, line=parsed.line))
+    if isinstance(parsed, Scalar):
+        return values(Setting(value=parsed.value, file=parsed.file or file, line=parsed.line))
     if isinstance(parsed, list):
         if len(parsed) > MOST_NODES:
             return values(Num())
-        parts = [_thing(interp, p, file, (*key, n), node) for n, p in enumerate(parsed)]
+        parts = [thing_of(interp, p, file, (*key, n), node) for n, p in enumerate(parsed)]
         seq: Seq = interp.intern(Seq, key, lambda: Seq(None, None, made=tuple(interp.stack)))
         seq.elem |= NOTHING.union(*parts) or values(Num())
         return values(seq)
@@ -254,6 +254,6 @@ def _thing(
     if not made.open:
         made.open = file + SETTINGS
         for name, part in parsed.items():
-            found = _thing(interp, part, file, (*key, name), node)
+            found = thing_of(interp, part, file, (*key, name), node)
             made.entries[name] = [Entry(found, None, None, True)]
     return values(made)
