@@ -429,28 +429,16 @@ CLI(Net)
 
 
 @pytest.mark.parametrize(
-    ("pairs", "wanted", "fixes"),
+    ("pairs", "advice"),
     [
+        ((), ["--trainer.precision bf16-mixed", "--trainer.benchmark true"]),
         (
-            (),
-            'CLI(Net, trainer_defaults={"precision": "bf16-mixed" if has_bf16 else "32-true", "benchmark": True})',
-            1,
-        ),
-        ((("CLI(Net)", "CLI(Net, trainer_defaults={'max_epochs': 1})"),), '"benchmark": True', 2),
-        ((("CLI(Net)", "CLI(Net, trainer_defaults={'precision': 32})"),), '"benchmark": True', 1),
-        ((("CLI(Net)", "CLI(Net, trainer_defaults=dict(max_epochs=1))"),), "benchmark=True", 2),
-        (
-            (
-                ("CLI(Net)", "CLI(Net, trainer_defaults=json.load(open('defaults.json')))"),
-                ("import torch\n", "import json\nimport torch\n"),
-            ),
-            "",
-            0,
+            (("CLI(Net)", "CLI(Net, trainer_defaults={'precision': 32})"),),
+            ["--trainer.benchmark true"],
         ),
         (
-            (("pass", "parser.set_defaults({'trainer.max_epochs': 2})"),),
-            '"trainer.benchmark": True',
-            2,
+            (("CLI(Net)", "CLI(Net, trainer_defaults=dict(benchmark=True))"),),
+            ["--trainer.precision bf16-mixed"],
         ),
         (
             (
@@ -459,27 +447,21 @@ CLI(Net)
                     "parser.set_defaults({'trainer.precision': 32, 'trainer.benchmark': False})",
                 ),
             ),
-            "",
-            0,
+            [],
         ),
-        ((("def add_arguments_to_parser(self, parser):", "def __init__(self, model):"),), "", 0),
         (
-            (
-                (
-                    "CLI(Net)",
-                    "CLI(Net, trainer_defaults={'strategy': 'deepspeed', 'benchmark': True})",
-                ),
-            ),
-            "",
-            0,
+            (("shuffle=True", "shuffle=True, collate_fn=lambda items: items"),),
+            ["--trainer.precision bf16-mixed", "--trainer.benchmark true if all batches"],
         ),
     ],
 )
-def test_defaults_of_the_lightning_cli(
-    pairs: tuple[tuple[str, str], ...], wanted: str, fixes: int
+def test_the_command_line_of_the_lightning_cli(
+    pairs: tuple[tuple[str, str], ...], advice: list[str]
 ) -> None:
     done = apply(RULE, changed(CLI, *pairs))
-    assert len(done.fixes) == fixes and wanted in one_line(done), done.text
+    given = [f.advice for f in done.findings if f.advice]
+    assert not done.fixes and len(given) == len(advice), given
+    assert all(words in one for words, one in zip(advice, given, strict=True)), given
 
 
 SAMPLES = """    def on_train_epoch_end(self):

@@ -86,8 +86,6 @@ class {name}({base}):
 """
 )
 OF_ROWS = "*[t[rows] for t in self.tensors]"
-OF_WHOLE = "rows, *self.tensors"
-OF_PART = "self.rows[rows], *self.tensors"
 FIXED = ", *self.fixed"
 
 
@@ -111,9 +109,8 @@ def is_device_loader(node: ast.ClassDef) -> bool:
 @cache
 def _written(torch: str) -> list[list[str]]:
     found = []
-    given = [f"{one}{more}" for one in (OF_ROWS, OF_WHOLE, OF_PART) for more in ("", FIXED)]
-    forms = [(CLASS, ""), (IMAGES_CLASS, ""), *((BATCH_CLASS, one) for one in given)]
-    for form, more in forms:
+    of_rows = ((BATCH_CLASS, given) for given in (OF_ROWS, OF_ROWS + FIXED))
+    for form, more in ((CLASS, ""), (IMAGES_CLASS, ""), *of_rows):
         code = form.format(
             name="_", base="_", torch=torch, items="", padding="", fixed="", given=more
         )

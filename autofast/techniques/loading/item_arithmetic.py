@@ -38,11 +38,6 @@ class Arithmetic(Names):
                 sign = {ast.FloorDiv: "//", ast.Mod: "%"}.get(type(op))
                 if sign:
                     return Same(f"({one.code}) {sign} ({other.code})")
-            match one, op, other:
-                case Draw(kind="int", code=code), ast.FloorDiv(), Same(code=by):
-                    return Draw(f"({code}) // ({by})", "int", index=one.index)
-                case Draw(kind="int", code=code), ast.Mod(), Same(code=by):
-                    return Draw(f"({code}) % ({by})", "int", index=one.index)
             raise Refusal(f"{at(node)} has no form for batches")
         sign = SIGNS[type(op)]
         if isinstance(one, Items) or isinstance(other, Items):
@@ -70,8 +65,7 @@ class Arithmetic(Names):
                 step = -step if sign == "-" else step
                 low = None if one.low is None else one.low + step
                 high = None if one.high is None else one.high + step
-        indexed = any(isinstance(v, Draw) and v.index for v in (one, other))
-        return Draw(code, "int", low, high, index=indexed)
+        return Draw(code, "int", low, high)
 
     def on_items(self, one: Value, sign: str, other: Value, node: ast.AST) -> Items:
         items, rest = (one, other) if isinstance(one, Items) else (other, one)

@@ -34,7 +34,6 @@ class Form:
 
     ``draws``: it draws random numbers; ``computes``: it rounds otherwise than the host may;
     ``spread``: it uses that function.
-    ``by_index``: it is given all that is stored and the items' indices, in place of rows.
     """
 
     code: str
@@ -43,7 +42,6 @@ class Form:
     draws: bool
     computes: bool
     spread: bool
-    by_index: bool
 
 
 def form_of(script: Script, getitem: ast.FunctionDef, torch: str, name: str, spread: str) -> Form:
@@ -62,17 +60,15 @@ class Code(Statements):
         first = next(iter(self.stored.values()), None)
         if first is None:
             raise Refusal("its items are not rows of arrays in memory")
-        held = self.index if self.by_index else first.name
         rest = []
         if self.uses_each:
             rest.append(f"{self.each} = {self.torch}.arange({self.n}, device={self.device})")
-        used = ((self.uses_n, "_n", f"len({held})"), (self.uses_device, "_device", f"{held}.device"))  # fmt: skip
+        used = ((self.uses_n, "_n", f"len({first.name})"), (self.uses_device, "_device", f"{first.name}.device"))  # fmt: skip
         pairs = [(getattr(self, kept), code) for is_used, kept, code in used if is_used]
         named, given = ", ".join(n for n, _ in pairs), ", ".join(c for _, c in pairs)
         head = [f"{named} = {given}", *rest] if pairs else rest
         parameters = [
             self.this,
-            *[self.index] * self.by_index,
             *(s.name for s in self.stored.values()),
             *(p for _, p in self.fixed),
         ]
@@ -88,7 +84,6 @@ class Code(Statements):
             self.draws,
             self.computes,
             self.spreads,
-            self.by_index,
         )
 
     def returned(self, given: Value) -> None:

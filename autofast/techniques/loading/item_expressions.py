@@ -5,7 +5,7 @@ rows of it, parts of items, sizes.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from autofast.facts.arrays import Array, array_of, constant
 from autofast.flow.scopes import loaded_in, stored_in
@@ -52,7 +52,10 @@ class Expressions(Calls):
             raise Refusal("its __getitem__ is not a plain one")
         self.this, self.index = parameters
         uses = [n for n in live(getitem) if getattr(n, "id", "") == self.index]
-        self.by_index = not all(_only_indexes(n) for n in uses)
+        if other := next((n for n in uses if not _only_indexes(n)), None):
+            raise Refusal(
+                f"{at(other)} uses `{self.index}` for something else than to index arrays"
+            )
         self.own = stored_in(getitem)
         self.taken = self.own | loaded_in(getitem) | set(parameters)
 
@@ -98,8 +101,6 @@ class Expressions(Calls):
                 return self.turned(self.value(inner), expr)
             case ast.Attribute(value=inner, attr="shape"):
                 return Several(tuple(self.sides(expr, None)))
-            case ast.Name(id=name) if name == self.index and self.by_index:
-                return Draw(self.index, "int", 0, index=True)
             case ast.Name(id=name) if name == self.index:
                 raise Refusal(f"{at(expr)} uses `{name}` for something else than to index arrays")
             case ast.Name(id=name) if name == self.this:
@@ -149,9 +150,8 @@ class Expressions(Calls):
         """Rows of what is stored under an attribute."""
         known = self.held(expr, attr, name)
         array = known.array
-        code = f"{known.name}[{self.index}]" if self.by_index else known.name
         return Items(
-            code,
+            known.name,
             attr,
             dtype=array.dtype,
             made=array.dtype,
@@ -176,62 +176,9 @@ class Expressions(Calls):
             known = self.stored[attr] = Stored(attr, name, array)
         return known
 
-    def of_stored(self, expr: ast.Subscript) -> Items | None:
-        """``self.data[index + 1]``, ``self.data[index : index + self.length]``."""
-        match expr.value:
-            case ast.Attribute(value=ast.Name(id=this), attr=attr) if (
-                self.by_index and this == self.this
-            ):
-                pass
-            case _:
-                return None
-        first, *rest = getattr(expr.slice, "elts", [expr.slice])
-        match first:
-            case ast.Slice(lower=ast.expr() as lower, upper=ast.expr() as upper, step=None):
-                start = self.value(lower)
-                if not isinstance(start, Draw):
-                    return None
-                known = self.held(expr, attr)
-                if known.array.is_list:
-                    raise Refusal(f"{at(expr)} takes parts of a list")
-                length = self.length(lower, upper, expr)
-                self.within(start, length, expr)
-                steps = f"{self.torch}.arange({length.code}, device={self.device})"
-                code, more = f"{known.name}[({start.code})[:, None] + {steps}]", 1
-            case ast.Slice():
-                return None
-            case _:
-                start = self.value(first)
-                if not isinstance(start, Draw) or start.kind != "int" or not start.index:
-                    return None
-                known = self.held(expr, attr)
-                code, more = f"{known.name}[{start.code}]", 0
-        array = known.array
-        items = Items(code, attr, more, array.dtype, array.dtype, not array.tensor, shape=self.new_shape(), taken=array.tensor)  # fmt: skip
-        return self.columns(items, rest, expr) if rest else items
-
-    def columns(self, items: Items, rest: list[ast.expr], node: ast.AST) -> Items:
-        """``[..., :, 0]``: of the dimensions behind the first, which a window has."""
-        plain, fewer = [":"] * items.more, 0
-        for part in rest:
-            match part:
-                case ast.Slice(lower=lower, upper=upper, step=None):
-                    plain.append(self.plain_slice(lower, upper, node))
-                case _ if type(place := const(self.script.values(part))) is int:
-                    plain.append(str(place))
-                    fewer += 1
-                case _:
-                    raise Refusal(f"{at(node)} has no form for batches")
-        if all(p == ":" for p in plain):
-            return items
-        code = f"({items.code})[:, {', '.join(plain)}]"
-        return replace(items, code=code, more=items.more - fewer, laid_out=False)
-
     def subscript(self, expr: ast.Subscript) -> Value:
         if attr := self.attribute(expr):
             return self.row(expr, attr)
-        if (items := self.of_stored(expr)) is not None:
-            return items
         match expr:
             case ast.Subscript(value=ast.Attribute(value=inner, attr="shape"), slice=index):
                 place = const(self.script.values(index))
@@ -292,7 +239,7 @@ class Expressions(Calls):
 def _only_indexes(name: ast.AST) -> bool:
     """The index of an item picks a row, or is handed on to a method that may do no more."""
     match parent_of(name):
-        case ast.Subscript(value=ast.Attribute(), slice=index):
+        case ast.Subscript(slice=index):
             return index is name
         case ast.Call(args=args):
             return name in args

@@ -111,8 +111,6 @@ class Parts(Moves):
         """A crop ends inside of the image. A slice would be shorter where it does not, and items of
         different lengths could not be collated: so it is certain if more than one place may be
         drawn, or if they are drawn up to the last one."""
-        if first.index:
-            return
         if first.kind != "int" or first.low is None or first.low < 0:
             raise Refusal(f"{at(node)}: where a part begins is not known to be in the image")
         several = first.high is not None and first.low < first.high

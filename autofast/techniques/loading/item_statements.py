@@ -81,7 +81,6 @@ class Statements(Expressions):
         """A variable: what is stored under it becomes a parameter of that name."""
         attr = self.attribute(value)
         new = attr not in self.stored and name not in self.env and not self.depth and not self.mask
-        new = new and not self.by_index
         match value:
             case ast.Subscript() if attr and new:
                 self.env[name] = self.row(value, attr, name)

@@ -44,7 +44,7 @@ class Draw:
 
     ``kind`` is float, int or bool; ``low`` to ``high``: the whole numbers that it may be;
     ``below``: what it is below, as code, made of
-    the length of a side. ``index``: it is not drawn but made of the item's index.
+    the length of a side.
     """
 
     code: str
@@ -52,7 +52,6 @@ class Draw:
     low: int | None = None
     high: int | None = None
     below: str = ""
-    index: bool = False
 
 
 @dataclass(frozen=True)

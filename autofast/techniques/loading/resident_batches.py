@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from autofast.edit.edits import After, Edit, Helper, literal
 from autofast.facts.aliases import learned, written_after
 from autofast.flow.provenance import assigned
-from autofast.model.device_loader import BATCH_CLASS, FIXED, METHOD, OF_PART, OF_ROWS, OF_WHOLE
+from autofast.model.device_loader import BATCH_CLASS, FIXED, METHOD, OF_ROWS
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import source_of
 from autofast.model.values import Ext, Inst, Thing
@@ -24,14 +24,10 @@ from autofast.write.spelling import torch_in
 # Classes that a dataset may derive from, which make no batches.
 PLAIN = ("torch.utils.data.", "builtins.object", "abc.", "typing.")
 ROWS = "[rows]"
-EVERY = (
-    "slice(None)",
-    "range(len(self.dataset))",
-)  # of arrays that are cut to the rows; of indices
 DIRECT = "        self.data = self.dataset"
 PART = "        self.data, rows = self.dataset.dataset, self.dataset.indices"
 EITHER = """\
-        self.data, rows = self.dataset, {every}
+        self.data, rows = self.dataset, slice(None)
         if isinstance(self.data, {torch}.utils.data.Subset):
             self.data, rows = self.data.dataset, self.data.indices"""
 
@@ -117,8 +113,7 @@ def loader_class(
     more: tuple[Edit, ...] = ()
     if not all(s.array.tensor for s in arrays):
         numpy, more = module_in(source, "numpy")
-    whole = batches.form.by_index
-    rows = ROWS if True in part and not whole else ""
+    rows = ROWS if True in part else ""
     where = EITHER if len(part) > 1 else PART if True in part else DIRECT
     kept = [
         f"x{rows}" if s.array.tensor else f"{torch}.as_tensor({numpy}.ascontiguousarray(x){rows})"
@@ -142,16 +137,13 @@ def loader_class(
         several = len(batches.form.fixed) > 1
         each = f"{torch}.as_tensor({'x' if several else fixed}, dtype={torch}.float32).to(device)"
         fixed = f"        self.fixed = [{each}{f' for x in ({fixed})' * several}]\n"
-    if whole and True in part:
-        fixed = f"        self.rows = {torch}.as_tensor(rows).to(device)\n{fixed}"
     text = BATCH_CLASS.format(
         name=name,
         base=source.segment(call.func),
         torch=torch,
-        items=f"{where.format(torch=torch, every=EVERY[whole])}\n{tensors}",
+        items=f"{where.format(torch=torch)}\n{tensors}",
         fixed=fixed,
-        given=(OF_ROWS if not whole else OF_PART if True in part else OF_WHOLE)
-        + FIXED * bool(batches.form.fixed),
+        given=OF_ROWS + FIXED * bool(batches.form.fixed),
     )
     return text, (*imports, *more)
 

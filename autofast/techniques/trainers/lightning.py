@@ -1,27 +1,27 @@
-"""Arguments of Lightning's Trainer, in a call or as defaults of LightningCLI."""
+"""Arguments of Lightning's Trainer, in a call or for the command line of LightningCLI."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edit
 from autofast.facts.input_shapes import CONVOLUTIONS, FLAG, varies
 from autofast.facts.loaders import hooks, managed
 from autofast.model.calls import short_name, targets_of
 from autofast.model.script import Script, Trainer
-from autofast.model.source import at, source_of
+from autofast.model.source import at
 from autofast.model.syntax import is_constant, is_written
 from autofast.model.values import Cls, Const, Inst, Thing, Values, const, one
 from autofast.read.library.frameworks import is_lightning
 from autofast.read.requirements import at_least, rules_out
 from autofast.rule import Finding, Options
 from autofast.techniques.trainers.half import against_half, chosen, methods
-from autofast.techniques.trainers.spots import Spot, defaults_of, flag, spot_of, takes
+from autofast.techniques.trainers.spots import Spot, flag, spot_of, takes
 from autofast.write.placement import forks
 
 FP32 = "Lightning trains in fp32: in 16 bits matrix products and convolutions run on tensor cores"
 FORKED = "its processes are forked, and before that CUDA must not be asked what it can: pass the precision by hand"
+QUOTE = '"'
 THUMB = "cuDNN chooses algorithms for convolutions by a rule of thumb"
 HOOKS = (
     *"""training_step validation_step test_step predict_step forward training_step_end
@@ -138,68 +138,39 @@ def _benchmark(script: Script, spot: Spot) -> Finding:
 
 # --------------------------------------------------------------------------------- the command line
 def _cli(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding]:
-    """LightningCLI: defaults, which its command line and configuration files override. What has one
-    home is one finding.
-    """
-    home = defaults_of(script, trainer.things[0])
-    if isinstance(home, str):
-        yield Finding(trainer.node, FP32, refusal=home)
-        return
-    place = home.node
-    wanted: dict[str, tuple[str, tuple[Edit, ...]]] = {}
-    messages: list[str] = []
-    if not home.given.keys() & {"precision", "plugins"}:
-        words = _words(script, set(home.given))
-        clips = _may_say(home.given.get("gradient_clip_val"))
-        why = (
-            _of_strategy(home.given)
-            or _of_modules(script, clips, options)
-            or (words if isinstance(words, str) else "")
-        )
-        if why:
-            yield Finding(place, FP32, refusal=why)
-        elif not isinstance(words, str):
-            wanted["precision"] = chosen(script, source_of(place), options, *words)
-            messages.append(FP32)
+    """LightningCLI: its command line and configuration files say what the Trainer is given."""
+    place = trainer.node
+    if not _said(trainer, "precision", "plugins"):
+        words = _words(script, set())
+        why = _of_modules(script, _said(trainer, "gradient_clip_val"), options)
+        if why or isinstance(words, str):
+            yield Finding(place, FP32, refusal=why or str(words))
+        else:
+            run = f"run it with --trainer.precision {words[0].strip(QUOTE)}"
+            yield Finding(
+                place, FP32, advice=f"{run} where the GPU has bfloat16 (Ampere and newer)"
+            )
     if (
         options.target == "cuda"
         and _convolves(script)
-        and "benchmark" not in home.given
+        and not _said(trainer, "benchmark")
         and not script.flags(FLAG)
     ):
-        if why := _of_shapes(script, _may_say(home.given.get("deterministic"))):
-            if not why.startswith("determinism"):
-                why = f"run it with --trainer.benchmark true if all batches have one shape: {why}"
-                yield Finding(place, THUMB, advice=why)
-            else:
-                yield Finding(place, THUMB, refusal=why)
+        why = _of_shapes(script, _said(trainer, "deterministic"))
+        if why.startswith("determinism"):
+            yield Finding(place, THUMB, refusal=why)
         else:
-            wanted["benchmark"] = ("True", ())
-            messages.append(THUMB)
-    if home.is_dict:
-        for (name, (value, more)), message in zip(wanted.items(), messages, strict=True):
-            yield Finding(place, message, edits=(*home.set({name: value}), *more))
-    elif wanted:
-        edits = home.set({name: value for name, (value, _) in wanted.items()})
-        yield Finding(
-            place,
-            "; ".join(messages),
-            edits=(*edits, *(e for _, more in wanted.values() for e in more)),
-        )
+            condition = f" if all batches have one shape: {why}" if why else ""
+            yield Finding(place, THUMB, advice=f"run it with --trainer.benchmark true{condition}")
 
 
-def _may_say(expr: ast.expr | None) -> bool:
-    return expr is not None and not is_written(expr, None, False, 0)
-
-
-def _of_strategy(given: dict[str, ast.expr]) -> str:
-    for name in ("strategy", "accelerator"):
-        expr = given.get(name)
-        if expr is not None and not is_written(expr, "auto", "ddp", "gpu", "cuda", None):
-            return (
-                f"{name} is chosen among its defaults ({at(expr)}), and may decide about precision"
-            )
-    return ""
+def _said(trainer: Trainer, *names: str) -> bool:
+    """Whether the code of a LightningCLI has a default for one of these arguments."""
+    code = [trainer.node, *(t.cls.node for t in trainer.things if isinstance(t, Inst))]
+    words = [*names, *(f"trainer.{name}" for name in names)]
+    return any(
+        getattr(n, "arg", None) in names or is_written(n, *words) for c in code for n in ast.walk(c)
+    )
 
 
 # --------------------------------------------------------------------------------------- conditions

@@ -8,22 +8,20 @@ import ast
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite, literal
+from autofast.edit.edits import After, Edit, Rewrite, literal
 from autofast.model.calls import is_call_of, is_name, keyword_of
 from autofast.model.script import Script
-from autofast.model.source import Source, parent_of, source_of
+from autofast.model.source import Source, source_of
 from autofast.model.syntax import is_text, is_written
 from autofast.model.values import (
     Arg,
     Arguments,
     Cls,
     Const,
-    Dict,
     Ext,
     Inst,
     Thing,
     Values,
-    const,
     joined,
     one,
     ordered,
@@ -173,98 +171,6 @@ def takes(option: Arg, value: str) -> bool:
         if keyword.arg == "choices" and isinstance(keyword.value, (ast.List, ast.Tuple, ast.Set)):
             return any(is_written(e, value) for e in keyword.value.elts)
     return option.kind != "flag"
-
-
-# ------------------------------------------------------------------------------------- LightningCLI
-@dataclass(eq=False)
-class Defaults:
-    """The defaults of a LightningCLI's trainer: a dict in its class or at its call, or the call,
-    where there is none yet.
-    """
-
-    holder: ast.Dict | ast.Call
-    prefix: str  # "trainer." in ``parser.set_defaults``
-    given: dict[str, ast.expr]
-    is_dict: bool = True
-
-    @property
-    def node(self) -> ast.AST:
-        return self.holder
-
-    def set(self, options: dict[str, str]) -> tuple[Edit, ...]:
-        """The edits that add options, of which there is none yet."""
-        if self.is_dict:
-            return tuple(
-                DictItem(self.holder, self.prefix + name, value) for name, value in options.items()
-            )
-        assert isinstance(self.holder, ast.Call)
-        inside = ", ".join(f'"{name}": {value}' for name, value in options.items())
-        return (Keyword(self.holder, "trainer_defaults", "{" + inside + "}"),)
-
-
-def defaults_of(script: Script, thing: Ext | Inst) -> Defaults | str:
-    """Where a LightningCLI's trainer gets its defaults; or why that cannot be changed."""
-    cls = thing.cls if isinstance(thing, Inst) else None
-    call, args = thing.node, thing.args
-    if not isinstance(call, ast.Call) or args is None:
-        return "it is made in a way that is not followed"
-    if cls is not None and any(
-        cls.find(name)
-        for name in ("__init__", "add_core_arguments_to_parser", "instantiate_trainer")
-    ):
-        return f"{cls.node.name} decides itself what its Trainer is given"
-    given = args.given(-1, "trainer_defaults")
-    if args.open or args.loose is not None or len(args.positional) > 5:
-        return args.open or "its arguments are given by position"
-    if given is not None and const(given.values) is not None:
-        display = one(given.values)
-        node = display.node if isinstance(display, Dict) else None
-        if (
-            not isinstance(node, (ast.Dict, ast.Call))
-            or not isinstance(display, Dict)
-            or display.open
-            or given.via
-        ):
-            return "its trainer_defaults come from somewhere else"
-        if parent_of(node) is not next(
-            (k for k in call.keywords if k.arg == "trainer_defaults"), None
-        ):
-            return "its trainer_defaults come from somewhere else"
-        if isinstance(node, ast.Call):
-            return Defaults(node, "", {k.arg: k.value for k in node.keywords if k.arg})
-        return Defaults(node, "", _items(node, ""))
-    return (_set_defaults(cls) if cls is not None else None) or Defaults(call, "", {}, False)
-
-
-def _set_defaults(cls: Cls) -> Defaults | None:
-    """``parser.set_defaults({"trainer.max_epochs": 15})`` in the hook that Lightning calls for
-    it.
-    """
-    for stmt in cls.node.body:
-        if (
-            isinstance(stmt, ast.FunctionDef)
-            and stmt.name == "add_arguments_to_parser"
-            and len(stmt.args.args) > 1
-        ):
-            parser = stmt.args.args[1].arg
-            for node in ast.walk(stmt):
-                match node:
-                    case ast.Call(
-                        func=ast.Attribute(value=ast.Name(id=name), attr="set_defaults"),
-                        args=[ast.Dict() as display],
-                    ):
-                        keys = _items(display, "trainer.")
-                        if name == parser and keys and parent_of(parent_of(node) or node) is stmt:
-                            return Defaults(display, "trainer.", keys)
-    return None
-
-
-def _items(display: ast.Dict, prefix: str) -> dict[str, ast.expr]:
-    return {
-        key.value.removeprefix(prefix): value
-        for key, value in zip(display.keys, display.values, strict=True)
-        if is_text(key) and key.value.startswith(prefix)
-    }
 
 
 def replaced(expr: ast.expr, code: str) -> Edit:
