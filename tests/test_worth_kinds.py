@@ -601,3 +601,85 @@ def test_what_convolutions_cost_both_ways(tmp_path: Path) -> None:
     assert "autocast" in small(rewritten(tmp_path, text.format(within="pass")))
     product = "loss = loss + torch.matmul(x.flatten(1), x.flatten(1).T).mean()"
     assert isinstance(estimate(tmp_path, text.format(within=product)), str)
+
+
+# -------------------------------------------------------------------------- runs that do not train
+MODES = """
+import argparse
+import torch
+from lib import Rows
+from torch import nn
+from torch.utils.data import DataLoader
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--mode", default="train")
+args = parser.parse_args()
+device = torch.device("cuda")
+loader = DataLoader(Rows("train"), batch_size=32, num_workers=2, pin_memory=True)
+model = nn.Linear(64, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+
+def train():
+    for epoch in range(9):
+        for x, y in loader:
+            x, y = x.to(device), y.to(device)
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+def test():
+    model.eval()
+    for part in ("a", "b"):
+        test_loader = DataLoader(Rows(part), batch_size=8, num_workers=2, pin_memory=True)
+        with torch.no_grad():
+            for x, y in test_loader:
+                noise = torch.zeros(8, 64).to(device)
+                print(nn.functional.mse_loss(model(x.to(device) + noise), y.to(device)).item())
+
+
+{call}
+"""
+EITHER = """if args.mode == "train":
+    train()
+else:
+    test()"""
+
+
+@pytest.mark.parametrize(
+    ("call", "apart"),
+    [
+        (EITHER, True),
+        (EITHER.replace("else", 'elif args.mode == "test"'), True),
+        ("train()\ntest()", False),
+        ("if args.mode == 'train':\n    train()\ntest()", False),
+        ("for n in range(2):\n    if n:\n        train()\n    else:\n        test()", False),
+    ],
+)
+def test_what_no_run_that_trains_comes_to(call: str, apart: bool) -> None:
+    for rule in ("non-blocking", "device-creation"):
+        found = apply(rule, MODES.replace("{call}", call), min_gain=0.01)
+        said = {f.gain.reason for f in found.findings if f.gain and not f.worth}
+        assert ("no run that trains comes there" in said) is apart
+        assert not apart or not any(
+            "test_loader" in line or "noise" in line for line in found.lines
+        )
+
+
+@pytest.mark.parametrize(
+    ("ends", "worth"), [("i >= 3", False), ("i == 500", True), ("y.any()", True)]
+)
+def test_a_look_at_the_first_batches(ends: str, worth: bool) -> None:
+    """Tensors made for three batches of an epoch are next to nothing beside those of its steps."""
+    text = MODES.replace("{call}", "train()").replace(
+        "            optimizer.step()\n",
+        "            optimizer.step()\n"
+        "        for i, (x, y) in enumerate(loader):\n"
+        f"            if {ends}:\n                break\n"
+        "            shown = torch.zeros(8, 64).to(device)\n"
+        "            print(model(shown))\n",
+    )
+    found = apply("device-creation", text, min_gain=0.01)
+    assert ("shown = torch.zeros(8, 64, device=device)" in found.lines) is worth

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 READING = 360_000  # for one script
 SHARE = 0.9  # of what is left, for one call: a deep helper cannot starve the training loop
 UNCALLED = 0.5  # of what is left, for one function that nothing calls
+SEVERAL = 90_000  # for one call of several networks, one of which is chosen, by name or otherwise
 IMPORTED = 60_000  # for the top level of one imported file, beside the others
 FETCHED = 40_000  # for what a loader makes of the items of its dataset
 FED = 20_000  # the same for a framework's trainer

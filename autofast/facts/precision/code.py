@@ -14,7 +14,7 @@ from autofast.model.events import Occurrence, Site
 from autofast.model.kinds import is_autograd_function, is_module
 from autofast.model.script import Model, Script
 from autofast.model.source import nodes_in
-from autofast.model.values import Cls, Reason, Thing, Unknown
+from autofast.model.values import Cls, Reason, Thing, Unknown, is_chosen
 
 
 class Code:
@@ -86,7 +86,8 @@ class Code:
             return False
         if applied(self.script, call.func):
             return True  # an autograd Function, asked about elsewhere
-        return any(is_module(t) for t in self.script.values(call.func))
+        called = self.script.values(call.func)
+        return any(map(is_module, called)) and not is_chosen(called)
 
 
 def _entered(script: Script, node: ast.AST) -> list[ast.AST]:

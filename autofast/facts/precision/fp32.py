@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 from autofast.facts.parts import trained_models
@@ -12,7 +13,7 @@ from autofast.model.events import branches
 from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.model.tensors import dtype_of
-from autofast.model.values import Ref, Tensor, Unknown, const
+from autofast.model.values import Ref, Tensor, Unknown, const, is_chosen
 
 FLAGS = re.compile(r"allow_tf32|fp32_precision|float32_matmul_precision|NVIDIA_TF32_OVERRIDE")
 
@@ -57,10 +58,11 @@ def needs_digits(script: Script) -> str:
             return f"{at(site.node)} computes distances by way of a matrix product (torch.cdist)"
     if (distance := written_out(script, script.nodes)) is not None:
         return f"{at(distance)} computes distances by way of a matrix product"
-    if not trained_models(script):
-        for site in script.calls("importlib.import_module"):
+    called = (s.node.func for s in script.log.of("forward") if isinstance(s.node, ast.Call))
+    if not trained_models(script) or any(is_chosen(script.values(func)) for func in called):
+        for site in script.calls("importlib.import_module", "hydra.utils.instantiate"):
             if any(isinstance(t, Unknown) for t in script.values(site.node)):
-                return f"{at(site.node)} imports a module by a name that is not known, and perhaps the network: what it computes may need its digits"
+                return f"{at(site.node)} finds something by a name that is not known, and perhaps the network: what it computes may need its digits"
     for model in trained_models(script) or script.models:
         if model.dtype in ("f64", "complex"):
             return f"{model.name} computes in float64, which TF32 has no part in"

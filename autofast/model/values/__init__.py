@@ -16,6 +16,7 @@ from autofast.model.values.questions import (
     const,
     consts,
     expand,
+    is_chosen,
     library_name,
     library_names,
     one,

@@ -7,7 +7,7 @@ from typing import Any
 
 from autofast.model.changes import Numbered, remember, remembered
 from autofast.model.values.program import Bound
-from autofast.model.values.simple import Arg, Const, Method, Num, Ref, Unknown
+from autofast.model.values.simple import Arg, Const, Method, Num, Reason, Ref, Unknown
 from autofast.model.values.tensor import Tensor
 from autofast.model.values.thing import Thing, Values
 
@@ -117,6 +117,11 @@ def consts(values: Values) -> set[Any] | None:
 def why_unknown(values: Values) -> str:
     """The reason of the first unknown thing."""
     return next((t.why for t in values if isinstance(t, Unknown)), "")
+
+
+def is_chosen(values: Values) -> bool:
+    """Whether these may be anything that a name means which is not known."""
+    return any(isinstance(t, Unknown) and t.reason is Reason.CHOSEN for t in values)
 
 
 def expand(values: Values, kind: type) -> list[Any]:

@@ -103,6 +103,7 @@ class Reason(Enum):
     UNDEFINED = "nothing in the file binds the name"
     UNSET = "the attribute is never set"
     FOREIGN = "the name is imported from code that is not read"
+    CHOSEN = "it is chosen by a name that is not known"
     FUNCTION = "it applies an autograd Function of the project"
     OTHER = "as the words say"
 

@@ -10,7 +10,7 @@ from autofast.model.changes import CLOCK
 from autofast.model.device_loader import MARK, is_device_loader
 from autofast.model.events import CallFrame, Frame, WithFrame
 from autofast.model.kinds import grad_mode_of, is_autocast, is_module, is_static
-from autofast.model.limits import DEPTH, MOST_WRAPPERS, SHARE
+from autofast.model.limits import DEPTH, MOST_WRAPPERS, SEVERAL, SHARE
 from autofast.model.names import LOADER
 from autofast.model.source import parent_of
 from autofast.model.syntax import is_read
@@ -41,12 +41,15 @@ from autofast.model.values import (
 from autofast.model.values import things as values
 from autofast.read.interpreter.binding import Binding
 from autofast.read.interpreter.named import evaluated, is_namespace
-from autofast.read.interpreter.unfollowed import bodies, changes_others, is_one
-from autofast.read.library import module_parts, options
+from autofast.read.library import module_parts
 from autofast.read.library import torch_library as torchlib
+from autofast.read.library.chosen import networks_in, one_of
 from autofast.read.library.containers import as_table, dict_of
+from autofast.read.library.hydra import of_main
 from autofast.read.library.iteration import element, fields_of
 from autofast.read.library.modules import forward
+from autofast.read.library.options import of_command
+from autofast.read.library.unfollowed import bodies, changes_others, is_one
 from autofast.read.state.core import TOO_MANY, Record, TooDeep, join
 from autofast.read.state.summaries import key_of
 
@@ -142,12 +145,25 @@ class Calls(Binding):
             given.sure = any(e.sure for e in entries) and not several
 
     def call_values(self, callee: Values, args: Arguments, node: ast.AST | None) -> Values:
-        found: Values = NOTHING
         if TOO_MANY in callee:  # following some of a thousand tells nothing of what this calls
             for func in (f for t in ordered(callee) if is_one(t) for f in bodies(t)):
                 if changes_others(func):
                     self.forget(NOTHING.union(*args.all()), func.env, TOO_MANY.why)
-            callee = frozenset(t for t in callee if not is_one(t))
+            callee = frozenset(t for t in callee if not is_one(t)) | one_of(callee)
+        classes = networks_in(callee)
+        if classes and not self.each:
+            callee = callee - classes | one_of(classes)
+        self.several = self.several or bool(classes and self.each)
+        if not self.several or len(callee) < 2:
+            return self.call_each(callee, args, node)
+        self.limits.append(min(self.limits[-1], self.steps + SEVERAL))
+        try:
+            return self.call_each(callee, args, node)
+        finally:
+            self.limits.pop()
+
+    def call_each(self, callee: Values, args: Arguments, node: ast.AST | None) -> Values:
+        found: Values = NOTHING
         for thing in self.choices(
             frozenset(t for t in callee if self.takes(t, args)) or callee
             if len(callee) > 1
@@ -521,7 +537,7 @@ class Calls(Binding):
                     if args.open and args.loose is None
                     else default
                 )
-            elif option := options.of_command(self, func, name):
+            elif option := of_command(self, func, name) or of_main(self, func, name):
                 found = option
             elif args.open:
                 found = values(Unknown(args.open))

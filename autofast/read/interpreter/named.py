@@ -24,7 +24,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.model.values import things as values
-from autofast.read.library import loaded_settings
+from autofast.read.library import chosen
 from autofast.read.library.module_parts import by_prefix
 from autofast.read.state.core import Core
 
@@ -128,7 +128,7 @@ def _named(interp: Core, key: Thing, env: Env, node: ast.expr) -> Values:
     if isinstance(key, Const) and isinstance(key.value, str):
         return _lookup(interp, key.value, env)
     if isinstance(key, (Arg, Setting)) and module is not None:
-        return loaded_settings.member(interp, module, key, node)
+        return chosen.member(interp, module, key, node)
     return values(COMPUTED)
 
 
@@ -145,5 +145,5 @@ def _member(interp: Core, thing: Thing, key: Thing, node: ast.expr) -> Values:
     if isinstance(key, Const) and isinstance(key.value, str):
         return interp.attribute(thing, key.value, node)
     if isinstance(thing, Module) and isinstance(key, (Arg, Setting)):
-        return loaded_settings.member(interp, thing, key, node)
+        return chosen.member(interp, thing, key, node)
     return values(Ref(f"{thing.name}.*") if isinstance(thing, Ref) else COMPUTED)

@@ -252,8 +252,20 @@ class Statements(Binding):
             cls = self.define_class(node, bases, env)
             cls.external |= {"dataclass"} if is_dataclass else frozenset()
             cls.external |= frozenset(has_metaclass)
+            self.announce(cls, env)
             found |= values(cls)
         self.bind(node.name, self.decorated(found, node, decorators), env)
+
+    def announce(self, cls: Cls, env: Env) -> None:
+        """``__init_subclass__`` of its bases, as registries have it."""
+        hooks = NOTHING.union(*(base.find("__init_subclass__") or NOTHING for base in cls.bases))
+        for hook in ordered(hooks):
+            given = {
+                k.arg: Given(self.expr(k.value, env), k.value) for k in cls.node.keywords if k.arg
+            }
+            given.pop("metaclass", None)
+            this = Bound(hook, cls) if isinstance(hook, Func) else hook
+            self.call_thing(this, Arguments(None, [], given), cls.node.bases[0])
 
     def define_class(self, node: ast.ClassDef, given: Iterable[Thing], env: Env) -> Cls:
         bases: list[Cls] = []

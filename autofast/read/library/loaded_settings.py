@@ -14,36 +14,29 @@ from pathlib import Path
 from typing import Any
 
 from autofast.model import disk
-from autofast.model.limits import MOST_CALLEES
-from autofast.model.source import source_of
 from autofast.model.values import (
     NOTHING,
     Arg,
     Arguments,
-    Cls,
     Const,
     Dict,
     Entry,
-    Func,
     Located,
     Method,
-    Module,
     Num,
-    Ref,
     Seq,
     Setting,
     Thing,
     Unknown,
     Values,
     const,
-    ordered,
     result_of,
 )
 from autofast.model.values import things as values
 from autofast.read.library.containers import SETTINGS, dict_of
 from autofast.read.library.table import first_of, gives
 from autofast.read.setting_files import JSON, SUFFIXES, TOML, YAML, candidates, text_of
-from autofast.read.state.core import Core, join
+from autofast.read.state.core import Core
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -130,12 +123,12 @@ def _loaded(interp: Core, thing: Thing, kinds: tuple[str, ...], node: ast.AST | 
         return NOTHING
     known: dict[Path, Any] = interp.__dict__.setdefault("_loaded_settings", {})
     if path not in known:
-        known[path] = _parsed(path)
+        known[path] = parsed(path)
     if known[path] is None:
         return NOTHING
     root = interp.project.root
     name = path.relative_to(root).as_posix() if root in path.parents else path.name
-    return _thing(interp, known[path], name, (id(node), path), node)
+    return thing_of(interp, known[path], name, (id(node), path), node)
 
 
 def _file(interp: Core, by: Arg | Const, kinds: tuple[str, ...]) -> Path | None:
@@ -167,13 +160,13 @@ def _is_named(interp: Core, path: Path) -> bool:
 
 
 # ------------------------------------------------------------------------------------ what it holds
-class _Scalar:
-    def __init__(self, value: Any, line: int):
-        self.value, self.line = value, line
+class Scalar:
+    def __init__(self, value: Any, line: int, file: str = ""):
+        self.value, self.line, self.file = value, line, file
 
 
-def _parsed(path: Path) -> Any:
-    """Dicts, lists and :class:`_Scalar`; None where the file is too large or cannot be read."""
+def parsed(path: Path) -> Any:
+    """Dicts, lists and :class:`Scalar`; None where the file is too large or cannot be read."""
     text = text_of(path)
     try:
         if text is None:
@@ -199,12 +192,12 @@ def _yaml(text: str, is_json: bool) -> Any:
             raise ValueError("nested too deeply")
         if isinstance(node, yaml.MappingNode):
             pairs = [(built(k, depth + 1), built(v, depth + 1)) for k, v in node.value]
-            return {k.value: v for k, v in pairs if isinstance(k, _Scalar) and _is_key(k.value)}
+            return {k.value: v for k, v in pairs if isinstance(k, Scalar) and _is_key(k.value)}
         if isinstance(node, yaml.SequenceNode):
             return [built(part, depth + 1) for part in node.value]
         plain = is_json and node.style is None
         value = json.loads(node.value) if plain else loader.construct_object(node)
-        return _Scalar(value, node.start_mark.line + 1)
+        return Scalar(value, node.start_mark.line + 1)
 
     try:
         return built(yaml.compose(text, Loader=yaml.SafeLoader), 0)
@@ -225,7 +218,7 @@ def _toml(text: str) -> Any:
             return {k: built(v, below, k) for k, v in value.items()}
         if isinstance(value, list):
             return [built(v, table, key) for v in value]
-        return _Scalar(value, _line(lines, table, key))
+        return Scalar(value, _line(lines, table, key))
 
     return built(tomllib.loads(text), "", "")
 
@@ -241,19 +234,19 @@ def _line(lines: list[str], table: str, key: str) -> int:
     return 1
 
 
-def _thing(
+def thing_of(
     interp: Core, parsed: Any, file: str, key: tuple[Any, ...], node: ast.AST | None
 ) -> Values:
     """What is known of a loaded value: entries that are there by default, beside which there may be
     others.
     """
     interp.steps += 1
-    if isinstance(parsed, _Scalar):
-        return values(Setting(value=parsed.value, file=file, line=parsed.line))
+    if isinstance(parsed, Scalar):
+        return values(Setting(value=parsed.value, file=parsed.file or file, line=parsed.line))
     if isinstance(parsed, list):
         if len(parsed) > MOST_NODES:
             return values(Num())
-        parts = [_thing(interp, p, file, (*key, n), node) for n, p in enumerate(parsed)]
+        parts = [thing_of(interp, p, file, (*key, n), node) for n, p in enumerate(parsed)]
         seq: Seq = interp.intern(Seq, key, lambda: Seq(None, None, made=tuple(interp.stack)))
         seq.elem |= NOTHING.union(*parts) or values(Num())
         return values(seq)
@@ -261,54 +254,6 @@ def _thing(
     if not made.open:
         made.open = file + SETTINGS
         for name, part in parsed.items():
-            found = _thing(interp, part, file, (*key, name), node)
+            found = thing_of(interp, part, file, (*key, name), node)
             made.entries[name] = [Entry(found, None, None, True)]
     return values(made)
-
-
-# -------------------------------------------------------------------------------- names in settings
-MOST_MEMBERS = 12
-
-
-def member(interp: Core, module: Module, name: Setting | Arg, node: ast.AST | None) -> Values:
-    """``getattr(module, settings["type"])``: what the default names, and all else of its kind in
-    the module, which other settings may name.
-    """
-    default = name.value if isinstance(name, Setting) else const(name.default)
-    first = module.env.vars.get(default, NOTHING) if isinstance(default, str) else NOTHING
-    if not first or module.env.opaque or any(isinstance(t, Ref) for t in first):
-        return values(Unknown("the attribute's name is computed"))
-    others = [t for found in module.env.vars.values() for t in ordered(found) if t not in first]
-    found = {t for t in others if any(_may_stand_for(module, t, named) for named in first)}
-    if len(found) > MOST_MEMBERS:
-        return values(Unknown("the attribute's name is computed"))
-    interp.attribute(module, str(default), node)
-    return first | found
-
-
-def any_member(module: Thing) -> Values:
-    """``getattr(module, name)`` with a name that is not known: whatever the module offers; empty
-    where that is not all known, or too much.
-    """
-    if not isinstance(module, Module) or module.env.opaque:
-        return NOTHING
-    public = [held for name, held in module.env.vars.items() if not name.startswith("_")]
-    found = [t for held in public for t in held if not isinstance(t, Module)]
-    many = sum(not isinstance(t, (Const, Num)) for t in found) > MOST_CALLEES
-    return NOTHING if many else join(frozenset(found))
-
-
-def _may_stand_for(module: Module, thing: Thing, named: Thing) -> bool:
-    """Whether other settings may name ``thing`` where these name ``named``: it is of its kind and
-    from the same file (or gathered with it), no base of it.
-    """
-    if isinstance(thing, Cls) and isinstance(named, Cls):
-        alike = thing.external == named.external and thing not in named.ancestors()
-    else:
-        alike = isinstance(thing, Func) and isinstance(named, Func)
-    gathered = not _is_of(module, named)
-    return alike and (gathered or _is_of(module, thing))
-
-
-def _is_of(module: Module, thing: Thing) -> bool:
-    return isinstance(thing, (Cls, Func)) and source_of(thing.node) is module.source

@@ -162,6 +162,8 @@ def super_method(
     inst = one(this.attrs["__this__"])
     if inst is None:
         return values(Unknown("super()"))
+    if name == "__init_subclass__":
+        return values(Const(None))
     if name == "__init__":
         if isinstance(inst, Inst) and LOADER in inst.cls.external:
             made: Ext = interp.intern(

@@ -22,12 +22,11 @@ from autofast.model.values import (
     Unknown,
     Values,
     joined,
-    one,
     ordered,
     result_of,
 )
 from autofast.model.values import things as values
-from autofast.read.library import loaded_settings, module_parts, protocols
+from autofast.read.library import chosen, loaded_settings, module_parts, protocols  # noqa: F401
 from autofast.read.library.containers import copied, deep_copied, dict_of
 from autofast.read.library.table import first_of, gives, plain
 from autofast.read.search_paths import folder
@@ -63,21 +62,6 @@ def _search_path(interp: Core, name: str, args: Arguments, node: ast.AST | None)
         if (place := folder(where.expr, interp.stack, start)) is not None:
             interp.project.search_also(place, name == "sys.path.insert")
     return values(Const(None))
-
-
-@gives("importlib.import_module")
-def _imported(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    """``importlib.import_module("models." + name)``: every module of the project that it may be."""
-    thing = one(args.get(0, "name"))
-    pattern = (
-        thing.value
-        if isinstance(thing, Const) and isinstance(thing.value, str)
-        else thing.pattern
-        if isinstance(thing, Num)
-        else ""
-    )
-    found = [interp.run_module(source, False) for source in interp.project.matching(pattern)]
-    return values(*found) or values(Unknown(f"the module `{pattern or '*'}` is imported by name"))
 
 
 @gives("builtins.float", "builtins.int", "builtins.bool")
@@ -127,16 +111,14 @@ def _getattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
             if isinstance(key, Const) and isinstance(key.value, str):
                 found |= interp.attribute(thing, key.value, node)
             elif isinstance(thing, Module) and isinstance(key, (Setting, Arg)):
-                found |= loaded_settings.member(interp, thing, key, node)
+                found |= chosen.member(interp, thing, key, node)
             elif parts := module_parts.by_prefix(thing, values(key)):
                 found |= parts
-            elif offered := loaded_settings.any_member(thing):
+            elif offered := chosen.any_member(thing, key):
                 found |= offered
             else:
                 found |= values(
-                    Ref(f"{thing.name}.*")
-                    if isinstance(thing, Ref)
-                    else Unknown("the attribute's name is computed")
+                    Ref(f"{thing.name}.*") if isinstance(thing, Ref) else chosen.COMPUTED
                 )
     return found
 

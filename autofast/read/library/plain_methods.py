@@ -20,7 +20,7 @@ from autofast.model.values import (
     one,
 )
 from autofast.model.values import things as values
-from autofast.read.library import loaded_settings, options
+from autofast.read.library import chosen, loaded_settings, options
 from autofast.read.library.containers import dict_method, namespace_method, row_of, seq_method
 from autofast.read.library.iteration import iterate, loaders_in
 from autofast.read.state.core import Core
@@ -63,6 +63,8 @@ def method(
     if isinstance(this, Located) and name in loaded_settings.KEPT:
         return values(this)
     if isinstance(this, (Num, Const, Arg)):
+        if (parts := chosen.parts_of_name(interp, this, name, args, node)) is not None:
+            return parts
         if name in OF_TEXT and isinstance(this, Const) and isinstance(this.value, str):
             return _of_text(this.value, name, args)
         if name in ("split", "rsplit", "splitlines", "partition", "rpartition"):

@@ -18,7 +18,7 @@ from autofast.model.limits import SCRIPT, WORK, TooLarge
 from autofast.model.script import Optimizer, Script, Sync, Transfer
 from autofast.model.source import Endless, Source, Told, nested_too_deeply
 from autofast.model.values import Cls, Ext, Inst, Seq, Tensor, Thing, Unknown, joined
-from autofast.read.interpreter.interpreter import Interpreter, TooDeep
+from autofast.read.interpreter.interpreter import Again, Interpreter, TooDeep
 from autofast.read.library import determinism
 from autofast.read.library.frameworks import run_hooks
 from autofast.read.project import Project
@@ -57,15 +57,18 @@ def read_script(
     too deeply; raises :class:`BadInput`. ``overlay`` and ``before`` are those of
     :class:`Project`."""
     broken: dict[Path, str] = {}
+    each = True
     while True:
         restart()
         project = Project(entry, root, overlay, before)
         project.broken.update(broken)
         source = project.read(entry)
-        interp = Interpreter(project)
+        interp = Interpreter(project, each)
         try:
             with WORK.at_most(SCRIPT):
                 return _read(interp, project, source)
+        except Again:
+            each = False
         except TooLarge:
             raise Endless(
                 f"{source.rel}: too large to follow: to read it takes more than {SCRIPT:,} steps"
@@ -94,6 +97,9 @@ def _read(interp: Interpreter, project: Project, source: Source) -> Script:
     try:
         run_hooks(interp)
         interp.run_uncalled(source)
+        trains = interp.log.of(".backward", ".manual_backward")
+        if not trains and not _frameworks(interp).keys() - {"apex"}:
+            interp.run_chosen()
     except TooDeep:
         interp.note(f"{source.rel}: too large to follow to the end")
     return build(interp, source)

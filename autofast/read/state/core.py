@@ -162,6 +162,10 @@ class TooDeep(Exception):
     """The budget for one call is used up."""
 
 
+class Again(Exception):
+    """The budget is used up, and several networks one of which is chosen were followed."""
+
+
 class NoValue(Exception):
     """A variable of the running function is read before it has a value, in a ``try``."""
 
@@ -191,8 +195,10 @@ class Core:
     ``called``.
     """
 
-    def __init__(self, project: Project):
+    def __init__(self, project: Project, each: bool = True):
         self.project = project
+        self.each = each  # of several networks one of which is chosen, each is followed
+        self.several = False  # and that was done
         self.log = Log()
         self.at: dict[int, Values] = {}
         self.modules: dict[Source, Module] = {}
@@ -265,6 +271,8 @@ class Core:
         """The budget is used up: what this place can reach, by the names around it or what it was
         given, may have changed since.
         """
+        if self.several:
+            raise Again
         self.note(f"{what} is too large to follow to the end")
         self.cut = self.cut or what
         self.changes += 1

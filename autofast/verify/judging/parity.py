@@ -201,7 +201,9 @@ def _common_wishes(ev: Evidence, rules: Iterable[str] | None, arm: str) -> list[
     seeds = min(ev.seeds, seeded.LEAST)
     asked = wanted("unknown", ev.common, rules=rules, arm=arm, seeds=seeds, margin=ev.margin)
     return [
-        replace(w, detail=replace(w.detail, common=True), reason=f"common random numbers, {w.reason}")
+        replace(
+            w, detail=replace(w.detail, common=True), reason=f"common random numbers, {w.reason}"
+        )
         for w in asked
     ]
 

@@ -22,6 +22,7 @@ Answer = Gain | None
 EVALUATION = 1 / 18  # of an epoch: a sixth of the samples, and a forward is a third of a step
 EPOCHS = 10  # where their number is not known
 MANY = 50  # steps of training beside which one forward pass counts little
+ELSEWHERE = Gain(0.0, "no run that trains comes there")
 NOISE = 0.005  # of an evaluation that is made faster by a class of its own
 
 
@@ -70,10 +71,14 @@ def loader_once(script: Script, finding: Finding, rarely: bool = True) -> Gain |
     uses = [use for x in loaders_of(script, finding.node) for use in x.uses]
     if not uses or any(map(script.analysis(Cost).trains_with, uses)):
         return None
+    if all(script.analysis(Cost).leads_past(use.stack) for use in uses):
+        return ELSEWHERE
     if not any(use.repeated for use in uses):
         return _small(script.analysis(Cost))
     if rarely and all(
-        any(isinstance(f, BranchFrame) and is_rare(f) for f in use.stack) for use in uses
+        script.analysis(Cost).ends_early(use.node)
+        or any(isinstance(f, BranchFrame) and is_rare(f) for f in use.stack)
+        for use in uses
     ):
         return Gain(EVALUATION / EPOCHS, "runs now and then, beside many steps of training")
     return None
@@ -88,6 +93,8 @@ def trains(script: Script, finding: Finding) -> bool:
 def code_once(script: Script, finding: Finding) -> Gain | None:
     """The same for a place in the code."""
     cost = script.analysis(Cost)
+    if cost.never_trains(finding.node):
+        return ELSEWHERE
     if cost.runs_alone(finding.node):
         return Gain(0.0, "runs once, beside all steps of the training")
     if cost.runs_seldom(finding.node):

@@ -29,7 +29,7 @@ def bodies(thing: Func | Cls) -> list[Func]:
 
 def changes_others(func: Func) -> bool:
     """Whether its own code sets something on what it is given or finds around it; what the
-    functions that it calls do is not asked.
+    functions that it calls do is not asked. The object that is made is its own.
     """
     mine = _fresh(func)
     for node in walk(func.node):
@@ -58,5 +58,5 @@ def _fresh(func: Func) -> set[str]:
     given = {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
     own = {n.id for n in nodes_in(func.node, ast.Name) if is_stored(n)}
     rest = {a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None}
-    this = {arguments.args[0].arg} if func.owner is not None and arguments.args else set()
+    this = {arguments.args[0].arg} if func.name == "__init__" and arguments.args else set()
     return (own - given) | rest | this
