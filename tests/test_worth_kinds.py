@@ -666,3 +666,20 @@ def test_what_no_run_that_trains_comes_to(call: str, apart: bool) -> None:
         assert not apart or not any(
             "test_loader" in line or "noise" in line for line in found.lines
         )
+
+
+@pytest.mark.parametrize(
+    ("ends", "worth"), [("i >= 3", False), ("i == 500", True), ("y.any()", True)]
+)
+def test_a_look_at_the_first_batches(ends: str, worth: bool) -> None:
+    """Tensors made for three batches of an epoch are next to nothing beside those of its steps."""
+    text = MODES.replace("{call}", "train()").replace(
+        "            optimizer.step()\n",
+        "            optimizer.step()\n"
+        "        for i, (x, y) in enumerate(loader):\n"
+        f"            if {ends}:\n                break\n"
+        "            shown = torch.zeros(8, 64).to(device)\n"
+        "            print(model(shown))\n",
+    )
+    found = apply("device-creation", text, min_gain=0.01)
+    assert ("shown = torch.zeros(8, 64, device=device)" in found.lines) is worth

@@ -76,7 +76,9 @@ def loader_once(script: Script, finding: Finding, rarely: bool = True) -> Gain |
     if not any(use.repeated for use in uses):
         return _small(script.analysis(Cost))
     if rarely and all(
-        any(isinstance(f, BranchFrame) and is_rare(f) for f in use.stack) for use in uses
+        script.analysis(Cost).ends_early(use.node)
+        or any(isinstance(f, BranchFrame) and is_rare(f) for f in use.stack)
+        for use in uses
     ):
         return Gain(EVALUATION / EPOCHS, "runs now and then, beside many steps of training")
     return None

@@ -1,0 +1,267 @@
+"""How often what runs, beside the steps of a training."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+
+from autofast.facts.cost.inputs import batch_size, batches, item, number, turns
+from autofast.flow.frequency import is_first_time, is_rare
+from autofast.model.calls import names_in
+from autofast.model.contents import opened
+from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside, loops
+from autofast.model.script import Loader, Script, Step, Use
+from autofast.model.source import parent_of, statement_of, walk
+from autofast.model.syntax import DEFS
+from autofast.model.values import NOTHING, Ext, Seq, Thing, Values
+
+LISTS = ("list", "tuple", "zipped")  # "zipped": by `zip`, of other things than loaders
+EARLY = 10  # turns of a loop over a few batches, to look at them
+SELDOM = 50  # steps of which one comes to a place
+
+
+class Often:
+    """Places, loaders and ways of a script beside its training steps."""
+
+    def __init__(self, script: Script):
+        self.script = script
+
+    @cached_property
+    def training(self) -> list[Step]:
+        """The steps that update something, if any does; others ask for gradients only, as an attack
+        on the images of an evaluation does.
+        """
+        return [s for s in self.script.steps if s.updates] or self.script.steps
+
+    def trains_with(self, use: Use) -> bool:
+        """Whether a loader is gone through there for the sake of updates."""
+        around = {use.node, *(f.node for f in use.stack)}
+        return use.trains and any(
+            step.loop in around or inside(step.stack, use.node) for step in self.training
+        )
+
+    @cached_property
+    def epochs(self) -> int | None:
+        """How often the training goes over its data; None where that is not known."""
+        for step in self.training:
+            around = [f.node for f in loops(step.stack) if f.node is not step.loop]
+            return turns(self.script, around[-1]) if around else 1
+        return None
+
+    @cached_property
+    def steps(self) -> int | None:
+        """Batches in an epoch; None where that is not known."""
+        trained = (x for x in self.script.loaders if any(map(self.trains_with, x.uses)))
+        return next((n for x in trained if (n := batches(self.script, x))), None)
+
+    @cached_property
+    def updates(self) -> int | None:
+        """Steps of the whole training, at the most; None where that is not known."""
+        found = {id(step.loop): self._turns_of(step) for step in self.training}
+        known = [n for n in found.values() if n is not None]
+        return sum(known) if known and len(known) == len(found) else None
+
+    def _turns_of(self, step: Step) -> int | None:
+        """How often the script comes to a step, by all loops around it. Only of batches of loaders:
+        tensors that a loop takes by numbers may stand in for data.
+        """
+        total = 1
+        for loop in {id(n): n for n in (*(f.node for f in loops(step.stack)), step.loop)}.values():
+            over = [x for x in self.script.loaders if any(u.node is loop for u in x.uses)]
+            found = [batches(self.script, x) for x in over]
+            if loop is not step.loop:
+                found = found or [turns(self.script, loop)]
+            known = [n for n in found if n is not None]
+            if not known or len(known) != len(found):
+                return None
+            total *= max(known)
+        return total
+
+    def batch_bytes(self, node: ast.AST) -> int | None:
+        """What is copied to the device of a batch of the loader at ``node``, or of those moved
+        there; None where that is not known.
+        """
+        sizes = [self._bytes(x) for x in self._moved(node)]
+        known = [n for n in sizes if n is not None]
+        return max(known) if known and len(known) == len(sizes) else None
+
+    def copies_at(self, node: ast.AST) -> list[ast.AST]:
+        """Where the batches of the loader at ``node`` are copied to the device; else ``node``
+        itself.
+        """
+        moved = [t.node for x in self.script.loaders if x.node is node for t in x.moved]
+        return list(moved) or [statement_of(node)]
+
+    def trains(self, node: ast.AST) -> bool:
+        """Whether the loader at ``node``, or one whose batches are moved there, is trained with."""
+        return any(self.trains_with(use) for x in self._moved(node) for use in x.uses)
+
+    def moves_batches(self, node: ast.AST) -> bool:
+        """Whether a place moves batches of a loader to the device, or makes the loader."""
+        return bool(self._moved(node))
+
+    def channels(self, node: ast.AST) -> set[int | None]:
+        """How many channels the images have that are moved there; None among them: not known."""
+        shapes = [item(self.script, d) for x in self._moved(node) for d in x.datasets]
+        return {s.channels if s is not None else None for s in shapes}
+
+    def _moved(self, node: ast.AST) -> list[Loader]:
+        """The loaders made at ``node``, and those of which its statement moves batches."""
+        here = {id(n) for n in walk(statement_of(node))}
+        moved = {id(t) for x in self.script.transfers if id(x.node) in here for t in x.loaders}
+        loaders = self.script.loaders
+        return [x for x in loaders if x.node is node or any(id(t) in moved for t in x.things)]
+
+    def _bytes(self, loader: Loader) -> int | None:
+        batch = batch_size(loader)
+        shapes = [item(self.script, d) for d in loader.datasets]
+        elements = [s.elements for s in shapes if s is not None and s.elements is not None]
+        if not batch or not elements or len(elements) != len(shapes):
+            return None
+        return batch * max(elements) * 4
+
+    def runs_by_batch(self, node: ast.AST) -> bool:
+        """Whether the script comes to a place in a loop over batches, or in one whose turns are not
+        passes over the training data.
+        """
+        steps = [f for step in self.training for f in loops(step.stack)]
+        passes = {id(f.node) for f in steps} - {id(step.loop) for step in self.training}
+        return any(id(f.node) not in passes for stack in self._ways(node) for f in loops(stack))
+
+    def is_in_training(self, node: ast.AST) -> bool:
+        """Whether the script comes to a place in a training step."""
+        steps = [step.loop for step in self.training]
+        return any(inside(stack, loop) for stack in self._ways(node) for loop in steps)
+
+    def _ways(self, node: ast.AST) -> list[Stack]:
+        """The ways of the script to a place; of a decorator, to the code of its function."""
+        function = parent_of(node)
+        if isinstance(function, DEFS) and node in function.decorator_list:
+            body = [way for stmt in function.body for way in self._ways(stmt)]
+            if body:
+                return body
+        inside = {id(n) for n in walk(node)}
+        return [o.stack for _, s in self.script.log.each() if id(s.node) in inside for o in s]
+
+    def never_trains(self, node: ast.AST) -> bool:
+        """Whether no run of the script that trains comes to a place."""
+        ways = self._ways(node)
+        return bool(ways) and all(map(self.leads_past, ways))
+
+    def leads_past(self, way: Stack) -> bool:
+        """Whether a way goes into the other arm of a condition than all training, ``if args.test:``
+        and ``else:``, in one turn of the whole script.
+        """
+        updates = [u.site for step in self.training for u in step.updates]
+        trained = [o.stack for site in updates for o in site]
+        return bool(trained) and all(_parts(way, stack) for stack in trained)
+
+    def runs_alone(self, node: ast.AST) -> bool:
+        """Whether the script certainly comes to a place outside of all loops, beside a training
+        that turns: set-up, a look at the end.
+        """
+        stacks = self._ways(node)
+        return (
+            bool(self.training)
+            and bool(stacks)
+            and not any(loops(stack) or _is_called_back(stack) for stack in stacks)
+        )
+
+    def runs_seldom(self, node: ast.AST) -> bool:
+        """Whether few turns of a loop come to a place, for a few things at a time: samples that are
+        saved now and then, not an evaluation.
+        """
+        stacks = self._ways(node)
+        return bool(stacks) and all(map(self._is_seldom, stacks))
+
+    def _is_seldom(self, stack: Stack) -> bool:
+        """Below a condition that is seldom true, in no loop there but over what a list holds."""
+        steps = {id(step.loop) for step in self.training}
+        if any(id(f.node) not in steps and self.ends_early(f.node) for f in loops(stack)):
+            return True
+        within = False
+        for n, frame in enumerate(stack):
+            within = within or id(frame.node) in steps
+            if isinstance(frame, BranchFrame) and is_rare(frame):
+                first = is_first_time(frame)
+                if not within or first or self._every(frame.node) >= SELDOM:
+                    inner = (f for f in stack[n:] if isinstance(f, LoopFrame))
+                    return all(f.unrolled or _is_over_list(f) for f in inner)
+        return False
+
+    def ends_early(self, loop: ast.AST) -> bool:
+        """Whether a loop is left in its first turns: ``if i >= 3: break``."""
+        counted = names_in(loop.target) if isinstance(loop, ast.For) else ()
+        for stmt in getattr(loop, "body", ()):
+            match stmt:
+                case ast.If(
+                    test=ast.Compare(ast.Name(name), [ast.Eq() | ast.Gt() | ast.GtE()], [most]),
+                    body=[*_, ast.Break()],
+                ) if name in counted:
+                    return 0 <= (number(self.script.values(most)) or 0) <= EARLY
+        return False
+
+    def _every(self, gate: ast.AST) -> int:
+        """The turns of a loop of which one passes a condition: 100 of ``if step % 100 == 0``, as
+        far as they are known; else 0.
+        """
+        test = gate.test if isinstance(gate, ast.If) else gate
+        parts = [
+            n for n in ast.walk(test) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod)
+        ]
+        return min((number(self.script.values(n.right)) or 0 for n in parts), default=0)
+
+    def runs_once(self, node: ast.AST) -> bool:
+        """Whether the script certainly comes to a place outside of all loops around its training
+        steps, and these turn more than once.
+        """
+        training = {
+            id(f.node)
+            for step in self.training
+            for f in loops(step.stack)
+            if f.node is not step.loop
+        }
+        steps = {id(step.loop) for step in self.training}
+        if not training:
+            return False
+        stacks = self._ways(node)
+        return bool(stacks) and not any(
+            id(f.node) in training | steps for stack in stacks for f in stack
+        )
+
+
+def _parts(one: Stack, other: Stack) -> bool:
+    """Whether two ways, which are the same so far, part at a condition outside of all loops."""
+    for mine, theirs in zip(one, other, strict=False):
+        if mine.node is not theirs.node or isinstance(mine, LoopFrame):
+            return False
+        if isinstance(mine, BranchFrame) and isinstance(theirs, BranchFrame):
+            if mine.arm is not theirs.arm:
+                return True
+    return False
+
+
+def is_each_turn(stack: Stack, loop: ast.AST) -> bool:
+    """In the loop, in no evaluation of its own there."""
+    return inside(stack, loop) and not any(
+        (isinstance(f, LoopFrame) and f.loaders) or (isinstance(f, BranchFrame) and is_rare(f))
+        for f in below(stack, loop)
+    )
+
+
+def _is_called_back(stack: Stack) -> bool:
+    """Whether a library calls a function around: an item, made as often as a loader asks."""
+    return any(isinstance(f, CallFrame) and f.node is f.func.node for f in stack)
+
+
+def _is_over_list(loop: LoopFrame) -> bool:
+    """Over lists and tuples, also by ``enumerate`` and ``zip``; of loaders, that is an ``Ext``."""
+    found = list(opened(loop.over, _gone_over))
+    ends = [t for t in found if not _gone_over(t)]
+    return bool(ends) and all(isinstance(t, Seq) and t.kind in LISTS for t in ends)
+
+
+def _gone_over(thing: Thing) -> Values:
+    if not isinstance(thing, Ext) or thing.name == "builtins.zip":
+        return NOTHING
+    return thing.attrs.get("over", NOTHING)
