@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -130,6 +131,14 @@ def gather(
         made,
         common=common,
     )
+
+
+def given(run: Run) -> Counter[int]:
+    """Samples that the models are given in each step."""
+    found = Counter[int]()
+    for call in run.record.calls:
+        found[call.step] += call.samples
+    return found
 
 
 def summed(run: Run, name: str) -> list[float]:

@@ -90,23 +90,16 @@ def bitwise(ev: Evidence) -> Check:
             None,
         )
         if place is not None:
-            return Check(
-                name,
-                False,
-                f"{what} {place + 1} is {two[place]!r}, {one[place]!r} in both runs of the original",
-            )
+            text = f"{what} {place + 1} is {two[place]!r}, {one[place]!r} in both runs of the original"
+            return Check(name, False, text)
         if len(one) != len(two):
-            return Check(
-                name, False, f"{len(two)} times a {what}, {len(one)} times in the original"
-            )
+            text = f"{len(two)} times a {what}, {len(one)} times in the original"
+            return Check(name, False, text)
     first, second = map(_weights, without_constants(a, b))
     off = [k for k, sha in first.items() if second.get(k) != sha]
     if off:
-        return Check(
-            name,
-            False,
-            f"equal losses, but {len(off)} of {len(a.model)} final tensors differ: {off[0]}",
-        )
+        text = f"equal losses, but {len(off)} of {len(a.model)} final tensors differ: {off[0]}"
+        return Check(name, False, text)
     return Check(name, False, "the processes other than the first differ")
 
 

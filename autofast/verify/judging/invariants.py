@@ -9,13 +9,12 @@ not held against the other.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from autofast.report.style import count
 from autofast.verify.estimates import difference, fmean
 from autofast.verify.evidence import course
-from autofast.verify.evidence.gathered import Evidence, summed
+from autofast.verify.evidence.gathered import Evidence, given, summed
 from autofast.verify.evidence.numbered import plain
 from autofast.verify.evidence.record import Run, TensorPrint
 from autofast.verify.result import Check, Sameness, unclear
@@ -79,12 +78,8 @@ def finite(ev: Evidence) -> Check | None:
         known = [x.record.losses for x in (ev.originals if a is ev.a else (a,)) if x.records]
         for i, loss in enumerate(b.record.losses):
             if not math.isfinite(loss) and all(i < len(k) and math.isfinite(k[i]) for k in known):
-                return Check(
-                    name,
-                    False,
-                    f"loss {i + 1} is {loss}, the original's is {known[0][i]:.6g} (seed {a.seed})",
-                    verdict=BROKEN,
-                )
+                text = f"loss {i + 1} is {loss}, the original's is {known[0][i]:.6g} (seed {a.seed})"
+                return Check(name, False, text, verdict=BROKEN)
         for key, (x, y) in matched(a.record.model, b.record.model).items():
             if math.isfinite(x.norm) and not math.isfinite(y.norm):
                 text = f"{key} of the final model holds {y.norm} (seed {a.seed})"
@@ -122,12 +117,8 @@ def steps(ev: Evidence) -> Check | None:
     if apart is not None and apart.passed is not True:
         return apart
     if len(a.steps) != len(b.steps):
-        return Check(
-            name,
-            False,
-            f"{len(b.steps)} optimizer steps, {len(a.steps)} in the original",
-            verdict=BROKEN,
-        )
+        text = f"{len(b.steps)} optimizer steps, {len(a.steps)} in the original"
+        return Check(name, False, text, verdict=BROKEN)
     place = _first([s.backwards for s in a.steps], [s.backwards for s in b.steps])
     if place is not None:
         text = f"step {place + 1} has {b.steps[place].backwards} backwards, {a.steps[place].backwards} in the original"
@@ -135,18 +126,13 @@ def steps(ev: Evidence) -> Check | None:
             return _searched(ev, name, text)
         return Check(name, False, text, verdict=BROKEN)
     if a.backwards != b.backwards:
-        return Check(
-            name, False, f"{b.backwards} backwards, {a.backwards} in the original", verdict=BROKEN
-        )
+        text = f"{b.backwards} backwards, {a.backwards} in the original"
+        return Check(name, False, text, verdict=BROKEN)
     # A GradScaler looks for its scale in the first steps.
     allowed = 0 if ev.effect == "exact" else max(4, len(a.steps) // 50)
     if abs(a.skipped - b.skipped) > allowed:
-        return Check(
-            name,
-            False,
-            f"{b.skipped} steps were skipped for infinite gradients, {a.skipped} in the original",
-            verdict=BROKEN,
-        )
+        text = f"{b.skipped} steps were skipped for infinite gradients, {a.skipped} in the original"
+        return Check(name, False, text, verdict=BROKEN)
     if apart is not None:
         return apart
     extra = (
@@ -154,9 +140,8 @@ def steps(ev: Evidence) -> Check | None:
         if a.skipped or b.skipped
         else ""
     )
-    return Check(
-        name, True, f"{count(len(a.steps), 'step')}, {count(a.backwards, 'backward')}{extra}"
-    )
+    text = f"{count(len(a.steps), 'step')}, {count(a.backwards, 'backward')}{extra}"
+    return Check(name, True, text)
 
 
 def _searched(ev: Evidence, name: str, text: str) -> Check:
@@ -199,18 +184,13 @@ def _evaluated(ev: Evidence) -> Check | None:
     if ev.effect == "recipe":
         one, two = (set(found) for found in (before, after))
         if two - one:
-            return Check(
-                name,
-                False,
-                f"an evaluation takes {min(two - one)} samples, {max(one)} in the original",
-                verdict=BROKEN,
-            )
+            text = f"an evaluation takes {min(two - one)} samples, {max(one)} in the original"
+            return Check(name, False, text, verdict=BROKEN)
     elif before != after:
         text = f"{sum(after)} samples in {len(after)} complete evaluations, {sum(before)} in {len(before)} in the original"
         return Check(name, False, text, verdict=BROKEN)
-    return Check(
-        name, True, f"{count(sum(after), 'sample')} in {count(len(after), 'evaluation')}{_cut(ev)}"
-    )
+    text = f"{count(sum(after), 'sample')} in {count(len(after), 'evaluation')}{_cut(ev)}"
+    return Check(name, True, text)
 
 
 def samples(ev: Evidence) -> Check | None:
@@ -246,12 +226,7 @@ def _without_loader(ev: Evidence, name: str) -> Check:
     """One of the two takes its samples from memory, not from a DataLoader: what the models are
     given in each step tells how many.
     """
-    counts = []
-    for run in (ev.a, ev.b):
-        found = Counter[int]()
-        for call in run.record.calls:
-            found[call.step] += call.samples
-        counts.append([found[i] for i in range(course.made(run))])
+    counts = [[given(run)[i] for i in range(course.made(run))] for run in (ev.a, ev.b)]
     text = "from a DataLoader in one of the two, from memory in the other"
     if not all(map(any, counts)):
         text += "; what the models are given was not seen: with a DataLoader in both, or a model of torch that is called, it would be"

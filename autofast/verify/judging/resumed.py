@@ -42,17 +42,15 @@ def check(ev: Evidence) -> Check | None:
         return None
     name = "resumed"
     if a.read and not b.read:
-        return Check(
-            name, False, f"{ev.a.resume} is not read before the first step", verdict=Sameness.BROKEN
-        )
+        text = f"{ev.a.resume} is not read before the first step"
+        return Check(name, False, text, verdict=Sameness.BROKEN)
     for what, one, two in (
         ("model", a.models, b.models),
         ("optimizer", a.optimizers, b.optimizers),
     ):
         if bool(one) != bool(two):
-            return Check(
-                name, False, f"{'no' if one else 'an'} {what} gets a state from {ev.a.resume}"
-            )
+            text = f"{'no' if one else 'an'} {what} gets a state from {ev.a.resume}"
+            return Check(name, False, text)
     got = [word for word, number in (("model", a.models), ("optimizer", a.optimizers)) if number]
     state = " and ".join(got) if got else "nothing"
     return Check(name, True, f"{place(ev.a)}: {state} restored in both")

@@ -344,19 +344,13 @@ def departs(ev: Evidence) -> Check | None:
             # asked for.
             if far > max(FAR * near, least) and (buffers or place is not None):
                 first = f"; the losses from {place + 1} on" if place is not None else ""
-                return Check(
-                    name,
-                    False,
-                    f"{what} are {far:.2g} away from the original's, where rounding makes {near:.2g}{first}",
-                )
+                text = f"{what} are {far:.2g} away from the original's, where rounding makes {near:.2g}{first}"
+                return Check(name, False, text)
         return None
     # It leaves long before rounding could have grown.
     if place is not None and place + EARLY < until:
-        return Check(
-            name,
-            False,
-            f"loss {place + 1} is {other[place]:.2g} away from the original's, where rounding makes {own:.2g}",
-        )
+        text = f"loss {place + 1} is {other[place]:.2g} away from the original's, where rounding makes {own:.2g}"
+        return Check(name, False, text)
     return None
 
 

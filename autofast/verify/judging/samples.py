@@ -129,15 +129,11 @@ def order(ev: Evidence) -> Check | None:
                 place = [*equal, False].index(False)
                 return Check(name, False, f"pass {i + 1} differs from batch {place + 1} on{words}")
         if len(a) != len(b):
-            return Check(
-                name, False, f"{len(b)} passes over the training data, {len(a)} in the original"
-            )
+            text = f"{len(b)} passes over the training data, {len(a)} in the original"
+            return Check(name, False, text)
         if view is None or view == _views(*ev.originals, ev.b)[-1]:
-            return Check(
-                name,
-                True,
-                f"{count(sum(map(len, a)), 'batch')} in {count(len(a), 'pass')}, equal{words}",
-            )
+            text = f"{count(sum(map(len, a)), 'batch')} in {count(len(a), 'pass')}, equal{words}"
+            return Check(name, True, text)
     return Check(name, None, "the original itself does not draw the same batches twice")
 
 
@@ -276,9 +272,8 @@ def drawn_anew(ev: Evidence) -> Check | None:
             looked += 1
             if all(after):
                 text = "the values of every pass after the first have the same sum; in the original they differ from pass to pass"
-                return Check(
-                    name, False, f"{text}: augmentation was frozen or lost{_named_view(view)}"
-                )
+                text = f"{text}: augmentation was frozen or lost{_named_view(view)}"
+                return Check(name, False, text)
     return (
         Check(name, True, "the values differ from pass to pass, as in the original")
         if looked
@@ -485,14 +480,10 @@ def checkpoints(ev: Evidence) -> Check | None:
         )
     for path in steady:
         if a[path].loads and not b[path].loads:
-            return Check(
-                name, False, f"{path} does not load: {b[path].error}", verdict=Sameness.BROKEN
-            )
+            text = f"{path} does not load: {b[path].error}"
+            return Check(name, False, text, verdict=Sameness.BROKEN)
         misfit = _misfit(a[path].keys, b[path].keys)
         if misfit and not any(_misfit(a[path].keys, k[path].keys) for k in known[1:]):
             return Check(name, False, f"{path} {misfit}", verdict=Sameness.BROKEN)
-    return Check(
-        name,
-        True,
-        f"{count(len(steady), 'file')} with the same keys, types and shapes: either script loads the other's",
-    )
+    text = f"{count(len(steady), 'file')} with the same keys, types and shapes: either script loads the other's"
+    return Check(name, True, text)

@@ -39,9 +39,6 @@ COURSE_RISK = 1e-3  # that a window of two equal scripts is off
 UNSEEN = "no loss was seen (that of torch's own backward is)"
 LEAST = 4  # pairs of seeds before anything is judged
 WINDOWS = 10
-# standard errors by which a window of the loss curve may be off; no sound pair of
-# tests/test_verify_parity.py is
-CRITICAL = 4.0
 LEVEL = math.log(1.05)
 PART_LEVEL = math.log(1.1)  # of a group of parameters
 NOTHING = 1e-5  # of the largest group's gradient: about what float32 leaves of a sum that is 0
@@ -208,80 +205,45 @@ def longer(ev: Evidence) -> str:
 
 
 def band(ev: Evidence) -> Check:
-    """The loss curve in WINDOWS windows: the mean difference at equal seed against the scatter of
-    the original over seeds.
-
-    Two independent trainings differ, in the mean over n seeds, by s sqrt(2 / n), s being the
-    standard deviation over seeds; rounding alone
-    stays far below until it has grown to that. Allowed: CRITICAL times that, or the user's margin,
-    or 3 times what one rounding of the parameters did. s is that of the window and of all windows,
-    averaged as variances, because four seeds know it badly.
-    """
-    name = BAND
+    """Where rounding has led: no further than seeds do (``course``), or 3 times as far as one
+    rounding of the parameters did."""
     if len(ev.pairs) < LEAST:
-        return unclear(name, f"{count(len(ev.pairs), 'seed')}, {LEAST} are needed")
-    windows = min(WINDOWS, max(1, len(curve(ev.a))))
-    curves = [
-        [(curve(a), curve(b)) for a, b in ev.pairs],
-        [(curve(ev.a), curve(ev.perturbed))] if ev.perturbed else [],
-    ]
-    rows = []
-    for i in range(windows):
-        ends = i / windows, (i + 1) / windows
-        cells, moved = ([(piece(x, *ends), piece(y, *ends)) for x, y in some] for some in curves)
-        cells = [(x, y) for x, y in cells if math.isfinite(x) and math.isfinite(y)]
-        if len(cells) >= 2:
-            before = [x for x, _ in cells]
-            far = max((abs(y - x) for x, y in moved if math.isfinite(y)), default=0.0)
-            rows.append((fmean(y - x for x, y in cells), spread(before), fmean(before), far))
-    if not rows:
-        return unclear(name, UNSEEN)
-    pooled = fmean(s * s for _, s, _, _ in rows)
-    n = len(ev.pairs)
-    allowed = [  # sqrt((s^2 + pooled) / 2) * sqrt(2 / n)
-        max(CRITICAL * math.sqrt((s * s + pooled) / n), ev.margin * abs(mean), 3 * far)
-        for _, s, mean, far in rows
-    ]
-    shares = [
-        abs(row[0]) / most if most else math.inf if row[0] else 0.0
-        for row, most in zip(rows, allowed, strict=True)
-    ]
-    worst = shares.index(max(shares))
-    off, _, mean, _ = rows[worst]
-    where = f"one of {len(rows)} windows" if len(rows) > 1 else "the only window"
-    text = f"at most {abs(off):.2g} off in {where} (mean {mean:.4g}), {allowed[worst]:.2g} allowed by {len(ev.pairs)} seeds"
-    out = [delta for (delta, _, _, _), most in zip(rows, allowed, strict=True) if abs(delta) > most]
-    if not out:
-        return Check(name, True, text)
-    return Check(
-        name, False, text, verdict=Sameness.SUSPICIOUS if max(out) < 0 else Sameness.DIFFERENT
-    )
+        return unclear(BAND, f"{count(len(ev.pairs), 'seed')}, {LEAST} are needed")
+    return course(ev, BAND) or unclear(BAND, UNSEEN)
 
 
-def course(ev: Evidence) -> Check | None:
+def course(ev: Evidence, name: str = COURSE) -> Check | None:
     """How it learns, not only how far: the mean loss in WINDOWS windows must agree to within the
     user's margin, CAP of the drop, or what seeds cannot tell apart. Another initialisation or
     another first rate may be made good by the last third."""
     if ev.effect == "recipe" or len(ev.pairs) < LEAST:
         return None
     both = [(curve(a), curve(b)) for a, b in ev.pairs]
-    windows = min(WINDOWS, *(len(some) for pair in both for some in pair))
+    moved = [(curve(ev.a), curve(ev.perturbed))] if ev.perturbed and name == BAND else []
+    windows = min(WINDOWS, *(len(some) for pair in (*both, *moved) for some in pair))
     fell = [d for d in (drop(a) for a, _ in ev.pairs) if math.isfinite(d)]
     least = CAP * max(0.0, fmean(fell)) if fell else 0.0
+    looked, off = 0, []
     for i in range(windows):
-        means = [[piece(some, i / windows, (i + 1) / windows) for some in pair] for pair in both]
+        ends = i / windows, (i + 1) / windows
+        means, far = ([[piece(s, *ends) for s in pair] for pair in some] for some in (both, moved))
         if not all(math.isfinite(x) for pair in means for x in pair):
             continue
+        looked += 1
         before, after = [a for a, _ in means], [b for _, b in means]
         found = difference(before, after)
-        allowed = max(least, ev.margin * abs(fmean(before)), found.half(1 - COURSE_RISK / (2 * windows)))  # fmt: skip
+        rounded = [3 * abs(y - x) for x, y in far if math.isfinite(y)]
+        allowed = max(least, ev.margin * abs(fmean(before)), found.half(1 - COURSE_RISK / (2 * windows)), *rounded)  # fmt: skip
         if abs(found.value) > allowed:
+            off.append(found.value)
             text = (
                 f"in window {i + 1} of {windows} the loss is {fmean(after):.5g} on average, {fmean(before):.5g} in the original "
                 f"(±{allowed:.2g} allowed by {len(both)} seeds)"
             )
-            return Check(COURSE, False, text)
-    return Check(COURSE, True, f"{windows} windows") if windows else None
+    if off:
+        lower = name == BAND and max(off) < 0
+        return Check(name, False, text, verdict=Sameness.SUSPICIOUS if lower else Sameness.DIFFERENT)  # fmt: skip
+    return Check(name, True, f"{windows} windows") if looked else None
 
 
 def _level(run: Run, name: str) -> float:

@@ -76,11 +76,8 @@ def learning_rates(ev: Evidence) -> Check | None:
             else:
                 text = f"learning rate {after[group]:.6g} at step {place + 1}, {before[group]:.6g} in the original"
             return Check(name, False, text)
-    return Check(
-        name,
-        True,
-        f"equal at {'all ' * (len(ev.a.record.steps) > 1)}{count(len(ev.a.record.steps), 'step')}",
-    )
+    text = f"equal at {'all ' * (len(ev.a.record.steps) > 1)}{count(len(ev.a.record.steps), 'step')}"
+    return Check(name, True, text)
 
 
 def _factors(run: Run) -> set[float]:
@@ -106,11 +103,8 @@ def _free_rates(ev: Evidence, name: str) -> Check:
     other = [sorted(_factors(b) - usual) for _, b in ev.pairs]
     if len(usual) <= 3 and len(other) >= course.LEAST and sum(map(bool, other)) > len(other) / 2:
         factor = next(some[0] for some in other if some)
-        return Check(
-            name,
-            False,
-            f"they change by {factor:g}, in the original by {', '.join(f'{f:g}' for f in sorted(usual))}",
-        )
+        text = f"they change by {factor:g}, in the original by {', '.join(f'{f:g}' for f in sorted(usual))}"
+        return Check(name, False, text)
     means = [
         tuple(fmean([math.log(r[0]) for r in _rates(run) if r and r[0] > 0] or [math.nan]) for run in pair)
         for pair in ev.pairs
@@ -171,11 +165,8 @@ def settings(ev: Evidence) -> Check | None:
             which = f" of optimizer {int(number) + 1}" if len(ev.a.record.optimizers) > 1 else ""
             text = f"{what} {b[key]} in group {group}{which} at the {when} step, {a[key]} in the original"
             return Check(name, False, text)
-    return Check(
-        name,
-        True,
-        f"{len({tuple(k.split('/')[i] for i in (0, 2, 3)) for k in steady})} settings, equal at the first and last step",
-    )
+    text = f"{len({tuple(k.split('/')[i] for i in (0, 2, 3)) for k in steady})} settings, equal at the first and last step"
+    return Check(name, True, text)
 
 
 def _same_setting(x: str, y: str) -> bool:

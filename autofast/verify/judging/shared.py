@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from autofast.verify.evidence import outputs
 from autofast.verify.evidence.course import made, unequal
-from autofast.verify.evidence.gathered import Evidence
+from autofast.verify.evidence.gathered import Evidence, given
 from autofast.verify.evidence.record import Record, Run, TensorPrint
 from autofast.verify.judging.printed import lines, skeleton
 
@@ -65,14 +65,9 @@ def _in_portions(ev: Evidence) -> bool:
     if not ev.a.ok or not ev.b.ok or made(ev.a) != made(ev.b) or not made(ev.a):
         return False
     one, two = (run.record.steps for run in (ev.a, ev.b))
-    given = []
-    for run in (ev.a, ev.b):
-        samples = Counter[int]()
-        for call in run.record.calls:
-            samples[call.step] += call.samples
-        given.append(samples)
     loaded = all(x.samples == y.samples for x, y in zip(one, two, strict=True))
-    return one[0].backwards != two[0].backwards and loaded and given[0] == given[1] != Counter()
+    alike = loaded and given(ev.a) == given(ev.b) != Counter()
+    return alike and one[0].backwards != two[0].backwards
 
 
 def _summed(run: Run) -> Run:

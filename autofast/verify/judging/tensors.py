@@ -111,33 +111,23 @@ def movement(ev: Evidence) -> Check | None:
     if a and b:
         dead = [k for k, d in a.items() if d > MOVED and b.get(k, 1.0) == 0.0]
         if dead:
-            return Check(
-                name,
-                False,
-                f"{len(dead)} of {len(a)} tensors never move, though they do in the original: {shown(dead)}",
-            )
+            text = f"{len(dead)} of {len(a)} tensors never move, though they do in the original: {shown(dead)}"
+            return Check(name, False, text)
         woken = [k for k, d in a.items() if d == 0.0 and b.get(k, 0.0) > MOVED]
         if woken and ev.effect != "recipe":
-            return Check(
-                name,
-                False,
-                f"{len(woken)} of {len(a)} tensors move, though they never do in the original: {shown(woken)}",
-            )
+            text = f"{len(woken)} of {len(a)} tensors move, though they never do in the original: {shown(woken)}"
+            return Check(name, False, text)
     lost = sorted(
         {plain(k) for k in ev.b.record.trainable_unused}
         - {plain(k) for k in ev.a.record.trainable_unused}
     )
     if lost:
-        return Check(
-            name,
-            False,
-            f"{len(lost)} parameters receive gradients and are held by no optimizer: {shown(lost)}",
-        )
+        text = f"{len(lost)} parameters receive gradients and are held by no optimizer: {shown(lost)}"
+        return Check(name, False, text)
     if not a or not b:
         return None
-    return Check(
-        name, True, f"{sum(d > 0 for d in a.values())} of {len(a)} tensors move, the same ones"
-    )
+    text = f"{sum(d > 0 for d in a.values())} of {len(a)} tensors move, the same ones"
+    return Check(name, True, text)
 
 
 def replicas(ev: Evidence) -> Check | None:
@@ -152,11 +142,8 @@ def replicas(ev: Evidence) -> Check | None:
         return None
     off = _unlike(ev.made[0])
     if off:
-        return Check(
-            name,
-            False,
-            f"{len(off)} of {len(ev.made[0].record.model)} tensors differ between processes: {shown(off)}",
-        )
+        text = f"{len(off)} of {len(ev.made[0].record.model)} tensors differ between processes: {shown(off)}"
+        return Check(name, False, text)
     return Check(name, True, f"in {len(ev.made[0].records)} processes")
 
 
@@ -246,6 +233,5 @@ def training_mode(ev: Evidence) -> Check | None:
     if not seen:
         return None
     last = next(s.training for s in reversed(a) if s.training is not None)
-    return Check(
-        name, True, f"{100 * last:.0f} % of the modules in training mode, equal at all steps"
-    )
+    text = f"{100 * last:.0f} % of the modules in training mode, equal at all steps"
+    return Check(name, True, text)
