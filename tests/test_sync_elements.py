@@ -155,6 +155,7 @@ def test_what_is_only_looked_at_is_copied_once(step: str, lines: list[str]) -> N
         "for i in range(2):\n    total += pred[i].item()\n    for part in pred.split(4):\n        kept.append(part)",
         "late = (words[p] for p in pred)\ntexts.append(next(late))",
         "if len(texts) % 100 == 99:\n    for p in pred:\n        print(words[p])",
+        "show = lambda row: [int(row[i]) for i in range(3)]\ntexts.append(show(pred))",
         "for c in range(3):\n    right[c] += ((pred == c) & (y == c)).sum().item()",
     ],
 )

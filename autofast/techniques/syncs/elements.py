@@ -54,7 +54,9 @@ def _loops(script: Script) -> list[Over]:
         if goes_by_batch(script, step) and isinstance(step, LOOPS):
             mine = [n for n in live(step) if isinstance(n, Over) and n is not step]
             mine = [n for n in mine if function_of(n) is function_of(step)]
-            others = [n for f in calls.run_in(step, often=True) for n in own_nodes(f)]
+            # A lambda has no place for a statement.
+            run = (f for f in calls.run_in(step, often=True) if not isinstance(f, ast.Lambda))
+            others = [n for f in run for n in own_nodes(f)]
             often = [n for n in mine if is_often(script, n, step)]
             often += [n for n in others if isinstance(n, Over) and is_often(script, n, None)]
             found |= {id(n): n for n in often}

@@ -15,7 +15,6 @@ import ast
 from collections.abc import Callable, Iterable
 
 from autofast.flow.callgraph import Callee
-from autofast.flow.program import Flow
 from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in
@@ -300,17 +299,6 @@ class Walk(Notes):
 
     def _for(self, node: ast.For | ast.AsyncFor) -> None:
         over = self.ev(node.iter)
-        each = self._each(node)
-        if each is not None:
-            self.frames[-1].passes.append([])
-            for value in each:
-                self.store(node.target, value)
-                self._pass(node, EQUAL)
-                for state in self.frames[-1].passes[-1]:
-                    self.state = merged(self.state, state)
-            self.frames[-1].passes.pop()
-            self.block(node.orelse)
-            return
         control = (
             over.whole
             if over.name not in ("iter", "loader")
@@ -327,14 +315,6 @@ class Walk(Notes):
 
         self._loop(once)
         self.block(node.orelse)
-
-    def _each(self, node: ast.For | ast.AsyncFor) -> list[Kind] | None:
-        """The values of a loop over a few parts, each of its own kind."""
-        kind = self.kinds.get(id(node.iter), EQUAL)
-        if kind.name == "equal" and kind.items and len({*kind.items}) > 1:
-            exits = self.script.analysis(Flow).graph(node).exits(node)
-            return None if any(isinstance(s, ast.Break) for s in exits) else list(kind.items)
-        return None
 
     def _pass(self, node: ast.For | ast.AsyncFor | ast.While, control: Kind) -> None:
         self.control.append(Control(node, control))
