@@ -669,7 +669,8 @@ def test_what_no_run_that_trains_comes_to(call: str, apart: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ends", "worth"), [("i >= 3", False), ("i == 500", True), ("y.any()", True)]
+    ("ends", "worth"),
+    [("i >= 3", False), ("i == 500", True), ("i > len(y)", True), ("y.any()", True)],
 )
 def test_a_look_at_the_first_batches(ends: str, worth: bool) -> None:
     """Tensors made for three batches of an epoch are next to nothing beside those of its steps."""

@@ -198,7 +198,8 @@ class Often:
                     test=ast.Compare(ast.Name(name), [ast.Eq() | ast.Gt() | ast.GtE()], [most]),
                     body=[*_, ast.Break()],
                 ) if name in counted:
-                    return 0 <= (number(self.script.values(most)) or 0) <= EARLY
+                    last = number(self.script.values(most))
+                    return last is not None and 0 <= last <= EARLY
         return False
 
     def _every(self, gate: ast.AST) -> int:
