@@ -232,3 +232,9 @@ def test_another_script_looks_at_it() -> None:
     other = "from train import Trainer\n\nprint(Trainer().total['loss'])\n"
     assert apply("loss-item-sync", text).fixes
     assert not apply("loss-item-sync", text, files={"other.py": other}).fixes
+
+
+def test_what_only_few_steps_put_there_goes_with_it() -> None:
+    step = "self.log['loss'] = loss.item()\nif self.steps % 2 == 0:\n    self.log['hits'] = hits.item()"
+    found = done(trainer("self.log = {}", step, "print(self.log)"))
+    assert "self.log['hits'] = hits" in found.lines

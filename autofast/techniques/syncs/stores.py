@@ -104,9 +104,9 @@ def stores(script: Script, every: list[Read], lists: bool = False) -> Iterator[C
 def _together(
     script: Script, every: list[Read]
 ) -> Iterator[tuple[frozenset[Thing], str, list[Write]]]:
-    """The places that put numbers, read in every step, into one store."""
+    """The places that put numbers into one store, some of them in every step."""
     groups: list[tuple[frozenset[Thing], str, list[Write]]] = []
-    for statement, mine in by_statement([r for r in every if _is_in_steps(script, r)]):
+    for statement, mine in by_statement([r for r in every if _is_in_steps(script, r, False)]):
         write = write_of(statement, mine)
         objects = script.values(write.holder) if write is not None else frozenset()
         if write is None or not objects or does_more(script, statement):
@@ -118,15 +118,15 @@ def _together(
         groups = [g for g in groups if all(g is not other for other in same)]
         whole = objects.union(*(g[0] for g in same))
         groups.append((whole, write.attr, [*(w for g in same for w in g[2]), write]))
-    yield from groups
+    yield from (g for g in groups if any(_is_in_steps(script, r) for w in g[2] for r in w.reads))
 
 
-def _is_in_steps(script: Script, read: Read) -> bool:
+def _is_in_steps(script: Script, read: Read, each: bool = True) -> bool:
     loop, site = loop_of(read.statement), script.log.at("sync", read.node)
     if read.how == "numpy" or id(read.statement) in moves(script) or site is None:
         return False
-    each = is_step(script, loop) or runs_in_steps(script, site, each=True)
-    return each and is_often(script, read.node, loop)
+    inside = is_step(script, loop) or runs_in_steps(script, site, each=each)
+    return inside and (not each or is_often(script, read.node, loop))
 
 
 class Store:
