@@ -11,18 +11,15 @@ from autofast.model.names import OWNERS
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.syncs.code_motion import NAME
-from autofast.techniques.syncs.conditions import combined, flags_first
 from autofast.techniques.syncs.elements import by_elements
 from autofast.techniques.syncs.extended import extended
-from autofast.techniques.syncs.logged import logged
 from autofast.techniques.syncs.planned import (
-    in_dicts,
     in_functions,
     in_loops,
     in_moves,
     in_recorded_graphs,
     in_scripts_read_in_part,
-    in_texts,
+    in_stores,
 )
 from autofast.techniques.syncs.reads import reads
 from autofast.techniques.syncs.unspelled import findings, whole
@@ -32,9 +29,6 @@ from autofast.write.spelling import uses_gpu
 @rule(NAME, Effect.EXACT, groups=("sync",), relieves={"host": 1}, asks=gains.reads)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Read losses and counts from the device when they are needed, not in every step."""
-    if options.target != "cpu" and "lightning" in script.frameworks:
-        for read, edit in logged(script):
-            yield Finding(read.node, "logs a number that is read in every step", edits=(edit,))
     if (
         options.target == "cpu"
         or not script.steps
@@ -45,6 +39,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     every = reads(script)
     taken: set[int] = set()
     answered: set[int] = set()
+    found: list[Finding] = []
     if script.unread:
         yield from (finding for finding, _ in in_scripts_read_in_part(script, every))
         return
@@ -52,23 +47,23 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         yield from (finding for finding, _ in in_recorded_graphs(script, every, graphs))
         return
     for finding, used in (
+        *in_stores(script, every),
         *in_functions(script, every),
-        *in_dicts(script, every),
         *in_moves(script, every),
         *in_loops(script, every),
+        *in_stores(script, every, lists=True),
     ):
         if not taken & used:
             taken |= used if finding.edits else set()
             answered |= {id(whole(finding.node))}
             answered |= {id(r.statement) for r in every if id(r.node) in used}
+            found.append(finding)
+    changed = {id(f.node) for f in found if f.edits}
+    refused: set[int] = set()
+    for finding in found:  # of several reasons the first
+        if finding.edits or id(finding.node) not in changed | refused:
             yield finding
-    for statement, text, edits in combined(script):
-        answered.add(id(statement))
-        yield Finding(
-            statement,
-            f"reads several results of `{text}` from the device one by one in every step",
-            edits=tuple(edits),
-        )
+            refused |= set() if finding.edits else {id(finding.node)}
     for statement, name, edits in extended(script):
         answered.add(id(statement))
         message = f"extends `{name}` by numbers of the device in every step, and waits for them"
@@ -77,11 +72,4 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         answered |= {id(n) for n in ast.walk(loop)} | {id(whole(loop))}
         message = f"reads {names} from the device element by element in every step"
         yield Finding(loop, message, edits=tuple(edits), asks=gains.elements)
-    for statement, flag, edits in flags_first(script):
-        answered.add(id(statement))
-        name = ast.unparse(flag)
-        yield Finding(
-            flag, f"asks the device before it asks `{name}`, and waits for it", edits=tuple(edits)
-        )
-    yield from in_texts(script)
     yield from findings(script, answered)

@@ -73,6 +73,14 @@ class Importers:
                 if file.path not in self._mine:
                     yield from (User(file.place(n.lineno)) for n in uses)
 
+    def mention(self, name: str) -> User | None:
+        """A file that is not part of the script and has the word."""
+        word = re.compile(rb"\b%s\b" % re.escape(name.encode()))
+        found = (
+            p for p, raw in self._raw.items() if p.resolve() not in self._mine and word.search(raw)
+        )
+        return next((User(p.relative_to(self.root).as_posix()) for p in found), None)
+
     # ---------------------------------------------------------------------------------------- files
     @cached_property
     def _files(self) -> list[Path]:

@@ -5,8 +5,8 @@ A sum stays on the device where that gives the same number (``running``). Else `
 loss.item() / n`` becomes ``losses.append(loss.detach())``, and below the loop (or in the ``if``
 that prints)
 
-    for value in torch.stack(losses).tolist():
-        total += value / n
+    for value in losses:
+        total += value.item() / n
 
 The very same Python arithmetic runs in the same order on the very numbers that ``item()`` would
 have given, so every result is the same to the last bit, on every device. Python's ``sum`` is not,
@@ -17,25 +17,31 @@ the same in any order.
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autofast.edit.edits import After, Before, Edit, Remove, Replace, Rewrite
+from autofast.edit.edits import After, Before, Edit, Remove, Replace, Rewrite, literal
 from autofast.edit.order import Rank
+from autofast.flow.filled_lists import is_only_filled
 from autofast.flow.loops import Loop
+from autofast.model.calls import root_of, short_name
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
-from autofast.model.source import parent_of
+from autofast.model.source import function_of, parent_of, source_of, within
+from autofast.model.syntax import is_attribute
+from autofast.model.values import Seq
 from autofast.rule import Refusal
 from autofast.techniques.syncs.filled import filled
+from autofast.techniques.syncs.floats import kind_of
 from autofast.techniques.syncs.freshness import kept
-from autofast.techniques.syncs.iterations import comes_first, runs_at_all
-from autofast.techniques.syncs.kept_lists import Kept
-from autofast.techniques.syncs.list_names import ListNames, name_of_list
 from autofast.techniques.syncs.liveness import Needs
 from autofast.techniques.syncs.reads import gives_the_same
 from autofast.techniques.syncs.running import summed
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.steps import first_in
+from autofast.techniques.syncs.swapping import swapped
+from autofast.write.spelling import is_taken
 
 OUTERMOST = Rank.GRAD_MODE  # lists are made, and read, outside the block of an evaluation
 
@@ -64,9 +70,8 @@ def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: boo
     if not (needs.gates or needs.after or needs.moves):
         raise Refusal("nothing reads what it comes to: the statement can go")
     first, around = sinks[0].statement, _anchor(script, loop)
-    has_any = _is_filled(script, first, loop, needs)
     if len(sinks) == 1:
-        made = summed(script, sinks[0], loop, needs, around=around, filled=has_any)
+        made = summed(script, sinks[0], loop, needs, around=around)
         made = made or filled(script, sinks[0], loop, needs, around=around)
         if made:
             places = sum(isinstance(e, (Before, After)) for e in made)
@@ -76,17 +81,12 @@ def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: boo
     main = next((s for s in sinks if s.kind != "passed"), sinks[0])
     lists = Kept(script, sinks, payload[:tensors], payload[tensors:], values, rounds=rounds)
     if len(sinks) == 1 and not needs.gates and not needs.moves:
-        if (itself := lists.in_place_of(sinks[0], loop, has_any)) is not None:
+        if (itself := lists.in_place_of(sinks[0], loop)) is not None:
             read, numbers = itself
             keep = Rewrite(read, _kept(script, sinks, payload[0]), {"core": payload[0]})
             below = [After(around, numbers, rank=OUTERMOST)] if needs.after else []
             return Off([keep, *below])
     lists.name = name_of_list(script, main, payload[:tensors], loop)
-    if has_any and lists.may_be_stacked():
-        lists.split = True
-        lists.numbers = [
-            script.analysis(ListNames).fresh(first, loop, _many(n)) for n in values[tensors:]
-        ]
     items = [
         _kept(script, sinks, p).replace("{core}", f"{{p{k}}}") if k < tensors else f"{{p{k}}}"
         for k, p in enumerate(payload)
@@ -94,23 +94,15 @@ def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: boo
     edits: list[Edit] = [
         Replace(first, lists.append(items), holes={f"p{k}": p for k, p in enumerate(payload)})
     ]
-    edits += [*lists.imports, *(Remove(sink.statement) for sink in sinks[1:])]
-    edits.append(Before(around, lists.empty(), rank=OUTERMOST))
+    edits += [Remove(sink.statement) for sink in sinks[1:]]
+    edits.append(Before(around, f"{lists.name} = []", rank=OUTERMOST))
     for gate, nodes in needs.gates.values():
-        edits.append(Before(first_in(gate, nodes), f"{lists.replay()}\n{lists.cleared()}"))
+        edits.append(Before(first_in(gate, nodes), f"{lists.replay()}\n{lists.name}.clear()"))
     edits += [e for move in needs.moves.values() for e in move.edits]
     if needs.after:
         edits.append(After(around, lists.replay(), rank=OUTERMOST))
     is_loop = lists.replay().startswith("for ") or ".item() for " in lists.replay()
     return Off(edits, is_loop * (len(needs.gates) + bool(needs.after)), lists.is_total)
-
-
-def _is_filled(script: Script, first: ast.stmt, loop: Loop, needs: Needs) -> bool:
-    """Whether something has certainly been kept where it is read."""
-    gates = [gate for gate, _ in needs.gates.values()]
-    if not gates:
-        return runs_at_all(script, first, loop)
-    return all(comes_first(first, gate) for gate in gates) and len(gates) == 1 and not needs.after
 
 
 def may_keep_once(script: Script, sinks: list[Sink]) -> bool:
@@ -133,10 +125,6 @@ def _payload(script: Script, sinks: list[Sink]) -> tuple[list[ast.expr], int]:
     cores = {r.key for sink in sinks for r in sink.reads}
     tensors = [p for p in payload if ast.dump(p) in cores]
     return [*tensors, *(p for p in payload if ast.dump(p) not in cores)], len(tensors)
-
-
-def _many(name: str) -> str:
-    return {"index": "indices"}.get(name, f"{name}s")
 
 
 def _kept(script: Script, sinks: list[Sink], core: ast.expr) -> str:
@@ -182,3 +170,195 @@ def _value_names(sinks: list[Sink], payload: list[ast.expr], tensors: int) -> li
         )
         names.append(name)
     return names
+
+
+# ---------------------------------------------------------------------------------- kept in a list
+@dataclass(eq=False)
+class Kept:
+    """What is kept for the sinks: ``tensors``, then ``weights`` (numbers), each called as in
+    ``values`` where it is used again.
+
+    Attributes:
+        name: the list.
+        rounds: sums of floats may be made by ``sum()``, which rounds less than ``+=`` from Python
+            3.12 on.
+    """
+
+    script: Script
+    sinks: list[Sink]
+    tensors: Sequence[ast.expr]
+    weights: Sequence[ast.expr]
+    values: list[str]
+    name: str = ""
+    rounds: bool = False
+
+    # ---------------------------------------------------------------------------------- in the loop
+    def append(self, items: Sequence[str]) -> str:
+        return (
+            f"{self.name}.append({items[0] if len(items) == 1 else '(' + ', '.join(items) + ')'})"
+        )
+
+    # ----------------------------------------------------------------------------- where it is read
+    def in_place_of(self, sink: Sink, loop: Loop) -> tuple[ast.expr, str] | None:
+        """What a loop alone fills keeps the tensors itself: what is appended, and the template of
+        the statement that makes them numbers.
+        """
+        match sink.statement:
+            case ast.Expr(
+                value=ast.Call(
+                    func=ast.Attribute(value=ast.Name() as held, attr="append"), args=[value]
+                )
+            ) if [r.node for r in sink.reads] == [value] and isinstance(loop, ast.For):
+                if sink.reads[0].how != "item" or not is_only_filled(held, loop):
+                    return None
+                self.name, value_name = held.id, self.values[0]
+                each = f"[{value_name}.item() for {value_name} in {held.id}]"
+                return value, literal(f"{held.id} = {each}")
+        return None
+
+    def replay(self) -> str:
+        """The template of the code that does what the sinks did, for all that was kept."""
+        return literal(self._whole() or self._each())
+
+    def _each(self) -> str:
+        body = "\n".join("    " + self._again(sink) for sink in self.sinks)
+        return f"for {', '.join(self.values)} in {self.name}:\n{body}"
+
+    def _whole(self) -> str:
+        """One statement for all: the sum of counts, ``extend`` for ``append``."""
+        sink = self.sinks[0]
+        if len(self.sinks) > 1 or self.weights or [r.how for r in sink.reads] != ["item"]:
+            return ""
+        match sink.statement:
+            case ast.AugAssign(target=ast.Name() as target, op=ast.Add(), value=value) if (
+                value is sink.reads[0].node
+            ):
+                return f"{target.id} += {self._total()}" if self.is_total else ""
+            case ast.Expr(
+                value=ast.Call(
+                    func=ast.Attribute(value=holder, attr="append"), args=[value], keywords=[]
+                )
+            ) if value is sink.reads[0].node:
+                things = self.script.values(holder)
+                if not all(isinstance(t, Seq) and t.kind == "list" for t in things):
+                    return ""
+                name = self.values[0]
+                each = f"{name}.item() for {name} in {self.name}"
+                return f"{sink.source.segment(holder)}.extend({each})"
+        return ""
+
+    @property
+    def is_total(self) -> bool:
+        """Whether the sum of the list is made by ``sum()``."""
+        sink = self.sinks[0]
+        match sink.statement:
+            case ast.AugAssign(op=ast.Add(), value=value) if value is sink.reads[0].node:
+                return (
+                    self.rounds
+                    and len(self.sinks) == 1
+                    and not self.weights
+                    and sink.kind == "number"
+                    and [r.how for r in sink.reads] == ["item"]
+                    and kind_of(self.script, self.tensors[0]) == "float"
+                    and not is_taken(sink.source, "sum")
+                )
+        return False
+
+    def _total(self) -> str:
+        """The sum of the list in one line, where these are floats."""
+        name = self.values[0]
+        return f"sum({name}.item() for {name} in {self.name})"
+
+    def _again(self, sink: Sink) -> str:
+        """The statement as it runs later: each read of a kept tensor, each number that was kept
+        with it.
+        """
+        slots = {
+            ast.dump(p): n for p, n in zip((*self.tensors, *self.weights), self.values, strict=True)
+        }
+        swaps: dict[int, str] = {id(r.node): r.of(slots[r.key]) for r in sink.reads}
+        numbers = {
+            ast.dump(p): slots[ast.dump(p)]
+            for p in sink.payload
+            if ast.dump(p) not in {r.key for r in sink.reads}
+        }
+        for node in ast.walk(sink.statement):
+            if (
+                isinstance(node, ast.expr)
+                and ast.dump(node) in numbers
+                and not any(within(node, r.node) for r in sink.reads)
+            ):
+                swaps[id(node)] = numbers[ast.dump(node)]
+        return swapped(sink.statement, swaps)
+
+
+# ----------------------------------------------------------------------------- names of the lists
+OF_ALL = frozenset(  # words that say how numbers are put together, not what they are
+    "total running epoch sum cum cumulative avg average mean num n all meter list history".split()
+)
+
+
+class ListNames:
+    """The names that were given away, each with the statement and the loop that it is for."""
+
+    def __init__(self, script: Script):
+        self.given: list[tuple[str, ast.stmt, Loop]] = []
+
+    def fresh(self, statement: ast.stmt, loop: Loop, *candidates: str) -> str:
+        """The first name that neither the file nor another list of this loop, of one around it or
+        of one in it has.
+        """
+        source = source_of(statement)
+        near = {
+            name
+            for name, other, home in self.given
+            if other is not statement
+            and function_of(home) is function_of(loop)
+            and (home is loop or within(home, loop) or within(loop, home))
+        }
+        numbered = (f"{candidates[0]}_{n}" for n in range(2, 100))
+        name = next(n for n in (*candidates, *numbered) if n not in near and n not in source.names)
+        if (name, statement, loop) not in self.given:
+            self.given.append((name, statement, loop))
+        return name
+
+
+def name_of_list(script: Script, sink: Sink, cores: Sequence[ast.expr], loop: Loop) -> str:
+    """A name for the list of what is read of the tensors for the sink.
+
+    ``test_losses`` for ``test_loss``, ``losses`` for ``total``, to which a loss is added;
+    ``correct_counts`` and ``psnr_values`` for others.
+    """
+    whole = _last(sink.holder)
+    told = "_".join(p for p in whole.split("_") if p.lower() not in OF_ALL)
+    word = re.sub("(?<=loss)es$|(?<!s)s$", "", re.sub("(?<=[^aeiou])ies$", "y", told))
+    thing = _thing(cores[0]) if len(cores) == 1 else ""
+    kind = "counts" if all(kind_of(script, c) == "int" for c in cores) else "values"
+    if losses := _losses(word) or _losses(thing):
+        names = [losses, *(p for p in [_losses(whole)] if p), f"{word or thing}_tensors"]
+    else:
+        plural = word if word.endswith("s") else f"{word}s"
+        names = [plural if plural == kind or word.endswith(f"_{kind[:-1]}") else f"{word}_{kind}"]
+        names = names if word else [kind]
+    return script.analysis(ListNames).fresh(sink.statement, loop, *names, f"{whole}_{kind}")
+
+
+def _losses(word: str) -> str:
+    """``test_losses`` of ``test_loss``, ``losses_G`` of ``loss_G``; empty where it is no loss."""
+    parts = word.split("_")
+    if "loss" in parts:
+        return "_".join("losses" if p == "loss" else p for p in parts)
+    return f"{word}es" if word.lower().endswith("loss") else ""
+
+
+def _last(holder: ast.expr) -> str:
+    base = root_of(holder, ast.Subscript)
+    return short_name(base).strip("_") if is_attribute(base) else short_name(base)
+
+
+def _thing(core: ast.expr) -> str:
+    """A word for a tensor: its variable, ``loss`` for a call of a loss function."""
+    if not isinstance(core, ast.Call):
+        return _last(core)
+    called = ast.unparse(core.func).lower()
+    return "loss" if any(w in called for w in ("loss", "criterion", "entropy")) else ""

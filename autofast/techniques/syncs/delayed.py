@@ -26,19 +26,17 @@ from autofast.model.source import (
     holds,
     outwards,
     parent_of,
-    source_of,
     statement_of,
     within,
 )
-from autofast.model.syntax import is_read, is_stored
-from autofast.model.values import Const, Ref, certainly
+from autofast.model.syntax import is_read
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off
 from autofast.techniques.syncs.freshness import kept
 from autofast.techniques.syncs.liveness import check_own, needs_of
 from autofast.techniques.syncs.reads import Read, reading
 from autofast.techniques.syncs.sinks import sink_of
-from autofast.techniques.syncs.steps import first_in, is_step, rare_branch, works_between
+from autofast.techniques.syncs.steps import is_step, rare_branch, works_between
 
 
 # ---------------------------------------------------------------------------------------- variables
@@ -275,96 +273,3 @@ def delayed_arms(
 def keep(script: Script, read: Read) -> Edit:
     """The edit by which the tensor is kept instead of the number."""
     return Rewrite(read.node, kept(script, read.core), holes={"core": read.core})
-
-
-# --------------------------------------------------------------------------- dicts of logged values
-def logged(script: Script, base: ast.Name, reads: list[Read], loop: Loop) -> list[Edit]:
-    """The edits that fill a dict with tensors in each turn, and read them in the turns that show
-    it.
-
-    ``reads`` are all reads of the loop. Raises :class:`Refusal` where the dict is not made anew in
-    each turn or is used in other ways.
-    """
-    scope = function_of(base)
-    name = base.id
-    check_own(scope, name)
-    numbers = {id(r.node): r for r in reads}
-    made: list[ast.Assign] = []
-    values: list[ast.expr] = []
-    uses: list[ast.Name] = []
-    for node in sorted(mentions(scope, name), key=position):
-        parent, statement = parent_of(node), statement_of(node)
-        if function_of(node) is not scope or not within(node, loop):
-            raise Refusal(f"`{name}` is used elsewhere too ({at(node)})")
-        if is_stored(node):
-            if (
-                not isinstance(statement, ast.Assign)
-                or statement.targets != [node]
-                or not _is_new(script, statement.value)
-            ):
-                raise Refusal(f"`{name}` gets other values too ({at(node)})")
-            made.append(statement)
-            values += statement.value.values if isinstance(statement.value, ast.Dict) else []
-        elif (
-            isinstance(parent, ast.Subscript)
-            and is_stored(parent)
-            and isinstance(statement, ast.Assign)
-        ):
-            if statement.targets != [parent]:
-                raise Refusal(f"`{name}` is filled in a way that is not understood ({at(node)})")
-            values.append(statement.value)
-        else:
-            uses.append(node)
-    if len(made) != 1 or loop_of(made[0]) is not loop or not all(follows(n, made[0]) for n in uses):
-        raise Refusal(f"`{name}` is not made anew in each step")
-    order = script.analysis(Flow).graph(made[0])
-    gates: dict[int, tuple[ast.If, list[ast.AST]]] = {}
-    for node in uses:
-        gate = rare_branch(node, loop)
-        if gate is None or any(within(v, gate) or order.may_follow(v, gate, loop) for v in values):
-            raise Refusal(f"`{name}` is used in every step ({at(node)})")
-        gates.setdefault(id(gate), (gate, []))[1].append(node)
-    tensors = [numbers[id(v)] for v in values if id(v) in numbers]
-    if (
-        not tensors
-        or not gates
-        or any(r.how == "numpy" for r in tensors)
-        or not all(id(v) in numbers or _is_number(script, v) for v in values)
-    ):
-        raise Refusal(f"`{name}` holds more than numbers")
-    source = source_of(base)
-    key, value = source.fresh("key", "name", "label"), source.fresh("value", "number", "reading")
-    reader = f"{value}.item()"
-    if len(tensors) < len(values) or len(gates) > 1 or any(r.how != "item" for r in tensors):
-        reader = f"{value}.item() if hasattr({value}, 'item') else {value}"
-    edits: list[Edit] = [keep(script, r) for r in tensors]
-    for gate, nodes in gates.values():
-        edits.append(
-            Before(
-                first_in(gate, nodes),
-                f"{name} = {{{{{key}: {reader} for {key}, {value} in {name}.items()}}}}",
-            )
-        )
-    return edits
-
-
-def _is_new(script: Script, value: ast.expr) -> bool:
-    match value:
-        case ast.Dict(keys=keys):
-            return None not in keys
-        case ast.Call(args=[], keywords=[]):
-            pass
-        case _:
-            return False
-    things = script.called(value)
-    return bool(things) and all(
-        isinstance(t, Ref) and t.name in ("builtins.dict", "collections.OrderedDict")
-        for t in things
-    )
-
-
-def _is_number(script: Script, value: ast.expr) -> bool:
-    """A plain number without ``.item()``: what is computed in Python, not by NumPy."""
-    if isinstance(value, ast.Constant):
-        return True
-    return certainly(script.values(value), Const)

@@ -12,9 +12,8 @@ from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
 from autofast.flow.scopes import binds, declared, is_parameter, mentions
 from autofast.model.calls import call_of, is_name
-from autofast.model.contents import attributes, opened, wrapped
+from autofast.model.contents import opened, wrapped
 from autofast.model.events import CallFrame
-from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.source import (
     ancestors,
@@ -27,18 +26,17 @@ from autofast.model.source import (
     within,
 )
 from autofast.model.syntax import is_attribute, is_read, is_stored
-from autofast.model.values import Bound, Cls, Const, Dict, Ext, Func, Inst, Ref, Seq, Thing
+from autofast.model.values import Bound, Const, Dict, Ext, Func, Inst, Seq, Thing
 from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import Move, move_around
 from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.sinks import PURE, Sink
 from autofast.techniques.syncs.steps import rare_branch
+from autofast.techniques.syncs.store_uses import holders_of
 from autofast.techniques.syncs.summable import is_summed
 from autofast.techniques.syncs.unspelled import WHERE_SHOWN
 
 KNOWN_BEFORE = frozenset("shape size ndim dtype".split())
-
-SHOWS = tuple(Ref(f"builtins.{n}") for n in ("vars", "getattr", "setattr", "delattr"))
 
 
 @dataclass(eq=False)
@@ -85,8 +83,6 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
         if not within(node, loop):
             outside.append(node)
             continue
-        if _is_other_element(script, sink, node):
-            continue
         gate = rare_branch(node, loop)
         if gate is None and (move := move_around(script, node)) is not None:
             needs.moves[id(move.statement)], gate = move, move.gate
@@ -125,22 +121,6 @@ def _is_used_after(script: Script, sink: Sink, loop: Loop, outside: Sequence[ast
     graph = script.analysis(Flow).graph(loop)
     inner = loop_of(loop)
     return any(function_of(n) is not here or graph.may_follow(n, loop, inner) for n in outside)
-
-
-def _is_other_element(script: Script, sink: Sink, node: ast.AST) -> bool:
-    """``sums["n"]`` of a plain dict, where the sink adds to ``sums["loss"]``."""
-    mine = sink.statement.target if isinstance(sink.statement, ast.AugAssign) else None
-    part = parent_of(node)
-    if not isinstance(mine, ast.Subscript) or not isinstance(part, ast.Subscript):
-        return False
-    keys = [s.slice.value for s in (mine, part) if isinstance(s.slice, ast.Constant)]
-    return (
-        part.value is node
-        and len(keys) == 2
-        and all(isinstance(k, str) for k in keys)
-        and keys[0] != keys[1]
-        and all(isinstance(t, Dict) for t in script.values(sink.holder))
-    )
 
 
 def _name(sink: Sink) -> str:
@@ -240,12 +220,7 @@ def _is_endless(script: Script, loop: Loop) -> bool:
 def _lookers(script: Script, sink: Sink, loop: Loop) -> Iterator[ast.AST]:
     """Every place that may look at, or change, what a sink fills."""
     holder = sink.holder
-    if sink.kind == "attribute":
-        assert isinstance(holder, ast.Attribute)
-        yield from _of_attribute(script, holder, loop)
-    elif isinstance(holder, ast.Name) and not any(
-        isinstance(t, Inst) for t in script.values(holder)
-    ):
+    if isinstance(holder, ast.Name) and not any(isinstance(t, Inst) for t in script.values(holder)):
         yield from _of_variable(script, holder, sink, loop)
     else:
         yield from _of_object(script, holder, loop)
@@ -334,56 +309,6 @@ def _gives_another_name(node: ast.Name) -> bool:
     )
 
 
-def _of_attribute(script: Script, holder: ast.Attribute, loop: Loop) -> Iterator[ast.AST]:
-    running = {id(f) for f in script.analysis(CallGraph).run_in(loop)}
-    base: set[Thing] = {t for t in script.values(holder.value) if isinstance(t, (Inst, Ext))}
-    for node in script.nodes:
-        if (
-            base
-            and _is_shown_whole(script, node, base)
-            and (within(node, loop) or id(function_of(node)) in running)
-        ):
-            if not within(node, loop):
-                raise Refusal(f"{at(node)} may show `.{holder.attr}` in every step")
-            yield node
-        if _shows_all(script, node) and (within(node, loop) or id(function_of(node)) in running):
-            raise Refusal(f"{at(node)} may show `.{holder.attr}` in every step")
-        if is_attribute(node, holder.attr):
-            home = function_of(node)
-            if home is not function_of(holder) and id(home) in running:
-                raise Refusal(
-                    f"`.{holder.attr}` is used in {getattr(home, 'name', 'a function')}(), which runs in every step"
-                )
-            yield node
-
-
-def _is_shown_whole(script: Script, node: ast.AST, objects: set[Thing]) -> bool:
-    """``print(state)``, ``copy(state)``: an object that is given to what may look at all of its
-    attributes.
-    """
-    if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not is_read(node):
-        return False
-    parent = parent_of(node)
-    if not objects & script.values(node) or (
-        isinstance(parent, (ast.Attribute, ast.Subscript)) and parent.value is node
-    ):
-        return False
-    call = parent_of(parent) if isinstance(parent, ast.keyword) else parent
-    callees = script.called(call)
-    return not callees or not all(
-        isinstance(t, (Func, Bound, Cls)) or (isinstance(t, Inst) and is_module(t)) for t in callees
-    )
-
-
-def _shows_all(script: Script, node: ast.AST) -> bool:
-    """``vars(x)``, ``x.__dict__``, ``getattr(x, name)``: what comes to attributes without their
-    names.
-    """
-    if isinstance(node, ast.Attribute):
-        return node.attr == "__dict__"
-    return isinstance(node, ast.Call) and any(t in SHOWS for t in script.values(node.func))
-
-
 def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST]:
     """Every expression, in the functions that are not the object's own, that is or holds the
     object.
@@ -462,8 +387,5 @@ def _passes_by(
 
 def _holding(script: Script, objects: frozenset[Thing]) -> set[Thing]:
     """The objects and everything that holds one of them."""
-    around: dict[Thing, set[Thing]] = {}
-    for thing in opened((t for found in script.at.values() for t in found), attributes):
-        for part in attributes(thing):
-            around.setdefault(part, set()).add(thing)
+    around = script.analysis(holders_of)
     return set(opened(objects, lambda t: around.get(t, ())))

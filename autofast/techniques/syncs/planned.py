@@ -16,7 +16,7 @@ from autofast.flow.positions import block, index
 from autofast.flow.scopes import mentions
 from autofast.model.calls import is_method, only_target, put_into
 from autofast.model.script import Script
-from autofast.model.source import at, function_of, parent_of, statement_of, within
+from autofast.model.source import at, function_of, statement_of, within
 from autofast.rule import Effect, Finding, Question, Refusal
 from autofast.techniques.syncs.code_motion import NAME, moves
 from autofast.techniques.syncs.common_reads import Repeated, is_always, read_once, read_together
@@ -27,15 +27,15 @@ from autofast.techniques.syncs.delayed import (
     delayed_arms,
     in_arms,
     keep,
-    logged,
     read_at_use,
 )
 from autofast.techniques.syncs.freshness import is_fresh
 from autofast.techniques.syncs.liveness import Needs, needs_of
-from autofast.techniques.syncs.reads import Read, by_statement, on_device
+from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.returned import hand_on, results_of
 from autofast.techniques.syncs.sinks import Sink, sink_of
 from autofast.techniques.syncs.steps import is_often, is_step, runs_in_steps, works_between
+from autofast.techniques.syncs.stores import stores
 from autofast.techniques.syncs.summable import is_summed
 from autofast.techniques.syncs.sums import grouped
 from autofast.techniques.syncs.unspelled import WHERE_SHOWN
@@ -83,27 +83,15 @@ def is_read_anyway(script: Script, result: Read, found: list[Read]) -> bool:
     )
 
 
-def in_dicts(script: Script, every: list[Read]) -> Iterator[Found]:
-    done: set[tuple[int, str]] = set()
-    for read in every:
-        base = dict_of(read)
-        loop = loop_of(read.node) if base is not None else None
-        if base is None or loop is None or not is_step(script, loop) or (id(loop), base.id) in done:
-            continue
-        done.add((id(loop), base.id))
-        mine = [r for r in every if within(r.node, loop)]
-        try:
-            edits = logged(script, base, mine, loop)
-        except Refusal:
-            continue
-        used = [
-            r
-            for r in mine
-            if any(
-                isinstance(e, type(edits[0])) and getattr(e, "expr", None) is r.node for e in edits
-            )
-        ]
-        yield from group([(s, said(rs)) for s, rs in by_statement(used)], edits, used)
+def in_stores(script: Script, every: list[Read], lists: bool = False) -> Iterator[Found]:
+    for made in stores(script, every, lists):
+        places: list[tuple[ast.AST, str]] = [(s, said(rs)) for s, rs in by_statement(made.reads)]
+        if made.why:
+            used = {id(r.node) for r in made.reads}
+            yield from ((Finding(place, what, refusal=made.why), used) for place, what in places)
+        else:
+            effect = Effect.ROUNDING if made.rounds else None
+            yield from group(places, made.edits, made.reads, effect=effect)
 
 
 def in_moves(script: Script, every: list[Read]) -> Iterator[Found]:
@@ -111,44 +99,6 @@ def in_moves(script: Script, every: list[Read]) -> Iterator[Found]:
     for statement, mine in by_statement(every):
         if (move := moves(script).get(id(statement))) is not None:
             yield Finding(statement, said(mine), edits=move.edits), {id(r.node) for r in mine}
-
-
-def in_texts(script: Script) -> Iterator[Finding]:
-    """Texts that show a tensor, made in every step and used in few."""
-    made = [site for site in script.log.of("format") if any(on_device(o.this) for o in site)]
-    reads_of = {id(statement_of(site.node)) for site in script.log.of("sync")}
-    for move in moves(script).values():
-        if id(move.statement) not in reads_of and any(
-            within(site.node, move.statement) for site in made
-        ):
-            yield Finding(
-                move.statement,
-                "makes a text of a value on the device in every step, and waits for it, to show it in few",
-                edits=move.edits,
-            )
-
-
-def dict_of(read: Read) -> ast.Name | None:
-    """The variable of a dict that the number is put into: ``log["loss"] = loss.item()``, ``log =
-    {"loss": loss.item()}``.
-    """
-    statement = read.statement
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-        return None
-    target = statement.targets[0]
-    if (
-        statement.value is read.node
-        and isinstance(target, ast.Subscript)
-        and isinstance(target.value, ast.Name)
-    ):
-        return target.value
-    if (
-        isinstance(statement.value, ast.Dict)
-        and parent_of(read.node) is statement.value
-        and isinstance(target, ast.Name)
-    ):
-        return target
-    return None
 
 
 def in_loops(script: Script, every: list[Read]) -> Iterator[Found]:

@@ -1,7 +1,7 @@
 """Sums that stay on the device while the loop runs: ``total += loss.item()`` becomes ``total +=
 loss.detach().double()``.
 
-The sum is read once, where it is used: ``total.item() / len(loader)``, or ``total = float(total)``
+The sum is read once, where it is used: ``float(total) / len(loader)``, or ``total = float(total)``
 below the loop where it is used more than once.
 """
 
@@ -11,7 +11,7 @@ import ast
 
 from autofast.edit.edits import After, Before, Edit, Rewrite
 from autofast.edit.order import Rank
-from autofast.flow.defuse import Definition, bound_to
+from autofast.flow.defuse import Definition
 from autofast.flow.loops import Loop, loop_of, loops_around
 from autofast.flow.program import Flow
 from autofast.model.script import Script
@@ -32,13 +32,10 @@ from autofast.techniques.syncs.summable import (
 from autofast.write.spelling import is_taken, torch_in
 
 
-def summed(
-    script: Script, sink: Sink, loop: Loop, needs: Needs, *, around: ast.stmt, filled: bool
-) -> list[Edit]:
+def summed(script: Script, sink: Sink, loop: Loop, needs: Needs, *, around: ast.stmt) -> list[Edit]:
     """The edits that keep the sum on the device; none where it would not be the same number.
 
-    ``around`` is the loop, or the block that holds nothing else; ``filled`` says that something has
-    certainly been added where it is used.
+    ``around`` is the loop, or the block that holds nothing else.
     """
     if not is_summed(script, sink):
         return []
@@ -49,10 +46,7 @@ def summed(
     name, uses = sink.source.segment(sink.holder), _uses_of_result(script, sink)
     # without a turn, a sum of floats that began as 0 becomes 0.0
     numbers = begins == {kind} or kind == "float"
-    called = f"{kind}({name})" if numbers and not is_taken(sink.source, kind) else ""
-    # another loop may have left a number there
-    alone = all(_is_only_of(script, sink, use) for use in uses)
-    reading = f"{name}.item()" if filled and alone else called
+    reading = f"{kind}({name})" if numbers and not is_taken(sink.source, kind) else ""
     if reading and not needs.moves and (single := _each_alone(uses, needs, loop)):
         return [*edits, *(Rewrite(use, reading) for use in single)]
     torch, imports = torch_in(sink.source)
@@ -82,20 +76,6 @@ def _uses_of_result(script: Script, sink: Sink) -> list[ast.Name]:
     own = set(map(id, own_uses(sink)))
     assert isinstance(target, ast.Name)
     return [n for n in flow.uses(Definition(target.id, target)) if id(n) not in own]
-
-
-def _is_only_of(script: Script, sink: Sink, use: ast.Name) -> bool:
-    """Whether a use finds what this statement has added up, or what the sum begins as: no sum of
-    another loop.
-    """
-    own = target_of(sink)
-    for made in script.analysis(Flow).reaching(use):
-        match bound_to(made.node)[0]:
-            case ast.Constant():
-                continue
-        if made.node is not own:
-            return False
-    return True
 
 
 def _each_alone(uses: list[ast.Name], needs: Needs, loop: Loop) -> list[ast.Name]:

@@ -66,8 +66,7 @@ class Sink:
     """A statement of a loop that puts what it reads into ``holder`` and does nothing else.
 
     Attributes:
-        kind: ``number`` for a variable, ``attribute`` for ``self.total``, ``object`` for a list, a
-            dict, an array or an average meter.
+        kind: ``number`` for a variable, ``object`` for a list, an array or an average meter.
         payload: what has to be kept in each turn: the tensors, then numbers that change from turn
             to turn.
     """
@@ -103,8 +102,6 @@ def sink_of(
                 any(r.how == "numpy" for r in reads) and not _begins_as_number(target)
             ):
                 sink.kind = "object"  # an array, which is added to in place
-        case ast.AugAssign(target=ast.Attribute() as target, value=value):
-            sink, parts = Sink(statement, reads, target, "attribute"), [value]
         case ast.Assign(targets=[ast.Name() as target], value=value) if (
             _names(value, target.id) or target.id in passed
         ):
@@ -125,7 +122,7 @@ def sink_of(
             )
         case _:
             raise Refusal("")
-    if _does_more(script, statement):
+    if does_more(script, statement):
         raise Refusal(f"`{first_line(sink.holder)}` does something of its own with it")
     collector = _Collector(script, sink, loop, passed)
     if not isinstance(sink.holder, ast.Name) and not collector.is_one(sink.holder):
@@ -135,7 +132,7 @@ def sink_of(
     return sink
 
 
-def _does_more(script: Script, statement: ast.stmt) -> bool:
+def does_more(script: Script, statement: ast.stmt) -> bool:
     """Whether an object of the project adds, or sets, by a method of its own."""
     targets = targets_of(statement) if isinstance(statement, (ast.Assign, ast.AugAssign)) else []
     for target in targets:

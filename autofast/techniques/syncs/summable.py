@@ -52,27 +52,29 @@ def kind_of_sum(script: Script, sink: Sink) -> str:
     ):
         return ""
     kept = {id(r.node) for r in sink.reads} | {id(use) for use in own_uses(sink)}
-    others = [p for p in _parts(added, kept) if id(p) not in kept]
+    others = [p for p in parts_of(added, kept) if id(p) not in kept]
     if any(id(n) in kept for p in others for n in ast.walk(p)):
         return ""  # a quotient, a function of the number
     kinds = {_number_of(script, r) for r in sink.reads}
-    if kinds == {"int"} and others == [] and all(_is_long(script, c) for c in cores):
+    if kinds == {"int"} and others == [] and all(is_long(script, c) for c in cores):
         return "float" if begins_as(script, sink) == {"float"} and only_cuda(script) else "int"
     numbers = all(_is_number(script, p) for p in others)
     return "float" if kinds == {"float"} and numbers and only_cuda(script) else ""
 
 
-def _parts(expr: ast.expr, kept: set[int]) -> Iterator[ast.expr]:
+def parts_of(
+    expr: ast.expr, kept: set[int], operators: tuple[type[ast.operator], ...] = EXACT
+) -> Iterator[ast.expr]:
     """What goes into a computation that rounds the same on the device: what is ``kept`` there, and
     what has nothing of it.
     """
     computed = id(expr) not in kept and any(id(n) in kept for n in ast.walk(expr))
     match expr:
-        case ast.BinOp(left=left, right=right) if computed and is_operation(expr, *EXACT):
-            yield from _parts(left, kept)
-            yield from _parts(right, kept)
+        case ast.BinOp(left=left, right=right) if computed and is_operation(expr, *operators):
+            yield from parts_of(left, kept, operators)
+            yield from parts_of(right, kept, operators)
         case ast.UnaryOp(op=ast.USub(), operand=inner) if computed:
-            yield from _parts(inner, kept)
+            yield from parts_of(inner, kept, operators)
         case _:
             yield expr
 
@@ -88,7 +90,7 @@ def _number_of(script: Script, read: Read) -> str:
     return "float" if read.how == "float" and kind == "int" else ""
 
 
-def _is_long(script: Script, core: ast.expr) -> bool:
+def is_long(script: Script, core: ast.expr) -> bool:
     """Whether a count is of 64 bits, as sums of whole numbers are where no other type is asked
     for.
     """
