@@ -1161,3 +1161,19 @@ def test_evaluations_stand_where_draws_have_them(
     more = [moded(arm, s, own[s % 3]) for s in (1, 2, 3) for arm in ("original", "rewritten")]
     check = tensors.training_mode(gather("unknown", [*first, *more]))
     assert check is not None and check.passed is passed, check
+
+
+@pytest.mark.parametrize(("kind", "passed"), [("bfloat16", True), ("float32", False)])
+def test_a_gradient_that_is_rounding_is_more_in_16_bits(kind: str, passed: bool) -> None:
+    """A bias before a normalisation: 1e-7 of the largest gradient in float32, 1e-3 in 16 bits."""
+    runs = []
+    for seed in range(4):
+        for arm, size, what in (("original", 1e-7, "float32"), ("rewritten", 1e-3, kind)):
+            one = made(arm, LOSSES, seed=seed, precision=(f"forward {what}",))
+            steps = tuple(
+                replace(s, grad_norms=(1.0, size, 0.5), update_norms=(1.0, 1.0, 1.0))
+                for s in one.record.steps
+            )
+            runs.append(replace(one, records=(replace(one.record, steps=steps),)))
+    check = seeded.parts(gather("unknown", runs))
+    assert check is not None and check.passed is passed

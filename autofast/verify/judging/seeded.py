@@ -29,6 +29,7 @@ from dataclasses import dataclass
 
 from autofast.report.style import count
 from autofast.verify.estimates import Difference, difference, fmean, spread
+from autofast.verify.evidence.alike import low
 from autofast.verify.evidence.gathered import Evidence, curve, norms, taken
 from autofast.verify.evidence.record import Run
 from autofast.verify.result import Check, Sameness, unclear
@@ -42,6 +43,7 @@ WINDOWS = 10
 LEVEL = math.log(1.05)
 PART_LEVEL = math.log(1.1)  # of a group of parameters
 NOTHING = 1e-5  # of the largest group's gradient: about what float32 leaves of a sum that is 0
+NOTHING_LOW = 2.0**-7  # about what 16 bits leave of it
 CAP = 0.05  # of the loss's drop over the run: no margin is larger
 
 
@@ -283,7 +285,7 @@ def _rounding_alone(ev: Evidence) -> set[int]:
     places: list[set[int]] = []
     for run in (run for pair in ev.pairs for run in pair):
         levels = _part_levels(run, "grad_norms")
-        least = max(levels, default=0.0) + math.log(NOTHING)
+        least = max(levels, default=0.0) + math.log(NOTHING_LOW if low(run) else NOTHING)
         places.append({i for i, level in enumerate(levels) if level < least})
     return set.intersection(*places) if places else set()
 
