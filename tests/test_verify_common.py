@@ -219,7 +219,10 @@ for epoch in range(4):
         optimizer.step()
 """
 SUMMED = ("            (loss / 2).backward()\n", "            whole = whole + loss / 2\n        whole.backward()\n")  # fmt: skip
-DRAWN = ("for piece in rows.split(8)", "for piece, noise in zip(rows.split(8), torch.rand(2, 8, 3))")
+DRAWN = (
+    "for piece in rows.split(8)",
+    "for piece, noise in zip(rows.split(8), torch.rand(2, 8, 3))",
+)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,9 @@ def bitwise(ev: Evidence) -> Check:
             None,
         )
         if place is not None:
-            text = f"{what} {place + 1} is {two[place]!r}, {one[place]!r} in both runs of the original"
+            text = (
+                f"{what} {place + 1} is {two[place]!r}, {one[place]!r} in both runs of the original"
+            )
             return Check(name, False, text)
         if len(one) != len(two):
             text = f"{len(two)} times a {what}, {len(one)} times in the original"

@@ -78,7 +78,9 @@ def finite(ev: Evidence) -> Check | None:
         known = [x.record.losses for x in (ev.originals if a is ev.a else (a,)) if x.records]
         for i, loss in enumerate(b.record.losses):
             if not math.isfinite(loss) and all(i < len(k) and math.isfinite(k[i]) for k in known):
-                text = f"loss {i + 1} is {loss}, the original's is {known[0][i]:.6g} (seed {a.seed})"
+                text = (
+                    f"loss {i + 1} is {loss}, the original's is {known[0][i]:.6g} (seed {a.seed})"
+                )
                 return Check(name, False, text, verdict=BROKEN)
         for key, (x, y) in matched(a.record.model, b.record.model).items():
             if math.isfinite(x.norm) and not math.isfinite(y.norm):

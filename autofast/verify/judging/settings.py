@@ -76,7 +76,9 @@ def learning_rates(ev: Evidence) -> Check | None:
             else:
                 text = f"learning rate {after[group]:.6g} at step {place + 1}, {before[group]:.6g} in the original"
             return Check(name, False, text)
-    text = f"equal at {'all ' * (len(ev.a.record.steps) > 1)}{count(len(ev.a.record.steps), 'step')}"
+    text = (
+        f"equal at {'all ' * (len(ev.a.record.steps) > 1)}{count(len(ev.a.record.steps), 'step')}"
+    )
     return Check(name, True, text)
 
 

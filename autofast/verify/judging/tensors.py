@@ -122,7 +122,9 @@ def movement(ev: Evidence) -> Check | None:
         - {plain(k) for k in ev.a.record.trainable_unused}
     )
     if lost:
-        text = f"{len(lost)} parameters receive gradients and are held by no optimizer: {shown(lost)}"
+        text = (
+            f"{len(lost)} parameters receive gradients and are held by no optimizer: {shown(lost)}"
+        )
         return Check(name, False, text)
     if not a or not b:
         return None
