@@ -209,41 +209,6 @@ def test_several_networks_that_are_large(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "what Module is made of is not known" in found.refusals
 
 
-TRAINER = """
-import torch
-import torch.nn.functional as F
-class Base:
-    def __init__(self, model, loader, device):
-        self.model, self.loader, self.device = model, loader, device
-    def fit(self):
-        for epoch in range(2):
-            self.epoch()
-class Trainer(Base):
-    def epoch(self):
-        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
-        for x, y in torch.utils.data.DataLoader([(torch.ones(6), 1)] * 8, 4, pin_memory=True):
-            x, y = x.to(self.device), y.to(self.device)
-            optimizer.zero_grad()
-            F.cross_entropy(self.model(x), y).backward()
-            optimizer.step()
-class Other:
-    def start(self, x, device):
-        x.to(device).sum().backward()
-"""
-
-
-@pytest.mark.parametrize(("call", "read"), [("fit()", True), ("run()", False)])
-def test_a_trainer_that_is_not_known(call: str, read: bool, tmp_path: Path) -> None:
-    """Classes of the project with a training, and a method that the script calls, may be it."""
-    (tmp_path / "trainers.py").write_text(TRAINER.lstrip())
-    (tmp_path / "train.py").write_text(
-        "import sys\nimport torch\nimport trainers\nkind = eval(sys.argv[1])\n"
-        f"kind(torch.nn.Linear(6, 3), None, torch.device('cuda')).{call}\n"
-    )
-    script = read_script(tmp_path / "train.py", tmp_path)
-    assert [len(step.updates) for step in script.steps] == [1] * read
-
-
 HYDRA = (
     """
 import hydra

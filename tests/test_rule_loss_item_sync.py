@@ -294,13 +294,13 @@ THIRD, SHORT = (
     "total += loss.item() / 3",
     "total += out.argmax(1).eq(y).sum(dtype=torch.int32).item()",
 )
-FORMS = [
-    (THIRD, SOME, ["for value in losses:", "total += value.item() / 3"]),
+FORMS = [  # the loop has a turn where its length is divided by, and its values are read at once
+    (THIRD, SOME, ["for value in torch.stack(losses).tolist():", "total += value / 3"]),
     (THIRD, "print(repr(total))", ["for value in losses:", "total += value.item() / 3"]),
     (
         THIRD,
         SOME.replace("loader", "loader.dataset"),
-        ["for value in losses:"],
+        ["for value in torch.stack(losses).tolist():"],
     ),
     (THIRD, "total /= len(data)\nprint(total)", ["for value in losses:"]),
     (THIRD, "if total:\n    print(total / len(loader))", ["for value in losses:"]),
@@ -308,11 +308,11 @@ FORMS = [
     (THIRD + "\nn += 1", "print(total / n)", ["for value in losses:"]),
     ("if i == 9:\n    continue\n" + THIRD, SOME, ["for value in losses:"]),
     ("if i == 9:\n    break\n" + THIRD, SOME, ["for value in losses:"]),
-    ("total += float(loss) / 3", SOME, ["total += float(value) / 3"]),
+    ("total += float(loss) / 3", SOME, ["total += value / 3"]),
     (
         "total += int(loss * 9)",
         SOME,
-        ["for value in values:", "total += int(value)"],
+        ["for value in torch.stack(values).tolist():", "total += int(value)"],
     ),
     (
         "total += loss.item() / x.size(0)",
@@ -330,6 +330,11 @@ FORMS = [
     (SHORT, "print(total)", ["for value in counts:", "total += value.item()"]),
     (SHORT + "\nif i == 2:\n    total += 0.1", SOME, ["counts.clear()"]),
     ("kept.append(loss.item())", SOME, ["kept = [value.item() for value in kept]"]),
+    (
+        "kept.append(loss.item())",
+        "print(sum(kept) / len(kept))",
+        ["kept = torch.stack(kept).tolist()"],
+    ),
     ("kept.append(loss.item())", "", ["kept = [value.item() for value in kept]"]),
     (
         "kept.append(loss.item())\nif i == 9:\n    kept.append(1.0)",
@@ -345,7 +350,7 @@ FORMS = [
     (
         "total += loss.item() / 3\nif i % 2 == 1:\n    print(total)\n    total = 0.0",
         "total = 0",
-        ["for value in losses:", "losses.clear()"],
+        ["for value in torch.stack(losses).tolist():", "losses.clear()"],
     ),
     (
         "if i % 2 == 1:\n    print(total)\n    total = 0.0\ntotal += loss.item() / 3",
@@ -383,9 +388,25 @@ def test_loops_without_iterations_stay_without_effect() -> None:
     same(empty + training(THIRD, "total = 0", caught), "total += value.item() / 3")
 
 
-def test_a_list_that_the_loop_alone_fills() -> None:
-    text = training("kept.append(loss.item())", "kept = []", "print(sum(kept) / len(kept))")
-    same(HEAD + text, "kept = [value.item() for value in kept]")
+# what follows the list of losses before the loop, the end; whether the list cannot be empty there
+MEANS = [
+    ("", "print(sum(kept) / len(kept))", True),
+    ("", "mean = sum(kept) / len(kept)\nprint(mean, kept[-1], min(kept))", True),
+    ("", "print(sum(kept) / max(len(kept), 1))", False),
+    ("", "print(sum(kept) / len(kept) if kept else 0)", False),
+    ("kept.append(1.0)", "print(sum(kept) / len(kept))", False),
+]
+
+
+@pytest.mark.parametrize(("start", "end", "is_filled"), MEANS)
+def test_a_list_that_is_divided_by_its_length_is_not_empty(
+    start: str, end: str, is_filled: bool
+) -> None:
+    form = "stack(kept).tolist()" if is_filled else "value.item() for value in kept"
+    form = form.replace("kept", "losses") if start else form
+    text = training("kept.append(loss.item())", f"kept = []\n{start}", end)
+    done = same(HEAD + text)
+    assert any(form in line for line in done.lines), done.lines
 
 
 def test_names_of_python_that_the_file_has_taken() -> None:

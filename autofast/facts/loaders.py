@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from autofast.flow.program import Flow
+from autofast.model.calls import root_of
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame, Occurrence, Stack, WithFrame, loops
 from autofast.model.script import Loader, Script, Use
@@ -50,6 +52,7 @@ EPOCH_HOOKS = frozenset({"train_dataloader", "val_dataloader"})
 # ``train_dataloader``
 FITTED = ((("train_dataloaders", "train_dataloader"), 1), (("val_dataloaders",), 2))
 ONCE_HOOKS = frozenset({"test_dataloader", "predict_dataloader"})
+PLAIN_ORDERS = "torch.utils.data.RandomSampler", "torch.utils.data.SequentialSampler"
 DEVICE_DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 
 
@@ -315,3 +318,74 @@ def _is_iter(script: Script, expr: ast.expr) -> bool:
 def lineage(cls: Cls) -> list[Cls]:
     """A class of the project and its ancestors there."""
     return [cls, *(ancestor for base in cls.bases for ancestor in lineage(base))]
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A loader whose sampler gives the indices of whole batches:
+    ``BatchSampler(RandomSampler(data), batch_size=8, drop_last=False)``.
+    """
+
+    inner: ast.Call
+    random: bool
+    size: ast.expr
+    drop: ast.expr | None
+
+
+def whole_batches(script: Script, loader: Loader) -> Whole | None:
+    """How the batches are put together, where the sampler does that in the order of a plain
+    loader.
+    """
+    sampler, dataset = given(loader, "sampler"), given(loader, "dataset")
+    if sampler is None or len(sampler.values) != 1 or dataset is None or sampler.via:
+        return None
+    made = next(iter(sampler.values))
+    if (
+        not isinstance(made, Ext)
+        or made.name != "torch.utils.data.BatchSampler"
+        or made.node is not sampler.expr
+    ):
+        return None
+    inner, size, drop = (
+        made.args.given(n, name) for n, name in enumerate(("sampler", "batch_size", "drop_last"))
+    )
+    if (
+        inner is None
+        or size is None
+        or size.expr is None
+        or not isinstance(inner.expr, ast.Call)
+        or len(inner.values) != 1
+    ):
+        return None
+    order = next(iter(inner.values))
+    plain = (
+        isinstance(order, Ext)
+        and not set(order.args.named) - {"data_source"}
+        and len(order.args.positional) <= 1
+        and not order.args.open
+    )
+    if (
+        not plain
+        or not isinstance(order, Ext)
+        or order.name not in PLAIN_ORDERS
+        or order.args.get(0, "data_source") != dataset.values
+    ):
+        return None
+    if dataset.expr is None or not plain_text(dataset.expr):
+        return None
+    return Whole(
+        inner.expr,
+        order.name == PLAIN_ORDERS[0],
+        size.expr,
+        drop.expr if drop is not None else None,
+    )
+
+
+def plain_text(expr: ast.expr) -> str:
+    """The text of a variable or attribute; empty for what may not be written twice."""
+    match root := root_of(expr):
+        case ast.Subscript(value=ast.Name(), slice=ast.Constant()):
+            return ast.unparse(expr) if root is expr else ""
+        case ast.Name():
+            return ast.unparse(expr)
+    return ""

@@ -17,7 +17,7 @@ from autofast.model.contents import opened
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_static
 from autofast.model.script import Script
-from autofast.model.source import at, parent_of, walk
+from autofast.model.source import at, function_of, parent_of, walk
 from autofast.model.syntax import is_read
 from autofast.model.values import (
     NOTHING,
@@ -371,6 +371,12 @@ class CallGraph:
         calls that are known.
         """
         return list(opened([function], self._entered_in))
+
+    def running(self, functions: Iterable[Function | ast.Module]) -> list[Function | ast.Module]:
+        """``functions`` and all code that may run one of them, through any number of calls that are
+        known.
+        """
+        return list(opened(functions, lambda f: map(function_of, self.entries(f))))
 
     def run_in(self, loop: Loop, often: bool = False) -> list[Function]:
         """The functions that iterations of a loop may run, through any number of calls that are

@@ -106,11 +106,7 @@ MODULE_BASES = frozenset(
 )
 DATASETS = ("torchvision.datasets.", "torchaudio.datasets.", "datasets.")
 DATASET_BASES = frozenset({"torch.utils.data.Dataset", "torch.utils.data.IterableDataset"})
-NO_GRAD = {
-    "torch.no_grad": "off",
-    "torch.inference_mode": "inference",
-    "torch.enable_grad": "on",
-}
+NO_GRAD = {"torch.no_grad": "off", "torch.inference_mode": "inference", "torch.enable_grad": "on"}
 AUTOCAST = frozenset({"torch.autocast", "torch.cuda.amp.autocast", "torch.cpu.amp.autocast"})
 SCALER = frozenset(
     {"torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.cpu.amp.GradScaler"}
@@ -131,8 +127,7 @@ ON_A_MODULE = (
 # torch functions that make a tensor of their own; True where they draw random numbers
 FACTORIES = {
     **dict.fromkeys(
-        "zeros ones full empty eye arange linspace logspace tensor range".split(),
-        False,
+        "zeros ones full empty eye arange linspace logspace tensor range".split(), False
     ),
     **dict.fromkeys(("zeros_like", "ones_like", "full_like", "empty_like"), False),
     **dict.fromkeys(
@@ -206,12 +201,7 @@ def makes_module(name: str) -> bool:
         )
     return (
         is_of_model_library(name)
-        or name
-        in (
-            "torch.compile",
-            "torch.jit.script",
-            "torch.optim.swa_utils.AveragedModel",
-        )
+        or name in ("torch.compile", "torch.jit.script", "torch.optim.swa_utils.AveragedModel")
         or (
             name.startswith(("transformers.", "pytorch_transformers."))
             and (

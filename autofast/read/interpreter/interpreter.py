@@ -31,7 +31,6 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
-    ordered,
 )
 from autofast.model.values import things as values
 from autofast.read.interpreter.calls import Calls
@@ -45,12 +44,6 @@ __all__ = ["Again", "Interpreter", "TooDeep", "values"]
 FIRST = (
     *"__init__ setup prepare_data configure_optimizers".split(),
     *"train_dataloader val_dataloader".split(),
-)
-# methods of models, tensors, loaders and dicts, which tell nothing of whose they are
-COMMON = frozenset(
-    """__call__ __init__ add append apply backward close copy cpu cuda detach eval extend float forward get half item
-    items join keys load_state_dict log mean named_parameters numpy parameters pop read save size split state_dict
-    step strip sum to type update values view write zero_grad""".split()
 )
 
 
@@ -103,23 +96,6 @@ class Interpreter(Loops, Expressions, Calls):
                     self.enter_unknown(thing)
                 elif isinstance(thing, Cls) and source_of(thing.node) is source:
                     self.run_class(thing)
-
-    def run_chosen(self) -> None:
-        """Enter the classes with a training that may stand behind an object that is not known: the
-        script calls methods of it that they have.
-        """
-        sites = [site for (kind, _), site in self.log.each() if kind.startswith(".")]
-        called = {s.kind[1:] for s in sites if any(isinstance(o.this, Unknown) for o in s)}
-        found = [
-            cls
-            for source, module in list(self.modules.items())
-            if "backward(" in source.text
-            for cls in ordered(NOTHING.union(*module.env.vars.values()))
-            if isinstance(cls, Cls) and source_of(cls.node) is source
-            if any(cls.find(name) for name in called - COMMON)
-        ]
-        for cls in found[: limits.MOST_CALLEES]:
-            self.run_class(cls)
 
     def run_class(self, cls: Cls) -> None:
         """Enter the methods of a class that nothing called, on an instance the script made or one

@@ -97,9 +97,6 @@ def _read(interp: Interpreter, project: Project, source: Source) -> Script:
     try:
         run_hooks(interp)
         interp.run_uncalled(source)
-        trains = interp.log.of(".backward", ".manual_backward")
-        if not trains and not _frameworks(interp).keys() - {"apex"}:
-            interp.run_chosen()
     except TooDeep:
         interp.note(f"{source.rel}: too large to follow to the end")
     return build(interp, source)

@@ -15,26 +15,9 @@ from autofast.model.calls import call_of, is_method, is_name
 from autofast.model.contents import members, opened
 from autofast.model.events import Occurrence
 from autofast.model.script import Script
-from autofast.model.source import (
-    at,
-    enclosing,
-    nodes_in,
-    parent_of,
-    statement_of,
-    within_statement,
-)
+from autofast.model.source import at, enclosing, nodes_in, parent_of, statement_of, within_statement
 from autofast.model.syntax import COMPREHENSIONS, is_attribute, is_read, is_stored
-from autofast.model.values import (
-    Const,
-    Ext,
-    Func,
-    Inst,
-    Num,
-    Ref,
-    Seq,
-    Tensor,
-    Thing,
-)
+from autofast.model.values import Const, Ext, Func, Inst, Num, Ref, Seq, Tensor, Thing
 from autofast.ops import draws, is_in_place
 from autofast.rule import Refusal
 from autofast.techniques.ddp.setup import Extent

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
-from autofast.facts.loaders import given, managed
-from autofast.model.calls import is_name, root_of
+from autofast.facts.loaders import given, managed, whole_batches
+from autofast.model.calls import is_name
 from autofast.model.script import Loader, Script, Step
 from autofast.model.source import at, function_of
 from autofast.model.values import Const, Ext, Given, const
@@ -14,7 +13,6 @@ from autofast.rule import Refusal
 from autofast.write.share_helper import is_share
 
 OWN_ORDER = ("sampler", "batch_sampler", "generator", "collate_fn", "worker_init_fn")
-PLAIN_ORDERS = "torch.utils.data.RandomSampler", "torch.utils.data.SequentialSampler"
 READ = frozenset({"dataset"})  # what may be asked of a loader that gives a share only
 
 
@@ -51,67 +49,6 @@ def _check_step(step: Step) -> None:
 def _zipped(step: Step) -> bool:
     return isinstance(step.loop, ast.For) and any(
         is_name(n, "zip", "cycle", "chain") for n in ast.walk(step.loop.iter)
-    )
-
-
-@dataclass(frozen=True)
-class Whole:
-    """A loader whose sampler gives the indices of whole batches:
-    ``BatchSampler(RandomSampler(data), batch_size=8, drop_last=False)``.
-    """
-
-    inner: ast.Call
-    random: bool
-    size: ast.expr
-    drop: ast.expr | None
-
-
-def whole_batches(script: Script, loader: Loader) -> Whole | None:
-    """How the batches are put together, where the sampler does that in the order of a plain
-    loader.
-    """
-    sampler, dataset = given(loader, "sampler"), given(loader, "dataset")
-    if sampler is None or len(sampler.values) != 1 or dataset is None or sampler.via:
-        return None
-    made = next(iter(sampler.values))
-    if (
-        not isinstance(made, Ext)
-        or made.name != "torch.utils.data.BatchSampler"
-        or made.node is not sampler.expr
-    ):
-        return None
-    inner, size, drop = (
-        made.args.given(n, name) for n, name in enumerate(("sampler", "batch_size", "drop_last"))
-    )
-    if (
-        inner is None
-        or size is None
-        or size.expr is None
-        or not isinstance(inner.expr, ast.Call)
-        or len(inner.values) != 1
-    ):
-        return None
-    order = next(iter(inner.values))
-    plain = (
-        isinstance(order, Ext)
-        and not set(order.args.named) - {"data_source"}
-        and len(order.args.positional) <= 1
-        and not order.args.open
-    )
-    if (
-        not plain
-        or not isinstance(order, Ext)
-        or order.name not in PLAIN_ORDERS
-        or order.args.get(0, "data_source") != dataset.values
-    ):
-        return None
-    if dataset.expr is None or not plain_text(dataset.expr):
-        return None
-    return Whole(
-        inner.expr,
-        order.name == PLAIN_ORDERS[0],
-        size.expr,
-        drop.expr if drop is not None else None,
     )
 
 
@@ -195,13 +132,3 @@ def _check_uses(script: Script, loader: Loader) -> None:
                 raise Refusal(
                     f"`{ast.unparse(node)}` on {at(node)} would mean the share of one process"
                 )
-
-
-def plain_text(expr: ast.expr) -> str:
-    """The text of a variable or attribute; empty for what may not be written twice."""
-    match root := root_of(expr):
-        case ast.Subscript(value=ast.Name(), slice=ast.Constant()):
-            return ast.unparse(expr) if root is expr else ""
-        case ast.Name():
-            return ast.unparse(expr)
-    return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from autofast.edit.edits import Before, Edit
-from autofast.facts.loaders import given
+from autofast.facts.loaders import given, plain_text, whole_batches
 from autofast.facts.updates import cadence
 from autofast.flow.scopes import stored_in
 from autofast.model.events import LoopFrame, Stack
@@ -14,7 +14,6 @@ from autofast.model.script import Loader, Script, Step
 from autofast.model.source import at, function_of
 from autofast.model.values import Ext, const
 from autofast.rule import Refusal
-from autofast.techniques.ddp.data import plain_text, whole_batches
 from autofast.techniques.ddp.names import Ranks
 from autofast.write.reach import Reach
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 
 from autofast.edit.edits import Before, Edit, Keyword, Rewrite, Wrap, literal
-from autofast.facts.loaders import given
+from autofast.facts.loaders import Whole, given, plain_text, whole_batches
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import computed_before
 from autofast.flow.program import Flow
@@ -22,7 +22,6 @@ from autofast.model.source import at, holds, parent_of, statement_of, within_sta
 from autofast.model.syntax import DEFS, FUNCTIONS, is_constant
 from autofast.model.values import Given, const
 from autofast.rule import Refusal
-from autofast.techniques.ddp.data import Whole, plain_text, whole_batches
 from autofast.techniques.ddp.names import Ranks
 from autofast.write.spelling import spelled
 

@@ -78,12 +78,7 @@ class Code(Statements):
         text = f"def {name}({', '.join(parameters)}):\n" + "".join(f"    {x}\n" for x in body)
         fixed = tuple(code for code, _ in self.fixed)
         return Form(
-            text,
-            tuple(self.stored.values()),
-            fixed,
-            self.draws,
-            self.computes,
-            self.spreads,
+            text, tuple(self.stored.values()), fixed, self.draws, self.computes, self.spreads
         )
 
     def returned(self, given: Value) -> None:

@@ -5,8 +5,10 @@ A sum stays on the device where that gives the same number (``running``). Else `
 loss.item() / n`` becomes ``losses.append(loss.detach())``, and below the loop (or in the ``if``
 that prints)
 
-    for value in losses:
-        total += value.item() / n
+    for value in torch.stack(losses).tolist():
+        total += value / n
+
+or one by one, with ``value.item()``, where the list may be empty or its tensors of several kinds.
 
 The very same Python arithmetic runs in the same order on the very numbers that ``item()`` would
 have given, so every result is the same to the last bit, on every device. Python's ``sum`` is not,
@@ -25,23 +27,26 @@ from autofast.edit.edits import After, Before, Edit, Remove, Replace, Rewrite, l
 from autofast.edit.order import Rank
 from autofast.flow.filled_lists import is_only_filled
 from autofast.flow.loops import Loop
+from autofast.flow.positions import block, index
 from autofast.model.calls import root_of, short_name
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, source_of, within
 from autofast.model.syntax import is_attribute
-from autofast.model.values import Seq
+from autofast.model.values import Seq, Tensor
 from autofast.rule import Refusal
+from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.filled import filled
 from autofast.techniques.syncs.floats import kind_of
 from autofast.techniques.syncs.freshness import kept
+from autofast.techniques.syncs.iterations import runs_at_all
 from autofast.techniques.syncs.liveness import Needs
-from autofast.techniques.syncs.reads import gives_the_same
+from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.running import summed
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.steps import first_in
 from autofast.techniques.syncs.swapping import swapped
-from autofast.write.spelling import is_taken
+from autofast.write.spelling import is_taken, torch_in
 
 OUTERMOST = Rank.GRAD_MODE  # lists are made, and read, outside the block of an evaluation
 
@@ -80,12 +85,13 @@ def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: boo
     values = _value_names(sinks, payload, tensors)
     main = next((s for s in sinks if s.kind != "passed"), sinks[0])
     lists = Kept(script, sinks, payload[:tensors], payload[tensors:], values, rounds=rounds)
+    lists.at_once = lists.may_be_stacked() and _is_filled(script, sinks[0], loop, needs)
     if len(sinks) == 1 and not needs.gates and not needs.moves:
         if (itself := lists.in_place_of(sinks[0], loop)) is not None:
             read, numbers = itself
             keep = Rewrite(read, _kept(script, sinks, payload[0]), {"core": payload[0]})
             below = [After(around, numbers, rank=OUTERMOST)] if needs.after else []
-            return Off([keep, *below])
+            return Off([keep, *below, *lists.imports])
     lists.name = name_of_list(script, main, payload[:tensors], loop)
     items = [
         _kept(script, sinks, p).replace("{core}", f"{{p{k}}}") if k < tensors else f"{{p{k}}}"
@@ -94,7 +100,7 @@ def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: boo
     edits: list[Edit] = [
         Replace(first, lists.append(items), holes={f"p{k}": p for k, p in enumerate(payload)})
     ]
-    edits += [Remove(sink.statement) for sink in sinks[1:]]
+    edits += [*lists.imports, *(Remove(sink.statement) for sink in sinks[1:])]
     edits.append(Before(around, f"{lists.name} = []", rank=OUTERMOST))
     for gate, nodes in needs.gates.values():
         edits.append(Before(first_in(gate, nodes), f"{lists.replay()}\n{lists.name}.clear()"))
@@ -103,6 +109,16 @@ def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: boo
         edits.append(After(around, lists.replay(), rank=OUTERMOST))
     is_loop = lists.replay().startswith("for ") or ".item() for " in lists.replay()
     return Off(edits, is_loop * (len(needs.gates) + bool(needs.after)), lists.is_total)
+
+
+def _is_filled(script: Script, sink: Sink, loop: Loop, needs: Needs) -> bool:
+    """Whether something has certainly been kept where it is read."""
+    gates = [gate for gate, _ in needs.gates.values()]
+    if not gates:
+        return runs_at_all(script, sink, loop)
+    here = block(sink.statement)
+    first = -1 < index(here, sink.statement) < index(here, gates[0])
+    return first and len(gates) == 1 and not needs.after
 
 
 def may_keep_once(script: Script, sinks: list[Sink]) -> bool:
@@ -179,7 +195,7 @@ class Kept:
     ``values`` where it is used again.
 
     Attributes:
-        name: the list.
+        name: the list. at_once: its tensors are read by one copy.
         rounds: sums of floats may be made by ``sum()``, which rounds less than ``+=`` from Python
             3.12 on.
     """
@@ -190,7 +206,22 @@ class Kept:
     weights: Sequence[ast.expr]
     values: list[str]
     name: str = ""
+    at_once: bool = False
     rounds: bool = False
+
+    def may_be_stacked(self) -> bool:
+        """Whether the tensors of a list that is not empty can be read at once, and are then the
+        numbers that they were: of one kind, without dimensions, on one device.
+        """
+        found = self.script.values(self.tensors[0])
+        return (
+            len(self.tensors) == 1
+            and not self.weights
+            and all(r.how in ("item", "float", "int") for s in self.sinks for r in s.reads)
+            and kind_of(self.script, self.tensors[0]) != ""
+            and all(isinstance(t, Tensor) and (t.rank, t.device) == ("0d", "dev") for t in found)
+            and not several_gpus(self.script)
+        )
 
     # ---------------------------------------------------------------------------------- in the loop
     def append(self, items: Sequence[str]) -> str:
@@ -199,6 +230,15 @@ class Kept:
         )
 
     # ----------------------------------------------------------------------------- where it is read
+    @property
+    def imports(self) -> tuple[Edit, ...]:
+        return torch_in(self.sinks[0].source)[1] if self.at_once else ()
+
+    def _all(self, each: str) -> str:
+        """The numbers of the list, read at once, or ``each``."""
+        torch = torch_in(self.sinks[0].source)[0]
+        return f"{torch}.stack({self.name}).tolist()" if self.at_once else each
+
     def in_place_of(self, sink: Sink, loop: Loop) -> tuple[ast.expr, str] | None:
         """What a loop alone fills keeps the tensors itself: what is appended, and the template of
         the statement that makes them numbers.
@@ -212,8 +252,8 @@ class Kept:
                 if sink.reads[0].how != "item" or not is_only_filled(held, loop):
                     return None
                 self.name, value_name = held.id, self.values[0]
-                each = f"[{value_name}.item() for {value_name} in {held.id}]"
-                return value, literal(f"{held.id} = {each}")
+                numbers = self._all(f"[{value_name}.item() for {value_name} in {held.id}]")
+                return value, literal(f"{held.id} = {numbers}")
         return None
 
     def replay(self) -> str:
@@ -222,29 +262,34 @@ class Kept:
 
     def _each(self) -> str:
         body = "\n".join("    " + self._again(sink) for sink in self.sinks)
-        return f"for {', '.join(self.values)} in {self.name}:\n{body}"
+        return f"for {', '.join(self.values)} in {self._all(self.name)}:\n{body}"
+
+    @property
+    def _only(self) -> ast.expr | None:
+        """The read, where one statement puts nothing else away."""
+        reads = self.sinks[0].reads
+        single = len(self.sinks) == 1 and not self.weights and [r.how for r in reads] == ["item"]
+        return reads[0].node if single else None
+
+    @property
+    def _numbers(self) -> str:
+        value = self.values[0]
+        return self._all(f"{value}.item() for {value} in {self.name}")
 
     def _whole(self) -> str:
-        """One statement for all: the sum of counts, ``extend`` for ``append``."""
+        """One statement for all: ``sum()`` for ``+=``, ``extend`` for ``append``."""
         sink = self.sinks[0]
-        if len(self.sinks) > 1 or self.weights or [r.how for r in sink.reads] != ["item"]:
-            return ""
         match sink.statement:
-            case ast.AugAssign(target=ast.Name() as target, op=ast.Add(), value=value) if (
-                value is sink.reads[0].node
-            ):
-                return f"{target.id} += {self._total()}" if self.is_total else ""
+            case ast.AugAssign(target=ast.Name(id=name)) if self.is_total:
+                return f"{name} += sum({self._numbers})"
             case ast.Expr(
                 value=ast.Call(
                     func=ast.Attribute(value=holder, attr="append"), args=[value], keywords=[]
                 )
-            ) if value is sink.reads[0].node:
+            ) if value is self._only:
                 things = self.script.values(holder)
-                if not all(isinstance(t, Seq) and t.kind == "list" for t in things):
-                    return ""
-                name = self.values[0]
-                each = f"{name}.item() for {name} in {self.name}"
-                return f"{sink.source.segment(holder)}.extend({each})"
+                if all(isinstance(t, Seq) and t.kind == "list" for t in things):
+                    return f"{sink.source.segment(holder)}.extend({self._numbers})"
         return ""
 
     @property
@@ -252,22 +297,14 @@ class Kept:
         """Whether the sum of the list is made by ``sum()``."""
         sink = self.sinks[0]
         match sink.statement:
-            case ast.AugAssign(op=ast.Add(), value=value) if value is sink.reads[0].node:
+            case ast.AugAssign(op=ast.Add(), value=value) if value is self._only:
                 return (
                     self.rounds
-                    and len(self.sinks) == 1
-                    and not self.weights
                     and sink.kind == "number"
-                    and [r.how for r in sink.reads] == ["item"]
                     and kind_of(self.script, self.tensors[0]) == "float"
                     and not is_taken(sink.source, "sum")
                 )
         return False
-
-    def _total(self) -> str:
-        """The sum of the list in one line, where these are floats."""
-        name = self.values[0]
-        return f"sum({name}.item() for {name} in {self.name})"
 
     def _again(self, sink: Sink) -> str:
         """The statement as it runs later: each read of a kept tensor, each number that was kept
@@ -276,7 +313,7 @@ class Kept:
         slots = {
             ast.dump(p): n for p, n in zip((*self.tensors, *self.weights), self.values, strict=True)
         }
-        swaps: dict[int, str] = {id(r.node): r.of(slots[r.key]) for r in sink.reads}
+        swaps: dict[int, str] = {id(r.node): self._number(r, slots[r.key]) for r in sink.reads}
         numbers = {
             ast.dump(p): slots[ast.dump(p)]
             for p in sink.payload
@@ -290,6 +327,13 @@ class Kept:
             ):
                 swaps[id(node)] = numbers[ast.dump(node)]
         return swapped(sink.statement, swaps)
+
+    def _number(self, read: Read, name: str) -> str:
+        if not self.at_once:
+            return read.of(name)
+        return (
+            name if read.how in ("item", kind_of(self.script, read.core)) else f"{read.how}({name})"
+        )
 
 
 # ----------------------------------------------------------------------------- names of the lists

@@ -20,15 +20,7 @@ from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled
 from autofast.flow.scopes import mentions
 from autofast.model.script import Script
-from autofast.model.source import (
-    at,
-    function_of,
-    holds,
-    outwards,
-    parent_of,
-    statement_of,
-    within,
-)
+from autofast.model.source import at, function_of, holds, outwards, parent_of, statement_of, within
 from autofast.model.syntax import is_read
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off

@@ -11,6 +11,7 @@ from enum import Enum
 
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.importers import Importers
+from autofast.flow.usage import Act, Usage, usage_of
 from autofast.model.calls import call_of, is_call_of, names_in, targets_of
 from autofast.model.contents import attributes, opened
 from autofast.model.kinds import is_module
@@ -27,7 +28,6 @@ from autofast.model.source import (
 from autofast.model.syntax import (
     ASSIGNMENTS,
     DEFS,
-    FUNCTIONS,
     SIMPLE,
     VARIABLES,
     is_attribute,
@@ -279,36 +279,33 @@ class Uses:
         if self.attr:
             assert is_attribute(node)
             return self._of_place(node)
-        parent = parent_of(node)
-        if isinstance(parent, ASKING):
-            return Use.IGNORES
-        match parent:
-            case ast.Subscript(value=of) if of is node:
-                return self._of_place(parent)
-            case ast.Attribute(value=of) if of is node:
-                return self._of_method(node, parent)
-            case ast.Assign(targets=targets) if all(isinstance(t, VARIABLES) for t in targets):
+        use = usage_of(node)
+        match use.act, use.node:
+            case ((Act.TAKEN | Act.FILLED), place):
+                return self._of_place(place)  # type: ignore[arg-type]
+            case Act.ASKED, method:
+                return self._of_method(node, method)  # type: ignore[arg-type]
+            case (Act.TESTED | Act.CHOSEN | Act.DROPPED, _) | (Act.COMPUTED, ast.UnaryOp()):
+                return Use.IGNORES  # at most whether it is empty is asked
+            case Act.BOUND, _ if all(isinstance(t, VARIABLES) for t in use.targets):
                 return Use.IGNORES
-            case ast.Return():
+            case (Act.RETURNED, _) | (Act.HELD, ast.Tuple()) if _is_handed_on(use):
                 self._check_callers(node)
                 return Use.IGNORES
-            case ast.Compare(ops=[ast.Is() | ast.IsNot()]):
+            case Act.COMPARED, ast.Compare(ops=[ast.Is() | ast.IsNot()]):
                 return Use.IGNORES
-            case ast.Compare(ops=[ast.In() | ast.NotIn()], left=key) if self._is_dict(node):
-                return Use.IGNORES if key is not node else Use.LOOKS
-            case ast.For(iter=over) | ast.comprehension(iter=over) if over is node:
+            case Act.COMPARED, ast.Compare(ops=[ast.In() | ast.NotIn()], left=key):
+                if self._is_dict(node):
+                    return Use.IGNORES if key is not node else Use.LOOKS
+            case Act.LOOPED, _:
                 return Use.IGNORES if self._is_dict(node) else Use.LOOKS
-            case ast.FormattedValue() | ast.BinOp():
+            case ((Act.SHOWN | Act.COMPUTED), _):
                 return Use.LOOKS
-            case ast.Tuple() if isinstance(parent_of(parent), (ast.Return, ast.Assign)):
-                self._check_callers(node)
-                return Use.IGNORES
-            case ast.Dict(keys=keys, values=values) if any(
-                k is None and v is node for k, v in zip(keys, values, strict=True)
-            ):
-                return Use.LOOKS  # ``{**log}``
-            case ast.Call() | ast.keyword() | ast.Starred():
-                return self._of_argument(node, parent)
+            case (Act.GIVEN, _) | (Act.HELD, ast.Starred()):
+                return self._of_argument(node)
+            case Act.HELD, ast.Dict(keys=keys, values=values):  # ``{**log}``
+                if any(k is None and v is node for k, v in zip(keys, values, strict=True)):
+                    return Use.LOOKS
         if self._consumer(node) is not None:
             return Use.LOOKS
         raise Refusal(f"what {at(node)} does with `{first_line(node)}` is not understood")
@@ -372,9 +369,10 @@ class Uses:
                 return Use.LOOKS
         raise Refusal(f"what {at(node)} does with `{first_line(method)}` is not understood")
 
-    def _of_argument(self, node: ast.expr, parent: ast.AST) -> Use:
-        call = _taker(node)
-        assert call is not None
+    def _of_argument(self, node: ast.expr) -> Use:
+        call, parent = _taker(node), parent_of(node)
+        if call is None:
+            raise Refusal(f"what {at(node)} does with `{first_line(node)}` is not understood")
         if isinstance(parent, ast.Starred) or (
             isinstance(parent, ast.keyword) and parent.arg is None
         ):
@@ -389,6 +387,12 @@ class Uses:
         raise Refusal(f"`{first_line(call.func)}` gets it ({at(call)}), and may keep it")
 
 
+def _is_handed_on(use: Usage) -> bool:
+    """``return log``, ``return loss, log``, ``old, new = log, {}``"""
+    outer = parent_of(use.node) if use.act is Act.HELD else use.node
+    return isinstance(outer, (ast.Return, ast.Assign))
+
+
 def _taker(node: ast.expr) -> ast.Call | None:
     """The call that gets a node, by itself or in a display."""
     here: ast.AST | None = parent_of(node)
@@ -398,8 +402,6 @@ def _taker(node: ast.expr) -> ast.Call | None:
 
 
 KEEPING = (*SIMPLE, ast.Tuple)
-# At most whether it is empty is asked; or what is around it stands for the store.
-ASKING = (ast.Expr, ast.If, ast.While, ast.UnaryOp, ast.NamedExpr, ast.IfExp, ast.BoolOp)
 BLIND = frozenset("len bool isinstance id type super hasattr".split())
 NAMED = frozenset({"builtins.getattr", "builtins.setattr", "builtins.delattr"})
 # What these are given they look at, and forget.
@@ -416,20 +418,3 @@ def holders_of(script: Script) -> dict[Thing, set[Thing]]:
         for part in attributes(thing):
             around.setdefault(part, set()).add(thing)
     return around
-
-
-def runs(script: Script, functions: set[int]) -> set[int]:
-    """``functions`` and all that may run one of them, through any number of calls that are
-    known.
-    """
-    calls, todo = script.analysis(CallGraph), list(functions)
-    code = {id(n): n for n in script.nodes if isinstance(n, FUNCTIONS)}
-    found = set(functions)
-    while todo:
-        function = code.get(todo.pop())
-        for entry in calls.entries(function) if function is not None else ():
-            outer = id(function_of(entry))
-            if outer not in found:
-                found.add(outer)
-                todo.append(outer)
-    return found

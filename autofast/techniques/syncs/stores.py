@@ -22,11 +22,8 @@ from functools import cached_property
 from autofast.edit.edits import Before, Edit, Rewrite, Wrap
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import (
-    Frequency,
-    frequency,
     is_mostly_left_out,
     rare_arm,
-    rare_arms_around,
 )
 from autofast.flow.loops import Loop, loop_of, loops_around
 from autofast.flow.positions import block, index, position
@@ -65,7 +62,7 @@ from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.scalars import is_scalar
 from autofast.techniques.syncs.sinks import does_more, is_number
 from autofast.techniques.syncs.steps import is_often, is_step, runs_in_steps
-from autofast.techniques.syncs.store_uses import Place, Use, Uses, Write, runs, write_of
+from autofast.techniques.syncs.store_uses import Place, Use, Uses, Write, write_of
 from autofast.techniques.syncs.summable import EXACT, is_long, parts_of
 from autofast.write.spelling import is_taken, only_cuda, torch_in
 
@@ -135,7 +132,7 @@ class Store:
     def __init__(self, script: Script, objects: frozenset[Thing], attr: str, writes: list[Write]):
         self.script, self.objects, self.attr, self.writes = script, objects, attr, writes
         self.calls, self.flow = script.analysis(CallGraph), script.analysis(Flow)
-        self.writers = runs(script, {id(function_of(w.statement)) for w in writes})
+        self.writers = set(map(id, self.calls.running(function_of(w.statement) for w in writes)))
         self.rounds = False
 
     def changed(self) -> Changed:
@@ -313,14 +310,12 @@ class Store:
 
     def _is_seldom(self, node: ast.AST) -> bool:
         """Whether a place is come to in few steps."""
-        graph = self.flow.graph(node)
-        for loop in loops_around(statement_of(node)):
-            if any(loop is other for other in self._loops):
-                rare = frequency(graph, node, loop) is Frequency.RARE
-                return rare or bool(rare_arms_around(node, loop))
-        if id(function_of(node)) not in self._often:
+        around = loops_around(statement_of(node))
+        loop = next((x for x in around if any(x is mine for mine in self._loops)), None)
+        if loop is None and id(function_of(node)) not in self._often:
             return True
-        return bool(rare_arms_around(node, None)) or is_mostly_left_out(graph, node)
+        left_out = loop is None and is_mostly_left_out(self.flow.graph(node), node)
+        return left_out or not is_often(self.script, node, loop)
 
     def _puts(self, node: ast.AST) -> bool:
         """Whether something may be put into the store while a node runs."""

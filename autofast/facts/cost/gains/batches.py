@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from autofast.facts.copies import is_batch_memory
 from autofast.facts.cost import machine, measured
 from autofast.facts.cost.batch_parts import is_number_each
-from autofast.facts.cost.epochs import least_seconds
 from autofast.facts.cost.gains.asking import (
     EVALUATION,
     NOISE,
@@ -255,9 +254,9 @@ def keeping(script: Script, options: Options, finding: Finding, beside: Findings
     mine = loaders_of(script, finding.node)
     if mine and all(_has_one_epoch(script, x) for x in mine):
         return Gain(0.0, "gone through once: the training has one epoch")
-    epoch, data = least_seconds(script)
-    if epoch:
-        return Gain(machine.START / epoch, f"workers start at once beside an epoch of {data}")
+    if photos := script.analysis(Cost).photos:
+        share = machine.START * machine.PHOTOS / photos
+        return Gain(share, f"workers start at once beside an epoch of {photos:,} images")
     return usual(0.02, "workers start once, not in every epoch")(script, options, finding, beside)
 
 
