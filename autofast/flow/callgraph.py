@@ -151,7 +151,8 @@ class CallGraph:
     def _look_unknown(self, call: ast.Call) -> None:
         found = self.script.values(call.func)
         if isinstance(call.func, ast.Attribute) and (
-            not found or any(_is_unknown(t) for t in found)
+            not found
+            or any(isinstance(t.this if isinstance(t, Method) else t, Unknown) for t in found)
         ):
             self._unread[call.func.attr].append(call.func)
         elif isinstance(call.func, ast.Name) and not found:
@@ -410,7 +411,3 @@ def _is_named(node: ast.Lambda) -> bool:
     """``f = lambda ...``: what becomes of it is what becomes of the name."""
     parent = parent_of(node)
     return isinstance(parent, ast.Assign) and all(isinstance(t, ast.Name) for t in parent.targets)
-
-
-def _is_unknown(thing: Thing) -> bool:
-    return isinstance(thing.this if isinstance(thing, Method) else thing, Unknown)

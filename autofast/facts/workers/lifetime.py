@@ -149,7 +149,9 @@ class Lifetime:
     def parameter(self, function: ast.AST, name: str, depth: int) -> bool:
         index = [p.arg for p in parameters(function)].index(name)
         started = id(function) in self.code.starts
-        method = isinstance(parent_of(function), ast.ClassDef) and not is_static_method(function)
+        method = isinstance(parent_of(function), ast.ClassDef) and not any(
+            is_name(d, "staticmethod") for d in getattr(function, "decorator_list", ())
+        )
         if started and method and index == 0:
             return True
         for partial in self.code.partials.get(id(function), ()):
@@ -249,10 +251,6 @@ class Lifetime:
             if isinstance(result, ast.Call)
             else self.keeps(result, depth)
         )
-
-
-def is_static_method(function: ast.AST) -> bool:
-    return any(is_name(d, "staticmethod") for d in getattr(function, "decorator_list", ()))
 
 
 def draws(found: Values) -> bool:

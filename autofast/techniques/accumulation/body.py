@@ -161,7 +161,7 @@ class Body:
                 if (
                     all(id(s) in chosen or isinstance(s, ast.Pass) for s in inner)
                     and not is_elif(outer)
-                    and not self._is_around_loop(outer)
+                    and not within(self.loop, outer)
                 ):
                     for s in inner:
                         chosen.pop(id(s), None)
@@ -181,9 +181,6 @@ class Body:
             else:
                 runs.append([statement])
         return runs
-
-    def _is_around_loop(self, statement: ast.stmt) -> bool:
-        return within(self.loop, statement)
 
     # ------------------------------------------------------------------------------------- clearing
     def _move(self, start: Unit, ends: list[Unit], runs: list[list[ast.stmt]]) -> None:

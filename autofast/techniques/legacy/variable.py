@@ -147,7 +147,7 @@ def _use(
     call = parent_of(node)
     if (
         isinstance(call, ast.Call)
-        and _is_check(script, call)
+        and script.is_call(call, "builtins.isinstance")
         and len(call.args) == 2
         and call.args[1] is node
         and reached
@@ -198,10 +198,6 @@ def _use(
     detached = any(isinstance(e, Rewrite) and ".detach()" in e.template for e in edits)
     worth = DETACHED if detached and not graph else volatile_gain if advice else gains.renaming
     return Use(call, by_import, reached, message, edits, advice=advice, asks=worth)
-
-
-def _is_check(script: Script, call: ast.Call) -> bool:
-    return script.is_call(call, "builtins.isinstance")
 
 
 def _given(call: ast.Call) -> tuple[ast.expr, ast.expr | None, ast.expr | None] | None:

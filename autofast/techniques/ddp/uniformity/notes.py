@@ -120,7 +120,7 @@ class Notes(Stores):
                 if not self.trained:
                     self._made_first(node)
                     return
-            self.written = self.written or not _is_text(node)
+            self.written = self.written or ast.unparse(node.func).split(".")[-1] not in PRINTS
         elif kind == "download":
             self.happens(node)
             self._in_group(node)
@@ -332,8 +332,3 @@ def exhausted(handler: ast.ExceptHandler) -> bool:
 def _ends(handler: ast.ExceptHandler) -> bool:
     """The handler lets the error go on, or none can come from one process alone."""
     return interrupt(handler) or exhausted(handler) or isinstance(handler.body[-1], ast.Raise)
-
-
-def _is_text(call: ast.Call) -> bool:
-    """A print: no file that the script could read again."""
-    return ast.unparse(call.func).split(".")[-1] in PRINTS
