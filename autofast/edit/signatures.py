@@ -43,11 +43,10 @@ def add_parameter(
 
 
 def _keyword_only(parameters: cst.Parameters, new: cst.Param) -> cst.Parameters:
-    star = (
-        parameters.star_arg
-        if isinstance(parameters.star_arg, (cst.Param, cst.ParamStar))
-        else cst.ParamStar()
-    )
+    if isinstance(parameters.star_arg, (cst.Param, cst.ParamStar)):
+        star = parameters.star_arg
+    else:
+        star = cst.ParamStar()
     if not isinstance(parameters.star_arg, (cst.Param, cst.ParamStar)) and parameters.params:
         parameters = parameters.with_changes(params=_spaced(parameters.params))
     return parameters.with_changes(

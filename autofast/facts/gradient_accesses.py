@@ -204,11 +204,10 @@ def is_nothing(value: ast.expr) -> bool:
     if isinstance(value, ast.IfExp):
         return is_nothing(value.body) and is_nothing(value.orelse)
     if isinstance(value, ast.Call):
-        name = (
-            value.func.attr
-            if isinstance(value.func, ast.Attribute)
-            else getattr(value.func, "id", "")
-        )
+        if isinstance(value.func, ast.Attribute):
+            name = value.func.attr
+        else:
+            name = getattr(value.func, "id", "")
         return name in ("zeros_like", "zeros")
     return is_constant(value, None)
 
@@ -317,11 +316,9 @@ def _loop_of(target: ast.AST) -> ast.For | ast.AsyncFor | ast.comprehension | No
     here, parent = target, parent_of(target)
     while isinstance(parent, (ast.Tuple, ast.List, ast.Starred)):
         here, parent = parent, parent_of(parent)
-    return (
-        parent
-        if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.target is here
-        else None
-    )
+    if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.target is here:
+        return parent
+    return None
 
 
 def _loop_over_parameters(script: Script, node: ast.AST) -> ast.stmt | None:

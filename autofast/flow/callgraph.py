@@ -203,12 +203,9 @@ class CallGraph:
         if parameter not in {p.arg for p in spec.posonlyargs}:
             for keyword in call.keywords:
                 if keyword.arg == parameter:
-                    return (
-                        keyword.value
-                        if parameter in positional
-                        or any(p.arg == parameter for p in spec.kwonlyargs)
-                        else None
-                    )
+                    if parameter in positional or any(p.arg == parameter for p in spec.kwonlyargs):
+                        return keyword.value
+                    return None
         kept = callee.kept or Arguments()
         if parameter in kept.named and not any(k.arg is None for k in call.keywords):
             return kept.named[parameter].expr if not kept.named[parameter].via else None
@@ -246,11 +243,9 @@ class CallGraph:
         )
         for place, given in enumerate(call.args):
             if argument is given or (isinstance(given, ast.Starred) and argument is given.value):
-                return (
-                    [*positional[starred:], *rest]
-                    if place >= starred
-                    else positional[place : place + 1] or rest
-                )
+                if place >= starred:
+                    return [*positional[starred:], *rest]
+                return positional[place : place + 1] or rest
         return []
 
     def leaves_default(self, call: ast.Call, callee: Callee, parameter: str) -> bool:

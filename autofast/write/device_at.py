@@ -264,8 +264,6 @@ def _anywhere(
     torch, imports = torch_in(source_of(loader.node))
     test = f"'cuda' if {torch}.cuda.is_available() else 'cpu'"
     plain = {test, f"{torch}.device({test})"}
-    return (
-        (f'{CUDA} if {torch}.cuda.is_available() else "cpu"', imports)
-        if ast.unparse(expr) in plain
-        else None
-    )
+    if ast.unparse(expr) in plain:
+        return f'{CUDA} if {torch}.cuda.is_available() else "cpu"', imports
+    return None

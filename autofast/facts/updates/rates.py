@@ -102,11 +102,9 @@ def _taken_by(script: Script, node: ast.expr) -> ast.Call | None:
                 isinstance(t, Ref) and t.name.startswith(("torch.optim.lr_scheduler.", "builtins."))
                 for t in found
             )
-            return (
-                None
-                if mine or library or any(is_scheduler(t) for t in script.values(outer))
-                else outer
-            )
+            if mine or library or any(is_scheduler(t) for t in script.values(outer)):
+                return None
+            return outer
     return None
 
 

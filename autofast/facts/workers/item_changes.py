@@ -113,11 +113,10 @@ class Changes:
     def begins(self, expr: ast.expr) -> bool:
         """Whether this is an iterator that was made here: ``iter(self.paths)``."""
         if isinstance(expr, ast.Name):
-            found = (
-                [bound_to(d.node) for d in self.flow.reaching(expr)]
-                if id(holder_of(expr)) in self.code.functions
-                else []
-            )
+            if id(holder_of(expr)) in self.code.functions:
+                found = [bound_to(d.node) for d in self.flow.reaching(expr)]
+            else:
+                found = []
             return bool(found) and all(
                 whole and v is not None and not isinstance(v, ast.Name) and self.begins(v)
                 for v, whole in found

@@ -246,11 +246,9 @@ class Lifetime:
             return any(
                 self.keeps(p, depth) for n, p in enumerate(result.elts) if not known or n == place
             )
-        return (
-            self.keeps_result(result, depth, place)
-            if isinstance(result, ast.Call)
-            else self.keeps(result, depth)
-        )
+        if isinstance(result, ast.Call):
+            return self.keeps_result(result, depth, place)
+        return self.keeps(result, depth)
 
 
 def draws(found: Values) -> bool:

@@ -113,11 +113,10 @@ def evaluations(script: Script) -> list[Evaluation]:
         for occurrence in site:
             if not occurrence.data["outer"]:
                 continue
-            made = (
-                _switched_off(occurrence)
-                if occurrence.grad in ("off", "inference")
-                else _plain(site, occurrence, training)
-            )
+            if occurrence.grad in ("off", "inference"):
+                made = _switched_off(occurrence)
+            else:
+                made = _plain(site, occurrence, training)
             shared = False
             if made is None and occurrence.grad == "on":
                 # Some backward is not known, or reaches these passes on other ways.
@@ -156,11 +155,10 @@ def evaluations(script: Script) -> list[Evaluation]:
             del found[key]  # training goes on with what it computes
             continue
         evaluation.escapes = hazard(script, evaluation, region) or leak(script, region)
-        evaluation.unknown = (
-            needs_gradients(script, evaluation, region, training)
-            if evaluation.context is None
-            else ""
-        )
+        if evaluation.context is None:
+            evaluation.unknown = needs_gradients(script, evaluation, region, training)
+        else:
+            evaluation.unknown = ""
     return list(found.values())
 
 
@@ -215,11 +213,10 @@ def _plain(
         if isinstance(frame, LoopFrame) and isinstance(frame.node, LOOPS):
             if _has_backward(prefix, training.all):
                 break
-            best = (
-                (frame.node, "loop", None)
-                if frame.loaders or best is None or best[1] == "function"
-                else best
-            )
+            if frame.loaders or best is None or best[1] == "function":
+                best = frame.node, "loop", None
+            else:
+                best = best
             if frame.loaders:
                 return best
         elif isinstance(frame, CallFrame):

@@ -289,11 +289,10 @@ class Body:
                 raise Refusal(
                     f"the loss on {at(backward.node)} does not depend on the batch, as far as can be seen"
                 )
-            weight = (
-                self.window.weight
-                if function_of(backward.node) is self.home
-                else self._in(backward.node, "share", self.window.weight)
-            )
+            if function_of(backward.node) is self.home:
+                weight = self.window.weight
+            else:
+                weight = self._in(backward.node, "share", self.window.weight)
             self.edits.append(
                 Wrap(whole(backward), f"{{}} * {literal(weight)}", rank=Rank.LOSS_DIVIDE)
             )

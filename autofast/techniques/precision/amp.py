@@ -371,11 +371,9 @@ def _precision(
     too_wide = next(filter(None, map(not_fp16, code)), "")
     if wanted == "bf16" or (device == "cpu" and wanted == "auto"):
         found.no_scaler = "bf16 has the range of fp32 and needs no scaler"
-        return (
-            f"{fp16_anyway}: without a GradScaler small gradients become zero"
-            if fp16_anyway
-            else Precision("bf16", device)
-        )
+        if fp16_anyway:
+            return f"{fp16_anyway}: without a GradScaler small gradients become zero"
+        return Precision("bf16", device)
     made: Scaling | str = too_wide or (
         scaling(script) if with_scaler else "the rule grad-scaler is not selected"
     )

@@ -49,15 +49,12 @@ def _splits(script: Script, creation: Creation, hot: frozenset[int]) -> str:
     """A place that deals out the data by the numbers that the host draws next: others may be held
     out then than in the run before.
     """
-    kind = (
-        "numpy"
-        if any(
-            isinstance(t, Ref) and t.name in DRAWS
-            for a in creation.call.args
-            for t in script.called(a)
-        )
-        else "torch"
-    )
+    if any(
+        isinstance(t, Ref) and t.name in DRAWS for a in creation.call.args for t in script.called(a)
+    ):
+        kind = "numpy"
+    else:
+        kind = "torch"
     first = min((o.order for o in creation.site), default=0)
     for site in script.calls(*SPLITS[kind]):
         line = f"{at(site.node)}"

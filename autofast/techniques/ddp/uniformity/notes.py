@@ -244,11 +244,10 @@ class Notes(Stores):
             # `per` and `size` need no communication.
             self.note(expr, "size" if kind.sized else kind.name)
             return
-        inner = (
-            []
-            if kind.name == "batch" and not isinstance(expr, (ast.Tuple, ast.List, ast.Dict))
-            else [c for c in _operands(expr) if not self.kinds.get(id(c), EQUAL).same]
-        )
+        if kind.name == "batch" and not isinstance(expr, (ast.Tuple, ast.List, ast.Dict)):
+            inner = []
+        else:
+            inner = [c for c in _operands(expr) if not self.kinds.get(id(c), EQUAL).same]
         if not inner or (isinstance(expr, ast.Call) and self._own_call(expr)):
             if images:
                 return

@@ -71,11 +71,9 @@ class Operators(LibraryCalls):
         if all(isinstance(op, IDENTITY) for op in node.ops):
             return EQUAL
         if any(k.name == "batch" for k in kinds):
-            return (
-                joined(*(k for k in kinds if k.name == "batch"))
-                if all(k.name == "batch" or k.same for k in kinds)
-                else other("samples are compared with a part of something")
-            )
+            if all(k.name == "batch" or k.same for k in kinds):
+                return joined(*(k for k in kinds if k.name == "batch"))
+            return other("samples are compared with a part of something")
         if any(k.name in ("other", "loader") for k in kinds):
             return next(k for k in kinds if k.name in ("other", "loader"))
         for expr, kind in zip(operands, kinds, strict=True):
@@ -101,11 +99,9 @@ class Operators(LibraryCalls):
             return same
         if whole.name == "loader":
             return EQUAL
-        return (
-            other("it depends on single samples of this process's part")
-            if whole.name == "batch"
-            else whole
-        )
+        if whole.name == "batch":
+            return other("it depends on single samples of this process's part")
+        return whole
 
     def _bool(self, node: ast.BoolOp) -> Kind:
         found: Kind | None = None
@@ -129,15 +125,13 @@ class Operators(LibraryCalls):
         self.under(node.test, test)
         kind = join(self.ev(node.body), self.ev(node.orelse))
         self.leave()
-        return (
-            kind
-            if test.name == "equal"
-            else NEAR
-            if test.same and kind.same
-            else kind
-            if kind.name == "mean"
-            else other("it is chosen by each process")
-        )
+        if test.name == "equal":
+            return kind
+        if test.same and kind.same:
+            return NEAR
+        if kind.name == "mean":
+            return kind
+        return other("it is chosen by each process")
 
     def condition(self, test: ast.expr) -> Kind:
         return self._truth(test, self.ev(test))
@@ -176,17 +170,13 @@ class Parts(Operators):
                 return kind
             if node.attr in ("T", "mT"):
                 return replace(kind, axis={0: 1, 1: 0}.get(kind.axis, "?"))  # type: ignore[call-overload]
-            return (
-                BATCH
-                if not is_tensor(self.script, node.value)
-                else other(f"`.{node.attr}` of a batch")
-            )
+            if not is_tensor(self.script, node.value):
+                return BATCH
+            return other(f"`.{node.attr}` of a batch")
         if kind.name in ("mean", "sum"):
-            return (
-                kind
-                if node.attr in ("data", "T")
-                else other(f"`.{node.attr}` of a part of a larger number")
-            )
+            if node.attr in ("data", "T"):
+                return kind
+            return other(f"`.{node.attr}` of a part of a larger number")
         if kind.name == "loader":
             return SIZE if node.attr == "batch_size" else EQUAL
         return replace(kind, zero=False, none=False)
@@ -229,11 +219,9 @@ class Parts(Operators):
         if kind.name == "batch":
             return self._rows(node, kind, key)
         if kind.same and self.kinds[id(index)].whole.name == "batch":
-            return (
-                BATCH
-                if self.kinds[id(index)].whole.axis == 0
-                else other("the shapes are not known")
-            )
+            if self.kinds[id(index)].whole.axis == 0:
+                return BATCH
+            return other("the shapes are not known")
         if kind.name == "iter":
             return kind.items[0] if kind.items else EQUAL
         return replace(kind, zero=False, none=False)
@@ -242,18 +230,15 @@ class Parts(Operators):
         if kind.shape:
             if isinstance(key, int) and key == kind.axis:
                 return SIZE
-            return (
-                EQUAL
-                if isinstance(key, int) and key >= 0 and kind.axis in (0, 1)
-                else other("the shape of a batch")
-            )
+            if isinstance(key, int) and key >= 0 and kind.axis in (0, 1):
+                return EQUAL
+            return other("the shape of a batch")
         if not is_tensor(self.script, node.value):
             return kind
-        first = (
-            node.slice.elts[0]
-            if isinstance(node.slice, ast.Tuple) and node.slice.elts
-            else node.slice
-        )
+        if isinstance(node.slice, ast.Tuple) and node.slice.elts:
+            first = node.slice.elts[0]
+        else:
+            first = node.slice
         everything = (
             isinstance(first, ast.Slice)
             and first.lower is None
@@ -263,13 +248,11 @@ class Parts(Operators):
         if kind.axis == 0 and everything:
             return kind
         if kind.axis == 1 and not isinstance(node.slice, ast.Tuple):
-            return (
-                kind
-                if isinstance(first, ast.Slice)
-                else replace(kind, axis=0)
-                if isinstance(key, int)
-                else other("a part of a batch")
-            )
+            if isinstance(first, ast.Slice):
+                return kind
+            if isinstance(key, int):
+                return replace(kind, axis=0)
+            return other("a part of a batch")
         if self.kinds.get(id(first), EQUAL).name == "batch" and not isinstance(
             node.slice, ast.Tuple
         ):
@@ -325,13 +308,11 @@ class Parts(Operators):
             found = self.ev(node.elt)
         for _ in range(depth):
             self.leave()
-        return (
-            found
-            if found.items is None
-            else Kind("iter", items=(found,))
-            if isinstance(node, ast.GeneratorExp)
-            else found.whole
-        )
+        if found.items is None:
+            return found
+        if isinstance(node, ast.GeneratorExp):
+            return Kind("iter", items=(found,))
+        return found.whole
 
     def element(self, expr: ast.expr, kind: Kind) -> Kind:
         """What a loop over ``expr`` gives."""
@@ -344,11 +325,9 @@ class Parts(Operators):
         if kind.items is not None:
             return joined(*kind.items) if kind.items else EQUAL
         if kind.name == "batch":
-            return (
-                other("single samples of this process's part")
-                if is_tensor(self.script, expr)
-                else kind
-            )
+            if is_tensor(self.script, expr):
+                return other("single samples of this process's part")
+            return kind
         return replace(kind, zero=False, none=False)
 
 
