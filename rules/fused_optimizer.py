@@ -75,7 +75,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
                 message,
                 advice="pass fused=True where torch is 2.8 or newer: older ones have it for the CPU only",
             )
-        elif why := against_momentum(script, optimizer, options, scaled=scaled):
+        elif why := against_momentum(script, optimizer, scaled=scaled):
             yield Finding(optimizer.node, message, refusal=why)
         elif isinstance(place, str):
             yield Finding(optimizer.node, message, refusal=place)

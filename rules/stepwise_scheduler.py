@@ -70,7 +70,7 @@ def _edits(
     flat = list({id(p): p for every in parts for p in every}.values())
     cadence = cadence_of(script, tick, schedulers)
     windows = _windows(script, options, cadence)
-    check_rates(script, cadence, flat)
+    check_rates(script, flat)
     edits: list[Edit] = [Remove(cadence.gone)]
     name = tick.scheduler
     if function_of(cadence.anchor) is function_of(name):

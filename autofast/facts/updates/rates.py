@@ -20,7 +20,7 @@ SHOWS = ("get_last_lr", "get_lr", "print_lr")  # the rate of now
 FINE = ("step", "state_dict", *SHOWS)
 
 
-def check_rates(script: Script, cadence: Cadence, schedulers: list[Scheduler]) -> None:
+def check_rates(script: Script, schedulers: list[Scheduler]) -> None:
     """Raise :class:`Refusal` where something relies on the scheduler counting epochs, or sets the
     rates as well.
     """

@@ -152,7 +152,7 @@ def _complex(script: Script, optimizer: Optimizer) -> str:
     dtype.
     """
     for site in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
-        if any(_is_complex(script, site.node, o) for o in site):
+        if any(_is_complex(site.node, o) for o in site):
             return f"the parameter of {at(site.node)} is complex, which no fused kernel takes"
     given = optimizer.args.get(0, "params")
     for site in script.methods("add_param_group"):
@@ -175,7 +175,7 @@ def _complex(script: Script, optimizer: Optimizer) -> str:
     return ""
 
 
-def _is_complex(script: Script, call: ast.AST, occurrence: Occurrence) -> bool:
+def _is_complex(call: ast.AST, occurrence: Occurrence) -> bool:
     """The data of a parameter are complex, or computed with numbers that are."""
     args = occurrence.args
     if args is not None and any(t.dtype == "complex" for t in tensors_in(args.get(0, "data"))):

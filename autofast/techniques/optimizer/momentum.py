@@ -17,7 +17,6 @@ from autofast.model.kinds import is_scaler
 from autofast.model.script import Optimizer, Script
 from autofast.model.source import at
 from autofast.model.values import const, consts
-from autofast.rule import Options
 
 FRAMEWORKS = ("accelerate", "lightning", "fabric", "hf-trainer", "apex")
 ASKED = {"lightning": (4, "precision"), "accelerate": (-1, "mixed_precision")}  # of whom
@@ -28,15 +27,13 @@ WITHOUT_SCALER = frozenset(
 SPOILT = "in steps that a GradScaler skips, fused SGD spoils its momentum"
 
 
-def against_momentum(
-    script: Script, optimizer: Optimizer, options: Options, *, scaled: bool
-) -> str:
+def against_momentum(script: Script, optimizer: Optimizer, *, scaled: bool) -> str:
     """Why fused SGD could not start its momentum; empty where it can. ``scaled``: mixed precision
     may bring a GradScaler.
     """
     if not has_momentum(script, optimizer):
         return ""
-    return _skipped(script, options, scaled) or _late(script, optimizer)
+    return _skipped(script, scaled) or _late(script, optimizer)
 
 
 def _is_off(made: Occurrence) -> bool:
@@ -44,7 +41,7 @@ def _is_off(made: Occurrence) -> bool:
     return made.args is not None and const(made.args.get(-1, "enabled")) is False
 
 
-def _skipped(script: Script, options: Options, scaled: bool) -> str:
+def _skipped(script: Script, scaled: bool) -> str:
     """A GradScaler that may skip the first step, in words."""
     for site in script.log.of("new"):
         if any(o.this is not None and is_scaler(o.this) and not _is_off(o) for o in site):

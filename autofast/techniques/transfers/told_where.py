@@ -34,7 +34,7 @@ def told_where(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     graph = script.analysis(CallGraph)
     plans: dict[int, Creation | None] = {}
     for transfer in script.transfers:
-        call, where = getattr(transfer.node.func, "value", None), device_of(script, transfer)
+        call, where = getattr(transfer.node.func, "value", None), device_of(transfer)
         if where is None or not isinstance(call, ast.Call):
             continue
         callees = graph.callees(call)
