@@ -15,7 +15,7 @@ from autofast.read.readme import READ_ME, Said, of_cuda, of_python, said
 
 FILES = tuple(
     """requirement*.txt requirements/*.txt docker/requirements*.txt install/requirements*.txt
-    installation/requirements*.txt env/requirements*.txt pyproject.toml setup.cfg setup.py environment*.y*ml
+    installation/requirements*.txt env/requirements*.txt pyproject.toml setup.cfg setup.py *env*.y*ml conda*.y*ml
     Pipfile Dockerfile* docker/Dockerfile*""".split()
 )
 REQUIREMENT = (
