@@ -126,17 +126,15 @@ class Finding:
         """``ignored``, ``small`` (a fix that is not worth its lines), ``fix``, ``refused`` or
         ``advice``.
         """
-        return (
-            "ignored"
-            if self.ignored
-            else "small"
-            if not self.worth
-            else "fix"
-            if self.edits
-            else "refused"
-            if self.refusal
-            else "advice"
-        )
+        if self.ignored:
+            return "ignored"
+        if not self.worth:
+            return "small"
+        if self.edits:
+            return "fix"
+        if self.refusal:
+            return "refused"
+        return "advice"
 
 
 class Refusal(Exception):

@@ -78,11 +78,10 @@ def _mode(script: Script, site: Site) -> Iterator[Finding]:
         edit = Remove(stmt)
     else:
         return  # `detect_anomaly()` without `with` does nothing
-    yield (
-        Finding(node, MESSAGE, refusal=why)
-        if (why := _caught(script))
-        else Finding(node, MESSAGE, edits=(edit,))
-    )
+    if why := _caught(script):
+        yield Finding(node, MESSAGE, refusal=why)
+    else:
+        yield Finding(node, MESSAGE, edits=(edit,))
 
 
 def _is_on(site: Site) -> bool:

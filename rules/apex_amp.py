@@ -26,11 +26,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if kind.startswith("apex.optimizers."):
             short = kind.rpartition(".")[2]
             instead = FUSED.get(short)
-            advice = (
-                f"use {instead}, which is as fast and comes with torch"
-                if instead
-                else "look for an optimizer of torch in its place"
-            )
+            if instead:
+                advice = f"use {instead}, which is as fast and comes with torch"
+            else:
+                advice = "look for an optimizer of torch in its place"
             yield Finding(
                 site.node,
                 f"{short} of apex is an optimizer that only apex.amp knows",

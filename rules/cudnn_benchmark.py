@@ -131,11 +131,10 @@ def _value(script: Script, place: ast.stmt, torch: str) -> str | None:
             continue
         if any(_certain(o.stack) for o in site) or not _before(script, site, place):
             return None
-        flag = (
-            "backends.cudnn.deterministic"
-            if site.kind == "set_flag"
-            else "are_deterministic_algorithms_enabled()"
-        )
+        if site.kind == "set_flag":
+            flag = "backends.cudnn.deterministic"
+        else:
+            flag = "are_deterministic_algorithms_enabled()"
         asked[f"{torch}.{flag}"] = None
     if len(asked) != 1 or any(
         not any(n is s.node for k in _ASKING for s in script.log.of(k))

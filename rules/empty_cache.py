@@ -61,11 +61,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         )
     for site in [*script.calls("torch.distributed.barrier"), *script.methods("wait_for_everyone")]:
         if in_every_iteration(script, site) and _is_barrier(site):
-            why = (
-                ""
-                if _after_gradients(script, site)
-                else "nothing shows that all processes have just exchanged their gradients"
-            )
+            if _after_gradients(script, site):
+                why = ""
+            else:
+                why = "nothing shows that all processes have just exchanged their gradients"
             yield from _remove(
                 script, site, "makes all processes wait for each other in every step", why
             )
@@ -89,11 +88,10 @@ def _remove(
     stmt = whole_statement(site.node)
     if stmt is None:
         return
-    yield (
-        Finding(site.node, message, refusal=why)
-        if why
-        else Finding(site.node, message, edits=(Remove(stmt),), asks=asks)
-    )
+    if why:
+        yield Finding(site.node, message, refusal=why)
+    else:
+        yield Finding(site.node, message, edits=(Remove(stmt),), asks=asks)
 
 
 # ------------------------------------------------------------------------------ waiting for the GPU

@@ -60,11 +60,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if clips and (len(done) > 1 or len(loop.lists) > 1 or not is_symmetric(done[0])):
             continue
         answered.add(id(loop.node))
-        message = (
-            "clips the gradients of one parameter after the other"
-            if clips
-            else "updates one parameter after the other, each with kernels of its own"
-        )
+        if clips:
+            message = "clips the gradients of one parameter after the other"
+        else:
+            message = "updates one parameter after the other, each with kernels of its own"
         try:
             code, holes = _clipping(script, loop, done[0]) if clips else _update(script, loop, done)
         except Refusal as why:

@@ -796,7 +796,6 @@ ITEMS_OF_THEIR_OWN = {
         more="    def change(self, x, t):\n        return self.other(x, t)\n    def other(self, x, t):\n        return x, t\n",
     ),
     "an object": item("box = Box(x)\nbox.x = box.x + 1", before="class Box:\n    def __init__(self, x):\n        self.x = x\n"),
-    "an iterator": item("paths = iter(self.paths)\nfirst = next(paths)"),
     "pairs": item("for a, b in zip(self.a, self.b):\n    x = x * a + b", init="self.a = [1, 2]\nself.b = [3, 4]"),
     "what a file holds": item("meta = json.load(open(self.paths[index] + '.json'))\nmeta['x'] = 1\nmeta['boxes'].append(3)", before="import json\n"),
     "a batch": collating(

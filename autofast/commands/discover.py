@@ -166,13 +166,12 @@ def _walk(folder: Path, root: Path, exclude: list[str], kinds: tuple[str, ...]) 
     for parent in reversed(real.parents):
         if parent == top or top in parent.parents:
             specs += _ignored_by(parent, f"{real.relative_to(parent).as_posix()}/")
-    way = (
-        ""
-        if real == top
-        else f"{real.relative_to(top).as_posix()}/"
-        if top in real.parents
-        else None
-    )
+    if real == top:
+        way = ""
+    elif top in real.parents:
+        way = f"{real.relative_to(top).as_posix()}/"
+    else:
+        way = None
     yield from _below(folder, specs, [] if way is None else _spec(exclude, way), kinds)
 
 

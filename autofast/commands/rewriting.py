@@ -147,11 +147,10 @@ def rewrite(
     nothing = trains_nothing(script, whole)
     done = findings(passes)
     places = {record.place for record in done if record.status == "fix"}
-    elsewhere = (
-        [r for r in findings(whole) if r.status == "fix" and r.place not in places]
-        if narrowed
-        else []
-    )
+    if narrowed:
+        elsewhere = [r for r in findings(whole) if r.status == "fix" and r.place not in places]
+    else:
+        elsewhere = []
     withheld = {record.place for record in elsewhere}
     return Rewritten(
         script=script,

@@ -50,10 +50,9 @@ def _least(found: Sequence[Newest]) -> Newest:
 
 
 def _left_out(because: Newest, count: int, needed: tuple[int, int]) -> str:
-    what = (
-        "1 fix needs a newer torch and was"
-        if count == 1
-        else f"{count} fixes need a newer torch and were"
-    )
+    if count == 1:
+        what = "1 fix needs a newer torch and was"
+    else:
+        what = f"{count} fixes need a newer torch and were"
     hint = f"; with a newer one give --torch {shown(needed)}" * because.is_said
     return f"{because.words}: {what} left out{hint}"

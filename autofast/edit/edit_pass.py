@@ -327,11 +327,9 @@ class EditPass(cst.CSTTransformer):
     ) -> cst.BaseExpression:
         def fill(name: str) -> cst.BaseExpression:
             if name == snippet.ITSELF or holes_of(edit).get(name) is edit.expr:
-                return (
-                    bare(node)
-                    if isinstance(old, cst.BaseExpression) and self.places.touches_word(old)
-                    else node
-                )
+                if isinstance(old, cst.BaseExpression) and self.places.touches_word(old):
+                    return bare(node)
+                return node
             return self._quoted(edit, name)
 
         return snippet.expression(edit.template, self.style, fill)

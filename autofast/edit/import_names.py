@@ -35,11 +35,9 @@ def _comma(
     bracket = statement.lpar.whitespace_after if statement.lpar else None
     if isinstance(bracket, cst.ParenthesizedWhitespace):
         return cst.Comma(whitespace_after=bracket)
-    return (
-        last
-        if isinstance(last, cst.Comma)
-        else cst.Comma(cst.SimpleWhitespace(""), cst.SimpleWhitespace(" "))
-    )
+    if isinstance(last, cst.Comma):
+        return last
+    return cst.Comma(cst.SimpleWhitespace(""), cst.SimpleWhitespace(" "))
 
 
 def _alias(name: str) -> cst.ImportAlias:

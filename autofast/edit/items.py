@@ -102,11 +102,10 @@ def _append_argument(call: cst.Call, args: list[cst.Arg], new: cst.Arg, room: Ro
 
     def joined(separator: Space) -> cst.Call:
         comma = cst.Comma(whitespace_after=_with_comment(separator, end_of_line))
-        added = (
-            new.with_changes(comma=cst.Comma(whitespace_after=closing))
-            if trailing
-            else new.with_changes(whitespace_after_arg=closing)
-        )
+        if trailing:
+            added = new.with_changes(comma=cst.Comma(whitespace_after=closing))
+        else:
+            added = new.with_changes(whitespace_after_arg=closing)
         return call.with_changes(
             args=[*args[:-1], last.with_changes(comma=comma, whitespace_after_arg=_NOTHING), added]
         )
@@ -245,11 +244,9 @@ def _clean(space: Space) -> Space:
 def _with_comment(space: Space, line: cst.TrailingWhitespace | None) -> Space:
     if line is None:
         return space
-    return (
-        space.with_changes(first_line=line)
-        if isinstance(space, cst.ParenthesizedWhitespace)
-        else _broken(line, space)
-    )
+    if isinstance(space, cst.ParenthesizedWhitespace):
+        return space.with_changes(first_line=line)
+    return _broken(line, space)
 
 
 def _broken(line: cst.TrailingWhitespace, rest: Space) -> Space:

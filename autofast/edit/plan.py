@@ -113,7 +113,7 @@ class Plan:
         known = {key_of(f) for f in found}
         kept += [f for f in small if key_of(f) not in known]
         settled, pool = _settled(
-            sorted(found, key=lambda f: (f.rule not in options.asked, *_priority(f)))
+            sorted(found, key=lambda f: (f.rule not in options.asked, f.rule, *_place(f)))
         )
         return cls(
             script,
@@ -431,10 +431,6 @@ def _pooled(findings: Sequence[Finding]) -> tuple[Pool, dict[int, str]]:
         except EditConflict as conflict:
             late[n] = str(conflict)
     return pool, late
-
-
-def _priority(finding: Finding) -> tuple[object, ...]:
-    return finding.rule, *_place(finding)
 
 
 def _place(finding: Finding) -> tuple[object, ...]:

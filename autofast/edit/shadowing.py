@@ -53,11 +53,10 @@ def _bound(scope: ast.AST, source: Source, files: list[Source]) -> Iterator[str]
     """The names that are bound in a scope itself, by star imports from the project, too."""
     if isinstance(scope, FUNCTIONS):
         yield from (a.arg for a in nodes_in(scope.args, ast.arg))
-    elsewhere = (
-        {n for node in _own(scope) if isinstance(node, ast.Global) for n in node.names}
-        if isinstance(scope, FUNCTIONS)
-        else set()
-    )
+    if isinstance(scope, FUNCTIONS):
+        elsewhere = {n for node in _own(scope) if isinstance(node, ast.Global) for n in node.names}
+    else:
+        elsewhere = set()
     for node in walk(scope) if isinstance(scope, ast.Module) else ():
         if isinstance(node, ast.Global):
             yield from node.names

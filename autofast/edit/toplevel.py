@@ -144,7 +144,7 @@ def _place_of_import(tree: ast.Module, binding: Binding) -> int:
         standard = [
             n
             for n, s in enumerate(tree.body[: lead + 1])
-            if any(_is_standard(b) for b in bindings(s))
+            if any(b.module.split(".")[0] in sys.stdlib_module_names for b in bindings(s))
         ]
         return _in_order(tree, standard, binding) if standard else _above_others(tree, lead)
     same = [
@@ -255,10 +255,6 @@ def _is_remarked(tree: ast.Module, place: int) -> bool:
     source = source_of(tree.body[place])
     line = tree.body[place].lineno - 2
     return place == 0 or (line >= 0 and source.lines[line].lstrip().startswith("#"))
-
-
-def _is_standard(binding: Binding) -> bool:
-    return binding.module.split(".")[0] in sys.stdlib_module_names
 
 
 def _place_of_helper(tree: ast.Module, needs: frozenset[str]) -> int:

@@ -73,7 +73,8 @@ def learned(script: Script, expr: ast.expr) -> str:
             ) if may_be(script, script.values(target), expr):
                 return f"may need a gradient ({at(node)})"
             case ast.Call(func=func, args=[data, *_], keywords=keywords) if any(
-                _is_registered(t) for t in script.values(func)
+                isinstance(t, Ref) and t.name.rsplit(".", 1)[-1] in ("Parameter", "Buffer")
+                for t in script.values(func)
             ) and not any(k.arg == "requires_grad" and is_false(k.value) for k in keywords):
                 if not script.analysis(Memory).is_fresh(data) and may_be(
                     script, script.values(data), expr
@@ -232,10 +233,6 @@ def _is_wrapped(name: ast.Name) -> bool:
         and name is not call.func
         and ast.unparse(call.func).rsplit(".", 1)[-1] in SHARING
     )
-
-
-def _is_registered(thing: Thing) -> bool:
-    return isinstance(thing, Ref) and thing.name.rsplit(".", 1)[-1] in ("Parameter", "Buffer")
 
 
 # ------------------------------------------------------------------------------------- which tensor

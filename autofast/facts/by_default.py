@@ -14,7 +14,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, scope_of, variables_of
 from autofast.model.events import BranchFrame, Frame, Log, Occurrence, Site, Stack, inside
 from autofast.model.script import Script, Step
-from autofast.model.source import function_of, nodes_in, source_of, statement_of
+from autofast.model.source import function_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES
 from autofast.model.values import Arg, Const, const, one
 
@@ -91,9 +91,6 @@ class Off:
                 script, asked.ask, place
             ):
                 return asked.is_default(asked.ask)
-        for asked in self.tests.values():
-            if (ask := _option_at(script, asked, place)) is not None:
-                return asked.is_default(ask)
         return ""
 
 
@@ -314,24 +311,3 @@ def _means_the_same(script: Script, ask: ast.expr, place: ast.stmt) -> bool:
     if function_of(made) is not function_of(place):
         return isinstance(function_of(made), ast.Module)
     return made is not place and script.analysis(Flow).graph(place).dominates(made, place)
-
-
-def _option_at(script: Script, asked: Asked, place: ast.stmt) -> ast.expr | None:
-    """The option as an attribute of the options as they are called at ``place``; None where nothing
-    certainly is.
-    """
-    if isinstance(asked.test, ast.Compare) and not isinstance(
-        asked.test.comparators[0], ast.Constant
-    ):
-        return None
-    found = [
-        n
-        for n in script.each(ast.Attribute)
-        if n.attr == asked.option.name and one(script.values(n)) == asked.option
-    ]
-    options = {script.values(n.value) for n in found}
-    for name in nodes_in(function_of(place), ast.Name):
-        if script.values(name) in options and options:
-            if _means_the_same(script, name, place):
-                return ast.Attribute(ast.Name(name.id), asked.option.name)
-    return None

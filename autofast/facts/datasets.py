@@ -104,11 +104,10 @@ def _indexing(thing: Inst, getitem: ast.FunctionDef, singly: bool) -> str:
         return "its __getitem__ is not a plain one"
     known: dict[str, bool] = {}
     for stmt in body[:-1]:
-        name = (
-            stmt.targets[0].id
-            if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Name)
-            else ""
-        )
+        if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Name):
+            name = stmt.targets[0].id
+        else:
+            name = ""
         if (
             not isinstance(stmt, ast.Assign)
             or name in ("", *params)

@@ -23,7 +23,7 @@ from autofast.model.script import Evaluation, Script, Step
 from autofast.model.source import nodes_in, statement_of
 from autofast.model.syntax import ASSIGNMENTS, LOOPS, SIMPLE, VARIABLES, is_read, is_stored
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Cls, Inst, Method, Ref, Tensor, Thing
+from autofast.model.values import Inst, Method, Ref, Tensor, Thing
 from autofast.read.recover.eval_mode import switched_above
 
 
@@ -117,14 +117,10 @@ def _outermost(occurrence: Occurrence, site: Site, depth: int) -> ast.AST:
         if (
             isinstance(frame, CallFrame)
             and frame.func.owner is not None
-            and _is_module_class(frame.func.owner)
+            and is_module(Inst(frame.func.owner, None))
         ):
             return frame.node
     return site.node
-
-
-def _is_module_class(cls: Cls) -> bool:
-    return is_module(Inst(cls, None))
 
 
 # ----------------------------------------------------------------------------------------- training

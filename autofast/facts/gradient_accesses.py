@@ -97,13 +97,6 @@ def _has_backward(script: Script, node: ast.ClassDef) -> bool:
     )
 
 
-def _is_own_method(script: Script, node: ast.Attribute) -> bool:
-    """A method of the project that is only called like one of torch's: a runner's
-    ``register_hook``.
-    """
-    return certainly(script.values(node), Bound)
-
-
 def against_scaler(script: Script) -> str:
     """A way in which gradients are computed, seen, changed or used that does not go with a scaler;
     empty where there is none.
@@ -115,7 +108,8 @@ def against_scaler(script: Script) -> str:
             return f"{at(site.node)} makes gradients that overflow an error, and a scaler finds its scale by overflows"
     for node in script.analysis(_nodes):
         if isinstance(node, ast.Attribute):
-            if node.attr in HOOKS and not _is_own_method(script, node):
+            # a runner of the project may have a `register_hook` of its own
+            if node.attr in HOOKS and not certainly(script.values(node), Bound):
                 return f"{node.attr}() on {at(node)} would get scaled gradients"
             if node.attr == "watch" and any(_is_of(t, "wandb") for t in script.values(node)):
                 return f"wandb.watch() on {at(node)} records gradients, which would be scaled"
@@ -175,19 +169,15 @@ def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[
             if kind == "read":
                 found += [Event("read", n, things) for n in _aliases(script, node, strict)]
         elif isinstance(node, ast.Call) and strict:
-            if is_name(node.func, "getattr", "setattr") and _says_grad(node):
+            if is_name(node.func, "getattr", "setattr") and (
+                len(node.args) > 1
+                and isinstance(node.args[1], ast.Constant)
+                and node.args[1].value in ("grad", "_grad")
+            ):
                 raise Refusal(f"{at(node)} gets at gradients by name")
             if (event := _foreign(script, node)) is not None:
                 found.append(event)
     return found, after
-
-
-def _says_grad(call: ast.Call) -> bool:
-    return (
-        len(call.args) > 1
-        and isinstance(call.args[1], ast.Constant)
-        and call.args[1].value in ("grad", "_grad")
-    )
 
 
 def use_of(node: ast.Attribute) -> str:
@@ -214,11 +204,10 @@ def is_nothing(value: ast.expr) -> bool:
     if isinstance(value, ast.IfExp):
         return is_nothing(value.body) and is_nothing(value.orelse)
     if isinstance(value, ast.Call):
-        name = (
-            value.func.attr
-            if isinstance(value.func, ast.Attribute)
-            else getattr(value.func, "id", "")
-        )
+        if isinstance(value.func, ast.Attribute):
+            name = value.func.attr
+        else:
+            name = getattr(value.func, "id", "")
         return name in ("zeros_like", "zeros")
     return is_constant(value, None)
 
@@ -327,11 +316,9 @@ def _loop_of(target: ast.AST) -> ast.For | ast.AsyncFor | ast.comprehension | No
     here, parent = target, parent_of(target)
     while isinstance(parent, (ast.Tuple, ast.List, ast.Starred)):
         here, parent = parent, parent_of(parent)
-    return (
-        parent
-        if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.target is here
-        else None
-    )
+    if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.target is here:
+        return parent
+    return None
 
 
 def _loop_over_parameters(script: Script, node: ast.AST) -> ast.stmt | None:

@@ -59,11 +59,9 @@ def left_out(script: Script, step: Step, models: Iterable[Thing]) -> str:
         )
     except Refusal as why:
         return str(why)
-    return (
-        f"nothing shows that {missing} takes part in the loss of every step"
-        if missing
-        else _switched(script, step)
-    )
+    if missing:
+        return f"nothing shows that {missing} takes part in the loss of every step"
+    return _switched(script, step)
 
 
 # ------------------------------------------------------------------------ what happens in each step
@@ -75,11 +73,9 @@ def _always(step: Step, backward: Backward) -> bool:
 def _makers(backward: Backward) -> frozenset[Thing]:
     """The models behind the loss, whichever way it was computed."""
     every = [t.models for t in backward.tensors]
-    return (
-        frozenset.intersection(*every)
-        if every and all(t.grad for t in backward.tensors)
-        else frozenset()
-    )
+    if every and all(t.grad for t in backward.tensors):
+        return frozenset.intersection(*every)
+    return frozenset()
 
 
 def _conditions(stack: Stack) -> bool:

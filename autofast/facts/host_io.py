@@ -167,12 +167,9 @@ def _kind(script: Script, call: ast.Call, name: str) -> str:
         return "guard"
     if DOWNLOADS.fullmatch(name):
         given = _argument(script, call, "download")
-        return (
-            ""
-            if name.startswith(("torchvision", "torchaudio"))
-            and (not given or const(given) is False)
-            else "download"
-        )
+        if name.startswith(("torchvision", "torchaudio")) and (not given or const(given) is False):
+            return ""
+        return "download"
     if READS.fullmatch(name):
         return "read"
     if ASKS.fullmatch(name):
@@ -205,11 +202,9 @@ def name_of(thing: object) -> str:
         case Func() | Bound() | Cls() | Inst() | Partial():
             return ""
         case Ext():
-            return (
-                ""
-                if thing.name.startswith(("torch.", "builtins.super"))
-                else f"{thing.name}.__call__"
-            )
+            if thing.name.startswith(("torch.", "builtins.super")):
+                return ""
+            return f"{thing.name}.__call__"
         case Unknown():
             return _of_unknown(thing, "__call__")
     return ""

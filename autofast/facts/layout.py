@@ -107,11 +107,10 @@ def against(script: Script, model: Model, code: Code) -> str:
         return why
     for site in model.forwards:
         for occurrence in site:
-            given = (
-                occurrence.args.positional[0].values
-                if occurrence.args is not None and occurrence.args.positional
-                else frozenset()
-            )
+            if occurrence.args is not None and occurrence.args.positional:
+                given = occurrence.args.positional[0].values
+            else:
+                given = frozenset()
             if any(isinstance(t, Inst) for t in given):
                 return f"its input on {at(site.node)} is no plain tensor"
     return ""

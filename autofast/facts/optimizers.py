@@ -29,11 +29,10 @@ def sparse(script: Script) -> str:
         for occurrence in site:
             name = getattr(occurrence.this, "name", "")
             place = 7 if name.endswith(".embedding_bag") else 6
-            flag = (
-                occurrence.args.given(place, "sparse")
-                if occurrence.args is not None and name in SPARSE
-                else None
-            )
+            if occurrence.args is not None and name in SPARSE:
+                flag = occurrence.args.given(place, "sparse")
+            else:
+                flag = None
             if flag is not None and const(flag.values) is not False:
                 return f"the embedding of {at(site.node)} may have sparse gradients, which no fused kernel takes"
     for node in script.nodes:

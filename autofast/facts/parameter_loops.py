@@ -133,11 +133,10 @@ def are_alike(script: Script, a: ast.Call, b: ast.Call) -> bool:
     if len(ways) < 2:
         return False
     left, right = ways
-    pairs = (
-        list(zip(left, right, strict=True))
-        if len(left) == len(right)
-        else [(x, y) for x in left for y in right]
-    )
+    if len(left) == len(right):
+        pairs = list(zip(left, right, strict=True))
+    else:
+        pairs = [(x, y) for x in left for y in right]
     return all(
         x is not None and y is not None and _alike(script, x, y)
         for x, y in ((o.this, p.this) for o, p in pairs)

@@ -336,7 +336,7 @@ class _Proof:
     def _is_harmless(self, call: ast.Call) -> bool:
         """What a call does with a model says nothing of what the model gives, or is seen."""
         names = [_name(t) for t in self.script.values(call.func)]
-        if self.calls.callees(call) or _is_super(call):
+        if self.calls.callees(call) or is_name(call.func, "super"):
             return True
         known = bool(names) and all(names)
         return known and all(
@@ -352,10 +352,6 @@ def _name(thing: Thing) -> str:
         inner = next(iter(wrapped(thing.this)), thing.this)
         return "builtins.method" if is_module(inner) or not isinstance(inner, Unknown) else ""
     return thing.name if isinstance(thing, (Ref, Ext)) else ""
-
-
-def _is_super(call: ast.Call) -> bool:
-    return is_name(call.func, "super")
 
 
 def _is_builtin(thing: Thing) -> bool:

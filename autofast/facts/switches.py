@@ -170,11 +170,10 @@ def goes_by_batch(script: Script, loop: ast.AST) -> bool:
     sites += [f for e in script.evaluations for f in e.forwards]
     for o in (o for site in sites for o in site if inside(o.stack, loop)):
         around = [f for f in o.stack if isinstance(f, LoopFrame)]
-        here = (
-            next(n for n, f in enumerate(around) if f.node is loop)
-            if any(f.node is loop for f in around)
-            else 0
-        )
+        if any(f.node is loop for f in around):
+            here = next(n for n, f in enumerate(around) if f.node is loop)
+        else:
+            here = 0
         if here > 0 or (around and around[here].loaders):
             return True
     return False

@@ -37,13 +37,12 @@ def steps_of(thing: Ext) -> list[Thing]:
     inner: list[Thing] = []
     for given in thing.args.positional:
         for part in given.values:
-            elements = (
-                part.items
-                if isinstance(part, Seq) and part.items is not None
-                else (part.any(),)
-                if isinstance(part, Seq)
-                else ()
-            )
+            if isinstance(part, Seq) and part.items is not None:
+                elements = part.items
+            elif isinstance(part, Seq):
+                elements = (part.any(),)
+            else:
+                elements = ()
             for element in elements:
                 inner += [
                     s

@@ -180,7 +180,7 @@ class Slice:
                     self.take_each(over)
             case ast.Expr() | ast.Assert() | ast.Pass():
                 pass
-            case ast.If() if not self.has_layers(stmt) and not is_skipping(stmt):
+            case ast.If() if not self.has_layers(stmt) and not holds(stmt, ast.Continue, ast.Break):
                 pass
             case _:
                 raise Refusal(f"{at(stmt)} may leave a layer out")
@@ -229,8 +229,3 @@ class Slice:
                 self.needed.add(name)
         for child in children(expr):
             self.take(child)
-
-
-def is_skipping(stmt: ast.If) -> bool:
-    """Whether it may leave out what follows in the iteration of a loop, or further iterations."""
-    return holds(stmt, ast.Continue, ast.Break)

@@ -151,7 +151,8 @@ class CallGraph:
     def _look_unknown(self, call: ast.Call) -> None:
         found = self.script.values(call.func)
         if isinstance(call.func, ast.Attribute) and (
-            not found or any(_is_unknown(t) for t in found)
+            not found
+            or any(isinstance(t.this if isinstance(t, Method) else t, Unknown) for t in found)
         ):
             self._unread[call.func.attr].append(call.func)
         elif isinstance(call.func, ast.Name) and not found:
@@ -202,12 +203,9 @@ class CallGraph:
         if parameter not in {p.arg for p in spec.posonlyargs}:
             for keyword in call.keywords:
                 if keyword.arg == parameter:
-                    return (
-                        keyword.value
-                        if parameter in positional
-                        or any(p.arg == parameter for p in spec.kwonlyargs)
-                        else None
-                    )
+                    if parameter in positional or any(p.arg == parameter for p in spec.kwonlyargs):
+                        return keyword.value
+                    return None
         kept = callee.kept or Arguments()
         if parameter in kept.named and not any(k.arg is None for k in call.keywords):
             return kept.named[parameter].expr if not kept.named[parameter].via else None
@@ -245,11 +243,9 @@ class CallGraph:
         )
         for place, given in enumerate(call.args):
             if argument is given or (isinstance(given, ast.Starred) and argument is given.value):
-                return (
-                    [*positional[starred:], *rest]
-                    if place >= starred
-                    else positional[place : place + 1] or rest
-                )
+                if place >= starred:
+                    return [*positional[starred:], *rest]
+                return positional[place : place + 1] or rest
         return []
 
     def leaves_default(self, call: ast.Call, callee: Callee, parameter: str) -> bool:
@@ -410,7 +406,3 @@ def _is_named(node: ast.Lambda) -> bool:
     """``f = lambda ...``: what becomes of it is what becomes of the name."""
     parent = parent_of(node)
     return isinstance(parent, ast.Assign) and all(isinstance(t, ast.Name) for t in parent.targets)
-
-
-def _is_unknown(thing: Thing) -> bool:
-    return isinstance(thing.this if isinstance(thing, Method) else thing, Unknown)

@@ -125,11 +125,10 @@ class Graph(FlowGraph):
         or a loop around ``node`` leads to it is not asked here (the other arm of such a condition
         is not "before"), nor where an exception does not.
         """
-        found = (
-            self.exits(loop)
-            if loop is not None
-            else [s for n in self.nodes if isinstance(s := n.ast, ast.Return)]
-        )
+        if loop is not None:
+            found = self.exits(loop)
+        else:
+            found = [s for n in self.nodes if isinstance(s := n.ast, ast.Return)]
         path = [
             p
             for p in (self.place(node), *ancestors(node))

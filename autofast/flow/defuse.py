@@ -345,11 +345,10 @@ class DefUse:
                     and variable in self._local
                     and (variable, id(access.node)) not in self._bits
                 ):
-                    targets = (
-                        [v for v in self._local if v.scope is self.function]
-                        if access.name == STAR
-                        else [variable]
-                    )
+                    if access.name == STAR:
+                        targets = [v for v in self._local if v.scope is self.function]
+                    else:
+                        targets = [variable]
                     for target in targets:
                         self._bits[target, id(access.node)] = self._bit(
                             target, Definition(target.name, access.node)

@@ -24,11 +24,9 @@ class Binding:
         original = self.name if self.is_from else self.module
         plain = self.name if self.is_from else self.module.split(".")[0]
         suffix = "" if self.bound == plain else f" as {self.bound}"
-        return (
-            f"from {self.module} import {original}{suffix}"
-            if self.is_from
-            else f"import {original}{suffix}"
-        )
+        if self.is_from:
+            return f"from {self.module} import {original}{suffix}"
+        return f"import {original}{suffix}"
 
     @property
     def meaning(self) -> str:

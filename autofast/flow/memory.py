@@ -181,11 +181,9 @@ class Memory:
             case ast.Subscript(ctx=ast.Store(), value=value):
                 return [value]
             case ast.Attribute(value=value, attr=attr) if is_in_place(attr):
-                return (
-                    [value]
-                    if not any(isinstance(t, Ref) for t in self.script.values(value))
-                    else []
-                )
+                if not any(isinstance(t, Ref) for t in self.script.values(value)):
+                    return [value]
+                return []
             case ast.Call():
                 return [
                     *(k.value for k in node.keywords if k.arg == "out"),

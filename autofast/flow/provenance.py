@@ -233,11 +233,9 @@ def _stores(name: ast.Name) -> list[ast.Name | ast.arg]:
     """The places that give a variable a value, or delete it; imports left out."""
     table = variables_of(name)
     variable = table.of(name)
-    return (
-        [n for n in table.stores(variable) if isinstance(n, (ast.Name, ast.arg))]
-        if variable is not None
-        else []
-    )
+    if variable is not None:
+        return [n for n in table.stores(variable) if isinstance(n, (ast.Name, ast.arg))]
+    return []
 
 
 def assigned(target: ast.AST) -> ast.expr | None:

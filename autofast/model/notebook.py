@@ -67,11 +67,10 @@ def _load(raw: bytes, rel: str) -> tuple[dict[str, Any], tuple[Any, bool, str]]:
         )
     except (ValueError, KeyError, TypeError, AssertionError) as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else 1
-        why = (
-            "its JSON breaks off or is not valid here"
-            if isinstance(error, ValueError)
-            else "no list of cells"
-        )
+        if isinstance(error, ValueError):
+            why = "its JSON breaks off or is not valid here"
+        else:
+            why = "no list of cells"
         raise BadInput(
             f"{rel}:{line}: not a Jupyter notebook of format 4 ({why}); open and save it with Jupyter"
         ) from None

@@ -38,11 +38,10 @@ def leftovers(text: str) -> str:
     if not certain:
         return ""
     parts = [f"{what} ({_lines(numbers)}: {instead})" for (what, instead), numbers in found.items()]
-    run = (
-        " (or convert the file first, e.g. with 2to3)"
-        if len(found) > 1 or not any(what == "`async=`" for what, _ in found)
-        else ""
-    )
+    if len(found) > 1 or not any(what == "`async=`" for what, _ in found):
+        run = " (or convert the file first, e.g. with 2to3)"
+    else:
+        run = ""
     return f"; left of Python 2: {', '.join(parts)}{run}"
 
 

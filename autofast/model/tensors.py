@@ -92,14 +92,12 @@ def binary(left: Values, right: Values, op: str) -> Values:
     """The result of an operator on abstract values."""
     tensors = [t for t in (*left, *right) if isinstance(t, Tensor)]
     if tensors:
-        rank = (
-            "0d"
-            if op != "Compare"
-            and all(
-                t.rank == "0d" if isinstance(t, Tensor) else _is_number(t) for t in (*left, *right)
-            )
-            else ""
-        )
+        if op != "Compare" and all(
+            t.rank == "0d" if isinstance(t, Tensor) else _is_number(t) for t in (*left, *right)
+        ):
+            rank = "0d"
+        else:
+            rank = ""
         if op == "Compare":
             return values(mixed(tensors, dtype="int"))
         made = mixed(tensors, rank=rank)
@@ -211,11 +209,9 @@ def dtype_of(thing: Thing) -> str:
         return table[last]
     if last.startswith("complex") or last == "cfloat":
         return "complex"
-    return (
-        "int"
-        if last in ("int64", "long", "int32", "int", "uint8", "bool", "int8", "int16", "short")
-        else ""
-    )
+    if last in ("int64", "long", "int32", "int", "uint8", "bool", "int8", "int16", "short"):
+        return "int"
+    return ""
 
 
 def target_of(name: str, args: Arguments) -> tuple[Given | None, set[str], Values]:

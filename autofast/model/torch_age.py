@@ -25,11 +25,9 @@ class Limit:
         return newest[: len(version)] < version or (not self.included and newest <= version)
 
     def __str__(self) -> str:
-        return (
-            f"torch {shown(self.newest)}"
-            if self.included
-            else f"a torch below {shown(self.newest)}"
-        )
+        if self.included:
+            return f"torch {shown(self.newest)}"
+        return f"a torch below {shown(self.newest)}"
 
 
 @dataclass(frozen=True)

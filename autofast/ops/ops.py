@@ -176,13 +176,12 @@ def _keys(space: str, short: str) -> tuple[str, ...]:
     tables = _tables()
     found = [space + short] if space + short in tables.qualified else []
     first, _, last = short.partition(".")
-    aten = (
-        [f"{first}_{last}"]
-        if first in ATEN and last
-        else [short, *(f"{a}_{short}" for a in ATEN)]
-        if space == "torch."
-        else [short]
-    )
+    if first in ATEN and last:
+        aten = [f"{first}_{last}"]
+    elif space == "torch.":
+        aten = [short, *(f"{a}_{short}" for a in ATEN)]
+    else:
+        aten = [short]
     listed = next((a for a in aten if a in tables.names[LISTS[space]]), "")
     return (*found, space + short, listed) if listed else tuple(found)
 

@@ -72,11 +72,10 @@ class Project:
         if key not in self.sources:
             before = self.before.get(key)
             if key in self.overlay:
-                rel = (
-                    key.relative_to(self.root).as_posix()
-                    if self.root in key.parents
-                    else path.as_posix()
-                )
+                if self.root in key.parents:
+                    rel = key.relative_to(self.root).as_posix()
+                else:
+                    rel = path.as_posix()
                 self.sources[key] = open_source(key, rel, self.overlay[key], before)
             else:
                 self.sources[key] = read_source(path, self.root, before)

@@ -72,7 +72,7 @@ def _pins(script: Script) -> Iterator[Newest]:
             yield Newest(place, f"asks for torchvision {spec}", paired)
     for place, spec, limit in limits(script, "python"):
         for python, torch in PYTHONS.items():
-            if limit is not None and _ends_with(limit, python):
+            if limit is not None and limit.is_below((*python[:-1], python[-1] + 1)):
                 yield Newest(place, f"asks for Python {spec}", Limit(torch))
                 break
 
@@ -93,11 +93,6 @@ def _paired(vision: Version) -> Version:
     """The torch that a torchvision is made for: 0.14 for 1.13, 0.15 for 2.0."""
     minor = vision[1]
     return (1, minor - 1) if vision[0] == 0 and minor < 15 else (2, minor - 15)
-
-
-def _ends_with(limit: Limit, python: Version) -> bool:
-    """Whether ``python`` is the newest that is allowed, or newer than that."""
-    return limit.is_below((*python[:-1], python[-1] + 1))
 
 
 # ------------------------------------------------------------------------------------- what is gone

@@ -111,11 +111,10 @@ def _replacement(source: Source, text: str, change: Change) -> dict[str, Any]:
     inserted = "\n".join(new[slice(*change.new)]) + (
         "" if at_end else "\n" * (change.new[1] > change.new[0])
     )
-    last = (
-        {"endLine": end, "endColumn": len(lines[-1]) + 1}
-        if at_end
-        else {"endLine": end + 1, "endColumn": 1}
-    )
+    if at_end:
+        last = {"endLine": end, "endColumn": len(lines[-1]) + 1}
+    else:
+        last = {"endLine": end + 1, "endColumn": 1}
     return {
         "deletedRegion": {"startLine": first + 1, "startColumn": 1, **last},
         "insertedContent": {"text": inserted.replace("\n", source.newline)},

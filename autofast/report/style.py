@@ -26,11 +26,9 @@ class Style:
         self.on = on
 
     def __call__(self, text: str, *names: str) -> str:
-        return (
-            f"\x1b[{';'.join(_CODES[n] for n in names)}m{text}\x1b[0m"
-            if self.on and text and names
-            else text
-        )
+        if self.on and text and names:
+            return f"\x1b[{';'.join(_CODES[n] for n in names)}m{text}\x1b[0m"
+        return text
 
 
 def for_stream(stream: IO[Any]) -> Style:

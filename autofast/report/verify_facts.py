@@ -62,11 +62,10 @@ def _times(v: Verification) -> Iterator[Row]:
         ]
         yield Row("Samples per second", rates[0], rates[1])
     extra = s.first_step_after - s.first_step_before
-    change = (
-        f"{'+' if extra > 0 else '−'}{words.seconds(abs(extra))}"
-        if math.isfinite(extra) and extra
-        else ""
-    )
+    if math.isfinite(extra) and extra:
+        change = f"{'+' if extra > 0 else '−'}{words.seconds(abs(extra))}"
+    else:
+        change = ""
     yield Row(
         "Start to end of first step",
         words.seconds(s.first_step_before),
@@ -281,15 +280,13 @@ def finding(v: Verification, c: Contribution) -> str:
     floor = 1 + max(noise, MINIMUM)  # as for the verdict
     helps = any(r.low > floor for r in known)
     costs = any(r.high < 1 / floor for r in known)
-    return (
-        "unclear"
-        if helps and costs
-        else "helps"
-        if helps
-        else "costs"
-        if costs
-        else "no effect shown"
-    )
+    if helps and costs:
+        return "unclear"
+    if helps:
+        return "helps"
+    if costs:
+        return "costs"
+    return "no effect shown"
 
 
 def measured(v: Verification) -> list[tuple[str, str]]:
@@ -340,15 +337,13 @@ def measured(v: Verification) -> list[tuple[str, str]]:
 def _purpose(run: Run) -> str:
     if run.detail == Detail():
         return "timed"
-    return (
-        "in double precision"
-        if run.detail.double
-        else "perturbed"
-        if run.detail.perturb
-        else "with common random numbers"
-        if run.detail.common
-        else "compared"
-    )
+    if run.detail.double:
+        return "in double precision"
+    if run.detail.perturb:
+        return "perturbed"
+    if run.detail.common:
+        return "with common random numbers"
+    return "compared"
 
 
 def order(v: Verification) -> str:

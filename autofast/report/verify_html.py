@@ -142,11 +142,10 @@ def _captions(v: Verification, drawn: Mapping[str, Any]) -> dict[str, str]:
     if "losses" in drawn:
         said["losses"] = _about_losses(v)
     if "phases" in drawn:
-        said["phases"] = (
-            "By the host's clock; the length of a bar is the time of a step."
-            if v.speed
-            else "By the host's clock."
-        )
+        if v.speed:
+            said["phases"] = "By the host's clock; the length of a bar is the time of a step."
+        else:
+            said["phases"] = "By the host's clock."
     if "rules" in drawn:
         said["rules"] = (
             "Filled: the original with this rule alone. Ring: all rules against all but this one. Grey band: the noise floor. "
@@ -168,11 +167,10 @@ def _about_losses(v: Verification) -> str:
             f"Lines: means over seeds{rest}. Grey band: the range of the original's {found.seeds} seeds."
         )
     if found.differences:
-        band = (
-            "; band: how far the original's seeds stray from their mean"
-            if found.stray is not None
-            else ""
-        )
+        if found.stray is not None:
+            band = "; band: how far the original's seeds stray from their mean"
+        else:
+            band = ""
         parts.append(f"Right: rewritten − original with the same seed{band}.")
     else:
         parts.append("With the same seed, not a bit differs between the losses of the two scripts.")

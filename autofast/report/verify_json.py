@@ -104,15 +104,13 @@ def plain(thing: Any) -> Any:
     if isinstance(thing, Enum):
         return thing.value
     if isinstance(thing, float):
-        return (
-            thing
-            if math.isfinite(thing)
-            else "NaN"
-            if math.isnan(thing)
-            else "Infinity"
-            if thing > 0
-            else "-Infinity"
-        )
+        if math.isfinite(thing):
+            return thing
+        if math.isnan(thing):
+            return "NaN"
+        if thing > 0:
+            return "Infinity"
+        return "-Infinity"
     if is_dataclass(thing):
         left_out = _LEFT_OUT.get(type(thing), frozenset())
         return {

@@ -211,11 +211,10 @@ def _phases(v: Verification) -> tuple[Figure, str] | None:
     d = v.diagnosis
     if d is None or not any((*d.before.values(), *d.after.values())):
         return None
-    lengths = (
-        (1e3 * v.speed.step_before, 1e3 * v.speed.step_after)
-        if v.speed is not None
-        else (100.0, 100.0)
-    )
+    if v.speed is not None:
+        lengths = 1e3 * v.speed.step_before, 1e3 * v.speed.step_after
+    else:
+        lengths = 100.0, 100.0
     if not all(math.isfinite(x) and x > 0 for x in lengths):
         lengths = (100.0, 100.0)
     figure = _figure(165)

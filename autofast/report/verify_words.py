@@ -49,11 +49,9 @@ def seconds(value: float | None) -> str:
         if abs(value) >= size or unit == "µs":
             break
     if unit == "s" and abs(value) >= 100:
-        return (
-            f"{value:.0f} s"
-            if abs(value) < 600
-            else f"{int(value) // 60} min {int(value) % 60:02d} s"
-        )
+        if abs(value) < 600:
+            return f"{value:.0f} s"
+        return f"{int(value) // 60} min {int(value) % 60:02d} s"
     return f"{_digits(value / size)} {unit}"
 
 
@@ -64,23 +62,19 @@ def memory(mib: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    return (
-        NONE
-        if not math.isfinite(share)
-        else f"{100 * share:.0f} %"
-        if share >= 0.01 or share == 0
-        else "<1 %"
-    )
+    if not math.isfinite(share):
+        return NONE
+    if share >= 0.01 or share == 0:
+        return f"{100 * share:.0f} %"
+    return "<1 %"
 
 
 def number(value: float) -> str:
-    return (
-        NONE
-        if not math.isfinite(value)
-        else f"{value:,.0f}".replace(",", "\u202f")
-        if abs(value) >= 1000
-        else _digits(value)
-    )
+    if not math.isfinite(value):
+        return NONE
+    if abs(value) >= 1000:
+        return f"{value:,.0f}".replace(",", "\u202f")
+    return _digits(value)
 
 
 def _digits(value: float) -> str:
@@ -117,11 +111,9 @@ def interval(r: Ratio | None) -> str:
     value, between = ratio(r)
     if r is None or value == NONE:
         return value
-    return (
-        f"{value} ({between})"
-        if r.low > 0 or r.high < math.inf
-        else f"{value} ({count(r.pairs, 'pair')}, too few for an interval)"
-    )
+    if r.low > 0 or r.high < math.inf:
+        return f"{value} ({between})"
+    return f"{value} ({count(r.pairs, 'pair')}, too few for an interval)"
 
 
 def evidence(r: Ratio, what: str = "95 % CI") -> str:
@@ -167,11 +159,9 @@ def speed_clause(speed: Speed | None) -> str:
         other = upside_down(speed.ratio)
         return f"slower: a step takes {ratio(other)[0]}× as long ({evidence(other)})"
     why = f": {one_line(speed.reason).replace('; ', ', ')}" if speed.reason else ""
-    return (
-        f"speed unclear{why}"
-        if value == NONE
-        else f"speed unclear, {value}× ({sure}; {noise}){why}"
-    )
+    if value == NONE:
+        return f"speed unclear{why}"
+    return f"speed unclear, {value}× ({sure}; {noise}){why}"
 
 
 def parity_clause(parity: Parity | None) -> str:
@@ -207,11 +197,10 @@ def sentence(v: Verification) -> str:
 
 def _clauses(v: Verification) -> list[str]:
     error = script_error(v)
-    early = (
-        [f"ended early ({one_line(v.interrupted)}), judged on what there is"]
-        if v.interrupted
-        else []
-    )
+    if v.interrupted:
+        early = [f"ended early ({one_line(v.interrupted)}), judged on what there is"]
+    else:
+        early = []
     if v.speed is None and v.parity is None:
         if error:
             return [f"no comparison: {error}"]
@@ -246,11 +235,9 @@ def _failed(parity: Parity) -> str:
     """The check that failed first, in one line."""
     failed = [c for c in parity.checks if c.passed is False]
     worst = [c for c in failed if c.verdict is parity.verdict] or failed
-    return (
-        one_line(f"{worst[0].name}: {worst[0].text}" if worst[0].text else worst[0].name)
-        if worst
-        else ""
-    )
+    if worst:
+        return one_line(f"{worst[0].name}: {worst[0].text}" if worst[0].text else worst[0].name)
+    return ""
 
 
 def script_error(v: Verification) -> str:
@@ -303,12 +290,11 @@ def badges(v: Verification) -> list[tuple[str, str]]:
         speed = (SPEED_WORDS[v.speed.verdict], tones[v.speed.verdict])
     same = ("sameness not tested", "none")
     if v.parity is not None:
-        tone = (
-            "good"
-            if v.parity.verdict in _SAME
-            else "bad"
-            if v.parity.verdict in (Sameness.DIFFERENT, Sameness.BROKEN)
-            else "open"
-        )
+        if v.parity.verdict in _SAME:
+            tone = "good"
+        elif v.parity.verdict in (Sameness.DIFFERENT, Sameness.BROKEN):
+            tone = "bad"
+        else:
+            tone = "open"
         same = (SAMENESS_WORDS[v.parity.verdict], tone)
     return [speed, same]

@@ -101,7 +101,7 @@ class Session:
         root = find_root(file)
         try:
             config = load(root)
-            if self._is_excluded(file, root, config):
+            if file.exists() and not list(scripts([file], root, config.exclude, force=True)):
                 return None
             entry = self._entry(file, root)
         except BadInput as error:
@@ -130,9 +130,6 @@ class Session:
         if root not in self._entries:
             self._entries[root] = Entries(root, self.texts)
         return self._entries[root].of(file).resolve()
-
-    def _is_excluded(self, file: Path, root: Path, config: Config) -> bool:
-        return file.exists() and not list(scripts([file], root, config.exclude, force=True))
 
     @deeply
     def _look(self, entry: Path, root: Path, config: Config) -> Analysis:

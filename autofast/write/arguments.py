@@ -211,12 +211,11 @@ def _flows(
             call = parent_of(parent)
             if isinstance(parent, ast.Tuple):
                 call = parent_of(call) if isinstance(call, ast.keyword) else call
-            return (
-                []
-                if isinstance(call, ast.Call)
-                and (_enters(script, call) or any(s.node is call for s in script.processes))
-                else None
-            )
+            if isinstance(call, ast.Call) and (
+                _enters(script, call) or any(s.node is call for s in script.processes)
+            ):
+                return []
+            return None
         case ast.Call() if any(a is use for a in parent.args):
             if is_method(parent, "update"):
                 return _dicts(script, parent.func.value) or None
@@ -227,13 +226,9 @@ def _flows(
                 return _dicts(script, parent)
             return [] if _enters(script, parent) else None
         case ast.Dict():
-            return (
-                _dicts(script, parent)
-                if any(
-                    k is None and v is use for k, v in zip(parent.keys, parent.values, strict=True)
-                )
-                else None
-            )
+            if any(k is None and v is use for k, v in zip(parent.keys, parent.values, strict=True)):
+                return _dicts(script, parent)
+            return None
         case ast.Attribute():
             if (call := call_of(parent)) is None:
                 return None

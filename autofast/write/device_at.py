@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit
 from autofast.flow.program import Flow
-from autofast.flow.provenance import Trail
 from autofast.flow.scopes import (
     Variable,
     Variables,
@@ -79,8 +78,6 @@ def _of(script: Script, loader: Loader, move: Transfer) -> tuple[str, tuple[Edit
         return _attribute(script, loader, target, move), ()
     if name := next(_names(script, loader, target, move), ""):
         return name, ()
-    if again := _anywhere(script, loader, target, move):
-        return again
     text = source_of(move.node).segment(target.expr)
     raise Refusal(
         f"`{text}` of {at(move.node)} is not known yet where the loader is made: put it above"
@@ -249,23 +246,3 @@ def _attribute(script: Script, loader: Loader, target: Given, move: Transfer) ->
     if len(owners) != 1 or not made or any(order > min(made) for order in sites):
         raise Refusal(why)
     return text
-
-
-def _anywhere(
-    script: Script, loader: Loader, target: Given, move: Transfer
-) -> tuple[str, tuple[Edit, ...]] | None:
-    """``torch.device("cuda" if torch.cuda.is_available() else "cpu")``, which can be asked again at
-    the place of the loader.
-    """
-    origins = Trail(script).of(target, [o.stack for o in move.site])
-    if not isinstance(origins, list) or len(origins) != 1:
-        return None
-    expr = origins[0].expr
-    torch, imports = torch_in(source_of(loader.node))
-    test = f"'cuda' if {torch}.cuda.is_available() else 'cpu'"
-    plain = {test, f"{torch}.device({test})"}
-    return (
-        (f'{CUDA} if {torch}.cuda.is_available() else "cpu"', imports)
-        if ast.unparse(expr) in plain
-        else None
-    )

@@ -114,11 +114,9 @@ class Way:
         others = [
             t for t in _instances(self.script) if id(t) not in mine and _descends(t.cls, parent)
         ]
-        return (
-            params[0].arg
-            if not others and all(_descends(t.cls, parent) for t in self.origin.owners)
-            else ""
-        )
+        if not others and all(_descends(t.cls, parent) for t in self.origin.owners):
+            return params[0].arg
+        return ""
 
     def _is_hidden(self, scope: Function) -> bool:
         """Whether a function that reads the value by the name of a module's variable can no longer

@@ -200,11 +200,9 @@ class Losses(TorchCalls):
     def _defined(self, definition: Definition, expr: ast.Name, run: Activation) -> Shape:
         node, statement = definition.node, definition.statement
         if statement is None:  # a parameter
-            return (
-                run.given[definition.name]()
-                if definition.name in run.given
-                else self._from_outside(expr)
-            )
+            if definition.name in run.given:
+                return run.given[definition.name]()
+            return self._from_outside(expr)
         if not isinstance(node, ast.Name):
             raise unknown(expr)
         if isinstance(statement, ast.AugAssign) and statement.target is node:
@@ -283,11 +281,10 @@ class Losses(TorchCalls):
             return Kind.FREE
         kind = self.shape(expr.value, run)
         if isinstance(kind, tuple):
-            index = (
-                const(self.script.values(expr.slice))
-                if not isinstance(expr.slice, ast.Constant)
-                else expr.slice.value
-            )
+            if not isinstance(expr.slice, ast.Constant):
+                index = const(self.script.values(expr.slice))
+            else:
+                index = expr.slice.value
             if isinstance(index, int) and -len(kind) <= index < len(kind):
                 return kind[index]
             raise unknown(expr)

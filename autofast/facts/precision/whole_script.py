@@ -45,7 +45,7 @@ def against_script(script: Script, target: str, gpu: bool) -> str:
             return f"{at(sites[0].node)} makes float64 the default"
     if target == "cuda" and not gpu:
         return "nothing in this script goes to a GPU"
-    if script.processes and _shares_model(script):
+    if script.processes and script.methods("share_memory"):
         return (
             f"several processes train one model in shared memory ({at(script.processes[0].node)})"
         )
@@ -129,10 +129,6 @@ def _assigned(script: Script, call: ast.AST) -> Iterator[ast.AST]:
     yield from (
         d.value for n in names for d in script.analysis(Flow).reaching(n) if d.value is not None
     )
-
-
-def _shares_model(script: Script) -> bool:
-    return bool(script.methods("share_memory"))
 
 
 def _sparse(script: Script) -> Iterator[Site]:

@@ -140,13 +140,12 @@ def _straight(frames: Stack, words: str) -> None:
             continue
         if isinstance(frame, LoopFrame) and frame.unrolled:
             continue
-        why = (
-            "depends on a condition"
-            if isinstance(frame, BranchFrame)
-            else "is repeated"
-            if isinstance(frame, LoopFrame)
-            else "may be cut off"
-        )
+        if isinstance(frame, BranchFrame):
+            why = "depends on a condition"
+        elif isinstance(frame, LoopFrame):
+            why = "is repeated"
+        else:
+            why = "may be cut off"
         raise Refusal(f"{words} {why} ({at(frame.node)})")
 
 

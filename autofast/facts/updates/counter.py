@@ -49,11 +49,10 @@ class Counter:
             off = const(self.script.values(rest.right))
             missing = n + off if isinstance(off, int) else None
         else:
-            off = (
-                const(self.script.values(rest))
-                if not isinstance(rest, ast.Constant)
-                else rest.value
-            )
+            if not isinstance(rest, ast.Constant):
+                off = const(self.script.values(rest))
+            else:
+                off = rest.value
             missing = n - off if isinstance(off, int) else None
         return test.right if missing in (0, 1) else None
 

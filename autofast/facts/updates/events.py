@@ -362,15 +362,14 @@ def _check_method(name: str, site: Site, here: Iterable[Occurrence]) -> None:
         this = occurrence.this
         if this is None:
             continue
-        kind = (
-            "optimizer"
-            if is_optimizer(this)
-            else "scheduler"
-            if is_scheduler(this)
-            else "scaler"
-            if is_scaler(this)
-            else ""
-        )
+        if is_optimizer(this):
+            kind = "optimizer"
+        elif is_scheduler(this):
+            kind = "scheduler"
+        elif is_scaler(this):
+            kind = "scaler"
+        else:
+            kind = ""
         if kind and name not in FINE[kind]:
             raise Refusal(
                 f"what `.{name}()` of the {kind} on {at(site.node)} means for several batches is not known"

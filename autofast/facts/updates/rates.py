@@ -1,6 +1,4 @@
-"""Who else reads and sets learning rates, and schedules that count one thing while they are stepped
-after another.
-"""
+"""Who else reads and sets learning rates, and schedules that count batches."""
 
 from __future__ import annotations
 
@@ -11,12 +9,11 @@ from autofast.facts.updates.cadence import Cadence
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
 from autofast.model.calls import is_name
-from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_loader, is_scheduler
-from autofast.model.script import Scheduler, Script, Tick
+from autofast.model.script import Scheduler, Script
 from autofast.model.source import ancestors, at, nodes_in, outwards, parent_of, statement_of, within
-from autofast.model.syntax import LOOPS, TESTS, is_attribute, is_constant, is_read, is_stored
-from autofast.model.values import Arg, Bound, Cls, Const, Func, Ref, Values
+from autofast.model.syntax import TESTS, is_attribute, is_constant, is_read, is_stored
+from autofast.model.values import Bound, Cls, Func, Ref
 from autofast.rule import Refusal
 
 SHOWS = ("get_last_lr", "get_lr", "print_lr")  # the rate of now
@@ -105,11 +102,9 @@ def _taken_by(script: Script, node: ast.expr) -> ast.Call | None:
                 isinstance(t, Ref) and t.name.startswith(("torch.optim.lr_scheduler.", "builtins."))
                 for t in found
             )
-            return (
-                None
-                if mine or library or any(is_scheduler(t) for t in script.values(outer))
-                else outer
-            )
+            if mine or library or any(is_scheduler(t) for t in script.values(outer)):
+                return None
+            return outer
     return None
 
 
@@ -164,62 +159,6 @@ def _decides(script: Script, node: ast.expr) -> ast.AST | None:
 
 
 # -------------------------------------------------------------------------------------------- units
-HORIZONS = {
-    "StepLR": (1, "step_size"),
-    "CosineAnnealingLR": (1, "T_max"),
-    "CosineAnnealingWarmRestarts": (1, "T_0"),
-    "LinearLR": (3, "total_iters"),
-    "PolynomialLR": (1, "total_iters"),
-}
-
-
-def counted_wrong(script: Script, tick: Tick, schedulers: list[Scheduler]) -> str:
-    """A horizon in epochs of a scheduler that is stepped in every iteration, or the other way
-    round.
-    """
-    for scheduler in schedulers:
-        if scheduler.own:
-            continue
-        if (
-            tick.unit == "update"
-            and not tick.given
-            and scheduler.name in ("CosineAnnealingLR", "PolynomialLR")
-        ):
-            index, name = HORIZONS[scheduler.name]
-            given = scheduler.args.given(index, name)
-            if (
-                given is not None
-                and given.expr is not None
-                and _is_number_of_epochs(script, given.values, tick)
-            ):
-                rest = (
-                    "the rate goes up and down again and again"
-                    if name == "T_max"
-                    else "the rate ends in the first epochs"
-                )
-                return (
-                    f"`{name}={ast.unparse(given.expr)}` is the number of epochs, but the step on {at(tick.node)} is made in every iteration: "
-                    f"{rest}; multiply it by the length of the loader, or step once an epoch"
-                )
-        if tick.unit == "epoch" and scheduler.name in HORIZONS:
-            given = scheduler.args.given(*HORIZONS[scheduler.name])
-            if given is not None and given.expr is not None and counts_batches(script, given.expr):
-                name = HORIZONS[scheduler.name][1]
-                return (
-                    f"`{name}={ast.unparse(given.expr)}` counts batches, but the step on {at(tick.node)} is made once an epoch: "
-                    "the rate hardly moves; count epochs, or step after every update"
-                )
-        if tick.unit == "epoch" and scheduler.name == "OneCycleLR":
-            given = scheduler.args.given(4, "steps_per_epoch")
-            total = scheduler.args.given(2, "total_steps")
-            counts = (
-                total is not None
-                and total.expr is not None
-                and any(is_name(n, "len") for n in ast.walk(total.expr))
-            )
-            if (given is not None and given.values != {Const(1)}) or counts:
-                return f"OneCycleLR is made for a step after every update, but the step on {at(tick.node)} is made once an epoch: the rate hardly moves"
-    return ""
 
 
 def counts_batches(script: Script, expr: ast.expr) -> bool:
@@ -229,24 +168,3 @@ def counts_batches(script: Script, expr: ast.expr) -> bool:
     parts = [expr, *(v for v in values if v is not None)]
     calls = [n for part in parts for n in nodes_in(part, ast.Call) if is_name(n.func, "len")]
     return any(is_loader(t) for call in calls for a in call.args for t in script.values(a))
-
-
-def _is_number_of_epochs(script: Script, values: Values, tick: Tick) -> bool:
-    """Whether the same number says how often the loop over epochs goes round, in which a loop over
-    a loader steps the scheduler.
-    """
-    if not values or not all(isinstance(t, (Arg, Const)) for t in values):
-        return False
-    for occurrence in tick.site:
-        around = [
-            f for f in occurrence.stack if isinstance(f, LoopFrame) and isinstance(f.node, LOOPS)
-        ]
-        if len(around) < 2 or not around[-1].loaders:
-            return False
-        loop = around[-2].node
-        call = loop.iter if isinstance(loop, ast.For) else None
-        if not isinstance(call, ast.Call) or not call.args:
-            return False
-        if not any(script.values(a) == values for a in call.args):
-            return False
-    return True

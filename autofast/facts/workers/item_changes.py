@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from autofast.facts.workers.lifetime import Lifetime
 from autofast.facts.workers.loader_code import Side
-from autofast.flow.defuse import bound_to
 from autofast.flow.program import holder_of
 from autofast.flow.scratch import is_scratch
 from autofast.model.calls import is_method, keyword_of
@@ -78,12 +77,7 @@ class Changes:
 
     def advances(self, node: ast.Call) -> str:
         names = self.script.library_functions(node)
-        if (
-            "builtins.next" in names
-            and node.args
-            and self.keeps(node.args[0])
-            and not self.begins(node.args[0])
-        ):
+        if "builtins.next" in names and node.args and self.keeps(node.args[0]):
             return f"`{shown(node.args[0])}`"
         if "builtins.open" in names:
             mode = node.args[1] if len(node.args) > 1 else keyword_of(node, "mode")
@@ -109,27 +103,6 @@ class Changes:
             if found and len(text) == len(found):
                 return f"{A_FILE} (`{shown(node)}`)"
         return ""
-
-    def begins(self, expr: ast.expr) -> bool:
-        """Whether this is an iterator that was made here: ``iter(self.paths)``."""
-        if isinstance(expr, ast.Name):
-            found = (
-                [bound_to(d.node) for d in self.flow.reaching(expr)]
-                if id(holder_of(expr)) in self.code.functions
-                else []
-            )
-            return bool(found) and all(
-                whole and v is not None and not isinstance(v, ast.Name) and self.begins(v)
-                for v, whole in found
-            )
-        if not isinstance(expr, ast.Call):
-            return False
-        names = self.script.library_functions(expr)
-        return (
-            bool(names)
-            and names <= set(ITERATORS)
-            and not any(is_iterator(self.script.values(a)) for a in expr.args)
-        )
 
     def is_module_function(self, base: ast.expr) -> bool:
         found = self.script.values(base)

@@ -149,7 +149,9 @@ class Lifetime:
     def parameter(self, function: ast.AST, name: str, depth: int) -> bool:
         index = [p.arg for p in parameters(function)].index(name)
         started = id(function) in self.code.starts
-        method = isinstance(parent_of(function), ast.ClassDef) and not is_static_method(function)
+        method = isinstance(parent_of(function), ast.ClassDef) and not any(
+            is_name(d, "staticmethod") for d in getattr(function, "decorator_list", ())
+        )
         if started and method and index == 0:
             return True
         for partial in self.code.partials.get(id(function), ()):
@@ -244,15 +246,9 @@ class Lifetime:
             return any(
                 self.keeps(p, depth) for n, p in enumerate(result.elts) if not known or n == place
             )
-        return (
-            self.keeps_result(result, depth, place)
-            if isinstance(result, ast.Call)
-            else self.keeps(result, depth)
-        )
-
-
-def is_static_method(function: ast.AST) -> bool:
-    return any(is_name(d, "staticmethod") for d in getattr(function, "decorator_list", ()))
+        if isinstance(result, ast.Call):
+            return self.keeps_result(result, depth, place)
+        return self.keeps(result, depth)
 
 
 def draws(found: Values) -> bool:

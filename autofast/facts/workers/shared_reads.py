@@ -67,7 +67,7 @@ class Shared:
             return True
         return (
             isinstance(thing, Ext)
-            and not is_options(thing)
+            and not (isinstance(thing, Ext) and thing.name.startswith(OPTIONS))
             or isinstance(thing, Inst)
             and is_of_library(thing)
             and name in thing.attrs
@@ -134,10 +134,6 @@ def is_open(found: Values) -> bool:
     attribute.
     """
     return all(isinstance(t, (Unknown, Method)) for t in found)
-
-
-def is_options(thing: Thing) -> bool:
-    return isinstance(thing, Ext) and thing.name.startswith(OPTIONS)
 
 
 def is_of_library(thing: Inst) -> bool:

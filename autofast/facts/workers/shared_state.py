@@ -306,7 +306,7 @@ def _files(script: Script, loader: Loader, side: Side, time: Time) -> str:
         for part in ast.walk(path):
             if (
                 isinstance(part, VARIABLES)
-                and not _is_module(script, part)
+                and not any(isinstance(t, (Ref, Module)) for t in script.values(part))
                 and shared.is_part(part)
                 and time.within(node)
                 and _names_entry(side, part)
@@ -340,7 +340,3 @@ def _written_files(script: Script) -> list[tuple[ast.Call, ast.expr]]:
                 if names & WRITERS and len(node.args) > place:
                     found.append((node, node.args[place]))
     return found
-
-
-def _is_module(script: Script, expr: ast.expr) -> bool:
-    return any(isinstance(t, (Ref, Module)) for t in script.values(expr))

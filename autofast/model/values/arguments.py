@@ -96,13 +96,12 @@ def joined(several: list[Arguments]) -> Arguments:
     for args in several[1:]:
         out.open = out.open or args.open
         out.dicts += [d for d in args.dicts if d not in out.dicts]
-        out.loose = (
-            args.loose
-            if out.loose is None
-            else out.loose
-            if args.loose is None
-            else min(out.loose, args.loose)
-        )
+        if out.loose is None:
+            out.loose = args.loose
+        elif args.loose is None:
+            out.loose = out.loose
+        else:
+            out.loose = min(out.loose, args.loose)
         shared = min(len(out.positional), len(args.positional))
         both = [both_given(a, b) for a, b in zip(out.positional, args.positional, strict=False)]
         out.positional = [

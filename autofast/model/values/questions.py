@@ -55,13 +55,12 @@ def _rank(thing: Thing) -> tuple[str, int, str]:
         return known
     if isinstance(thing, Arg):
         return kind, thing.node.lineno, thing.name
-    text = (
-        repr(thing.value)
-        if isinstance(thing, Const)
-        else thing.name
-        if isinstance(thing, Ref)
-        else getattr(thing, "why", "")
-    )
+    if isinstance(thing, Const):
+        text = repr(thing.value)
+    elif isinstance(thing, Ref):
+        text = thing.name
+    else:
+        text = getattr(thing, "why", "")
     return kind, 0, text
 
 

@@ -363,15 +363,14 @@ class Binding(Lookup):
             for key, entries in thing.entries.items():
                 certain = sure and any(e.sure for e in entries)
                 moved = [Entry(e.values, e.expr, e.home, e.sure and sure) for e in entries]
-                old = (
-                    []
-                    if certain
-                    else [
+                if certain:
+                    old = []
+                else:
+                    old = [
                         e
                         for e in into.entries.get(key, [])
                         if not any(m.expr is e.expr and e.values <= m.values for m in moved)
                     ]
-                )
                 self.keep(
                     NOTHING.union(*(e.values for e in moved)),
                     into,

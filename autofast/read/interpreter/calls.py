@@ -260,11 +260,9 @@ class Calls(Binding):
             n.startswith(("abc.", "enum.")) for n in cls.external
         ):
             return values(inst, Unknown(f"{cls.node.name} has a metaclass"))
-        return (
-            values(inst, Unknown(f"{cls.node.name} has its own __new__"))
-            if cls.find("__new__")
-            else values(inst)
-        )
+        if cls.find("__new__"):
+            return values(inst, Unknown(f"{cls.node.name} has its own __new__"))
+        return values(inst)
 
     def device_loader(self, cls: Cls, args: Arguments, node: ast.AST | None) -> Values:
         """The DataLoader that it is, whose data are on the device: its methods do nothing that
@@ -369,13 +367,12 @@ class Calls(Binding):
         given = self.bind_parameters(func, args, this, env)
         owner = func.owner
         if owner is not None:
-            mine = (
-                values(this)
-                if this is not None
-                else given[first].values
-                if (first := _first(func)) in given
-                else NOTHING
-            )
+            if this is not None:
+                mine = values(this)
+            elif (first := _first(func)) in given:
+                mine = given[first].values
+            else:
+                mine = NOTHING
             if mine:
                 env.vars["__super__"] = values(
                     self.intern(
@@ -532,11 +529,10 @@ class Calls(Binding):
                         else values(Unknown(args.open or f"`{name}` may not be given")),
                     )
             elif default is not None:
-                found = (
-                    join(default, values(Unknown(args.open)))
-                    if args.open and args.loose is None
-                    else default
-                )
+                if args.open and args.loose is None:
+                    found = join(default, values(Unknown(args.open)))
+                else:
+                    found = default
             elif option := of_command(self, func, name) or of_main(self, func, name):
                 found = option
             elif args.open:
@@ -585,18 +581,16 @@ def _completed(kept: Arguments, args: Arguments) -> Arguments:
     named = dict(kept.named.items())
     for name, given in args.named.items():
         old = named.get(name)
-        named[name] = (
-            given
-            if old is None or given.sure
-            else Given(given.values | old.values, None, given.via, old.sure)
-        )
-    loose = (
-        kept.loose
-        if kept.loose is not None
-        else None
-        if args.loose is None
-        else len(kept.positional) + args.loose
-    )
+        if old is None or given.sure:
+            named[name] = given
+        else:
+            named[name] = Given(given.values | old.values, None, given.via, old.sure)
+    if kept.loose is not None:
+        loose = kept.loose
+    elif args.loose is None:
+        loose = None
+    else:
+        loose = len(kept.positional) + args.loose
     return Arguments(
         args.call,
         [*kept.positional, *args.positional],

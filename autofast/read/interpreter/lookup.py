@@ -136,16 +136,13 @@ class Lookup(Core):
             self.summaries.read(thing.env, name, thing.env.vars.get(name))
             if name in thing.env.vars:
                 return self.variable(thing.env, name, thing.env.vars[name])
-            sub = (
-                self.project.find(name, 1, thing.source)
-                if thing.source.path.name == "__init__.py"
-                else None
-            )
-            return (
-                values(self.run_module(sub, False))
-                if sub
-                else values(Unknown(f"`{name}` is not found in {thing.source.rel}"))
-            )
+            if thing.source.path.name == "__init__.py":
+                sub = self.project.find(name, 1, thing.source)
+            else:
+                sub = None
+            if sub:
+                return values(self.run_module(sub, False))
+            return values(Unknown(f"`{name}` is not found in {thing.source.rel}"))
         if isinstance(thing, Ref):
             return self.library_attribute(thing, name)
         if isinstance(thing, Inst) and name == "__class__":

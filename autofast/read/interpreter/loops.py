@@ -225,11 +225,9 @@ def _few(over: Values) -> list[Values]:
         items = list(single.exact or ())
     else:
         return []
-    return (
-        items
-        if len(items) <= 4 and all(isinstance(one(i), (Const, Ext, Inst)) for i in items)
-        else []
-    )
+    if len(items) <= 4 and all(isinstance(one(i), (Const, Ext, Inst)) for i in items):
+        return items
+    return []
 
 
 def _augmented(node: ast.AST) -> list[ast.expr]:

@@ -74,11 +74,10 @@ def evaluated(interp: Core, source: ast.expr, env: Env, node: ast.expr) -> Value
             asked = values(Num(pattern=name.replace("\0", "*")))
             found = NOTHING.union(*(by_prefix(t, asked) or {COMPUTED} for t in found))
         elif "\0" not in name:
-            found = (
-                _lookup(interp, name, env)
-                if found is None
-                else _attributes(interp, found, name, node)
-            )
+            if found is None:
+                found = _lookup(interp, name, env)
+            else:
+                found = _attributes(interp, found, name, node)
         elif found is None:  # any code
             found = by_key(interp, holes[0], env, node) | {COMPUTED}
         else:

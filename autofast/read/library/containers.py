@@ -203,11 +203,9 @@ def dict_method(
         return values(Const(None))
     if name in ("clear", "popitem"):
         interp.drop_entry(this, ...)
-        return (
-            this.any() or values(Unknown("the dict is empty here"))
-            if name == "popitem"
-            else values(Const(None))
-        )
+        if name == "popitem":
+            return this.any() or values(Unknown("the dict is empty here"))
+        return values(Const(None))
     return _view(interp, this, name, node)
 
 

@@ -94,11 +94,9 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
         return thing.any() or values(Unknown("the list is empty here"))
     if isinstance(thing, Dict):
         keys = values(*(Const(k) for k in thing.entries))
-        return (
-            keys | values(Num(), Unknown(thing.open))
-            if thing.open or thing.rest or not keys
-            else keys
-        )
+        if thing.open or thing.rest or not keys:
+            return keys | values(Num(), Unknown(thing.open))
+        return keys
     if isinstance(thing, Inst):
         if thing.cls.find("__iter__") is not None:
             return by_iterator(interp, thing, node)
@@ -213,11 +211,10 @@ def batch_of(interp: Core, loader: Thing) -> Values:
         return cache[id(loader)]
     # For a dataset that iterates its own loader.
     cache[id(loader)] = values(Tensor(batch=frozenset({loader}), device="cpu"))
-    args = (
-        loader.args
-        if isinstance(loader, (Ext, Inst)) and loader.args is not None
-        else Arguments(None)
-    )
+    if isinstance(loader, (Ext, Inst)) and loader.args is not None:
+        args = loader.args
+    else:
+        args = Arguments(None)
     if isinstance(loader, Inst):
         inner = [t for t in loader.attrs.get("__loader__", NOTHING) if isinstance(t, Ext)]
         args = inner[0].args if inner else args

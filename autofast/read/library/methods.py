@@ -1,8 +1,11 @@
-"""Methods of library objects: tensors, optimizers, scalers."""
+"""Methods of library objects (tensors, optimizers, scalers), and of containers, numbers, strings
+and parsers.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 
 from autofast.model.kinds import is_dataset, is_loader, is_module, is_optimizer, is_scaler
 from autofast.model.names import LOADER
@@ -10,14 +13,17 @@ from autofast.model.tensors import SHAPE, dtype_of, kind_asked, mixed, target_of
 from autofast.model.values import (
     NOTHING,
     SOMEWHERE,
+    Arg,
     Arguments,
     Bound,
     Cls,
     Const,
+    Dict,
     Ext,
     Func,
     Given,
     Inst,
+    Located,
     Num,
     Reason,
     Ref,
@@ -33,18 +39,81 @@ from autofast.model.values import (
 from autofast.model.values import things as values
 from autofast.ops import is_in_place, op
 from autofast.read.library import (
+    chosen,
     distributions,
     frameworks,
     hugging_face_data,
+    loaded_settings,
     module_parts,
-    plain_methods,
+    options,
     pretrained,
     protocols,
 )
-from autofast.read.library.iteration import batch_of
+from autofast.read.library.containers import dict_method, namespace_method, row_of, seq_method
+from autofast.read.library.iteration import batch_of, iterate, loaders_in
 from autofast.read.library.modules import module_method
 from autofast.read.library.tensor_results import result, result_dtype
 from autofast.read.state.core import Core
+
+# what a string that is known says of itself
+OF_TEXT = frozenset(
+    """startswith endswith lower upper strip lstrip rstrip replace title capitalize isdigit islower
+    isupper isalpha isidentifier removeprefix removesuffix find count zfill""".split()
+)
+
+
+def _of_text(text: str, name: str, args: Arguments) -> Values:
+    """``arch.startswith("resnet")``, computed where all of it is known."""
+    given = [one(g.values) for g in args.positional]
+    known = [t.value for t in given if isinstance(t, Const)]
+    if args.named or args.open or args.loose is not None or len(known) != len(given):
+        return values(Num())
+    try:
+        return values(Const(getattr(text, name)(*known)))
+    except (TypeError, ValueError):
+        return values(Num())
+
+
+def _plain_method(
+    interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
+) -> Values | None:
+    """A method of a container, a number, a string or an argument parser; None where ``this`` is
+    none of them.
+    """
+    if isinstance(this, Dict):
+        return dict_method(interp, this, name, args, node)
+    if isinstance(this, Seq):
+        return seq_method(interp, this, name, args, node)
+    if isinstance(this, Const) and isinstance(this.value, str) and name == "format":
+        for given in args.every:
+            for thing in given.values:
+                if isinstance(thing, Tensor):
+                    interp.emit("format", node, thing, args)
+        return values(Num(pattern=re.sub(r"\{[^{}]*\}", "*", this.value)))
+    if isinstance(this, Located) and name in loaded_settings.KEPT:
+        return values(this)
+    if isinstance(this, (Num, Const, Arg)):
+        if (parts := chosen.parts_of_name(interp, this, name, args, node)) is not None:
+            return parts
+        if name in OF_TEXT and isinstance(this, Const) and isinstance(this.value, str):
+            return _of_text(this.value, name, args)
+        if name in ("split", "rsplit", "splitlines", "partition", "rpartition"):
+            return values(row_of(interp, (id(node), "split"), node, values(Num())))
+        return values(Num())
+    if isinstance(this, Ext) and this.name == "builtins.vars":
+        return namespace_method(interp, this, name, args)
+    if options.is_parser(this):
+        return options.parser_method(interp, this, name, args, node)
+    if isinstance(this, Ext):
+        if "over" in this.attrs and name in ("__next__", "next"):
+            loaders = loaders_in(values(this))
+            if loaders:
+                interp.emit("next", node, None, args, values(this), loaders=loaders)
+            return iterate(interp, values(this), node)
+        if "over" in this.attrs:
+            return values(Num())
+    return None
+
 
 COUNTS = tuple("size numel nelement dim ndimension element_size".split())
 CASTS = {"double": "f64", "half": "half", "bfloat16": "half", "float": "f32"}
@@ -57,19 +126,15 @@ def call_method(
 ) -> Values:
     """A method of a library object (or of a project object that inherits it)."""
     result = _method(interp, this, name, args, node)
-    if not _switches_nothing(this, name, args):
-        interp.emit("." + name, node, this, args, result)
-    return result
-
-
-def _switches_nothing(this: Thing, name: str, args: Arguments) -> bool:
-    """``self.table[:n].requires_grad_(False)`` of a tensor that has no gradient anyway."""
-    return (
+    # `self.table[:n].requires_grad_(False)` of a tensor without a gradient switches nothing
+    if not (
         name == "requires_grad_"
         and isinstance(this, Tensor)
         and not (this.grad or this.param)
         and const(args.get(0, "requires_grad")) is False
-    )
+    ):
+        interp.emit("." + name, node, this, args, result)
+    return result
 
 
 def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None) -> Values:
@@ -93,7 +158,7 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
         )
     if is_module(this):
         return module_method(interp, this, name, args, node)
-    if (done := plain_methods.method(interp, this, name, args, node)) is not None:
+    if (done := _plain_method(interp, this, name, args, node)) is not None:
         return done
     if (done := frameworks.method(interp, this, name, args, node)) is not None:
         return done

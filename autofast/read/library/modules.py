@@ -49,20 +49,18 @@ SAME = frozenset(
 def loss(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
     """A loss function: ``criterion(output, target)`` or ``F.cross_entropy(output, target)``."""
     tensors = tensors_in(*(g.values for g in args.every))
-    reduction = (
-        const(args.get(-1, "reduction"))
-        if isinstance(thing, Ref)
-        else const(thing.arg("reduction"))
-        if isinstance(thing, Ext)
-        else ...
-    )
+    if isinstance(thing, Ref):
+        reduction = const(args.get(-1, "reduction"))
+    elif isinstance(thing, Ext):
+        reduction = const(thing.arg("reduction"))
+    else:
+        reduction = ...
     interp.emit("loss", node, thing, args, values(*tensors))
     rank = "0d" if _reduces(thing, args) else ""
-    made = (
-        mixed(tensors, loss=reduction != "none", prob=None, rank=rank)
-        if tensors
-        else Tensor(loss=True, grad=interp.grad_on(), rank=rank)
-    )
+    if tensors:
+        made = mixed(tensors, loss=reduction != "none", prob=None, rank=rank)
+    else:
+        made = Tensor(loss=True, grad=interp.grad_on(), rank=rank)
     return values(made.but(grad=made.grad and interp.grad_on()))
 
 

@@ -176,11 +176,9 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
         given = [g.values for g in args.every]
         tensors = tensors_in(*given)
         interp.emit("call_object", node, thing, args)
-        return (
-            values(mixed(tensors))
-            if tensors and not thing.name.startswith("torch.autograd")
-            else values(Unknown(f"what {thing.name} returns"))
-        )
+        if tensors and not thing.name.startswith("torch.autograd"):
+            return values(mixed(tensors))
+        return values(Unknown(f"what {thing.name} returns"))
     if isinstance(thing, Unknown):
         interp.emit("call_unknown", node, thing, args)
         tensors = tensors_in(*(g.values for g in args.every))

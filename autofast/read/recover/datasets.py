@@ -125,11 +125,10 @@ def _unknown_transform(thing: Ext, short: str) -> str:
 def _of_project(interp: Core, thing: Inst) -> Dataset:
     cls = thing.cls
     library = library_dataset(thing)
-    base = (
-        _of_library(interp, Ext(library, thing.node, thing.args or Arguments(None)))
-        if library
-        else None
-    )
+    if library:
+        base = _of_library(interp, Ext(library, thing.node, thing.args or Arguments(None)))
+    else:
+        base = None
     if base is not None and cls.find("__getitem__") is None and cls.find("__iter__") is None:
         return replace(
             base, thing=thing, name=cls.node.name, set_outside=tuple(_set_outside(interp, thing))

@@ -284,11 +284,10 @@ def _results(script: Script, region: Region) -> Iterator[tuple[ast.expr, Values]
     """What the region computes and may hand on: to variables, objects, containers and callers."""
     for statement in region.statements:
         for part in ast.walk(statement):
-            here = (
-                not region.whole
-                if isinstance(part, ast.Assign)
-                else isinstance(part, ast.Return) and function_of(part) is region.scope
-            )
+            if isinstance(part, ast.Assign):
+                here = not region.whole
+            else:
+                here = isinstance(part, ast.Return) and function_of(part) is region.scope
             if here and isinstance(part, (ast.Assign, ast.Return)) and part.value is not None:
                 yield part.value, script.values(part.value)
     for site, occurrence in region.sites(

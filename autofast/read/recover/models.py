@@ -30,11 +30,10 @@ def build_models(interp: Interpreter, script: Script) -> list[Model]:
                 model = found.get(id(thing))
                 if model is None:
                     layers, unknown, classes = layers_of(thing)
-                    name = (
-                        thing.cls.node.name
-                        if isinstance(thing, Inst)
-                        else thing.name.rsplit(".", 1)[-1]
-                    )
+                    if isinstance(thing, Inst):
+                        name = thing.cls.node.name
+                    else:
+                        name = thing.name.rsplit(".", 1)[-1]
                     dtype = (
                         str(const(thing.attrs["__dtype__"])) if "__dtype__" in thing.attrs else ""
                     )

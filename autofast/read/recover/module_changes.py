@@ -9,8 +9,6 @@ and a backward after it pass.
 
 from __future__ import annotations
 
-import ast
-
 from autofast.model.calls import call_of
 from autofast.model.contents import attributes, opened
 from autofast.model.events import Occurrence, branches
@@ -64,15 +62,10 @@ def _made(script: Script, region: Region) -> str:
             and is_module(thing)
             and not is_loss(thing)
             and not (isinstance(thing, Ext) and thing.name in WITHOUT_TENSORS)
-            and not _only_called(site.node)
+            and call_of(site.node) is None
         ):
             return f"a module is made here ({at(site.node)}): its parameters could not be trained"
     return ""
-
-
-def _only_called(call: ast.AST) -> bool:
-    """``nn.Softmax(dim=1)(x)``: nothing holds the module, which is gone after the call."""
-    return call_of(call) is not None
 
 
 def _copied(script: Script, region: Region) -> str:

@@ -190,7 +190,9 @@ def _step(
             for around in occurrence.stack:
                 if isinstance(around, WithFrame):
                     for expr, found in around.contexts:
-                        if is_autocast(found) or _may_autocast(found):
+                        if is_autocast(found) or any(
+                            isinstance(t, Ext) and t.name == "torch.autocast" for t in found
+                        ):
                             autocast[id(expr)] = expr
     double = [s.node for s in script.calls("torch.autograd.grad") if here(s) and _creates_graph(s)]
     double += [b.node for b in backwards if b.double]
@@ -209,13 +211,6 @@ def _step(
         [s for s in script.methods("step") if here(s) and any(o.this is not None and is_scheduler(o.this) for o in s)],
         double, list(autocast.values()), list(scalers.values()), list(models.values()), stack,
     )  # fmt: skip
-
-
-def _may_autocast(found: frozenset[Thing]) -> bool:
-    """A context held in a variable that is autocast on one branch, or one that is not known at
-    all.
-    """
-    return any(isinstance(t, Ext) and t.name == "torch.autocast" for t in found)
 
 
 def _creates_graph(site: Site) -> bool:

@@ -61,22 +61,18 @@ class Training:
 def _differentiated(occurrence: Occurrence) -> Values:
     if isinstance(occurrence.this, Tensor):
         return frozenset({occurrence.this})
-    return (
-        occurrence.args.positional[0].values
-        if occurrence.args is not None and occurrence.args.positional
-        else frozenset()
-    )
+    if occurrence.args is not None and occurrence.args.positional:
+        return occurrence.args.positional[0].values
+    return frozenset()
 
 
 def _handed_out(kind: str, occurrence: Occurrence) -> Values:
     """The tensors that leave the project here for code that may train with them."""
     if kind == "return":
         frame = next((f for f in reversed(occurrence.stack) if isinstance(f, CallFrame)), None)
-        return (
-            occurrence.result
-            if frame is not None and not isinstance(frame.node, ast.Call)
-            else frozenset()
-        )
+        if frame is not None and not isinstance(frame.node, ast.Call):
+            return occurrence.result
+        return frozenset()
     known = isinstance(occurrence.this, Ref) and occurrence.this.name.split(".")[0] in HARMLESS
     foreign = isinstance(occurrence.this, Ref) and kind == occurrence.this.name and not known
     if (
@@ -85,9 +81,7 @@ def _handed_out(kind: str, occurrence: Occurrence) -> Values:
         or (kind.startswith(".") and isinstance(occurrence.this, Unknown))
     ):
         given = occurrence.args
-        return (
-            frozenset().union(*(g.values for g in given.every))
-            if given is not None
-            else frozenset()
-        )
+        if given is not None:
+            return frozenset().union(*(g.values for g in given.every))
+        return frozenset()
     return frozenset()

@@ -161,7 +161,7 @@ class Body:
                 if (
                     all(id(s) in chosen or isinstance(s, ast.Pass) for s in inner)
                     and not is_elif(outer)
-                    and not self._is_around_loop(outer)
+                    and not within(self.loop, outer)
                 ):
                     for s in inner:
                         chosen.pop(id(s), None)
@@ -181,9 +181,6 @@ class Body:
             else:
                 runs.append([statement])
         return runs
-
-    def _is_around_loop(self, statement: ast.stmt) -> bool:
-        return within(self.loop, statement)
 
     # ------------------------------------------------------------------------------------- clearing
     def _move(self, start: Unit, ends: list[Unit], runs: list[list[ast.stmt]]) -> None:
@@ -292,11 +289,10 @@ class Body:
                 raise Refusal(
                     f"the loss on {at(backward.node)} does not depend on the batch, as far as can be seen"
                 )
-            weight = (
-                self.window.weight
-                if function_of(backward.node) is self.home
-                else self._in(backward.node, "share", self.window.weight)
-            )
+            if function_of(backward.node) is self.home:
+                weight = self.window.weight
+            else:
+                weight = self._in(backward.node, "share", self.window.weight)
             self.edits.append(
                 Wrap(whole(backward), f"{{}} * {literal(weight)}", rank=Rank.LOSS_DIVIDE)
             )

@@ -4,7 +4,6 @@ exchanged once a window.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, literal
@@ -46,19 +45,6 @@ def quiet(
                     always=False,
                 )
                 needs = ((None, beside), (accumulated.Accumulated, step.loop))
-            elif (test := no_sync.last_of_window(script, step)) is not None:
-                assert isinstance(step.loop, ast.For)
-                backwards = [b.node for b in step.backwards]
-                edits = no_sync.no_sync(
-                    step.loop,
-                    backwards,
-                    "{test}",
-                    (),
-                    calls,
-                    name,
-                    always=False,
-                    holes={"test": test},
-                )
             elif existing.existing(script, step) is None:
                 continue
         except Refusal:

@@ -126,11 +126,10 @@ def _resolved(script: Script, test: ast.expr, rest: Stack) -> ast.expr:
             ),
             None,
         )
-        given = (
-            frame.given.get(definition.name)
-            if frame is not None and definition.is_parameter
-            else None
-        )
+        if frame is not None and definition.is_parameter:
+            given = frame.given.get(definition.name)
+        else:
+            given = None
         value = given.expr if given is not None else definition.value
         if value is None:
             return test

@@ -65,7 +65,7 @@ class Window:
     def is_last(self) -> str:
         """The condition for the last batch of a window."""
         number = f"{self.counter} + 1" if self.start == 0 else self.counter
-        whole = f"{_in_parentheses(number)} % {self.name} == 0"
+        whole = f"{f'({number})' if ' ' in number else number} % {self.name} == 0"
         return whole if self.drop else f"{whole} or {number} == len({self._loader})"
 
     @property
@@ -93,10 +93,6 @@ class Window:
     @property
     def helper(self) -> Edit:
         return Helper(self.source, self.share, HELPER.format(name=self.share))
-
-
-def _in_parentheses(number: str) -> str:
-    return f"({number})" if " " in number else number
 
 
 def window_of(script: Script, step: Step, steps: int, drop: bool) -> Window:

@@ -17,13 +17,14 @@ from autofast.facts.cost import measured
 from autofast.facts.cost.heads import is_narrow
 from autofast.facts.cost.step import Cost
 from autofast.facts.input_shapes import varying
-from autofast.facts.kept_tensors import is_kept
 from autofast.facts.precision.code import Code
 from autofast.facts.recorded_graphs import gives_its_loss
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.holders import Holders
+from autofast.flow.holders import Holder, Holders, How
 from autofast.flow.loops import loop_of
+from autofast.flow.program import Flow
+from autofast.flow.scopes import declared, scope_of, variables_of
 from autofast.model.calls import keyword_of
 from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, LoopFrame, Site, below, inside
@@ -34,6 +35,49 @@ from autofast.model.source import at, function_of, parent_of, source_of, within
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Method, Ref, Tensor, const
 from autofast.write.spelling import torch_in
+
+
+def is_kept(script: Script, node: ast.expr, loop: ast.AST) -> bool:
+    """Whether the tensor itself, not something computed from it, is put where it is still there in
+    the next turn of the loop.
+    """
+    return any(_outlives(script, h, loop) for h in script.analysis(Holders).ever(node))
+
+
+def _outlives(script: Script, holder: Holder, loop: ast.AST) -> bool:
+    match holder.how, holder.node:
+        case How.VARIABLE, ast.arg() as parameter:
+            return isinstance(loop, LOOPS) and scope_of(parameter) is function_of(loop)
+        case How.VARIABLE, ast.Name() as name:
+            in_turns = isinstance(parent_of(name), ast.comprehension)
+            return not in_turns and not _is_set_in_every_turn(script, name, loop)
+        case How.CONTAINER, ast.Name() as name:
+            return not script.analysis(Flow).reaching(name)  # else its definitions say it
+    return True
+
+
+def _is_set_in_every_turn(script: Script, target: ast.Name, loop: ast.AST) -> bool:
+    """A local variable of a function that the loop calls, or one that each turn of the loop sets
+    before it is used.
+    """
+    function = function_of(target)
+    if isinstance(function, ast.Module) or (
+        isinstance(loop, LOOPS) and function is function_of(loop)
+    ):
+        if not isinstance(loop, LOOPS) or not within(target, loop):
+            return False
+        return _is_set_before_each_use(script, target)
+    return target.id not in declared(function)
+
+
+def _is_set_before_each_use(script: Script, target: ast.Name) -> bool:
+    graph, table = script.analysis(Flow).graph(target), variables_of(target)
+    variable = table.of(target)
+    return variable is not None and all(
+        function_of(load) is function_of(target) and graph.dominates(target, load)
+        for load in table.loads(variable)
+    )
+
 
 SINCE = (2, 6)  # torch.compiler.set_stance
 EAGER = '.compiler.set_stance("force_eager")'

@@ -212,7 +212,9 @@ def _state(script: Script, model: Model, code: Code) -> str:
     for node in script.nodes:
         if is_method(node, "append", "extend", "insert"):
             kept = node.func.value
-            if not is_attribute(kept) or _is_layers(script, kept):
+            if not is_attribute(kept) or any(
+                isinstance(t, Ext) and is_module(t) for t in script.values(kept)
+            ):
                 continue
             here = any(t is model.thing for t in script.values(kept.value))
             if (here and not _building(node)) or id(node) in code.all:
@@ -245,10 +247,6 @@ def _building(node: ast.AST) -> bool:
     method = enclosing(node, ast.FunctionDef)
     in_class = method is not None and isinstance(parent_of(method), ast.ClassDef)
     return in_class and getattr(method, "name", "") != "forward"
-
-
-def _is_layers(script: Script, kept: ast.expr) -> bool:
-    return any(isinstance(t, Ext) and is_module(t) for t in script.values(kept))
 
 
 def _effects(script: Script, model: Model, code: Code) -> str:

@@ -55,11 +55,9 @@ def _zipped(step: Step) -> bool:
 def size_of(script: Script, loader: Loader) -> Given | None:
     """The argument that is the size of a batch."""
     whole = whole_batches(script, loader)
-    return (
-        given(loader, "batch_size")
-        if whole is None
-        else Given(script.values(whole.size), whole.size)
-    )
+    if whole is None:
+        return given(loader, "batch_size")
+    return Given(script.values(whole.size), whole.size)
 
 
 def _check_loader(script: Script, loader: Loader) -> None:

@@ -272,11 +272,9 @@ def _one_seed(script: Script, ranks: Ranks, extent: Extent) -> list[str]:
 
 
 def _spelled(ranks: Ranks, module: str, node: ast.AST) -> str:
-    return (
-        f"{ranks.module('numpy', node)}.random"
-        if module == "numpy.random"
-        else ranks.module(module, node)
-    )
+    if module == "numpy.random":
+        return f"{ranks.module('numpy', node)}.random"
+    return ranks.module(module, node)
 
 
 def _fixed(occurrence: Occurrence) -> bool:

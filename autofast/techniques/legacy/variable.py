@@ -77,11 +77,10 @@ def variables(script: Script, source: Source, plain: Plainness) -> Iterator[Find
         if _names_variable(script, node, bound)
     ]
     fixed = [u for u in uses if not u.stays]
-    gone = (
-        _import_edits(script, source, bound)
-        if fixed and not any(u.stays for u in uses if u.bound)
-        else ()
-    )
+    if fixed and not any(u.stays for u in uses if u.bound):
+        gone = _import_edits(script, source, bound)
+    else:
+        gone = ()
     half = {id(unit_of(u.node)) for u in uses if u.reached and (u.stays or u.asks is DETACHED)}
     for use in uses:
         if use.edits:
@@ -147,7 +146,7 @@ def _use(
     call = parent_of(node)
     if (
         isinstance(call, ast.Call)
-        and _is_check(script, call)
+        and script.is_call(call, "builtins.isinstance")
         and len(call.args) == 2
         and call.args[1] is node
         and reached
@@ -198,10 +197,6 @@ def _use(
     detached = any(isinstance(e, Rewrite) and ".detach()" in e.template for e in edits)
     worth = DETACHED if detached and not graph else volatile_gain if advice else gains.renaming
     return Use(call, by_import, reached, message, edits, advice=advice, asks=worth)
-
-
-def _is_check(script: Script, call: ast.Call) -> bool:
-    return script.is_call(call, "builtins.isinstance")
 
 
 def _given(call: ast.Call) -> tuple[ast.expr, ast.expr | None, ast.expr | None] | None:
@@ -373,11 +368,10 @@ def old_reductions(script: Script) -> Iterator[Finding]:
     """``size_average=False`` → ``reduction="sum"``."""
     for _, site in script.log.each():
         call = site.node
-        name = (
-            site.kind
-            if site.kind != "new"
-            else next((getattr(o.this, "name", "") for o in site), "")
-        )
+        if site.kind != "new":
+            name = site.kind
+        else:
+            name = next((getattr(o.this, "name", "") for o in site), "")
         short = name.rpartition(".")[2]
         functional = name.startswith("torch.nn.functional.") and short in FUNCTIONAL_LOSSES
         if not isinstance(call, ast.Call) or not (

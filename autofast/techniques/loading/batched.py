@@ -44,11 +44,9 @@ def only_collects(loader: Loader) -> bool:
 def is_batched(loader: Loader) -> bool:
     """Batches of one item, or made by the dataset already."""
     size = given(loader, "batch_size")
-    return (
-        const(size.values) in (None, 1)
-        if size is not None
-        else not loader.args.open and given(loader, "batch_sampler") is None
-    )
+    if size is not None:
+        return const(size.values) in (None, 1)
+    return not loader.args.open and given(loader, "batch_sampler") is None
 
 
 def against(script: Script, loader: Loader) -> str:

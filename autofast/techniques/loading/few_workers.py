@@ -64,11 +64,10 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
     numbers: dict[int, Number] = {}
     for loader in script.loaders:
         argument = given(loader, NAME)
-        origins = (
-            trail.of(argument, [getattr(t, "made", ()) for t in loader.things])
-            if argument is not None
-            else []
-        )
+        if argument is not None:
+            origins = trail.of(argument, [getattr(t, "made", ()) for t in loader.things])
+        else:
+            origins = []
         if isinstance(origins, str) and _is_none(argument) and counts(script, loader):
             yield Finding(loader.node, NONE, refusal=f"{NAME} is 0, and {origins}")
         for origin in origins if isinstance(origins, list) else ():
@@ -123,11 +122,9 @@ def _enough(script: Script, number: Number) -> str:
         return "files are read as they are, and the network takes longer to go along sequences"
     if number.value == 1:
         return ""
-    return (
-        ""
-        if reads & {"file", "decode"}
-        else f"no files are read, and there are {number.value} workers"
-    )
+    if reads & {"file", "decode"}:
+        return ""
+    return f"no files are read, and there are {number.value} workers"
 
 
 def _in_settings(script: Script, loaders: list[Loader]) -> Iterator[Finding]:

@@ -348,11 +348,9 @@ class Calls(Parts):
             case [list() as inner]:
                 found = inner
         known = isinstance(found, list) and all(type(v) is int for v in found)
-        return (
-            found
-            if known and isinstance(found, list) and len(named) == len(call.keywords)
-            else None
-        )
+        if known and isinstance(found, list) and len(named) == len(call.keywords):
+            return found
+        return None
 
     def quarter(self, items: Items, rest: list[ast.expr], call: ast.Call) -> Items:
         turns = keyword_of(call, "k") or (rest[0] if rest else None)

@@ -215,11 +215,10 @@ def _drops(script: Script, loader: Loader) -> Use | None:
 def _never_ends(loader: Loader) -> bool:
     argument = given(loader, "sampler")
     for thing in argument.values if argument is not None else ():
-        count = (
-            thing.args.given(2, "num_samples")
-            if isinstance(thing, Ext) and thing.name.endswith(".RandomSampler")
-            else None
-        )
+        if isinstance(thing, Ext) and thing.name.endswith(".RandomSampler"):
+            count = thing.args.given(2, "num_samples")
+        else:
+            count = None
         if count is not None and (not isinstance(n := const(count.values), int) or n >= MANY):
             return True
     return False
@@ -296,11 +295,9 @@ def positive(script: Script, expr: ast.expr) -> str:
     if _is_positive(expr) or _counts_cores(script, expr):
         return "True"
     code = source_of(expr).segment(expr)
-    return (
-        f"({code}) > 0"
-        if isinstance(expr, (ast.BoolOp, ast.IfExp, ast.Compare)) or "\n" in code
-        else f"{code} > 0"
-    )
+    if isinstance(expr, (ast.BoolOp, ast.IfExp, ast.Compare)) or "\n" in code:
+        return f"({code}) > 0"
+    return f"{code} > 0"
 
 
 def _counts_cores(script: Script, expr: ast.expr) -> bool:

@@ -42,12 +42,10 @@ def together(script: Script, loader: Loader, options: Options, template: str) ->
     if not options.decides(Helped) or refusal(script, loader):
         return None
     home = room(script, loader.args, NAME, [x.node for x in _served(script)])
-    return (
-        None
-        if isinstance(home, str)
-        else replace(
-            wish(script, loader, options, template), effect=None, needs=(Helped,), key=home.node
-        )
+    if isinstance(home, str):
+        return None
+    return replace(
+        wish(script, loader, options, template), effect=None, needs=(Helped,), key=home.node
     )
 
 

@@ -101,13 +101,11 @@ def home(script: Script, optimizer: Optimizer, calls: list[ast.Call]) -> Home | 
 def _only_those(script: Script, optimizer: Optimizer) -> str:
     """A class that the call may make besides those that take ``fused=``, in words."""
     others = [
-        t for t in script.values(optimizer.node.func) if not (isinstance(t, Ref) and _takes(t.name))
+        t
+        for t in script.values(optimizer.node.func)
+        if not (isinstance(t, Ref) and t.name in {f"torch.optim.{n}" for n in FUSED})
     ]
     return "its class is chosen when it runs, and not all take fused=" if others else ""
-
-
-def _takes(name: str) -> bool:
-    return name in {f"torch.optim.{n}" for n in FUSED}
 
 
 def _passes_on(function: ast.AST, call: ast.Call) -> bool:

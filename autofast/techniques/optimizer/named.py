@@ -35,11 +35,10 @@ def named_in_settings(script: Script) -> Iterator[Finding]:
                 if not _of_torch(occurrence) or (said.file, said.line) in seen:
                     continue
                 seen.add((said.file, said.line))
-                todo = (
-                    f"set fused to true among the arguments of {place(said)}"
-                    if handed_on
-                    else f"pass fused=True with {said.value} ({place(said)})"
-                )
+                if handed_on:
+                    todo = f"set fused to true among the arguments of {place(said)}"
+                else:
+                    todo = f"pass fused=True with {said.value} ({place(said)})"
                 yield Finding(
                     _asked(script, occurrence, site.node),
                     f"runs the update of {said.value} as many small kernels",

@@ -19,27 +19,29 @@ Two things compute in fp16 whatever was asked for: with them, the form is fp16 a
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from autofast.edit.edits import Edit
 from autofast.facts.by_default import Off, by_default, options_within
 from autofast.facts.forwards import Region, evaluation_regions, training_regions
 from autofast.facts.forwards_alone import forwards_alone
+from autofast.facts.precision.banned import banned, error_of
 from autofast.facts.precision.between import between
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.fp16_numbers import not_fp16
+from autofast.facts.precision.half_values import Half
 from autofast.facts.precision.hazards import against, has_autocast, ratio
 from autofast.facts.precision.layers import recurrent
-from autofast.facts.precision.probabilities import log_of_rounded
 from autofast.facts.precision.whole_script import against_script
 from autofast.flow.positions import nodes_of
 from autofast.model.script import Script, Step
-from autofast.model.source import at
+from autofast.model.source import at, nodes_in
+from autofast.model.tensors import tensors_in
 from autofast.rule import Options
 from autofast.techniques.precision.blocks import Block, block_edits, joined
+from autofast.techniques.precision.casts import cast_of
 from autofast.techniques.precision.forms import DTYPE_SINCE, Precision, shared
-from autofast.techniques.precision.narrow import narrowed
 from autofast.techniques.precision.optional_apex import (
     apex_option,
     cannot,
@@ -49,6 +51,97 @@ from autofast.techniques.precision.optional_apex import (
 from autofast.techniques.precision.scaling import Scaling, scaling
 from autofast.techniques.precision.with_logits import WithLogits, logits_of, with_logits
 from autofast.write.spelling import uses_gpu
+
+LOGARITHMS = ("torch.log", ".log", "torch.log1p", ".log1p", "torch.log2", "torch.log10")
+
+
+# A sigmoid in 16 bits is 1 from 6 (bf16) or 8 (fp16) on, the logarithm of the rest that of 0.
+# Autocast computes `log_softmax` in fp32 and losses with logits too; what it cannot see is a
+# logarithm that is taken, far away, of what a sigmoid in the model has rounded.
+def log_of_rounded(script: Script, code: Code, outputs: list[ast.Call]) -> str:
+    """Where ``code`` takes the logarithm of a probability that a model has computed in 16 bits, in
+    words; empty where it does not.
+    """
+    given = [t.prob for call in outputs for t in tensors_in(script.values(call))]
+    rounded = any(p is not None and id(p) not in code.logits for p in given)
+    for site, occurrence in code.events("loss"):
+        if id(site.node) not in code.logits and (name := banned(occurrence.this)):
+            taken = tensors_in(occurrence.args.get(0, "input")) if occurrence.args else []
+            if rounded or not taken or not all(t.prob for t in taken):
+                return error_of(name, site)
+    if rounded:
+        for site, occurrence in code.events(*LOGARITHMS):
+            of = occurrence.args.get(0, "input") if occurrence.args is not None else frozenset()
+            this = frozenset({occurrence.this}) if occurrence.this is not None else frozenset()
+            if any(t.models for t in tensors_in(of | this)):
+                return f"{at(site.node)} takes the logarithm of a sigmoid, which in 16 bits is 1 for what is nearly 1: compute it from the logits"
+    return ""
+
+
+TARGETS = 2  # statements that have to do with no network, from which on a block ends above them
+
+Accepted = tuple[Region, Code]
+
+
+# Blocks come down to the forward passes, where all that these give is written as fp32 anyway, or
+# end where only targets are prepared.
+def narrowed(script: Script, options: Options, accepted: Sequence[Accepted]) -> Iterator[Accepted]:
+    """The regions, or their forward passes: what is computed from fp32 is the same, or more exact,
+    outside of autocast.
+    """
+    inside = {n for region, _ in accepted for n in nodes_of(region.parts)}
+    for region, code in accepted:
+        whole = region.is_forward_only or region.hoisted or region.first is region.last
+        yield from ([] if whole else _alone(script, options, region, inside, code)) or [
+            (region, code)
+        ]
+
+
+def _alone(
+    script: Script, options: Options, region: Region, inside: set[int], code: Code
+) -> list[Accepted]:
+    """The forward passes, where all that they give is cast as a whole; else none. A loss in the
+    form of a module is no forward pass: it is computed from fp32.
+
+    So is any loss below statements that only prepare targets for it (copied labels, masks).
+    """
+    behind = _behind(region)
+    prepares = sum(not _concerns(script, part, region) for part in behind) >= TARGETS
+    below = nodes_of(behind) if region.trains and prepares else set()
+    half = Half(script, inside - below, options.target, logits_of(script, options))
+    losses = {id(c) for c in region.forwards if half.is_of_losses(c)}
+    passes = [c for c in region.outputs if id(c) not in losses]
+    if {id(c) for c in region.forwards} - losses != {id(c) for c in passes}:
+        return []
+    if not all(half.misuse(c) and cast_of(script, c) for c in passes):
+        return []
+    things = [t for t in region.things if half.networks.get(id(t), True)]
+    short = replace(region, forwards=passes, outputs=passes, things=things)
+    alone = [replace(r, hoisted=[]) if below else r for r in forwards_alone(short)]
+    found = [(r, code.other(r.parts, r.things)) for r in alone]
+    return [] if any(r.hoisted or against(c) for r, c in found) else found
+
+
+def _behind(region: Region) -> Sequence[ast.AST]:
+    """The statements of a region below the last one that holds a forward pass."""
+    passes = [n for n, part in enumerate(region.parts) if _holds(part, region)]
+    return region.parts[passes[-1] + 1 :] if passes else []
+
+
+def _holds(part: ast.AST, region: Region) -> bool:
+    """Whether a forward pass stands in a statement."""
+    return any(id(c) in nodes_of([part]) for c in region.forwards)
+
+
+def _concerns(script: Script, part: ast.AST, region: Region) -> bool:
+    """Whether a statement calls a network, computes from what one gave, or holds more than one
+    simple statement.
+    """
+    if not isinstance(part, (ast.Assign, ast.AnnAssign)) or _holds(part, region):
+        return True
+    reads = (n for n in nodes_in(part, ast.expr))
+    return any(t.models for n in reads for t in tensors_in(script.values(n)))
+
 
 MOST_BLOCKS = 6  # for the training of a script: more would be a change of every line
 MOST_OPTIONS = 6  # without which a script is looked at once more
@@ -279,11 +372,9 @@ def _precision(
     too_wide = next(filter(None, map(not_fp16, code)), "")
     if wanted == "bf16" or (device == "cpu" and wanted == "auto"):
         found.no_scaler = "bf16 has the range of fp32 and needs no scaler"
-        return (
-            f"{fp16_anyway}: without a GradScaler small gradients become zero"
-            if fp16_anyway
-            else Precision("bf16", device)
-        )
+        if fp16_anyway:
+            return f"{fp16_anyway}: without a GradScaler small gradients become zero"
+        return Precision("bf16", device)
     made: Scaling | str = too_wide or (
         scaling(script) if with_scaler else "the rule grad-scaler is not selected"
     )

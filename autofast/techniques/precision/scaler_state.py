@@ -72,12 +72,8 @@ def _key(displays: Iterable[ast.Dict | ast.Call]) -> str:
     """``scaler``, or ``scaler_state_dict`` where all states that are saved have such keys: one key
     for all checkpoints.
     """
-    states = [k for d in displays for k, v in _keys(d).items() if _is_state(v)]
+    states = [k for d in displays for k, v in _keys(d).items() if is_method(v, "state_dict")]
     return KEY + next((e for e in ENDINGS if states and all(k.endswith(e) for k in states)), "")
-
-
-def _is_state(value: ast.expr) -> bool:
-    return is_method(value, "state_dict")
 
 
 def _loads(script: Script, optimizers: Iterable[Thing], name: Name, key: str) -> Iterable[Place]:

@@ -252,11 +252,9 @@ def passed_on(
         if not any(within(n, following) for n in uses):
             break
         followers.append(following)
-    return (
-        (target.id, followers)
-        if followers and all(any(within(n, f) for f in followers) for n in uses)
-        else None
-    )
+    if followers and all(any(within(n, f) for f in followers) for n in uses):
+        return target.id, followers
+    return None
 
 
 def repeated(
@@ -388,11 +386,10 @@ def used_late(
     for statement, mine, _ in fixed:
         shown[id(statement)] = (statement, mine, [])
     for variable, read in late:
-        use = (
-            variable.each[0]
-            if len(variable.each) == 1 and not variable.seldom and not variable.outside
-            else None
-        )
+        if len(variable.each) == 1 and not variable.seldom and not variable.outside:
+            use = variable.each[0]
+        else:
+            use = None
         if use is None:
             alone.append((variable, read))
             continue

@@ -151,11 +151,10 @@ def does_more(script: Script, statement: ast.stmt) -> bool:
         for thing in script.values(owner):
             if isinstance(thing, Module):
                 return True  # its functions see the variable under another name
-            members = (
-                [t for n in names for t in thing.cls.find(n) or ()]
-                if isinstance(thing, Inst)
-                else []
-            )
+            if isinstance(thing, Inst):
+                members = [t for n in names for t in thing.cls.find(n) or ()]
+            else:
+                members = []
             if any(isinstance(t, Func) for t in members):
                 return True
     return False

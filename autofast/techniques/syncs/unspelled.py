@@ -143,11 +143,9 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
         return _of_copy(script, site, site.call)
     if kind in PICKS:
         given = [v for o in site if o.args is not None for v in o.args.all()]
-        return (
-            PICKED
-            if any(_on_device(t) for v in given for t in v) or any(_on_device(o.this) for o in site)
-            else None
-        )
+        if any(_on_device(t) for v in given for t in v) or any(_on_device(o.this) for o in site):
+            return PICKED
+        return None
     if kind.startswith("math."):
         given = [v for o in site if o.args is not None for v in o.args.all()]
         return COMPUTED if any(_on_device(t) for v in given for t in v) else None

@@ -88,11 +88,10 @@ def _model(thing: Inst | Ext) -> Model:
     name = thing.cls.node.name if isinstance(thing, Inst) else thing.name.rsplit(".", 1)[-1]
     if isinstance(thing, Ext) and thing.name.startswith(("transformers.", "timm.", "torchvision.")):
         unknown = ""
-    dtype = (
-        str(getattr(next(iter(thing.attrs["__dtype__"]), None), "value", ""))
-        if "__dtype__" in thing.attrs
-        else ""
-    )
+    if "__dtype__" in thing.attrs:
+        dtype = str(getattr(next(iter(thing.attrs["__dtype__"]), None), "value", ""))
+    else:
+        dtype = ""
     return Model(thing, thing.node, name, [], [], [], layers, unknown, classes, dtype)
 
 

@@ -322,8 +322,6 @@ def _added(
     spot: Spot, name: str, value: str, kind: str, message: str, more: tuple[Edit, ...] = ()
 ) -> Finding:
     edits = spot.add(name, value, kind)
-    return (
-        Finding(spot.place, message, refusal=edits)
-        if isinstance(edits, str)
-        else Finding(spot.place, message, edits=(*edits, *more))
-    )
+    if isinstance(edits, str):
+        return Finding(spot.place, message, refusal=edits)
+    return Finding(spot.place, message, edits=(*edits, *more))

@@ -98,11 +98,9 @@ def _precision(script: Script, spot: Spot, options: Options) -> Finding:
         return Finding(spot.place, FP32, refusal=words)
     value, more = chosen(script, spot.source, options, *words)
     edits = spot.add("precision", value, "str")
-    return (
-        Finding(spot.place, FP32, refusal=edits)
-        if isinstance(edits, str)
-        else Finding(spot.place, FP32, edits=(*edits, *more))
-    )
+    if isinstance(edits, str):
+        return Finding(spot.place, FP32, refusal=edits)
+    return Finding(spot.place, FP32, edits=(*edits, *more))
 
 
 def _advice(script: Script, spot: Spot, option: str, fits: bool) -> Finding:
@@ -129,11 +127,9 @@ def _benchmark(script: Script, spot: Spot) -> Finding:
             spot.place, THUMB, advice=f"pass benchmark=True if all batches have one shape: {why}"
         )
     edits = spot.add("benchmark", "True", "bool")
-    return (
-        Finding(spot.place, THUMB, refusal=edits)
-        if isinstance(edits, str)
-        else Finding(spot.place, THUMB, edits=edits)
-    )
+    if isinstance(edits, str):
+        return Finding(spot.place, THUMB, refusal=edits)
+    return Finding(spot.place, THUMB, edits=edits)
 
 
 # --------------------------------------------------------------------------------- the command line
@@ -314,11 +310,9 @@ def _words(script: Script, given: set[str]) -> tuple[str, str] | str:
             or at_least(script, (1, 5), "pytorch-lightning")
             or at_least(script, (1, 8), "lightning")
         )
-        return (
-            ('"bf16"', "32")
-            if known
-            else f"whether this Lightning 1.x ({old}) has bfloat16 is not known: name its version in requirements.txt"
-        )
+        if known:
+            return '"bf16"', "32"
+        return f"whether this Lightning 1.x ({old}) has bfloat16 is not known: name its version in requirements.txt"
     if (
         given & ONLY_2
         or at_least(script, (2, 0), "lightning")

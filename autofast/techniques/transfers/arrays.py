@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.model.events import Stack, loops
-from autofast.model.script import Script, Transfer
+from autofast.model.script import Script
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Arg, Const
 from autofast.techniques.transfers.fixed import is_fixed, is_size, made_of
@@ -25,7 +25,12 @@ def arrays(script: Script) -> Iterator[ast.Call]:
         data = transfer.operand
         if (
             data is not None
-            and _goes_there(transfer)
+            and transfer.how in ("to", "cuda")
+            and transfer.to_device
+            and not transfer.loaders
+            and not transfer.unknown
+            and bool(transfer.tensors)
+            and all(t.device == "cpu" for t in transfer.tensors)
             and any(id(_innermost(o.stack)) in steps for o in transfer.site)
             and _is_of_data(script, data)
         ):
@@ -35,17 +40,6 @@ def arrays(script: Script) -> Iterator[ast.Call]:
 def _innermost(stack: Stack) -> ast.AST | None:
     around = [f.node for f in loops(stack) if f.is_statement]
     return around[-1] if around else None
-
-
-def _goes_there(transfer: Transfer) -> bool:
-    return (
-        transfer.how in ("to", "cuda")
-        and transfer.to_device
-        and not transfer.loaders
-        and not transfer.unknown
-        and bool(transfer.tensors)
-        and all(t.device == "cpu" for t in transfer.tensors)
-    )
 
 
 def _is_of_data(script: Script, expr: ast.expr) -> bool:

@@ -158,7 +158,7 @@ def _written_after(script: Script, move: Move) -> str:
         later = site.occurrences[0]
         if later.order <= first.order or (loop is not None and not inside(later.stack, loop)):
             continue
-        if _only_turns(site.node):
+        if is_method(site.node, *SHAPES):  # another shape of the same memory
             continue
         changed = later.data["old"] if site.kind == "augment" else {later.this}
         if any(_is_from(t, move.loaders) for t in changed) and not _own_memory(
@@ -193,11 +193,6 @@ def _written_by_numpy(script: Script, move: Move) -> str:
         ),
         "",
     )
-
-
-def _only_turns(node: ast.AST) -> bool:
-    """``y.squeeze_()``: another shape of the same memory."""
-    return is_method(node, *SHAPES)
 
 
 def _is_from(thing: Thing | None, loaders: list[Thing]) -> bool:

@@ -283,11 +283,9 @@ def _effect(script: Script, short: str, call: ast.Call) -> Effect:
         for a in call.args
         for n in ast.walk(a)
     )
-    return (
-        Effect.ROUNDING
-        if short in COMPUTED or (short == "arange" and (floats or not whole))
-        else Effect.EXACT
-    )
+    if short in COMPUTED or (short == "arange" and (floats or not whole)):
+        return Effect.ROUNDING
+    return Effect.EXACT
 
 
 def device_of(script: Script, transfer: Transfer) -> str | None:
@@ -295,13 +293,11 @@ def device_of(script: Script, transfer: Transfer) -> str | None:
     target, node = transfer.target, transfer.node
     expr = spelled(node, target)
     if transfer.how == "cuda":
-        return (
-            '"cuda"'
-            if target is None
-            else source_of(node).segment(expr)
-            if expr is not None
-            else None
-        )
+        if target is None:
+            return '"cuda"'
+        if expr is not None:
+            return source_of(node).segment(expr)
+        return None
     if (
         transfer.how not in ("to", "type_as")
         or target is None

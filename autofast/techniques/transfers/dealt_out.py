@@ -4,13 +4,11 @@ numbers the host has drawn.
 
 from __future__ import annotations
 
-import ast
-
 from autofast.model.events import inside
 from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.model.tensors import device_kinds
-from autofast.model.values import Const, Ref, Values
+from autofast.model.values import Const, Ref
 from autofast.rule import Effect
 from autofast.techniques.transfers.drawn_arrays import DRAWS
 from autofast.techniques.transfers.factories import Creation, again_and_again
@@ -51,15 +49,12 @@ def _splits(script: Script, creation: Creation, hot: frozenset[int]) -> str:
     """A place that deals out the data by the numbers that the host draws next: others may be held
     out then than in the run before.
     """
-    kind = (
-        "numpy"
-        if any(
-            isinstance(t, Ref) and t.name in DRAWS
-            for a in creation.call.args
-            for t in _made_by(script, a)
-        )
-        else "torch"
-    )
+    if any(
+        isinstance(t, Ref) and t.name in DRAWS for a in creation.call.args for t in script.called(a)
+    ):
+        kind = "numpy"
+    else:
+        kind = "torch"
     first = min((o.order for o in creation.site), default=0)
     for site in script.calls(*SPLITS[kind]):
         line = f"{at(site.node)}"
@@ -84,7 +79,3 @@ def _splits(script: Script, creation: Creation, hot: frozenset[int]) -> str:
             if around and not shuffles or (o.order > first and not repeated):
                 return f"what {line} deals out depends on how many numbers the host has drawn"
     return ""
-
-
-def _made_by(script: Script, expr: ast.expr) -> Values:
-    return script.called(expr)

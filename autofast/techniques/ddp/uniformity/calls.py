@@ -107,11 +107,9 @@ class LibraryCalls(Tensors):
         if ASKS.fullmatch(name) or READS.fullmatch(name):
             # The first process may have made the file by now.
             asks = NEAR if ASKS.fullmatch(name) else EQUAL
-            return (
-                asks
-                if all(k.same for k in wholes)
-                else self._opaque(wholes, "a file that a batch names")
-            )
+            if all(k.same for k in wholes):
+                return asks
+            return self._opaque(wholes, "a file that a batch names")
         if all(k.same or k.name == "loader" for k in wholes):
             return NEAR if any(k.name == "near" for k in wholes) else EQUAL
         if name.startswith(("builtins.", "math.")):
@@ -178,11 +176,9 @@ class LibraryCalls(Tensors):
             inner = args[0].whole
             dims = self._dims(node, 1)
             if inner.name == "batch":
-                return (
-                    inner
-                    if last != "stack" and dims in (None, 0)
-                    else other("samples are put together in a way that is not known")
-                )
+                if last != "stack" and dims in (None, 0):
+                    return inner
+                return other("samples are put together in a way that is not known")
             return inner
         if last in ("clip_grad_norm_", "clip_grad_value_"):
             return EQUAL
@@ -257,11 +253,9 @@ class LibraryCalls(Tensors):
         ):
             if name in ("step", "load_state_dict", "train", "eval", "requires_grad_", "update"):
                 self.happens(node)
-            return (
-                EQUAL
-                if all(k.same for k in kinds)
-                else self._opaque(kinds, f"what .{name}() does with a batch")
-            )
+            if all(k.same for k in kinds):
+                return EQUAL
+            return self._opaque(kinds, f"what .{name}() does with a batch")
         if name == "backward":
             self.happens(node)
             return NONE

@@ -82,11 +82,9 @@ def join(a: Kind, b: Kind) -> Kind:
         if x.name == "other":
             return x
         if x.zero:
-            return (
-                replace(y, zero=False)
-                if y.name in ("sum", "mean", "equal", "near")
-                else other("it may be a number or a part of a batch")
-            )
+            if y.name in ("sum", "mean", "equal", "near"):
+                return replace(y, zero=False)
+            return other("it may be a number or a part of a batch")
         if x.name in ("equal", "near") and y.name == "mean":
             return MEAN
     if a.same and b.same:
@@ -198,19 +196,16 @@ def reduced(name: str, kind: Kind, dims: object, keepdim: bool) -> Kind:
     tuple of numbers, or ... where not known.
     """
     axis = kind.axis
-    whole = (
-        SUM
-        if name == "sum"
-        else MEAN
-        if name in ("mean", "nanmean")
-        else other(f"the {name} of a batch is no sum or mean over processes")
-    )
+    if name == "sum":
+        whole = SUM
+    elif name in ("mean", "nanmean"):
+        whole = MEAN
+    else:
+        whole = other(f"the {name} of a batch is no sum or mean over processes")
     if axis == "some":
-        return (
-            whole
-            if name == "sum" and dims in (None, 0)
-            else other(f"the {name} of some samples is no mean over processes")
-        )
+        if name == "sum" and dims in (None, 0):
+            return whole
+        return other(f"the {name} of some samples is no mean over processes")
     if dims is None or axis == "flat":
         return whole if dims is None or dims in (0, -1) else other("the shapes are not known")
     if dims is ...:

@@ -120,7 +120,7 @@ class Notes(Stores):
                 if not self.trained:
                     self._made_first(node)
                     return
-            self.written = self.written or not _is_text(node)
+            self.written = self.written or ast.unparse(node.func).split(".")[-1] not in PRINTS
         elif kind == "download":
             self.happens(node)
             self._in_group(node)
@@ -244,11 +244,10 @@ class Notes(Stores):
             # `per` and `size` need no communication.
             self.note(expr, "size" if kind.sized else kind.name)
             return
-        inner = (
-            []
-            if kind.name == "batch" and not isinstance(expr, (ast.Tuple, ast.List, ast.Dict))
-            else [c for c in _operands(expr) if not self.kinds.get(id(c), EQUAL).same]
-        )
+        if kind.name == "batch" and not isinstance(expr, (ast.Tuple, ast.List, ast.Dict)):
+            inner = []
+        else:
+            inner = [c for c in _operands(expr) if not self.kinds.get(id(c), EQUAL).same]
         if not inner or (isinstance(expr, ast.Call) and self._own_call(expr)):
             if images:
                 return
@@ -332,8 +331,3 @@ def exhausted(handler: ast.ExceptHandler) -> bool:
 def _ends(handler: ast.ExceptHandler) -> bool:
     """The handler lets the error go on, or none can come from one process alone."""
     return interrupt(handler) or exhausted(handler) or isinstance(handler.body[-1], ast.Raise)
-
-
-def _is_text(call: ast.Call) -> bool:
-    """A print: no file that the script could read again."""
-    return ast.unparse(call.func).split(".")[-1] in PRINTS

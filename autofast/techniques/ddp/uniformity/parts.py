@@ -1,4 +1,6 @@
-"""Attributes, subscripts, texts and elements: parts of what one process has."""
+"""Attributes, subscripts, texts and elements: parts of what one process has; and what arithmetic,
+comparisons and conditions make of that and of what all have.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +9,133 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from autofast.flow.callgraph import Callee
-from autofast.model.syntax import SEQUENCES
+from autofast.model.syntax import IDENTITY, SEQUENCES, is_operation
 from autofast.model.values import Ext, Func, Inst, Reason, Thing, Unknown, const
-from autofast.techniques.ddp.uniformity.calls import CLASSES
+from autofast.techniques.ddp.uniformity.calls import CLASSES, LibraryCalls
 from autofast.techniques.ddp.uniformity.kinds import (
     BATCH,
     EQUAL,
     NEAR,
     SIZE,
     Kind,
+    add,
     join,
     joined,
     other,
+    over,
+    times,
 )
-from autofast.techniques.ddp.uniformity.operators import Operators
 from autofast.techniques.ddp.uniformity.tensors import is_tensor
+
+
+class Operators(LibraryCalls):
+    """Operators and conditions."""
+
+    def _binary(self, node: ast.AST, a: Kind, b: Kind, op: ast.operator) -> Kind:
+        if is_operation(node, ast.Mod) and isinstance(const(self.script.values(node.left)), str):
+            return self._text([node.right])
+        match op:
+            case ast.Add() | ast.Sub():
+                found = add(a, b)
+            case ast.Mult():
+                found = times(a, b)
+            case ast.Div():
+                found = over(a, b)
+            case _ if a.whole.same and b.whole.same:
+                found = join(replace(a.whole, zero=False), replace(b.whole, zero=False))
+            case _ if "batch" in (a.whole.name, b.whole.name):
+                found = times(a, b)
+            case _:
+                found = other("a part of a larger number is taken apart")
+        if found.name == "other" and is_operation(node):
+            return self._scaled([(node.left, a.whole), (node.right, b.whole)], found)
+        return found
+
+    def _scaled(self, operands: list[tuple[ast.expr, Kind]], otherwise: Kind) -> Kind:
+        """Numbers of samples that go into a number in another way than a sum: those of all
+        processes are meant.
+        """
+        if not any(k.sized for _, k in operands) or not all(k.sized or k.same for _, k in operands):
+            return otherwise
+        found = EQUAL
+        for expr, kind in operands:
+            if kind.sized:
+                self.settle(expr)
+            else:
+                found = join(found, replace(kind, zero=False, none=False))
+        return found
+
+    def _compare(self, node: ast.Compare) -> Kind:
+        operands = [node.left, *node.comparators]
+        kinds = [self.ev(o).whole for o in operands]
+        if all(isinstance(op, IDENTITY) for op in node.ops):
+            return EQUAL
+        if any(k.name == "batch" for k in kinds):
+            if all(k.name == "batch" or k.same for k in kinds):
+                return joined(*(k for k in kinds if k.name == "batch"))
+            return other("samples are compared with a part of something")
+        if any(k.name in ("other", "loader") for k in kinds):
+            return next(k for k in kinds if k.name in ("other", "loader"))
+        for expr, kind in zip(operands, kinds, strict=True):
+            if not kind.same:
+                self.settle(expr)
+        return NEAR if any(k.name == "near" for k in kinds) else EQUAL
+
+    def _agreed(self, expr: ast.expr, whole: Kind) -> Kind | None:
+        """What a value is on the host where all processes have the same, or come to the same
+        together; None where each has its own.
+        """
+        if whole.same:
+            return replace(whole, zero=False, none=False)
+        if whole.name in ("mean", "sum", "per"):
+            self.settle(expr)
+            return EQUAL
+        return None
+
+    def _truth(self, expr: ast.expr, kind: Kind) -> Kind:
+        """``not x``, or x as a condition."""
+        whole = kind.whole
+        if (same := self._agreed(expr, whole)) is not None:
+            return same
+        if whole.name == "loader":
+            return EQUAL
+        if whole.name == "batch":
+            return other("it depends on single samples of this process's part")
+        return whole
+
+    def _bool(self, node: ast.BoolOp) -> Kind:
+        found: Kind | None = None
+        depth = 0
+        for n, value in enumerate(node.values):
+            kind = self.ev(value)
+            truth = self._truth(value, kind)
+            found = (
+                truth if found is None else joined(found, truth) if found.name != "other" else found
+            )
+            if n < len(node.values) - 1:
+                self.under(value, truth)
+                depth += 1
+        for _ in range(depth):
+            self.leave()
+        assert found is not None
+        return found
+
+    def _if(self, node: ast.IfExp) -> Kind:
+        test = self.condition(node.test)
+        self.under(node.test, test)
+        kind = join(self.ev(node.body), self.ev(node.orelse))
+        self.leave()
+        if test.name == "equal":
+            return kind
+        if test.same and kind.same:
+            return NEAR
+        if kind.name == "mean":
+            return kind
+        return other("it is chosen by each process")
+
+    def condition(self, test: ast.expr) -> Kind:
+        return self._truth(test, self.ev(test))
+
 
 # Attributes of tensors that are the same in all processes.
 ALIKE = frozenset("device dtype ndim is_cuda requires_grad grad_fn is_leaf layout".split())
@@ -56,17 +170,13 @@ class Parts(Operators):
                 return kind
             if node.attr in ("T", "mT"):
                 return replace(kind, axis={0: 1, 1: 0}.get(kind.axis, "?"))  # type: ignore[call-overload]
-            return (
-                BATCH
-                if not is_tensor(self.script, node.value)
-                else other(f"`.{node.attr}` of a batch")
-            )
+            if not is_tensor(self.script, node.value):
+                return BATCH
+            return other(f"`.{node.attr}` of a batch")
         if kind.name in ("mean", "sum"):
-            return (
-                kind
-                if node.attr in ("data", "T")
-                else other(f"`.{node.attr}` of a part of a larger number")
-            )
+            if node.attr in ("data", "T"):
+                return kind
+            return other(f"`.{node.attr}` of a part of a larger number")
         if kind.name == "loader":
             return SIZE if node.attr == "batch_size" else EQUAL
         return replace(kind, zero=False, none=False)
@@ -109,11 +219,9 @@ class Parts(Operators):
         if kind.name == "batch":
             return self._rows(node, kind, key)
         if kind.same and self.kinds[id(index)].whole.name == "batch":
-            return (
-                BATCH
-                if self.kinds[id(index)].whole.axis == 0
-                else other("the shapes are not known")
-            )
+            if self.kinds[id(index)].whole.axis == 0:
+                return BATCH
+            return other("the shapes are not known")
         if kind.name == "iter":
             return kind.items[0] if kind.items else EQUAL
         return replace(kind, zero=False, none=False)
@@ -122,18 +230,15 @@ class Parts(Operators):
         if kind.shape:
             if isinstance(key, int) and key == kind.axis:
                 return SIZE
-            return (
-                EQUAL
-                if isinstance(key, int) and key >= 0 and kind.axis in (0, 1)
-                else other("the shape of a batch")
-            )
+            if isinstance(key, int) and key >= 0 and kind.axis in (0, 1):
+                return EQUAL
+            return other("the shape of a batch")
         if not is_tensor(self.script, node.value):
             return kind
-        first = (
-            node.slice.elts[0]
-            if isinstance(node.slice, ast.Tuple) and node.slice.elts
-            else node.slice
-        )
+        if isinstance(node.slice, ast.Tuple) and node.slice.elts:
+            first = node.slice.elts[0]
+        else:
+            first = node.slice
         everything = (
             isinstance(first, ast.Slice)
             and first.lower is None
@@ -143,13 +248,11 @@ class Parts(Operators):
         if kind.axis == 0 and everything:
             return kind
         if kind.axis == 1 and not isinstance(node.slice, ast.Tuple):
-            return (
-                kind
-                if isinstance(first, ast.Slice)
-                else replace(kind, axis=0)
-                if isinstance(key, int)
-                else other("a part of a batch")
-            )
+            if isinstance(first, ast.Slice):
+                return kind
+            if isinstance(key, int):
+                return replace(kind, axis=0)
+            return other("a part of a batch")
         if self.kinds.get(id(first), EQUAL).name == "batch" and not isinstance(
             node.slice, ast.Tuple
         ):
@@ -205,13 +308,11 @@ class Parts(Operators):
             found = self.ev(node.elt)
         for _ in range(depth):
             self.leave()
-        return (
-            found
-            if found.items is None
-            else Kind("iter", items=(found,))
-            if isinstance(node, ast.GeneratorExp)
-            else found.whole
-        )
+        if found.items is None:
+            return found
+        if isinstance(node, ast.GeneratorExp):
+            return Kind("iter", items=(found,))
+        return found.whole
 
     def element(self, expr: ast.expr, kind: Kind) -> Kind:
         """What a loop over ``expr`` gives."""
@@ -224,11 +325,9 @@ class Parts(Operators):
         if kind.items is not None:
             return joined(*kind.items) if kind.items else EQUAL
         if kind.name == "batch":
-            return (
-                other("single samples of this process's part")
-                if is_tensor(self.script, expr)
-                else kind
-            )
+            if is_tensor(self.script, expr):
+                return other("single samples of this process's part")
+            return kind
         return replace(kind, zero=False, none=False)
 
 

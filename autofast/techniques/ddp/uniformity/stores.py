@@ -219,11 +219,9 @@ class Stores(Values):
             return of(*(self._raised(k) for k in kind.items)) if kind.name == "equal" else kind
         if worst.name == "near":
             return NEAR if kind.same or kind.sized else kind
-        return (
-            other(worst.why or "it is set by each process for itself")
-            if kind.same or kind.sized
-            else kind
-        )
+        if kind.same or kind.sized:
+            return other(worst.why or "it is set by each process for itself")
+        return kind
 
     def all_control(self) -> Iterator[Control]:
         """The conditions that this point depends on."""

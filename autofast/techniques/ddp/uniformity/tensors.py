@@ -121,11 +121,9 @@ class Tensors(Followed):
             return found
         if kind.name in ("mean", "sum"):
             linear = name in LINEAR and all(k.same for k in kinds)
-            return (
-                kind
-                if linear and not kind.sized
-                else other(f"`{name}` of a part of a larger number")
-            )
+            if linear and not kind.sized:
+                return kind
+            return other(f"`{name}` of a part of a larger number")
         if any(k.name in ("mean", "sum") for k in kinds) and name not in SIZED:
             return other("samples and a part of a number are mixed")
         return self._of_batch(name, node, kind, args, named, shift)
@@ -182,11 +180,9 @@ class Tensors(Followed):
         if name in ("t", "T"):
             return replace(kind, axis={0: 1, 1: 0}.get(kind.axis, "?"))  # type: ignore[call-overload]
         if name in ("expand_as", "view_as", "reshape_as") and args:
-            return (
-                args[0].whole
-                if args[0].whole.name == "batch"
-                else other("the shapes are not known")
-            )
+            if args[0].whole.name == "batch":
+                return args[0].whole
+            return other("the shapes are not known")
         if name == "unsqueeze":
             dim = self._dims(node, shift)
             if not isinstance(dim, int) or not isinstance(kind.axis, int):
@@ -197,18 +193,15 @@ class Tensors(Followed):
         if name in ("items",):
             return Kind("iter", items=(of(EQUAL, kind),))
         if name in ("values", "keys", "get"):
-            return (
-                Kind("iter", items=(kind if name == "values" else EQUAL,))
-                if name != "get"
-                else kind
-            )
+            if name != "get":
+                return Kind("iter", items=(kind if name == "values" else EQUAL,))
+            return kind
         if name in ("permute", "transpose"):
             dims = [const(self.script.values(a)) for a in node.args[shift:]]
-            fixed = (
-                dims and dims[0] == 0
-                if name == "permute"
-                else all(isinstance(d, int) and d != 0 for d in dims)
-            )
+            if name == "permute":
+                fixed = dims and dims[0] == 0
+            else:
+                fixed = all(isinstance(d, int) and d != 0 for d in dims)
             return kind if kind.axis == 0 and fixed else other("the shapes are not known")
         if name in KEEPING or by_element(name):
             axes = {k.whole.axis for k in args if k.whole.name == "batch"} - {kind.axis}
@@ -240,13 +233,11 @@ class Tensors(Followed):
         dims = [const(self.script.values(g)) for g in given]
         if name == "flatten":
             start = dims[0] if dims else 0
-            return (
-                replace(kind, axis="flat")
-                if start == 0
-                else kind
-                if kind.axis == 0
-                else other("the shapes are not known")
-            )
+            if start == 0:
+                return replace(kind, axis="flat")
+            if kind.axis == 0:
+                return kind
+            return other("the shapes are not known")
         if dims == [-1]:
             return replace(kind, axis="flat") if kind.axis != "flat" else kind
         if len(dims) == 2 and dims[0] == 1 and dims[1] == -1 and kind.axis == 0:

@@ -129,11 +129,9 @@ class Values(Parts):
         self._made_anew(node)
         kinds = [self.ev(e) for e in node.elts]
         if has_star(node.elts):
-            return (
-                joined(EQUAL, *(k.whole for k in kinds))
-                if all(k.same for k in kinds)
-                else joined(*(k.whole for k in kinds))
-            )
+            if all(k.same for k in kinds):
+                return joined(EQUAL, *(k.whole for k in kinds))
+            return joined(*(k.whole for k in kinds))
         return of(*kinds)
 
     def _made_anew(self, node: ast.expr) -> None:
@@ -265,11 +263,9 @@ class Values(Parts):
                 other("the model is given a part of a number"),
             )
         if any(k.name == "batch" for k in wholes):
-            return (
-                BATCH
-                if all(k.axis == 0 for k in wholes if k.name == "batch")
-                else other("the batch is not the first dimension")
-            )
+            if all(k.axis == 0 for k in wholes if k.name == "batch"):
+                return BATCH
+            return other("the batch is not the first dimension")
         return NEAR
 
     def _make(self, cls: Cls, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
@@ -279,13 +275,11 @@ class Values(Parts):
                     if isinstance(func, Func):
                         self.call_function(Callee(func, thing), node, _given(node, args, named))
         kinds = [k.whole for k in (*args, *named.values())]
-        return (
-            EQUAL
-            if all(k.same or k.name == "loader" for k in kinds)
-            else EQUAL
-            if cls.find("__init__")
-            else self._opaque(kinds, "an object that holds a batch")
-        )
+        if all(k.same or k.name == "loader" for k in kinds):
+            return EQUAL
+        if cls.find("__init__"):
+            return EQUAL
+        return self._opaque(kinds, "an object that holds a batch")
 
     def _put(self, node: ast.Call, args: list[Kind]) -> None:
         """``losses.append(x)``: the list holds it from now on, whatever it is called."""
@@ -320,11 +314,10 @@ def _different(found: list[Thing]) -> list[Thing]:
     seen: set[tuple[str, str]] = set()
     kept = []
     for thing in found:
-        key = (
-            (type(thing.this).__name__, thing.name)
-            if isinstance(thing, Method) and isinstance(thing.this, (Tensor, Unknown))
-            else None
-        )
+        if isinstance(thing, Method) and isinstance(thing.this, (Tensor, Unknown)):
+            key = type(thing.this).__name__, thing.name
+        else:
+            key = None
         if key is None or key not in seen:
             kept.append(thing)
         if key is not None:
