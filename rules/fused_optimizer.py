@@ -13,9 +13,15 @@ from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.model.values import Ext
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.optimizer.fused import against, edits, home, is_decided, is_exact
-from autofast.techniques.optimizer.momentum import against_momentum
-from autofast.techniques.optimizer.named import named_in_settings
+from autofast.techniques.optimizer.fused import (
+    against,
+    against_momentum,
+    edits,
+    home,
+    is_decided,
+    is_exact,
+    named_in_settings,
+)
 from autofast.techniques.precision.amp import amp
 from autofast.techniques.precision.optional_apex import apex_option
 from autofast.techniques.precision.scaling import Scaling
@@ -75,7 +81,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
                 message,
                 advice="pass fused=True where torch is 2.8 or newer: older ones have it for the CPU only",
             )
-        elif why := against_momentum(script, optimizer, options, scaled=scaled):
+        elif why := against_momentum(script, optimizer, scaled=scaled):
             yield Finding(optimizer.node, message, refusal=why)
         elif isinstance(place, str):
             yield Finding(optimizer.node, message, refusal=place)

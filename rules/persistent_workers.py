@@ -45,9 +45,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     loaders = [x for x in mine if again(script, x)]
     for loader in mine:
         if loader not in loaders:
-            yield from made_anew(script, loader)
+            yield from made_anew(loader)
     for loader in loaders:
-        workers = workers_of(script, loader, loaders, options)
+        workers = workers_of(script, loader, options)
         if not workers:
             continue
         if isinstance(workers, str) and (where := beside(loader.args)):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import After, Before, Edit, Remove
 from autofast.edit.order import Rank
 from autofast.facts.updates.cadence import Cadence, cadence_of
-from autofast.facts.updates.rates import by_hand, check_rates, log_between
+from autofast.facts.updates.rates import by_hand, check_rates, counted_wrong, log_between
 from autofast.flow.positions import block, place_in
 from autofast.model.events import LoopFrame
 from autofast.model.script import Scheduler, Script, Tick
@@ -38,6 +38,12 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     for tick in ticks.values():
         schedulers = [s for s in script.schedulers if any(t is tick for t in s.ticks)]
         first = schedulers[0]
+        if advice := counted_wrong(script, tick, schedulers):
+            yield Finding(
+                first.node,
+                "the schedule counts one thing and is stepped after another",
+                advice=advice,
+            )
         try:
             edits, note = _edits(script, options, tick, schedulers)
         except Refusal as why:
@@ -70,7 +76,7 @@ def _edits(
     flat = list({id(p): p for every in parts for p in every}.values())
     cadence = cadence_of(script, tick, schedulers)
     windows = _windows(script, options, cadence)
-    check_rates(script, cadence, flat)
+    check_rates(script, flat)
     edits: list[Edit] = [Remove(cadence.gone)]
     name = tick.scheduler
     if function_of(cadence.anchor) is function_of(name):

@@ -627,6 +627,22 @@ def test_by_hand():
     assert "set by hand here" in refused(script("", loop))
 
 
+# -------------------------------------------------------------------------------------------- units
+def advice(text: str) -> str:
+    made = apply(RULE, text)
+    assert not made.fixes
+    return made.advice
+
+
+def test_epochs_that_are_counted_in_batches():
+    text = script(loop=LOOP.replace(EACH, "        scheduler.step()"))
+    assert (
+        "`T_max=EPOCHS` is the number of epochs, but the step on line 24 of train.py is made in every iteration"
+        in advice(text)
+    )
+    assert advice(text.replace("T_max=EPOCHS", "T_max=EPOCHS * len(loader)")) == ""
+
+
 def test_a_horizon_in_batches_that_is_stepped_once_an_epoch():
     text = script("total = EPOCHS * len(loader)\n" + MADE.replace("T_max=EPOCHS", "T_max=total"))
     assert "counts batches already" in refused(text)

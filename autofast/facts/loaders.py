@@ -332,7 +332,7 @@ class Whole:
     drop: ast.expr | None
 
 
-def whole_batches(script: Script, loader: Loader) -> Whole | None:
+def whole_batches(loader: Loader) -> Whole | None:
     """How the batches are put together, where the sampler does that in the order of a plain
     loader.
     """

@@ -110,84 +110,69 @@ class _Scaler(Protocol[State, Event]):
             self.wrong("end", node, OVERFLOWS)
 
     def enter(self, event: Event, s: State) -> State:
-        node, kind = event.node, event.kind
-        if kind == "make":
-            if s.gradients == "scaled" or (s.made and s.stage == "unscaled"):
-                self.wrong(kind, node, "{} is done again while gradients are scaled")
+        if event.kind in ("backward", "step", "unscale", "update") and not s.made:
+            self.wrong("unmade", event.node, "{} comes before the scaler can be made")
+        if words := self._fault(event.kind, s):
+            self.wrong("end" if event.kind == "exit" else event.kind, event.node, words)
+        return _after(event.kind, s)
+
+    def _fault(self, kind: str, s: State) -> str:
+        """What is wrong with an event in a state, in words; empty where nothing is."""
+        match kind, s.stage, s.gradients:
+            case ("make", _, "scaled") | ("make", "unscaled", _) if (
+                s.made or s.gradients == "scaled"
+            ):
+                return "{} is done again while gradients are scaled"
+            case "read", _, "scaled" | "mixed":
+                return "{} needs gradients that are still scaled on some way there"
+            case ("write", _, "scaled") | ("write", "ready" | "stepped", "gone"):
+                return "{} sets gradients that the scaler would take for scaled ones"
+            case "unscale" | "step", "stepped", _:
+                again = "unscale" if kind == "unscale" else "come"
+                return f"{{}} would {again} a second time on some way there, without an update() between"
+            case "unscale", "unscaled", _:
+                return (
+                    "{} would unscale a second time on some way there, without an update() between"
+                )
+            case "unscale", _, "unscaled" | "mixed":
+                return "{} would unscale gradients that are not scaled any more on some way there"
+            case ("step", _, "mixed") | ("step", "ready", "unscaled"):
+                return "{} would unscale gradients that are not scaled any more, or not all of them"
+            case "step", "unscaled", "scaled":
+                return "{} would use gradients that are still scaled"
+            case "step", _, "gone" if self.is_new:
+                return "{} may come without a backward before it, which GradScaler.step() does not allow"
+            case "exit", "unscaled", _:
+                return OVERFLOWS
+            case "update", _, _ if not s.checked:
+                return (
+                    "{} may come without a step before it, which GradScaler.update() does not allow"
+                )
+        return ""
+
+
+def _after(kind: str, s: State) -> State:
+    """What is true after an event."""
+    match kind:
+        case "make":
             return s._replace(made=True, stage="ready", checked=False)
-        if kind in ("backward", "step", "unscale", "update") and not s.made:
-            self.wrong("unmade", node, "{} comes before the scaler can be made")
-        if kind in ("backward", "plain"):
+        case "backward" if s.gradients == "gone" and s.stage == "unscaled":
+            return s._replace(gradients="mixed")  # the scaler takes them for unscaled
+        case "backward" | "plain":
             fresh = "scaled" if kind == "backward" else "unscaled"
-            if s.gradients == "gone" and s.stage == "unscaled" and kind == "backward":
-                return s._replace(gradients="mixed")  # the scaler takes them for unscaled
             return s._replace(gradients=fresh if s.gradients in ("gone", fresh) else "mixed")
-        if kind == "zero":
+        case "zero":
             return s._replace(gradients="gone")
-        if kind == "read":
-            if s.gradients in ("scaled", "mixed"):
-                self.wrong(kind, node, "{} needs gradients that are still scaled on some way there")
-            return s
-        if kind == "write":
-            if s.gradients == "scaled" or (s.gradients == "gone" and s.stage != "unscaled"):
-                self.wrong(
-                    kind, node, "{} sets gradients that the scaler would take for scaled ones"
-                )
-            return s if s.gradients != "gone" else s._replace(gradients="unscaled")
-        if kind == "unscale":
-            if s.stage != "ready":
-                self.wrong(
-                    kind,
-                    node,
-                    "{} would unscale a second time on some way there, without an update() between",
-                )
-            elif s.gradients in ("unscaled", "mixed"):
-                self.wrong(
-                    kind,
-                    node,
-                    "{} would unscale gradients that are not scaled any more on some way there",
-                )
-            return s._replace(
-                gradients="gone" if s.gradients == "gone" else "unscaled",
-                stage="unscaled",
-                checked=True,
-            )
-        if kind == "step":
-            if s.stage == "stepped":
-                self.wrong(
-                    kind,
-                    node,
-                    "{} would come a second time on some way there, without an update() between",
-                )
-            elif s.gradients == "mixed" or (s.gradients == "unscaled" and s.stage == "ready"):
-                self.wrong(
-                    kind,
-                    node,
-                    "{} would unscale gradients that are not scaled any more, or not all of them",
-                )
-            elif s.gradients == "scaled" and s.stage == "unscaled":
-                self.wrong(kind, node, "{} would use gradients that are still scaled")
-            elif s.gradients == "gone" and self.is_new:
-                self.wrong(
-                    kind,
-                    node,
-                    "{} may come without a backward before it, which GradScaler.step() does not allow",
-                )
+        case "write" if s.gradients == "gone":
+            return s._replace(gradients="unscaled")
+        case "unscale":
+            left = "gone" if s.gradients == "gone" else "unscaled"
+            return s._replace(gradients=left, stage="unscaled", checked=True)
+        case "step":
             return s._replace(gradients="unscaled", stage="stepped", checked=True)
-        if kind == "plain step":
-            return s
-        if kind == "exit":
-            if s.stage == "unscaled":
-                self.wrong("end", node, OVERFLOWS)
-            return s
-        assert kind == "update", kind
-        if not s.checked:
-            self.wrong(
-                kind,
-                node,
-                "{} may come without a step before it, which GradScaler.update() does not allow",
-            )
-        return s._replace(stage="ready", checked=False)
+        case "update":
+            return s._replace(stage="ready", checked=False)
+    return s
 
 
 def is_none_test(node: ast.AST) -> bool:

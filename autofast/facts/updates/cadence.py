@@ -373,7 +373,7 @@ def _loader(script: Script, loop: ast.For, updates: list[Update]) -> tuple[ast.e
         loader = next((x for x in script.loaders if any(t is scheduled for t in x.things)), None)
         if loader is None:
             raise Refusal(unknown)
-        check_loader(script, loader, scheduled)
+        check_loader(loader, scheduled)
     if not loaders or not isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)):
         raise Refusal(unknown)
     return expr, list(loaders.values())
@@ -393,7 +393,7 @@ def inside_bar(found: Values) -> ast.expr | None:
     return next(iter(inner.values()))
 
 
-def check_loader(script: Script, loader: Loader, thing: Thing) -> None:
+def check_loader(loader: Loader, thing: Thing) -> None:
     where = f"the loader on {at(loader.node)}"
     if isinstance(thing, Inst) and any(
         thing.cls.find(n) is not None for n in ("__len__", "__iter__")

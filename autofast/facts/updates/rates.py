@@ -1,4 +1,6 @@
-"""Who else reads and sets learning rates, and schedules that count batches."""
+"""Who else reads and sets learning rates, and schedules that count one thing while they are stepped
+after another.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +11,19 @@ from autofast.facts.updates.cadence import Cadence
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
 from autofast.model.calls import is_name
+from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_loader, is_scheduler
-from autofast.model.script import Scheduler, Script
+from autofast.model.script import Scheduler, Script, Tick
 from autofast.model.source import ancestors, at, nodes_in, outwards, parent_of, statement_of, within
-from autofast.model.syntax import TESTS, is_attribute, is_constant, is_read, is_stored
-from autofast.model.values import Bound, Cls, Func, Ref
+from autofast.model.syntax import LOOPS, TESTS, is_attribute, is_constant, is_read, is_stored
+from autofast.model.values import Arg, Bound, Cls, Const, Func, Ref, Values
 from autofast.rule import Refusal
 
 SHOWS = ("get_last_lr", "get_lr", "print_lr")  # the rate of now
 FINE = ("step", "state_dict", *SHOWS)
 
 
-def check_rates(script: Script, cadence: Cadence, schedulers: list[Scheduler]) -> None:
+def check_rates(script: Script, schedulers: list[Scheduler]) -> None:
     """Raise :class:`Refusal` where something relies on the scheduler counting epochs, or sets the
     rates as well.
     """
@@ -159,6 +162,47 @@ def _decides(script: Script, node: ast.expr) -> ast.AST | None:
 
 
 # -------------------------------------------------------------------------------------------- units
+
+
+def counted_wrong(script: Script, tick: Tick, schedulers: list[Scheduler]) -> str:
+    """A horizon in epochs of a scheduler that is stepped in every iteration, in words."""
+    for scheduler in schedulers:
+        if scheduler.own or scheduler.name != "CosineAnnealingLR":
+            continue
+        given = scheduler.args.given(1, "T_max")
+        if (
+            tick.unit == "update"
+            and not tick.given
+            and given is not None
+            and given.expr is not None
+            and _is_number_of_epochs(script, given.values, tick)
+        ):
+            return (
+                f"`T_max={ast.unparse(given.expr)}` is the number of epochs, but the step on {at(tick.node)} is made in every iteration: "
+                "the rate goes up and down again and again; multiply it by the length of the loader, or step once an epoch"
+            )
+    return ""
+
+
+def _is_number_of_epochs(script: Script, values: Values, tick: Tick) -> bool:
+    """Whether the same number says how often the loop over epochs goes round, in which a loop over
+    a loader steps the scheduler.
+    """
+    if not values or not all(isinstance(t, (Arg, Const)) for t in values):
+        return False
+    for occurrence in tick.site:
+        around = [
+            f for f in occurrence.stack if isinstance(f, LoopFrame) and isinstance(f.node, LOOPS)
+        ]
+        if len(around) < 2 or not around[-1].loaders:
+            return False
+        match around[-2].node:
+            case ast.For(iter=ast.Call(args=args)):
+                if not any(script.values(a) == values for a in args):
+                    return False
+            case _:
+                return False
+    return True
 
 
 def counts_batches(script: Script, expr: ast.expr) -> bool:

@@ -80,7 +80,7 @@ def _is_called(script: Script, node: ast.AST) -> bool:
     )
 
 
-def fixed_by_workers(script: Script, loader: Loader) -> str:
+def fixed_by_workers(loader: Loader) -> str:
     """Where each worker seeds itself with numbers that are the same in each epoch; empty where none
     does.
     """

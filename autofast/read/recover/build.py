@@ -126,7 +126,7 @@ def build(interp: Interpreter, source: object) -> Script:
         evaluation.unknown = evaluation.unknown or script.unread
     script.syncs = _syncs(script)
     training = [o for step in script.steps for b in step.backwards for o in b.site]
-    script.guarded = all(is_guarded(o.stack, entry) for o in training)
+    script.guarded = all(is_guarded(o.stack) for o in training)
     script.torch = torch_age(script)
     return script
 

@@ -255,7 +255,6 @@ class Walk:
 
 
 def collating(interp: Core, found: Values) -> Walk:
-    """What a ``collate_fn`` does."""
     funcs: list[Func] = []
     for thing in found:
         if isinstance(thing, Partial):

@@ -56,10 +56,8 @@ def _loader(
         )
         outer = [f for f in loops(thing.made[begin:]) if isinstance(f.node, LOOPS)]
         loader.loop = loader.loop or (outer[-1].node if outer else None)
-    made_at = [is_guarded(t.made, script.entry) for t, _ in group]
-    loader.guarded = (
-        all(is_guarded(u.stack, script.entry) for u in loader.uses) if loader.uses else all(made_at)
-    )
+    made_at = [is_guarded(t.made) for t, _ in group]
+    loader.guarded = all(is_guarded(u.stack) for u in loader.uses) if loader.uses else all(made_at)
     loader.moved = [t for t in script.transfers if any(x is y for x in t.loaders for y in things)]
     loader.framework = next(
         (n for n in ("lightning", "accelerate", "hf-trainer", "fabric") if n in script.frameworks),
@@ -115,7 +113,7 @@ def _through(stack: Stack, frame: LoopFrame) -> bool:
     )
 
 
-def is_guarded(stack: Stack, entry: object) -> bool:
+def is_guarded(stack: Stack) -> bool:
     """Not run again when a worker imports the entry script: below a main guard, or not reached from
     its top level.
     """

@@ -140,7 +140,7 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
     iteration = iteration_of(script, step)
     window = window_of(script, step, steps, drop)
     check_order(script, iteration)
-    _check_schedules(script, iteration)
+    _check_schedules(iteration)
     kinds = _kinds(script, iteration, window, keep)
     body = Body(script, iteration, window, kinds)
     edits: list[Edit] = [*body.build(), *window.made, window.constant]
@@ -164,7 +164,7 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
     )
 
 
-def _check_schedules(script: Script, iteration: Iteration) -> None:
+def _check_schedules(iteration: Iteration) -> None:
     """A scheduler that is stepped after every update has its lengths in batches, which would become
     others.
     """

@@ -313,7 +313,7 @@ class Body:
         """
         called = [Unit(self.loop, [e]) for e in self.iteration.events if e.calls]
         return min(
-            (top_of(self.loop, unit, self.iteration) for unit in called),
+            (top_of(self.loop, unit) for unit in called),
             key=lambda s: index(self.loop.body, s),
         )
 

@@ -145,7 +145,7 @@ def other_number(script: Script, window: Existing) -> ast.Call | None:
     option = one(script.values(window.every))
     if not isinstance(option, Arg) or not any(k.arg == "default" for k in option.node.keywords):
         return None
-    if not any(_divides(script, backward.node, window) for backward in window.step.backwards):
+    if not any(_divides(backward.node, window) for backward in window.step.backwards):
         raise Refusal(
             f"its losses are not divided by `{ast.unparse(window.every)}`: what another number would mean is not known"
         )
@@ -160,7 +160,7 @@ def other_number(script: Script, window: Existing) -> ast.Call | None:
     return option.node
 
 
-def _divides(script: Script, backward: ast.Call, window: Existing) -> bool:
+def _divides(backward: ast.Call, window: Existing) -> bool:
     """A loss is divided by the number, in its backward or in a statement of the loop."""
     scope, loop = function_of(backward), window.step.loop
     for node in walk(scope):

@@ -71,7 +71,7 @@ def outermost(statement: ast.stmt, loop: ast.AST, iteration: Iteration, kind: st
     return found
 
 
-def top_of(loop: ast.For, unit: Unit, iteration: Iteration) -> ast.stmt:
+def top_of(loop: ast.For, unit: Unit) -> ast.stmt:
     """The statement of the loop's body in which a unit happens."""
     event = unit.events[-1]
     node = event.calls[0].node if event.calls and not within(event.node, loop) else event.node

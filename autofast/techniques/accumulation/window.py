@@ -112,7 +112,7 @@ def window_of(script: Script, step: Step, steps: int, drop: bool) -> Window:
     if names_in(loader) & stored_in(loop):
         raise Refusal(f"`{ast.unparse(loader)}` is set again in the loop over it")
     source = source_of(loop)
-    counter, start, made = _counter(script, loop, things, changed)
+    counter, start, made = _counter(script, loop, changed)
     constant = name = source.fresh(NAME)
     if flags:
         name = source.fresh(NAME.lower())
@@ -171,7 +171,7 @@ def loader_of(script: Script, step: Step, loop: ast.For) -> tuple[ast.expr, list
         loader = next((x for x in script.loaders if any(t is thing for t in x.things)), None)
         if loader is None:
             raise Refusal(f"how many batches the loop on {at(loop)} has is not known")
-        check_loader(script, loader, thing)
+        check_loader(loader, thing)
         _check_batches(loader)
     if not step.loaders:
         raise Refusal(f"how many batches the loop on {at(loop)} has is not known")
@@ -215,9 +215,7 @@ def _check_batches(loader: Loader) -> None:
             raise Refusal(f"{where} makes no batches, and what an item has of samples is not known")
 
 
-def _counter(
-    script: Script, loop: ast.For, things: list[Thing], changed: set[str]
-) -> tuple[str, int, tuple[Edit, ...]]:
+def _counter(script: Script, loop: ast.For, changed: set[str]) -> tuple[str, int, tuple[Edit, ...]]:
     reader = Counter(script, loop)
     if reader.name and reader.name not in changed and reader.start in (0, 1):
         return reader.name, reader.start, ()

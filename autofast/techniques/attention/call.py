@@ -17,7 +17,6 @@ from autofast.flow.scopes import binds
 from autofast.model.calls import is_name
 from autofast.model.script import Script
 from autofast.model.source import (
-    Source,
     ancestors,
     at,
     nodes_in,
@@ -75,7 +74,7 @@ def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect
     name, imports = functional_in(source)
     holes = {"q": found.query, "k": found.key, "v": found.value}
     words, effect = ["{" + n + "}" + found.turns.get(n, "") for n in holes], Effect.ROUNDING
-    _not_hidden(source, found.product, name.split(".")[0])
+    _not_hidden(found.product, name.split(".")[0])
     for side in (found.query, found.value):
         if may_be_vector(script, side):
             raise Refusal(f"`{ast.unparse(side)}` has one dimension, and the call needs two")
@@ -86,7 +85,7 @@ def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect
         torch, more = torch_in(source)
         if "TORCH" in text:
             text, imports = text.replace("TORCH", torch), (*imports, *more)
-            _not_hidden(source, found.product, torch)
+            _not_hidden(found.product, torch)
         words.append(f"attn_mask={text}")
         holes |= quoted
         effect = Effect.RECIPE if may_differ(script, found.mask) else effect
@@ -246,7 +245,7 @@ def _one_dtype(script: Script) -> None:
             raise Refusal(f"{at(site.node)} changes dtypes, and a mask must have the query's")
 
 
-def _not_hidden(source: Source, place: ast.AST, name: str) -> None:
+def _not_hidden(place: ast.AST, name: str) -> None:
     """The name of a module must mean it at the place, too."""
     for outer in ancestors(place):
         if isinstance(outer, FUNCTIONS) and binds(outer, name):

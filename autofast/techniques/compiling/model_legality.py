@@ -136,7 +136,7 @@ def padded(script: Script, model: Model) -> str:
     """
     things = [t for step in _steps(script, model) for t in step.loaders]
     for loader in script.loaders:
-        if any(t in things for t in loader.things) and (why := _pads(script, loader.args)):
+        if any(t in things for t in loader.things) and (why := _pads(loader.args)):
             return f"{why} ({at(loader.node)})"
     return ""
 
@@ -164,7 +164,7 @@ def _shapes(script: Script, model: Model, code: Code) -> str:
     return ""
 
 
-def _pads(script: Script, args: Arguments) -> str:
+def _pads(args: Arguments) -> str:
     if args.get(-1, "batch_sampler") - {Const(None)}:
         return "a batch_sampler makes the batches"
     for thing in args.get(6, "collate_fn"):

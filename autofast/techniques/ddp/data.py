@@ -54,7 +54,7 @@ def _zipped(step: Step) -> bool:
 
 def size_of(script: Script, loader: Loader) -> Given | None:
     """The argument that is the size of a batch."""
-    whole = whole_batches(script, loader)
+    whole = whole_batches(loader)
     if whole is None:
         return given(loader, "batch_size")
     return Given(script.values(whole.size), whole.size)
@@ -74,7 +74,7 @@ def _check_loader(script: Script, loader: Loader) -> None:
         raise Refusal(f"the loader on {where} is made anew in a loop ({at(loader.loop)})")
     for name in ("sampler", "batch_sampler"):
         value = given(loader, name)
-        if whole_batches(script, loader) is not None:
+        if whole_batches(loader) is not None:
             break
         if value is not None and value.values != frozenset({Const(None)}):
             kind = next(

@@ -27,7 +27,7 @@ def epochs_of(step: Step, stack: Stack) -> ast.AST | None:
 
 def another_order(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
     """Another order in every epoch: DistributedSampler draws it from a seed and the epoch."""
-    shuffle, whole = given(loader, "shuffle"), whole_batches(script, loader)
+    shuffle, whole = given(loader, "shuffle"), whole_batches(loader)
     if not (
         whole.random
         if whole is not None

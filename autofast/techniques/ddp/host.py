@@ -41,7 +41,7 @@ def edits(script: Script, ranks: Ranks, host: Host) -> list[Edit]:
         made.append(Wrap(effect.node, f"({{}} if {ranks.first(effect.node)} else None)"))
     for effect in host.all:
         made += _others(script, ranks, effect)
-    return [*made, *_downloads(script, ranks, host)]
+    return [*made, *_downloads(ranks, host)]
 
 
 def _others(script: Script, ranks: Ranks, effect: HostEffect) -> Iterator[Edit]:
@@ -81,7 +81,7 @@ def _bar(script: Script, ranks: Ranks, call: ast.Call) -> Iterator[Edit]:
 
 
 # ---------------------------------------------------------------------------------------- downloads
-def _downloads(script: Script, ranks: Ranks, host: Host) -> Iterator[Edit]:
+def _downloads(ranks: Ranks, host: Host) -> Iterator[Edit]:
     """One process of each machine downloads first; the others wait, then find what is there."""
     mine = {
         id(statement_of(e.node)): statement_of(e.node) for e in host.all if e.kind == "download"

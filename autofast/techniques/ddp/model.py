@@ -16,7 +16,7 @@ from autofast.facts.gradients import left_out
 from autofast.facts.parts import parts_of
 from autofast.facts.used_parameters import parameters_of, used_parameters
 from autofast.model.contents import unwrapped
-from autofast.model.events import LoopFrame, Occurrence, Stack
+from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP
 from autofast.model.script import Model, Script, Step
@@ -85,7 +85,7 @@ def trained(script: Script) -> list[Trained]:
         for occurrence in site:
             if occurrence.this is None or not occurrence.data["outer"]:
                 continue
-            _check_call(script, site.node, occurrence)
+            _check_call(script, site.node)
             for thing in unwrapped(occurrence.this):
                 model = next((m for m in script.models if m.thing is thing), None)
                 if model is None:
@@ -108,7 +108,7 @@ def trained(script: Script) -> list[Trained]:
     return found
 
 
-def _check_call(script: Script, node: ast.AST, occurrence: Occurrence) -> None:
+def _check_call(script: Script, node: ast.AST) -> None:
     if not isinstance(node, ast.Call):
         raise Refusal(f"the model is called by {at(node)} in a way that is not understood")
     for thing in script.values(node.func):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 
 from autofast.flow.callgraph import code_of
-from autofast.model.calls import receiver_of
+from autofast.model.calls import is_method, receiver_of
 from autofast.model.events import BranchFrame, below
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import makes_module
@@ -127,8 +127,11 @@ def _function(script: Script, function: ast.AST, todo: list[Thing], seen: set[in
                 products += _products(script, function)
         elif isinstance(node, ast.Call) and script.called(node):
             turned |= _call(script, node, function, todo, seen, products)
-    mixing = next((p for p in products if _both(script, p)), None) if turned else None
-    if mixing is not None:
+    if (
+        turned
+        and (mixing := next((p for p in products if _both(script, p)), None)) is not None
+        and _turns_batch(script, function)
+    ):
         raise Refusal(
             f"the product on {at(mixing)} may compare the samples of a batch with each other"
         )
@@ -149,6 +152,34 @@ def _both(script: Script, product: ast.AST) -> bool:
 def _is_activation(script: Script, expr: ast.expr) -> bool:
     found = script.values(expr)
     return not found or any(not (isinstance(t, Tensor) and t.param) for t in found)
+
+
+def _turns_batch(script: Script, function: ast.AST) -> bool:
+    """The first dimension is moved somewhere in the function."""
+    for node in ast.walk(function):
+        if is_attribute(node, "T") and _is_activation(script, node.value):
+            return True
+        if is_method(node) and node.func.attr in TURNS:
+            if not _is_activation(script, node.func.value):
+                continue
+            given = [a for a in node.args if not isinstance(a, ast.Starred)]
+            dims = [const(script.values(a)) for a in given]
+            name = node.func.attr
+            if any(isinstance(t, Ref) for t in script.values(node.func.value)):
+                dims = dims[1:]
+            if name == "permute":
+                if len(dims) == 1 and isinstance(given[-1], SEQUENCES):
+                    dims = [const(script.values(e)) for e in given[-1].elts]
+                if not dims or dims[0] != 0:
+                    return True
+            elif (
+                name in ("t", "rearrange", "movedim", "moveaxis")
+                or 0 in dims
+                or ... in dims
+                or not dims
+            ):
+                return True
+    return False
 
 
 def _call(

@@ -30,7 +30,7 @@ SAMPLER = "torch.utils.data.distributed", "DistributedSampler"
 
 def share(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
     """Gives each process its share of what ``loader`` gives."""
-    if (whole := whole_batches(script, loader)) is not None:
+    if (whole := whole_batches(loader)) is not None:
         return _of_whole_batches(ranks, loader, whole)
     wanted = {
         name: given(loader, name) for name in ("batch_size", "shuffle", "drop_last", "dataset")

@@ -106,9 +106,7 @@ def is_never_used(script: Script, call: ast.Call) -> bool:
     return True
 
 
-def workers_of(
-    script: Script, loader: Loader, loaders: list[Loader], options: Options
-) -> Wish | list[Home] | str:
+def workers_of(script: Script, loader: Loader, options: Options) -> Wish | list[Home] | str:
     """Where the number of workers is written, or the wish to go with those that num-workers adds;
     empty where there are none.
     """
@@ -147,7 +145,7 @@ def peeking(script: Script) -> Iterator[Finding]:
             )
 
 
-def made_anew(script: Script, loader: Loader) -> Iterator[Finding]:
+def made_anew(loader: Loader) -> Iterator[Finding]:
     """Advice for a loader with workers that is made in each epoch, of data from before."""
     number = given(loader, WORKERS)
     used = {f.node for use in loader.uses if use.trains for f in loops(use.stack)}
@@ -195,7 +193,7 @@ def against(script: Script, loader: Loader) -> str:
     if (anew := seeded_anew(script, loader)) is not None:
         return f"{at(anew[0])} sets the seed anew, which workers that stay would not follow"
     return (
-        fixed_by_workers(script, loader)
+        fixed_by_workers(loader)
         or changed_by_items(script, loader, files=False)
         or changed_between(script, loader)
     )

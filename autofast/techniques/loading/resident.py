@@ -188,7 +188,7 @@ def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
     torch, imports = torch_in(source)
     name = source.fresh(NAME)
     if plan.batches is not None:
-        code, more = loader_class(script, plan.loader, plan.batches, name, plan.batches.part)
+        code, more = loader_class(plan.loader, plan.batches, name, plan.batches.part)
         made = (Rewrite(call.func, name), Keyword(call, "device", plan.device))
         return (*more, *plan.imports, Helper(source, name, code), *method(plan.batches), *made)
     code = (IMAGES_CLASS if plan.made is not None else CLASS).format(

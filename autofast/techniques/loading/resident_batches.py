@@ -103,7 +103,7 @@ def _is_part(thing: Thing, datasets: Sequence[Dataset]) -> bool | None:
 
 
 def loader_class(
-    script: Script, loader: Loader, batches: Batches, name: str, part: frozenset[bool]
+    loader: Loader, batches: Batches, name: str, part: frozenset[bool]
 ) -> tuple[str, tuple[Edit, ...]]:
     """The class that keeps what is stored on the device, and the imports that it needs."""
     call, source = loader.node, source_of(loader.node)

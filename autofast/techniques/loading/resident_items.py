@@ -80,7 +80,7 @@ def all_items(script: Script, loader: Loader) -> str:
     if not _images(loader) and not any(indexed(d) for d in loader.datasets):
         return ROWS
     if _images(loader):
-        forms = {_image_form(script, d) for d in loader.datasets}
+        forms = {_image_form(d) for d in loader.datasets}
         if direct and len(forms) == 1:
             return forms.pop()
     if loader.trains and not again(script, loader):
@@ -116,7 +116,7 @@ def augmented(script: Script, loader: Loader) -> tuple[str, Augmentation]:
     return found.pop()
 
 
-def _image_form(script: Script, dataset: Dataset) -> str:
+def _image_form(dataset: Dataset) -> str:
     images, targets = _arrays(dataset)
     assert isinstance(dataset.thing, Ext)
     composed = to_tensor(dataset.thing)

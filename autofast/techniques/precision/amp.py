@@ -281,7 +281,7 @@ def _accepted(script: Script, options: Options, found: Amp) -> Iterator[tuple[Re
         if why := _unseen(script, step):
             found.refused.append((step.backwards[0].node, why))
         for region, code in mine:
-            fit = _against_step(script, region) or _fit(script, region, code)
+            fit = _against_step(region) or _fit(script, region, code)
             if isinstance(fit, str):
                 found.refused.append((_place(region), fit))
             else:  # a function that two steps call is taken in once
@@ -344,7 +344,7 @@ def _unseen(script: Script, step: Step) -> str:
     return _against_gradients(step) or "no call of a model is seen that this loss comes from"
 
 
-def _against_step(script: Script, region: Region) -> str:
+def _against_step(region: Region) -> str:
     step = region.home
     if not isinstance(step, Step):
         return ""

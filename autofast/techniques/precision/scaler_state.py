@@ -199,7 +199,6 @@ def _saves_parameter(script: Script, callee: Callee, name: str, deep: int) -> bo
 
 
 def _reads(script: Script, place: ast.AST, definition: Definition) -> list[ast.expr]:
-    """The reads that a definition reaches."""
     uses = script.analysis(Flow).definitions(place).uses(definition)
     return [use for use in uses if is_read(use)]
 

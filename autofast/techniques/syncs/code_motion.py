@@ -80,7 +80,7 @@ def _find(script: Script) -> Iterator[Move]:
             case ast.Assign(targets=[ast.Name() as target]) if (
                 loop := loop_of(statement)
             ) is not None and is_step(script, loop):
-                gate = _gate(script, statement, target)
+                gate = _gate(statement, target)
                 if (
                     gate is not None
                     and _is_pure(script, statement.value)
@@ -95,7 +95,7 @@ def _find(script: Script) -> Iterator[Move]:
                     yield Move(statement, gate, (Remove(statement), code))
 
 
-def _gate(script: Script, statement: ast.Assign, target: ast.Name) -> ast.If | None:
+def _gate(statement: ast.Assign, target: ast.Name) -> ast.If | None:
     """The condition, further below in the block, that holds every use of what the statement
     computes.
     """

@@ -70,7 +70,7 @@ def _is_empty_without(script: Script, sink: Sink, sized: ast.expr, loop: ast.For
         over = over.args[0]
     if is_attribute(sized, "dataset"):
         loaders = [x for x in script.loaders if any(use.node is loop for use in x.uses)]
-        whole = bool(loaders) and all(_gives_all(script, x) for x in loaders)
+        whole = bool(loaders) and all(_gives_all(x) for x in loaders)
         return whole and flow.is_same(over, sized.value)
     held = sink.holder
     if isinstance(held, ast.Name) and is_name(sized, held.id):
@@ -78,11 +78,11 @@ def _is_empty_without(script: Script, sink: Sink, sized: ast.expr, loop: ast.For
     return flow.is_same(over, sized)
 
 
-def _gives_all(script: Script, loader: Loader) -> bool:
+def _gives_all(loader: Loader) -> bool:
     """Whether a loader passes over no sample: its sampler is its own, or one of whole batches."""
     if any(given(loader, name) is not None for name in ("drop_last", "batch_sampler")):
         return False
-    whole = whole_batches(script, loader)
+    whole = whole_batches(loader)
     return given(loader, "sampler") is None or (
         whole is not None and is_constant(whole.drop, False)
     )

@@ -89,7 +89,7 @@ def find(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding
 
 
 def _precision(script: Script, spot: Spot, options: Options) -> Finding:
-    if why := _of_trainer(script, spot, options) or _of_modules(
+    if why := _of_trainer(spot, options) or _of_modules(
         script, spot.says("gradient_clip_val", 0, 0.0), options
     ):
         return Finding(spot.place, FP32, refusal=why)
@@ -184,7 +184,7 @@ def _on_cpu(spot: Spot) -> bool:
     return bool(const(spot.values("accelerator")) == "cpu" or const(spot.values("gpus")) == 0)
 
 
-def _of_trainer(script: Script, spot: Spot, options: Options) -> str:
+def _of_trainer(spot: Spot, options: Options) -> str:
     if spot.says("plugins"):
         return "plugins= is given, which may decide about precision"
     strategy = one(spot.values("strategy"))
@@ -207,7 +207,7 @@ def _of_modules(script: Script, clips: bool, options: Options) -> str:
     if not things:
         return "the LightningModule is not in this project"
     for thing in things:
-        if place := _manual(script, thing):
+        if place := _manual(thing):
             return (
                 f"it steps its optimizers itself ({place}), inside the autocast that Lightning puts around training_step, "
                 "which goes on with the weights as they were before the step"
@@ -263,7 +263,7 @@ def _class(thing: Thing) -> Cls:
     return thing.cls
 
 
-def _manual(script: Script, thing: Thing) -> str:
+def _manual(thing: Thing) -> str:
     """The line that switches automatic optimization off."""
     cls = _class(thing)
     for base in [cls, *cls.ancestors()]:

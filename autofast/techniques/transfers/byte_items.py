@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from autofast.edit.edits import DropKeyword, Edit, Remove, Rewrite
 from autofast.facts.arrays import Channels, by_channel
-from autofast.facts.byte_values import is_bytes, is_picture
+from autofast.facts.byte_values import LAYOUT, is_bytes, is_picture
 from autofast.flow.program import Flow
 from autofast.flow.reflection import shows_names
 from autofast.model.calls import is_method, is_name, literal_of, spread_out
@@ -24,10 +24,6 @@ from autofast.rule import Refusal
 
 Constants = tuple[Channels, Channels]
 Key = int | str | None  # of a tuple, of a dict; None: an item is nothing else
-
-LAYOUT = frozenset(
-    "permute transpose contiguous unsqueeze squeeze view reshape flip copy clone".split()
-)
 KEPT = frozenset({"contiguous", "copy", "clone"})
 LAID_OUT = frozenset(f"numpy.{n}" for n in ("transpose", "moveaxis", "ascontiguousarray"))
 SINGLE = frozenset({"torch.float32", "torch.float", "numpy.float32"})

@@ -45,7 +45,7 @@ def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     """
     for transfer in script.transfers:
         moved = transfer.operand
-        where = device_of(script, transfer)
+        where = device_of(transfer)
         if moved is None or where is None:
             continue
         if not any(again_and_again(script, o.stack, hot) for o in transfer.site):
@@ -288,7 +288,7 @@ def _effect(script: Script, short: str, call: ast.Call) -> Effect:
     return Effect.EXACT
 
 
-def device_of(script: Script, transfer: Transfer) -> str | None:
+def device_of(transfer: Transfer) -> str | None:
     """The device that a copy goes to, as an expression; None where it is no copy to a device."""
     target, node = transfer.target, transfer.node
     expr = spelled(node, target)

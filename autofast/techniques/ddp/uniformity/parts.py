@@ -182,7 +182,6 @@ class Parts(Operators):
         return replace(kind, zero=False, none=False)
 
     def _property(self, thing: Inst, name: str) -> Kind | None:
-        """What a property gives."""
         for func in thing.cls.find(name) or ():
             if isinstance(func, Func) and any(
                 getattr(t, "name", "").endswith("property") for d in func.decorators for t in d

@@ -1,0 +1,297 @@
+"""Entering the project's functions: parameters, the run of the body, what it gives."""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.model.events import CallFrame, Frame, WithFrame
+from autofast.model.kinds import grad_mode_of, is_autocast, is_static
+from autofast.model.limits import DEPTH, MOST_WRAPPERS, SHARE
+from autofast.model.values import (
+    NOTHING,
+    Arguments,
+    Const,
+    Env,
+    Ext,
+    Func,
+    Given,
+    Ref,
+    Seq,
+    Thing,
+    Unknown,
+    Values,
+)
+from autofast.model.values import things as values
+from autofast.read.interpreter.binding import Binding
+from autofast.read.library.containers import dict_of
+from autofast.read.library.hydra import of_main
+from autofast.read.library.options import of_command
+from autofast.read.state.core import Record, TooDeep, join
+from autofast.read.state.summaries import key_of
+
+
+class Entering(Binding):
+    """Everything that happens in a function that is called."""
+
+    def is_another_wrapper(self, func: Func) -> bool:
+        """One decorator stands above a function several times: what it returned each time is no
+        recursion.
+        """
+        entered = [f for f in self.entered if f.node is func.node]
+        return (
+            func.env.kind == "function"
+            and len(entered) < MOST_WRAPPERS
+            and all(f is not func for f in entered)
+        )
+
+    def call_function(
+        self, func: Func, args: Arguments, node: ast.AST | None, this: Thing | None
+    ) -> Values:
+        self.called.add(id(func.node))
+        repeats = len(self.active) - len(set(self.active))
+        again = id(func.node) in self.active and not self.is_another_wrapper(func)
+        if (repeats and again) or len(self.active) >= DEPTH:
+            self.summaries.recursions.append(id(func.node))
+            return values(
+                Unknown(
+                    f"{func.name}() calls itself"
+                    if id(func.node) in self.active
+                    else "calls are nested too deeply"
+                )
+            )
+        env = Env("function", {}, func.env, None)
+        given = self.bind_parameters(func, args, this, env)
+        owner = func.owner
+        if owner is not None:
+            if this is not None:
+                mine = values(this)
+            elif (first := _first(func)) in given:
+                mine = given[first].values
+            else:
+                mine = NOTHING
+            if mine:
+                env.vars["__super__"] = values(
+                    self.intern(
+                        Ext,
+                        ("super", owner, mine),
+                        lambda: Ext(
+                            "builtins.super", None, Arguments(None), {"__this__": mine}, (owner,)
+                        ),
+                    )
+                )
+        frames: list[Frame] = [CallFrame(node if node is not None else func.node, func, given)]
+        contexts = tuple(
+            (d, v)
+            for d, v in zip(getattr(func.node, "decorator_list", ()), func.decorators, strict=False)
+            if grad_mode_of(v) or is_autocast(v)
+        )
+        if contexts:
+            frames.append(WithFrame(func.node, contexts))
+        forwards = tuple(map(id, self.__dict__.get("_forwards", ())))
+        around = (*forwards, self.grad_default, repeats > 0)
+        key = key_of(func, args, this, self.grad_mode(), around)
+        known = self.summaries.find(func, key, [*self.stack, *frames], self.active)
+        if known is not None:
+            self.stack.extend(frames)
+            self.steps += self.summaries.replay(known, self.stack, self.happen) // 4
+            del self.stack[len(self.stack) - len(frames) :]
+            return known.result
+        began = self.summaries.begin(func)
+        if (like := self.scopes.pop(key, None)) is not None:
+            like.again(env.vars)
+            env = like
+        env.born = began[0]
+        result: Values | None = None
+        try:
+            result = self.follow(func, args, node, this, env, frames)
+        finally:
+            self.summaries.end(began, key, [*self.stack, *frames], args, func, this, result)
+            if env.captured:
+                self.scopes[key] = env
+        return result
+
+    def follow(
+        self,
+        func: Func,
+        args: Arguments,
+        node: ast.AST | None,
+        this: Thing | None,
+        env: Env,
+        frames: list[Frame],
+    ) -> Values:
+        """What the body of ``func`` returns, with its parameters in ``env``."""
+        top = not self.active
+        noted = len(self.left)
+        self.active.append(id(func.node))
+        self.entered.append(func)
+        self.stack.extend(frames)
+        record = Record()
+        record.depth = len(self.stack)
+        self.records.append(record)
+        self.tries.append(None)
+        self.limits.append(
+            self.limits[-1]
+            if top
+            else self.steps + max(int((self.limits[-1] - self.steps) * SHARE), 0)
+        )
+        inside = self.depths()
+        try:
+            if isinstance(func.node, ast.Lambda):
+                record.returns = self.expr(func.node.body, env)
+            elif not self.block(func.node.body, env):
+                record.returns = join(record.returns, values(Const(None)))
+        except TooDeep:
+            self.unwind(inside)
+            if top:
+                raise
+            unknown = values(Unknown(f"{func.name}() is too large to follow"))
+            self.cut_short(
+                f"{func.name}()",
+                env,
+                NOTHING.union(
+                    *args.all(), *func.defaults.values(), () if this is None else (this,)
+                ),
+            )
+            record.returns = join(record.returns, unknown)
+            record.yields = join(record.yields, unknown)
+        finally:
+            self.limits.pop()
+            self.records.pop()
+            self.tries.pop()
+            del self.left[noted:]
+            del self.stack[len(self.stack) - len(frames) :]
+            self.active.pop()
+            self.entered.pop()
+        if record.is_generator:
+            seq: Seq = self.intern(
+                Seq,
+                (id(node), id(func.node), "yield"),
+                lambda: Seq(node, None, NOTHING, "generator"),
+            )
+            seq.elem = join(seq.elem, record.yields)
+            if any(
+                isinstance(t, Ref) and t.name.endswith("contextmanager")
+                for d in func.decorators
+                for t in d
+            ):
+                contexts = tuple((e, v) for frame in record.contexts for e, v in frame.contexts)
+                made: Ext = self.intern(
+                    Ext,
+                    (id(node), id(func.node), "context"),
+                    lambda: Ext("contextlib.manager", node, args),
+                )
+                made.attrs["over"] = values(seq)
+                made.attrs["contexts"] = join(
+                    made.attrs.get("contexts", NOTHING), *(v for _, v in contexts)
+                )
+                return values(made)
+            return values(seq)
+        return record.returns
+
+    def bind_parameters(
+        self, func: Func, args: Arguments, this: Thing | None, env: Env
+    ) -> dict[str, Given]:
+        spec = func.node.args
+        positional = [*spec.posonlyargs, *spec.args]
+        given: dict[str, Given] = {}
+        start = 0
+        if this is not None and positional and not is_static(func):
+            env.vars[positional[0].arg] = values(this)
+            start = 1
+        elif this is not None and spec.vararg and not is_static(func):  # `def wrapper(*args)`
+            args = completed(Arguments(args.call, [Given(values(this), None)]), args)
+        names = [p.arg for p in positional[start:]]
+        for i, name in enumerate(names):
+            value = args.given(i, "")
+            if value is not None:
+                given[name] = value
+        for name, value in args.named.items():
+            if name in names or name in {p.arg for p in spec.kwonlyargs}:
+                given[name] = (
+                    Given(join(given[name].values, value.values), value.expr, value.via, value.sure)
+                    if name in given
+                    else value
+                )
+        for param in [*positional[start:], *spec.kwonlyargs]:
+            name = param.arg
+            default = func.defaults.get(name)
+            if name in given:
+                found = given[name].values
+                if not given[name].sure:
+                    found = join(
+                        found,
+                        default
+                        if default is not None
+                        else values(Unknown(args.open or f"`{name}` may not be given")),
+                    )
+            elif default is not None:
+                if args.open and args.loose is None:
+                    found = join(default, values(Unknown(args.open)))
+                else:
+                    found = default
+            elif option := of_command(self, func, name) or of_main(self, func, name):
+                found = option
+            elif args.open:
+                found = values(Unknown(args.open))
+            else:
+                found = self.annotated(param.annotation, func.env) or values(
+                    Unknown(f"`{name}` of {func.name}() is not given")
+                )
+            env.vars[name] = found
+        if spec.vararg:
+            env.vars[spec.vararg.arg] = values(self.rest_of(spec.vararg, args, len(names)))
+        if spec.kwarg:
+            taken = {*names, *(p.arg for p in spec.kwonlyargs)}
+            rest = Arguments(
+                args.call,
+                [],
+                {n: g for n, g in args.named.items() if n not in taken},
+                [],
+                args.open,
+            )
+            env.vars[spec.kwarg.arg] = values(dict_of(self, spec.kwarg, rest))
+        return given
+
+    def rest_of(self, param: ast.arg, args: Arguments, start: int) -> Seq:
+        """``*rest``: the positional arguments from ``start`` on."""
+        if args.loose is None:
+            extra = tuple(g.values for g in args.positional[start:])
+            seq: Seq = self.intern(
+                Seq, (id(param), extra), lambda: Seq(param, extra, NOTHING, "tuple")
+            )
+            return seq
+        every = NOTHING.union(*(g.values for g in args.positional[min(start, args.loose) :]))
+        seq = self.intern(Seq, (id(param), every), lambda: Seq(param, None, every, "tuple"))
+        return seq
+
+
+def _first(func: Func) -> str:
+    spec = func.node.args
+    return next((p.arg for p in (*spec.posonlyargs, *spec.args)), "")
+
+
+def completed(kept: Arguments, args: Arguments) -> Arguments:
+    """The arguments of a call of ``partial(f, ...)``: those kept, then those of the call, which
+    win.
+    """
+    named = dict(kept.named.items())
+    for name, given in args.named.items():
+        old = named.get(name)
+        if old is None or given.sure:
+            named[name] = given
+        else:
+            named[name] = Given(given.values | old.values, None, given.via, old.sure)
+    if kept.loose is not None:
+        loose = kept.loose
+    elif args.loose is None:
+        loose = None
+    else:
+        loose = len(kept.positional) + args.loose
+    return Arguments(
+        args.call,
+        [*kept.positional, *args.positional],
+        named,
+        [*kept.dicts, *args.dicts],
+        kept.open or args.open,
+        loose,
+    )
