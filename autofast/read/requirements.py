@@ -125,7 +125,7 @@ def _of_line(place: str, line: str) -> Iterator[Said]:
 
 FILES = tuple(
     """requirement*.txt requirements/*.txt docker/requirements*.txt install/requirements*.txt
-    installation/requirements*.txt env/requirements*.txt pyproject.toml setup.cfg setup.py environment*.y*ml
+    installation/requirements*.txt env/requirements*.txt pyproject.toml setup.cfg setup.py *env*.y*ml conda*.y*ml
     Pipfile Dockerfile* docker/Dockerfile*""".split()
 )
 REQUIREMENT = (

@@ -28,8 +28,8 @@ class Op:
     a number.
 
     ``exact``: each number becomes the same as in the loop. ``new``: the loop gives the parameters
-    new memory. ``low``: of ``clamp_``, whose
-    upper bound is the number. ``rest``: the number is the rest to one.
+    new memory. ``low``: of ``clamp_`` of gradients, whose upper bound is the number. ``rest``: the
+    number is the rest to one.
     """
 
     name: str
@@ -121,11 +121,11 @@ class _Reader:
     ) -> Op:
         """One call of a method, or an operator in its place."""
         kind = self.written(target)
-        if name in ("clamp_", "clip_"):
+        if kind == "grad":
+            if name not in ("clamp_", "clip_"):
+                raise Refusal
             low, high = self.bounds(args, named)
             return Op("clamp_", target, number=high, low=low)
-        if kind == "grad":
-            raise Refusal
         match name, args:
             case "mul_" | "div_", [number] if not named and self.is_number(number):
                 return Op(name, target, number=number)

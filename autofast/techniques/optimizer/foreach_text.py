@@ -27,7 +27,6 @@ class Writer:
     def text(self) -> tuple[str, dict[str, ast.expr]]:
         """The statements, and the expressions that they quote."""
         uses = [e for op in self.done for e in (op.target, op.other) if e is not None]
-        uses += [op.target for op in self.done if op.name == "clamp_"]
         words = [self.list_of(e) for e in uses]
         lines, names = [], dict[str, str]()
         for word in dict.fromkeys(words):
@@ -49,11 +48,6 @@ class Writer:
         if op.rest:
             plain = isinstance(op.number, (ast.Name, ast.Attribute, ast.Constant))
             number = f"1 - {number}" if plain else f"1 - ({number})"
-        if op.name == "clamp_":
-            assert op.low is not None
-            yield f"TORCH._foreach_clamp_min_({args[0]}, {self.hole(op.low)})"
-            yield f"TORCH._foreach_clamp_max_({args[0]}, {number})"
-            return
         if op.name == "add_":
             name = "_foreach_sub_" if op.negative else "_foreach_add_"
             args += [f"alpha={number}"] if number else []
