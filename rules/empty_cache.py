@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Remove
@@ -12,8 +11,8 @@ from autofast.flow.slices import is_unused
 from autofast.model.events import Site, inside
 from autofast.model.names import CLOCKS
 from autofast.model.script import Script, Transfer
-from autofast.model.source import at, block_of, statement_of
-from autofast.model.values import Arguments, Const, Tensor, Thing, const
+from autofast.model.source import at
+from autofast.model.values import Arguments, Tensor, Thing, const
 from autofast.rule import Effect, Finding, Options, Question, rule
 
 EMPTY = (
@@ -32,7 +31,6 @@ OWN_ORDER = tuple(
     """torch.cuda.Stream torch.cuda.stream torch.cuda.Event torch.cuda.CUDAGraph torch.cuda.graph
     torch.cuda.set_stream""".split()
 )
-QUIET = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign)
 
 
 @rule("empty-cache", Effect.EXACT, groups=("sync",), relieves={"host": 5}, asks=gains.waits)
@@ -59,15 +57,6 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             "waits for the GPU in every step, which then waits for the host",
             _needed(script, site),
         )
-    for site in [*script.calls("torch.distributed.barrier"), *script.methods("wait_for_everyone")]:
-        if in_every_iteration(script, site) and _is_barrier(site):
-            if _after_gradients(script, site):
-                why = ""
-            else:
-                why = "nothing shows that all processes have just exchanged their gradients"
-            yield from _remove(
-                script, site, "makes all processes wait for each other in every step", why
-            )
     for site in script.calls("gc.collect"):
         if in_every_iteration(script, site):
             yield Finding(
@@ -142,34 +131,3 @@ def _asynchronous(args: Arguments) -> bool:
     if named is not None:
         return const(named.values) is not False
     return any(const(given.values) is True for given in args.positional[1:])
-
-
-# --------------------------------------------------------------------------- waiting for each other
-def _is_barrier(site: Site) -> bool:
-    if site.kind == ".wait_for_everyone":
-        return all(getattr(o.this, "name", "") == "accelerate.Accelerator" for o in site)
-    return all(
-        o.args is not None and all(v.values == {Const(None)} for v in o.args.named.values())
-        for o in site
-    )
-
-
-def _after_gradients(script: Script, site: Site) -> bool:
-    """Between the backward of the step, whose exchange of gradients all processes wait for, and
-    here the same happens in all of them.
-    """
-    if not (
-        "accelerate" in script.frameworks
-        or any(w.name.endswith("DistributedDataParallel") for m in script.models for w in m.wraps)
-    ):
-        return False
-    stmt = statement_of(site.node)
-    before = block_of(stmt)
-    before = before[: next(i for i, s in enumerate(before) if s is stmt)]
-    backwards = {id(n) for step in script.steps for b in step.backwards for n in [b.node]}
-    for earlier in reversed(before):
-        if any(id(n) in backwards for n in ast.walk(earlier)):
-            return True
-        if not isinstance(earlier, QUIET):
-            return False
-    return False

@@ -23,8 +23,7 @@ from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, source_of
 from autofast.model.syntax import is_attribute
 from autofast.rule import Effect, Finding, Options, Refusal, rule
-from autofast.techniques.optimizer.foreach import Op, is_symmetric, operations
-from autofast.techniques.optimizer.foreach_text import Writer
+from autofast.techniques.optimizer.foreach import Op, Writer, is_symmetric, operations
 from autofast.write.spelling import torch_in, uses_gpu
 
 SINCE = (2, 0)  # _foreach_lerp_

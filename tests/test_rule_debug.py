@@ -239,7 +239,6 @@ def test_waiting_that_nothing_needs() -> None:
             {"step": "torch.distributed.all_reduce(loss, async_op=True)\ntorch.cuda.synchronize()"},
             "in the background",
         ),
-        ({"step": "torch.distributed.barrier()"}, "gradients"),
     ],
 )
 def test_waiting_that_is_needed(parts: dict[str, str], why: str) -> None:
@@ -272,14 +271,6 @@ def test_times_that_nobody_sees(clock: str, goes: bool) -> None:
 
 def test_a_clock_outside_of_the_loop_does_not_mind() -> None:
     assert waiting(step="torch.cuda.synchronize()", epoch="print(time.time())").fixes
-
-
-def test_barriers_after_the_gradients() -> None:
-    wrapped = "model = torch.nn.parallel.DistributedDataParallel(model)"
-    done = waiting(setup=wrapped, step="torch.distributed.barrier()")
-    assert len(done.fixes) == 1 and "barrier" not in done.text
-    rank = "if torch.distributed.get_rank() == 0:\n    torch.save(model, 'x')\ntorch.distributed.barrier()"
-    assert "gradients" in waiting(setup=wrapped, step=rank).refusals
 
 
 def test_collecting_garbage_is_reported() -> None:
